@@ -13,6 +13,7 @@ from tests.support.credits.payments import SandboxPayments
 from tests.support.http.replies import data, send
 from tests.support.http.webhook_receiver import HookReceiver, hooked
 from tests.support.images.pictures import photo
+from tests.support.lists.people_on_lists import Subscriber, subscribe
 from tests.support.lists.subscribers import Reader, a_reader, new_list
 from tests.support.people.consoles import OwnerAtConsole, at_console
 from tests.support.people.oauth import Person, log_in
@@ -160,3 +161,9 @@ def sandbox_payments(stack: Stack) -> Iterator[SandboxPayments]:
     payments.mode()
     payments.no_trouble()
     payments.close()
+
+
+@pytest.fixture
+def subscriber(stack: Stack, client: httpx2.Client) -> Subscriber:
+    """A person who subscribed to a new list of the owner `client`."""
+    return subscribe(stack, new_list(client, title="The Morning Letter")["id"])

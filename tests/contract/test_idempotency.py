@@ -25,32 +25,32 @@ Request = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Door:
-    """A route that takes keys: a request as an owner makes it, and others of the same owner."""
+class KeyedRoute:
+    """A route that accepts idempotency keys, with requests of one owner."""
 
     path: str
     request: Request
-    # None of them is the same request.
+    # Each differs from `request`.
     others: list[Request]
     refused: Request
     error: tuple[int, str]
-    # How many things its requests have made so far.
+    # Returns how many things the requests have created so far.
     made: Callable[[], int]
 
     def send(
-        self, client: httpx2.Client, key: str | None = None, **changed: Any
+        self, client: httpx2.Client, idempotency_key: str | None = None, **changed: Any
     ) -> httpx2.Response:
         request = {"path": self.path, "headers": {}, **self.request, **changed}
-        named = {} if key is None else {"Idempotency-Key": key}
+        named = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
         headers = httpx2.Headers(request.pop("headers") | named, encoding="latin-1")
         return client.post(request.pop("path"), headers=headers, **request)
 
 
-def upload(_: Stack, client: httpx2.Client) -> Door:
+def upload(_: Stack, client: httpx2.Client) -> KeyedRoute:
     def picture(name: str = "picture.png", kind: str = "PNG") -> Request:
         return {"files": {"file": (name, encoded(kind))}}
 
-    return Door(
+    return KeyedRoute(
         "/attachments",
         picture(),
         [
@@ -65,14 +65,14 @@ def upload(_: Stack, client: httpx2.Client) -> Door:
     )
 
 
-def charge(stack: Stack, client: httpx2.Client) -> Door:
+def charge(stack: Stack, client: httpx2.Client) -> KeyedRoute:
     def body(amount: str = "1.50", source_id: str = "ü", more: str = "") -> Request:
         meta = '{"z": 1e-7, "a": [1.10, "é"]}'
         text = f'{{"amount_credit": {amount}, "source_id": "{source_id}", "meta": {meta}{more}}}'
         return {"content": text, "headers": JSON}
 
     grant(stack, data(client.get("/users/me"))["id"], "10")
-    return Door(
+    return KeyedRoute(
         CONSUME,
         body(),
         [body("2"), body(source_id="y"), body(more=', "x": 1'), {"params": {"a": "1"}}],
@@ -82,12 +82,12 @@ def charge(stack: Stack, client: httpx2.Client) -> Door:
     )
 
 
-def add(_: Stack, client: httpx2.Client) -> Door:
+def add(_: Stack, client: httpx2.Client) -> KeyedRoute:
     def members(*emails: str) -> Request:
         return {"json": {"members": [{"email": email} for email in emails]}}
 
     list_id, emails = new_list(client)["id"], addresses(2)
-    return Door(
+    return KeyedRoute(
         f"/auxilia/subscriptions/{list_id}/members/add",
         members(*emails),
         [members(emails[0]), {"params": {"a": "1"}}],
@@ -98,12 +98,12 @@ def add(_: Stack, client: httpx2.Client) -> Door:
     )
 
 
-def order(_: Stack, client: httpx2.Client) -> Door:
+def order(_: Stack, client: httpx2.Client) -> KeyedRoute:
     def body(amount: str = "5", more: str = "") -> Request:
         text = f'{{"amount": {amount}, "redirect_url": "{topups.SHOP}"{more}}}'
         return {"content": text, "headers": JSON}
 
-    return Door(
+    return KeyedRoute(
         topups.TOPUP,
         body(),
         [body("6"), body(more=', "currency": "EUR"'), {"params": {"a": "1"}}],
@@ -113,22 +113,29 @@ def order(_: Stack, client: httpx2.Client) -> Door:
     )
 
 
-DOORS = {"upload": upload, "charge": charge, "add": add, "order": order}
-every_door = pytest.mark.parametrize("door", DOORS, indirect=True)
+KEYED_ROUTES = {"upload": upload, "charge": charge, "add": add, "order": order}
+every_keyed_route = pytest.mark.parametrize("keyed_route", KEYED_ROUTES, indirect=True)
 
 
 @pytest.fixture
-def make_door(request: pytest.FixtureRequest, stack: Stack) -> Callable[[httpx2.Client], Door]:
-    return lambda client: DOORS[request.node.callspec.params["door"]](stack, client)
+def make_keyed_route(
+    request: pytest.FixtureRequest, stack: Stack
+) -> Callable[[httpx2.Client], KeyedRoute]:
+    """A function that makes the requests to this route for the owner of a client."""
+    return lambda client: KEYED_ROUTES[request.node.callspec.params["keyed_route"]](stack, client)
 
 
 @pytest.fixture
-def door(make_door: Callable[[httpx2.Client], Door], client: httpx2.Client) -> Door:
-    return make_door(client)
+def keyed_route(
+    make_keyed_route: Callable[[httpx2.Client], KeyedRoute], client: httpx2.Client
+) -> KeyedRoute:
+    """The requests to one of the routes that accept idempotency keys."""
+    return make_keyed_route(client)
 
 
 @pytest.fixture
-def key() -> str:
+def idempotency_key() -> str:
+    """A new idempotency key."""
     return token_hex(16)
 
 
@@ -142,110 +149,118 @@ def content(reply: httpx2.Response) -> str:
     return reply.text.rpartition(',"ts":')[0]
 
 
-@every_door
+@every_keyed_route
 def test_same_request_again_is_the_first_answer_again(
-    door: Door, client: httpx2.Client, key: str
+    keyed_route: KeyedRoute, client: httpx2.Client, idempotency_key: str
 ) -> None:
-    replies = [door.send(client, key) for _ in range(3)]
+    replies = [keyed_route.send(client, idempotency_key) for _ in range(3)]
     assert len(set(map(content, replies))) == 1
     assert list(map(replayed, replies)) == [False, True, True]
-    assert door.made() == 1
+    assert keyed_route.made() == 1
 
 
-@every_door
+@every_keyed_route
 def test_trailing_slash_and_order_of_parameters_make_no_other_request(
-    door: Door, client: httpx2.Client, key: str
+    keyed_route: KeyedRoute, client: httpx2.Client, idempotency_key: str
 ) -> None:
-    first = door.send(client, key, params={"note": "x", "encrypted": "0"})
-    path = f"{door.path}/?encrypted=0&note=x"
-    assert content(door.send(client, key, path=path)) == content(first)
-    assert door.made() == 1
+    first = keyed_route.send(client, idempotency_key, params={"note": "x", "encrypted": "0"})
+    path = f"{keyed_route.path}/?encrypted=0&note=x"
+    assert content(keyed_route.send(client, idempotency_key, path=path)) == content(first)
+    assert keyed_route.made() == 1
 
 
-@every_door
-def test_without_a_key_each_request_is_its_own(door: Door, client: httpx2.Client) -> None:
-    assert not any(replayed(door.send(client)) for _ in range(2))
+@every_keyed_route
+def test_without_a_key_each_request_is_its_own(
+    keyed_route: KeyedRoute, client: httpx2.Client
+) -> None:
+    assert not any(replayed(keyed_route.send(client)) for _ in range(2))
 
 
-@every_door
-def test_key_of_another_request_is_422(door: Door, client: httpx2.Client, key: str) -> None:
-    data(door.send(client, key))
-    for other in door.others:
-        problem(door.send(client, key, **other), 422, "idempotency.key_reused")
-    assert door.made() == 1
+@every_keyed_route
+def test_key_of_another_request_is_422(
+    keyed_route: KeyedRoute, client: httpx2.Client, idempotency_key: str
+) -> None:
+    data(keyed_route.send(client, idempotency_key))
+    for other in keyed_route.others:
+        problem(keyed_route.send(client, idempotency_key, **other), 422, "idempotency.key_reused")
+    assert keyed_route.made() == 1
 
 
-@every_door
+@every_keyed_route
 def test_key_belongs_to_the_user_not_to_the_credential(
     *,
     stack: Stack,
-    door: Door,
-    make_door: Callable[[httpx2.Client], Door],
+    keyed_route: KeyedRoute,
+    make_keyed_route: Callable[[httpx2.Client], KeyedRoute],
     client: httpx2.Client,
     other_owner: httpx2.Client,
     owner: Owner,
-    key: str,
+    idempotency_key: str,
 ) -> None:
-    first = door.send(client, key)
-    theirs = make_door(other_owner).send(other_owner, key)
+    first = keyed_route.send(client, idempotency_key)
+    theirs = make_keyed_route(other_owner).send(other_owner, idempotency_key)
     assert not replayed(theirs)
-    assert data(theirs) != data(first) or door.path.endswith("/add")
+    assert data(theirs) != data(first) or keyed_route.path.endswith("/add")
     with stack.client(stack.new_key(owner.user_id)) as again:
-        assert content(door.send(again, key)) == content(first)
+        assert content(keyed_route.send(again, idempotency_key)) == content(first)
 
 
-@every_door
+@every_keyed_route
 def test_equal_requests_at_once_take_effect_once(
-    stack: Stack, door: Door, owner: Owner, key: str
+    stack: Stack, keyed_route: KeyedRoute, owner: Owner, idempotency_key: str
 ) -> None:
     def call(_: int) -> httpx2.Response:
         with stack.client(owner.key) as own:
-            return door.send(own, key)
+            return keyed_route.send(own, idempotency_key)
 
     with ThreadPoolExecutor(6) as pool:
         replies = list(pool.map(call, range(6)))
     assert len(set(map(content, replies))) == 1
     assert sorted(map(replayed, replies)) == [False] + [True] * 5
-    assert door.made() == 1
+    assert keyed_route.made() == 1
     # Not even the file of a call that came too late.
     names = [name.rpartition("/")[2] for name in stack.stored("originals/")]
     known = stack.query("SELECT hash_id FROM attachments")
     assert set(names) <= {str(hash_id) for (hash_id,) in known}
 
 
-@every_door
-def test_error_frees_the_key(door: Door, client: httpx2.Client, key: str) -> None:
-    problem(door.send(client, key, **door.refused), *door.error)
-    reply = door.send(client, key)
+@every_keyed_route
+def test_error_frees_the_key(
+    keyed_route: KeyedRoute, client: httpx2.Client, idempotency_key: str
+) -> None:
+    problem(keyed_route.send(client, idempotency_key, **keyed_route.refused), *keyed_route.error)
+    reply = keyed_route.send(client, idempotency_key)
     data(reply)
     assert not replayed(reply)
 
 
-@every_door
+@every_keyed_route
 def test_expired_key_is_free_and_is_kept_for_another_24_hours(
-    stack: Stack, door: Door, client: httpx2.Client, key: str
+    stack: Stack, keyed_route: KeyedRoute, client: httpx2.Client, idempotency_key: str
 ) -> None:
-    data(door.send(client, key))
-    stack.query("UPDATE idempotency_records SET expires_at = now() WHERE key = %s", key)
-    [other, *_] = door.others
-    later = door.send(client, key, **other)
+    data(keyed_route.send(client, idempotency_key))
+    stack.query("UPDATE idempotency_records SET expires_at = now() WHERE key = %s", idempotency_key)
+    [other, *_] = keyed_route.others
+    later = keyed_route.send(client, idempotency_key, **other)
     assert not replayed(later)
-    assert content(door.send(client, key, **other)) == content(later)
+    assert content(keyed_route.send(client, idempotency_key, **other)) == content(later)
     [(hours,)] = stack.query(
         "SELECT round(extract(epoch FROM expires_at - now()) / 3600)::int"
         " FROM idempotency_records WHERE key = %s",
-        key,
+        idempotency_key,
     )
     assert hours == 24
 
 
-@every_door
-def test_key_has_16_to_255_printable_characters(door: Door, client: httpx2.Client) -> None:
+@every_keyed_route
+def test_key_has_16_to_255_printable_characters(
+    keyed_route: KeyedRoute, client: httpx2.Client
+) -> None:
     for bad in ("", "short", "x" * 15, "x" * 256, "caf\xe9" * 8):
-        problem(door.send(client, bad), 400, "idempotency.key_invalid")
-    assert door.made() == 0
+        problem(keyed_route.send(client, bad), 400, "idempotency.key_invalid")
+    assert keyed_route.made() == 0
     for good in (token_hex(8), token_hex(200)[:255], f'"quoted, with ~ ! spaces" {token_hex(8)}'):
-        data(door.send(client, good))
+        data(keyed_route.send(client, good))
 
 
 def test_key_is_ignored_elsewhere(client: httpx2.Client) -> None:
@@ -256,75 +271,87 @@ def test_key_is_ignored_elsewhere(client: httpx2.Client) -> None:
     data(client.get("/users/me", headers={"Idempotency-Key": "bad"}))
 
 
-def test_202_is_answered_from_the_present_state(client: httpx2.Client, key: str) -> None:
-    first = data(send(client, photo(), "a.jpg", key=key, prefer="respond-async"), 200, 202)
-    again = send(client, photo(), "a.jpg", key=key)
+def test_202_is_answered_from_the_present_state(
+    client: httpx2.Client, idempotency_key: str
+) -> None:
+    first = data(
+        send(client, photo(), "a.jpg", idempotency_key=idempotency_key, prefer="respond-async"),
+        200,
+        202,
+    )
+    again = send(client, photo(), "a.jpg", idempotency_key=idempotency_key)
     assert replayed(again)
     assert (data(again)["id"], data(again)["status"]) == (first["id"], 2)
 
 
 def test_202_again_is_202_while_the_work_waits(
-    client_without_workers: httpx2.Client, key: str
+    client_without_workers: httpx2.Client, idempotency_key: str
 ) -> None:
-    first = send(client_without_workers, key=key, prefer="respond-async")
-    again = send(client_without_workers, key=key, prefer="respond-async")
+    first = send(client_without_workers, idempotency_key=idempotency_key, prefer="respond-async")
+    again = send(client_without_workers, idempotency_key=idempotency_key, prefer="respond-async")
     assert data(first, 202) == data(again, 202)
     assert replayed(again)
     assert again.headers["location"] == first.headers["location"]
 
 
-def test_failed_work_frees_the_key(client: httpx2.Client, key: str) -> None:
+def test_failed_work_frees_the_key(client: httpx2.Client, idempotency_key: str) -> None:
     cut = encoded("PNG")[:-40]
     for _ in range(2):
-        assert send(client, cut, key=key).status_code == 422
-    reply = send(client, key=key)
+        assert send(client, cut, idempotency_key=idempotency_key).status_code == 422
+    reply = send(client, idempotency_key=idempotency_key)
     data(reply)
     assert not replayed(reply)
 
 
-def test_cancelled_work_frees_the_key(client_without_workers: httpx2.Client, key: str) -> None:
-    first = data(send(client_without_workers, key=key, prefer="respond-async"), 202)
+def test_cancelled_work_frees_the_key(
+    client_without_workers: httpx2.Client, idempotency_key: str
+) -> None:
+    first = data(
+        send(client_without_workers, idempotency_key=idempotency_key, prefer="respond-async"), 202
+    )
     assert data(client_without_workers.delete(f"/attachments/{first['hash_id']}")) == 1
-    again = send(client_without_workers, key=key, prefer="respond-async")
+    again = send(client_without_workers, idempotency_key=idempotency_key, prefer="respond-async")
     assert not replayed(again)
     assert data(again, 202)["id"] != first["id"]
 
 
-def test_replay_of_a_deleted_attachment_makes_no_new_one(client: httpx2.Client, key: str) -> None:
-    record = data(send(client, key=key))
+def test_replay_of_a_deleted_attachment_makes_no_new_one(
+    client: httpx2.Client, idempotency_key: str
+) -> None:
+    record = data(send(client, idempotency_key=idempotency_key))
     data(client.delete(f"/attachments/{record['hash_id']}"))
-    problem(send(client, key=key), 404, "attachment.not_found")
+    problem(send(client, idempotency_key=idempotency_key), 404, "attachment.not_found")
     assert data(client.get("/attachments"))["items"] == []
 
 
 def test_answer_stays_the_first_one_whatever_happens_after(
-    stack: Stack, client: httpx2.Client, owner: Owner, key: str
+    stack: Stack, client: httpx2.Client, owner: Owner, idempotency_key: str
 ) -> None:
     grant(stack, owner.user_id, "10")
-    first = consume(client, "10.00", key=key)
+    first = consume(client, "10.00", key=idempotency_key)
     assert '"amount_credit": 10.0000' in first.text
     problem(consume(client), 402, "credits.insufficient")
     grant(stack, owner.user_id, "1")
-    assert content(consume(client, "10.00", key=key)) == content(first)
+    assert content(consume(client, "10.00", key=idempotency_key)) == content(first)
     assert credits.balance(client) == 1
 
 
 def test_key_of_another_route_is_another_key(
-    stack: Stack, client: httpx2.Client, owner: Owner, key: str
+    stack: Stack, client: httpx2.Client, owner: Owner, idempotency_key: str
 ) -> None:
     grant(stack, owner.user_id, "10")
     stack.query(
         "INSERT INTO idempotency_records (caller_id, route, key, fingerprint, answer)"
         " VALUES (%s, 'POST /attachments', %s, sha256('x'), '{}')",
         owner.user_id,
-        key,
+        idempotency_key,
     )
-    assert not replayed(consume(client, key=key))
+    assert not replayed(consume(client, key=idempotency_key))
 
 
 @pytest.mark.tier("timing")
 def test_charge_that_waits_too_long_for_another_is_409_and_frees_the_key(
-    stack: Stack, client: httpx2.Client, owner: Owner, key: str
+    stack: Stack, client: httpx2.Client, owner: Owner, idempotency_key: str
 ) -> None:
     grant(stack, owner.user_id, "10")
     with closing(psycopg2.connect(stack.environment["PRESSROOM_DATABASE_URL"])) as connection:
@@ -332,21 +359,23 @@ def test_charge_that_waits_too_long_for_another_is_409_and_frees_the_key(
             hold = "SELECT 1 FROM credit_accounts WHERE user_id = %s FOR UPDATE"
             cursor.execute(hold, (owner.user_id,))
             with ThreadPoolExecutor(2) as pool:
-                keyed = pool.submit(consume, client, key=key)
+                keyed = pool.submit(consume, client, key=idempotency_key)
                 plain = pool.submit(consume, client)
                 problem(keyed.result(), 409, "idempotency.in_progress")
                 problem(plain.result(), 503, "service.unavailable")
         connection.rollback()
-    assert not replayed(consume(client, key=key))
+    assert not replayed(consume(client, key=idempotency_key))
     assert credits.balance(client) == 9
 
 
 def test_a_202_is_answered_again_from_the_jobs_present_state(
-    client: httpx2.Client, list_id: int, key: str
+    client: httpx2.Client, list_id: int, idempotency_key: str
 ) -> None:
     emails = addresses(2)
-    job_id = data(bulk.add(client, list_id, *emails, key=key, prefer="respond-async"), 202)
+    job_id = data(
+        bulk.add(client, list_id, *emails, key=idempotency_key, prefer="respond-async"), 202
+    )
     finished(client, job_id)
-    again = bulk.add(client, list_id, *emails, key=key, prefer="respond-async")
+    again = bulk.add(client, list_id, *emails, key=idempotency_key, prefer="respond-async")
     assert data(again) == 2
     assert replayed(again)

@@ -33,11 +33,12 @@ JOINED = "2019-05-06T07:08:09.000000Z"
 
 
 @pytest.fixture
-def company(client: httpx2.Client) -> dict[str, Any]:
+def company_field(client: httpx2.Client) -> dict[str, Any]:
+    """The custom field `company` of the owner `client`."""
     return new_field(client, "company")
 
 
-@pytest.mark.usefixtures("company")
+@pytest.mark.usefixtures("company_field")
 def test_columns_become_fields_tags_and_the_day_of_joining_or_are_named(
     client: httpx2.Client, list_id: int
 ) -> None:

@@ -21,7 +21,7 @@ from tests.support.imports.bulk import (
 from tests.support.lists.subscribers import member, new_list
 
 
-class People:
+class ImportedList:
     """New people, by short names, and what a list knows about them."""
 
     def __init__(self, stack: Stack, client: httpx2.Client) -> None:
@@ -58,11 +58,14 @@ class People:
 
 
 @pytest.fixture
-def people(stack: Stack, client: httpx2.Client) -> People:
-    return People(stack, client)
+def imported_list(stack: Stack, client: httpx2.Client) -> ImportedList:
+    """A new list into which a test imports files."""
+    return ImportedList(stack, client)
 
 
-def test_people_whom_any_column_calls_opted_out_never_become_members(people: People) -> None:
+def test_people_whom_any_column_calls_opted_out_never_become_members(
+    imported_list: ImportedList,
+) -> None:
     files = [
         (
             "Email,Portal Bounce,Portal Unsubscribe,Portal Spam Report,Marketing Information\n"
@@ -81,9 +84,9 @@ def test_people_whom_any_column_calls_opted_out_never_become_members(people: Peo
         "email,Accepts marketing\nin8@,subscribed\nout8@,unsubscribed\n",
     ]
     for file in files:
-        people.imported(file)
-    assert people.members() == {f"in{number}" for number in range(1, 9)}
-    assert people.opt_outs() == {
+        imported_list.imported(file)
+    assert imported_list.members() == {f"in{number}" for number in range(1, 9)}
+    assert imported_list.opt_outs() == {
         **{f"out{number}": "import" for number in range(1, 9)},
         "bounced1": "bounce",
         "complained1": "complaint",
@@ -91,10 +94,10 @@ def test_people_whom_any_column_calls_opted_out_never_become_members(people: Peo
 
 
 def test_unknown_status_is_not_imported_and_told_until_its_values_have_a_meaning(
-    client: httpx2.Client, people: People
+    client: httpx2.Client, imported_list: ImportedList
 ) -> None:
     file = "EMAIL,STATUS,note\na@,1,x\nb@,2,x\nc@,3,x\nd@,2,x\n"
-    preview = people.imported(file, dry_run="1")
+    preview = imported_list.imported(file, dry_run="1")
     assert counts(preview) == {"received": 4, "invalid": 4}
     assert preview["unknown_status"] == 4
     unknown = [("2", 2), ("1", 1), ("3", 1)]
@@ -107,32 +110,35 @@ def test_unknown_status_is_not_imported_and_told_until_its_values_have_a_meaning
     assert "values" not in preview["columns"][2]
     assert {each["code"] for each in preview["preview"]} == {"row.status_unknown"}
     reply = upload(
-        client, people.list_id, people.file(file), status_values='{"unsubscribed": "subscribed"}'
+        client,
+        imported_list.list_id,
+        imported_list.file(file),
+        status_values='{"unsubscribed": "subscribed"}',
     )
     assert "'unsubscribed'" in problem(reply, 422, "import.status_values")["detail"]
     values = '{"1": "subscribed", "2": "unsubscribed"}'
-    result = people.imported(file, status_values=values)
+    result = imported_list.imported(file, status_values=values)
     assert counts(result) == {"received": 4, "added": 1, "opted_out": 2, "invalid": 1}
     assert result["unknown_status"] == 1
-    assert people.codes(result) == {"c": "row.status_unknown"}
-    assert people.members() == {"a"}
-    assert people.opt_outs() == {"b": "import", "d": "import"}
+    assert imported_list.codes(result) == {"c": "row.status_unknown"}
+    assert imported_list.members() == {"a"}
+    assert imported_list.opt_outs() == {"b": "import", "d": "import"}
     record = data(client.get(f"/imports/{result['import_id']}"))
     assert record["unknown_status"] == 1
 
 
-def test_codes_and_words_of_other_languages_are_statuses(people: People) -> None:
-    people.imported(
+def test_codes_and_words_of_other_languages_are_statuses(imported_list: ImportedList) -> None:
+    imported_list.imported(
         '"Email","Name","Status","Date"\n"in1@","Ann","C","2024-01-02 10:00:00"\n'
         '"out1@","Bob","U","2024-01-02 10:00:00"\n"bounced1@","Cy","B","2024-01-02 10:00:00"\n'
         '"waits1@","Di","S","2024-01-02 10:00:00"\n"complained1@","Ed","P","2024-01-02 10:00:00"\n'
     )
-    people.imported(
+    imported_list.imported(
         "E-Mail;Name;Status\nin2@;Ann;aktiv\nout2@;Bob;ausgetragen\nwaits2@;Di;gekündigt\n"
         "out3@;Fo;gesperrt\nsoft2@;Gi;soft bounce\nout4@;Hu;unsubscribed (2024-01-02)\n"
     )
-    assert people.members() == {"in1", "in2"}
-    assert people.opt_outs() == {
+    assert imported_list.members() == {"in1", "in2"}
+    assert imported_list.opt_outs() == {
         **dict.fromkeys(("out1", "out2", "out3", "out4"), "import"),
         "bounced1": "bounce",
         "complained1": "complaint",
@@ -140,56 +146,56 @@ def test_codes_and_words_of_other_languages_are_statuses(people: People) -> None
 
 
 def test_people_who_have_not_confirmed_are_not_imported_and_may_join(
-    client: httpx2.Client, people: People
+    client: httpx2.Client, imported_list: ImportedList
 ) -> None:
-    confirmed = people.imported("email,confirmed\nin1@,1\nwaits1@,0\n")
-    assert people.codes(confirmed) == {"waits1": "row.not_subscribed"}
-    listed = people.imported(
+    confirmed = imported_list.imported("email,confirmed\nin1@,1\nwaits1@,0\n")
+    assert imported_list.codes(confirmed) == {"waits1": "row.not_subscribed"}
+    listed = imported_list.imported(
         "id,email,confirmed,blacklisted,optedin,bouncecount,entered\n"
         "1,in2@,1,0,0,0,2020-01-02 10:00:00\n2,out2@,1,1,0,0,2020-01-02 10:00:00\n"
         "3,waits2@,0,0,0,0,2020-01-02 10:00:00\n"
     )
-    assert people.codes(listed) == {"waits2": "row.not_subscribed"}
-    assert people.members() == {"in1", "in2"}
-    assert people.opt_outs() == {"out2": "import"}
-    assert data(add(client, people.list_id, people.file("waits1@").decode())) == 1
+    assert imported_list.codes(listed) == {"waits2": "row.not_subscribed"}
+    assert imported_list.members() == {"in1", "in2"}
+    assert imported_list.opt_outs() == {"out2": "import"}
+    assert data(add(client, imported_list.list_id, imported_list.file("waits1@").decode())) == 1
 
 
-def test_files_of_bounces_opt_out_only_by_the_rows_own_word(people: People) -> None:
+def test_files_of_bounces_opt_out_only_by_the_rows_own_word(imported_list: ImportedList) -> None:
     names = ["hard", "auto", "soft", "later", "dns", "wish", "delivered", "event", "code", "code4"]
-    people.imported("email\n" + "".join(f"{name}@\n" for name in names))
+    imported_list.imported("email\n" + "".join(f"{name}@\n" for name in names))
     types = {"hard": "HardBounce", "auto": "AutoResponder", "soft": "SoftBounce"}
     types |= {"later": "Transient", "dns": "DnsError", "wish": "Subscribe"}
     postmark = "".join(f"1,{type_},{name}@,2024-01-01\n" for name, type_ in types.items())
-    result = people.imported(f"ID,Type,Email,BouncedAt\n{postmark}", kind="bounces")
-    assert people.codes(result) == dict.fromkeys(list(types)[1:], "row.may_pass")
-    result = people.imported(
+    result = imported_list.imported(f"ID,Type,Email,BouncedAt\n{postmark}", kind="bounces")
+    assert imported_list.codes(result) == dict.fromkeys(list(types)[1:], "row.may_pass")
+    result = imported_list.imported(
         "email,event,timestamp\ndelivered@,delivered,1\nevent@,bounce,1\nopen@,strange,1\n",
         kind="bounces",
     )
-    assert people.codes(result) == {"delivered": "row.may_pass", "open": "row.kind_unknown"}
+    assert imported_list.codes(result) == {"delivered": "row.may_pass", "open": "row.kind_unknown"}
     assert result["unknown_values"] == [{"column": "event", "value": "strange", "rows": 1}]
-    people.imported(
+    imported_list.imported(
         "address,code,error\ncode@,550,No such mailbox\ncode4@,450 4.2.1 try later,x\n",
         kind="bounces",
     )
-    assert people.opt_outs() == dict.fromkeys(("hard", "event", "code"), "bounce")
-    assert people.members() == {*names} - {"hard", "event", "code"}
+    assert imported_list.opt_outs() == dict.fromkeys(("hard", "event", "code"), "bounce")
+    assert imported_list.members() == {*names} - {"hard", "event", "code"}
 
 
 def test_unclear_column_is_asked_about_and_an_ignored_one_says_whom_it_concerns(
-    client: httpx2.Client, people: People
+    client: httpx2.Client, imported_list: ImportedList
 ) -> None:
     file = "email,Opt-in/Opt-out\na@,yes\nb@,no\n"
-    reply = upload(client, people.list_id, people.file(file))
+    reply = upload(client, imported_list.list_id, imported_list.file(file))
     asked = problem(reply, 422, "import.column_ambiguous")
     assert "'Opt-in/Opt-out'" in asked["detail"]
     mapping = '{"Opt-in/Opt-out": "subscribed"}'
-    preview = people.imported(file, mapping=mapping, dry_run="1")
+    preview = imported_list.imported(file, mapping=mapping, dry_run="1")
     assert preview["columns"][1]["becomes"] == "subscribed"
     assert counts(preview) == {"received": 2, "added": 1, "opted_out": 1}
     file = "email,Unsubscribed\na@,yes\nb@,\nc@,2024-01-02\n"
-    preview = people.imported(file, mapping='{"Unsubscribed": "ignore"}', dry_run="1")
+    preview = imported_list.imported(file, mapping='{"Unsubscribed": "ignore"}', dry_run="1")
     assert preview["columns"][1]["becomes"] == "ignored"
     assert preview["columns"][1]["ignored_opt_outs"] == 2
     assert counts(preview) == {"received": 3, "added": 3}

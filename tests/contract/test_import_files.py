@@ -208,7 +208,7 @@ def test_a_body_that_goes_on_arriving_is_not_cut_by_the_deadline() -> None:
     assert within(0.2, silent)[0]["status"] == 504
 
 
-MIXED = (
+FILE_WITH_REJECTED_ROWS = (
     "Mail,Full name,Notes\r\n"
     '{first},First,"over\nthree\nlines"\r\n'
     "nobody,=2+3,here\r\n"
@@ -219,17 +219,19 @@ MIXED = (
 
 
 @pytest.fixture
-def mixed(client: httpx2.Client, reader: Reader, list_id: int) -> dict[str, Any]:
-    """The result of an import that left some rows out."""
+def result_with_rejected_rows(
+    client: httpx2.Client, reader: Reader, list_id: int
+) -> dict[str, Any]:
+    """The result of an import that rejected three rows."""
     reader.joins(list_id).leaves(list_id)
-    text = MIXED.format(first=new_address(), left=reader.email)
+    text = FILE_WITH_REJECTED_ROWS.format(first=new_address(), left=reader.email)
     return imported(client, list_id, text.encode())
 
 
 def test_errors_have_the_original_columns_and_the_line_where_the_row_begins(
-    reader: Reader, mixed: dict[str, Any]
+    reader: Reader, result_with_rejected_rows: dict[str, Any]
 ) -> None:
-    found = errors(mixed["errors_url"])
+    found = errors(result_with_rejected_rows["errors_url"])
     assert list(found[0])[:6] == ["Mail", "Full name", "Notes", *OURS]
     assert [[each[name] for name in ("line", "code")] for each in found] == [
         ["5", "email.invalid"],
@@ -244,9 +246,9 @@ def test_errors_have_the_original_columns_and_the_line_where_the_row_begins(
 
 
 def test_errors_can_be_mended_and_uploaded_again_and_again(
-    client: httpx2.Client, list_id: int, mixed: dict[str, Any]
+    client: httpx2.Client, list_id: int, result_with_rejected_rows: dict[str, Any]
 ) -> None:
-    sent = httpx2.get(mixed["errors_url"]).content
+    sent = httpx2.get(result_with_rejected_rows["errors_url"]).content
     # Without a byte-order mark, Excel would decode the file as Windows-1252.
     assert (sent.startswith(codecs.BOM_UTF8), sent.count(codecs.BOM_UTF8)) == (True, 1)
     again = imported(client, list_id, sent, "errors.csv")
@@ -260,28 +262,28 @@ def test_errors_can_be_mended_and_uploaded_again_and_again(
     assert [each["name"] for each in third["columns"]][:3] == ["Mail", "Full name", "Notes"]
 
 
-def test_errors_are_a_csv_that_no_page_can_run(mixed: dict[str, Any]) -> None:
-    reply = httpx2.get(mixed["errors_url"])
+def test_errors_are_a_csv_that_no_page_can_run(result_with_rejected_rows: dict[str, Any]) -> None:
+    reply = httpx2.get(result_with_rejected_rows["errors_url"])
     assert reply.headers["content-type"] == "text/csv; charset=utf-8"
     assert reply.headers["content-disposition"].startswith("attachment; ")
     assert reply.headers["cache-control"] == "private, no-store"
     assert reply.headers["x-content-type-options"] == "nosniff"
-    head = httpx2.head(mixed["errors_url"])
+    head = httpx2.head(result_with_rejected_rows["errors_url"])
     assert (head.status_code, head.content) == (200, b"")
     assert head.headers["content-type"] == reply.headers["content-type"]
 
 
 def test_each_look_at_a_job_or_an_import_renews_the_link(
-    client: httpx2.Client, mixed: dict[str, Any]
+    client: httpx2.Client, result_with_rejected_rows: dict[str, Any]
 ) -> None:
     job = data(client.get("/jobs"))["items"][0]
-    for path in (f"/jobs/{job['id']}", f"/imports/{mixed['import_id']}"):
+    for path in (f"/jobs/{job['id']}", f"/imports/{result_with_rejected_rows['import_id']}"):
         shown = data(client.get(path))
         assert errors((shown.get("result") or shown)["errors_url"])
 
 
 def test_files_are_kept_for_seven_days(
-    stack: Stack, client: httpx2.Client, list_id: int, mixed: dict[str, Any]
+    stack: Stack, client: httpx2.Client, list_id: int, result_with_rejected_rows: dict[str, Any]
 ) -> None:
     export = data(client.post(f"/lists/{list_id}/exports", json={"kind": "members"}))["result"]
     written = objects(stack, "exports")
@@ -289,10 +291,10 @@ def test_files_are_kept_for_seven_days(
     # Counted from the end: a job may wait for a server for long.
     stack.query("UPDATE exports SET created_at = now() - interval '20 days'")
     bulk_files.remove_old_files(stack.resources, now=clock.now() + timedelta(days=6, hours=23))
-    assert errors(mixed["errors_url"])
+    assert errors(result_with_rejected_rows["errors_url"])
     assert httpx2.get(export["url"]).status_code == 200
     bulk_files.remove_old_files(stack.resources, now=clock.now() + timedelta(days=7, minutes=1))
-    problem(httpx2.get(mixed["errors_url"]), 404, "import.errors_gone")
+    problem(httpx2.get(result_with_rejected_rows["errors_url"]), 404, "import.errors_gone")
     problem(httpx2.get(export["url"]), 404, "export.not_found")
     assert objects(stack, "exports") == set()
     # A copy of the file that was kept elsewhere opens no more.
@@ -301,7 +303,7 @@ def test_files_are_kept_for_seven_days(
             f"SELECT DISTINCT wrapped_key FROM {table} WHERE files_removed_at IS NOT NULL"
         )
         assert keys == [(None,)]
-    assert data(client.get(f"/imports/{mixed['import_id']}"))["invalid"] == 1
+    assert data(client.get(f"/imports/{result_with_rejected_rows['import_id']}"))["invalid"] == 1
 
 
 def test_what_a_crash_left_behind_is_removed_after_a_day(stack_without_workers: Stack) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from devstack.harness.stack import Owner, Stack
 from services.subscriptions.imports.chunks import ROWS_PER_CHUNK
-from tests.support.http.replies import data, problem
+from tests.support.http.replies import TIMESTAMP, data, problem
 from tests.support.imports.bulk import (
     COUNTS,
     FINISHED,
@@ -28,7 +28,6 @@ from tests.support.imports.bulk import (
 )
 from tests.support.lists.segments import acted
 from tests.support.lists.subscribers import (
-    TIMESTAMP,
     Reader,
     count,
     known_member,
@@ -76,8 +75,8 @@ def contents(stack: Stack, client: httpx2.Client, list_id: int, file: bytes) -> 
 
 
 @pytest.fixture
-def mixed(client: httpx2.Client, reader: Reader, list_id: int) -> bytes:
-    """A file with a row of every verdict."""
+def file_with_every_verdict(client: httpx2.Client, reader: Reader, list_id: int) -> bytes:
+    """A file with a row for each verdict of an import."""
     reader.joins(list_id).leaves(list_id)
     active, removed, marked, *new = addresses(6)
     imported(client, list_id, of_addresses(active, removed, marked))
@@ -97,14 +96,16 @@ def mixed(client: httpx2.Client, reader: Reader, list_id: int) -> bytes:
 
 
 def test_a_dry_run_changes_nothing_and_counts_what_the_real_run_then_does(
-    stack: Stack, client: httpx2.Client, list_id: int, mixed: bytes
+    stack: Stack, client: httpx2.Client, list_id: int, file_with_every_verdict: bytes
 ) -> None:
     with resting_maintenance(stack):
         # Workers note what they mailed to the people of the file, and of their events.
         settled(stack)
-        before = contents(stack, client, list_id, mixed)
-        tried = imported(client, list_id, mixed, dry_run="1", on_existing="update")
-        assert contents(stack, client, list_id, mixed) == before
+        before = contents(stack, client, list_id, file_with_every_verdict)
+        tried = imported(
+            client, list_id, file_with_every_verdict, dry_run="1", on_existing="update"
+        )
+        assert contents(stack, client, list_id, file_with_every_verdict) == before
     assert counts(tried) == {
         "received": 10,
         "added": 4,
@@ -114,9 +115,9 @@ def test_a_dry_run_changes_nothing_and_counts_what_the_real_run_then_does(
         "duplicate": 1,
         "updated": 1,
     }
-    done = imported(client, list_id, mixed, on_existing="update")
+    done = imported(client, list_id, file_with_every_verdict, on_existing="update")
     assert counts(done) == counts(tried)
-    assert contents(stack, client, list_id, mixed) != before
+    assert contents(stack, client, list_id, file_with_every_verdict) != before
     shown = data(client.get(f"/imports/{tried['import_id']}"))
     assert (shown["dry_run"], shown["on_existing"]) == (True, "update")
     # It has nothing to take back.
@@ -238,7 +239,7 @@ def test_imports_are_listed_newest_first_by_list(client: httpx2.Client, list_id:
     shown = data(client.get(f"/imports/{ids[0]}"))
     assert (shown["source"], shown["status"], shown["size"]) == ("file", "succeeded", len(file))
     assert shown["description"]["format"] == "csv"
-    assert all(re.fullmatch(TIMESTAMP, shown[name]) for name in ("created_at", "finished_at"))
+    assert all(TIMESTAMP.fullmatch(shown[name]) for name in ("created_at", "finished_at"))
     problem(client.get("/imports/999999999"), 404, "import.not_found")
     for unknown in (0, 2**63, 2**64 - 1):
         assert data(client.get("/imports", params={"list_id": unknown}))["items"] == []

@@ -18,15 +18,14 @@ from devstack.harness.stack import Owner, Stack
 from devstack.supervisor.programs import answers
 from services.access import sessions
 from storage.redis.notifications import job_topic
-from tests.contract.test_replies import TIMESTAMP
-from tests.support.http.replies import data, objects_of, problem, send
+from tests.support.http.replies import TIMESTAMP, data, objects_of, problem, send
 from tests.support.images.pictures import photo
 from tests.support.people.visiting import SESSION
 
 
 @pytest.fixture
-def queued(client_without_workers: httpx2.Client) -> dict[str, Any]:
-    """A job that nobody works on."""
+def queued_job(client_without_workers: httpx2.Client) -> dict[str, Any]:
+    """A job that stays queued because the stack has no workers."""
     data(send(client_without_workers, prefer="respond-async"), 202)
     [job] = data(client_without_workers.get("/jobs"))["items"]
     assert isinstance(job, dict)
@@ -48,9 +47,9 @@ def test_upload_leaves_a_job_that_says_how_it_went(client: httpx2.Client) -> Non
 
 
 def test_queued_job_is_cancelled_at_once_and_its_attachment_failed(
-    stack_without_workers: Stack, client_without_workers: httpx2.Client, queued: dict[str, Any]
+    stack_without_workers: Stack, client_without_workers: httpx2.Client, queued_job: dict[str, Any]
 ) -> None:
-    path = f"/jobs/{queued['id']}"
+    path = f"/jobs/{queued_job['id']}"
     assert data(client_without_workers.delete(path)) == 1
     job = data(client_without_workers.get(path))
     assert (job["status"], job["error"]["code"]) == ("cancelled", "job.cancelled")
@@ -62,26 +61,30 @@ def test_queued_job_is_cancelled_at_once_and_its_attachment_failed(
 
 
 @pytest.fixture
-def foreign(stack_without_workers: Stack, queued: dict[str, Any]) -> dict[str, Any]:
-    """A job of a kind that only another release knows, as beside it or after going back from it."""
+def job_of_other_release(
+    stack_without_workers: Stack, queued_job: dict[str, Any]
+) -> dict[str, Any]:
+    """A job whose kind only another release knows."""
     stack_without_workers.query(
-        "UPDATE jobs SET kind = 'members.divine' WHERE id = %s", queued["id"]
+        "UPDATE jobs SET kind = 'members.divine' WHERE id = %s", queued_job["id"]
     )
-    return {**queued, "kind": "members.divine"}
+    return {**queued_job, "kind": "members.divine"}
 
 
 def test_job_of_a_kind_of_another_release_is_shown_and_left_to_its_workers(
-    stack_without_workers: Stack, client_without_workers: httpx2.Client, foreign: dict[str, Any]
+    stack_without_workers: Stack,
+    client_without_workers: httpx2.Client,
+    job_of_other_release: dict[str, Any],
 ) -> None:
-    path = f"/jobs/{foreign['id']}"
-    assert data(client_without_workers.get("/jobs"))["items"] == [foreign]
-    assert data(client_without_workers.get(path)) == foreign
+    path = f"/jobs/{job_of_other_release['id']}"
+    assert data(client_without_workers.get("/jobs"))["items"] == [job_of_other_release]
+    assert data(client_without_workers.get(path)) == job_of_other_release
     problem(client_without_workers.post(f"{path}/retry"), 409, "job.not_retryable")
     assert data(client_without_workers.delete(path)) == 1
     asked = "SELECT status, cancel_requested FROM jobs WHERE id = %s"
-    assert stack_without_workers.query(asked, foreign["id"]) == [("queued", True)]
+    assert stack_without_workers.query(asked, job_of_other_release["id"]) == [("queued", True)]
     ended = "UPDATE jobs SET status = 'cancelled', finished_at = now() WHERE id = %s"
-    stack_without_workers.query(ended, foreign["id"])
+    stack_without_workers.query(ended, job_of_other_release["id"])
     problem(client_without_workers.post(f"{path}/retry"), 409, "job.not_retryable")
     assert data(client_without_workers.delete(path)) == 0
     with client_without_workers.stream("GET", f"{path}/events") as stream:
@@ -89,9 +92,9 @@ def test_job_of_a_kind_of_another_release_is_shown_and_left_to_its_workers(
 
 
 def test_job_of_a_kind_of_another_release_is_hidden_from_credentials_with_scopes(
-    stack_without_workers: Stack, owner_without_workers: Owner, foreign: dict[str, Any]
+    stack_without_workers: Stack, owner_without_workers: Owner, job_of_other_release: dict[str, Any]
 ) -> None:
-    path = f"/jobs/{foreign['id']}"
+    path = f"/jobs/{job_of_other_release['id']}"
     with stack_without_workers.client(
         stack_without_workers.new_key(owner_without_workers.user_id, Scope.ATTACHMENT)
     ) as other:
@@ -114,21 +117,21 @@ def events(reply: httpx2.Response) -> Iterator[dict[str, Any]]:
 
 
 def test_events_tell_each_state_with_its_version_and_end_with_the_job(
-    stack_without_workers: Stack, client_without_workers: httpx2.Client, queued: dict[str, Any]
+    stack_without_workers: Stack, client_without_workers: httpx2.Client, queued_job: dict[str, Any]
 ) -> None:
-    path = f"/jobs/{queued['id']}"
+    path = f"/jobs/{queued_job['id']}"
     with client_without_workers.stream("GET", f"{path}/events") as reply:
         assert reply.status_code == 200
         assert reply.headers["content-type"].startswith("text/event-stream")
         assert reply.headers["cache-control"] == "no-store"
         stream = events(reply)
         first = next(stream)
-        assert first["data"] == queued
-        assert first["id"] == _version(stack_without_workers, queued)
+        assert first["data"] == queued_job
+        assert first["id"] == _version(stack_without_workers, queued_job)
         data(client_without_workers.delete(path))
         rest = list(stream)
     assert [each["data"]["status"] for each in rest] == ["cancelled"]
-    assert rest[-1]["id"] == _version(stack_without_workers, queued)
+    assert rest[-1]["id"] == _version(stack_without_workers, queued_job)
     assert int(rest[-1]["id"]) > int(first["id"])
 
 
@@ -138,14 +141,14 @@ def _version(stack: Stack, job: dict[str, Any]) -> str:
 
 
 def test_state_that_the_caller_has_seen_is_not_told_again(
-    stack_without_workers: Stack, client_without_workers: httpx2.Client, queued: dict[str, Any]
+    stack_without_workers: Stack, client_without_workers: httpx2.Client, queued_job: dict[str, Any]
 ) -> None:
-    path = f"/jobs/{queued['id']}"
-    seen = {"Last-Event-ID": _version(stack_without_workers, queued)}
+    path = f"/jobs/{queued_job['id']}"
+    seen = {"Last-Event-ID": _version(stack_without_workers, queued_job)}
     with client_without_workers.stream("GET", f"{path}/events", headers=seen) as reply:
         data(client_without_workers.delete(path))
         assert [each["data"]["status"] for each in events(reply)] == ["cancelled"]
-    last = {"Last-Event-ID": _version(stack_without_workers, queued)}
+    last = {"Last-Event-ID": _version(stack_without_workers, queued_job)}
     with client_without_workers.stream("GET", f"{path}/events", headers=last) as reply:
         assert list(events(reply)) == []
 
@@ -160,8 +163,8 @@ def test_senseless_last_event_id_is_ignored(client: httpx2.Client) -> None:
 
 
 @pytest.fixture(scope="module")
-def checking_url(stack_without_workers: Stack) -> str:
-    """An API that checks the credentials of its streams each second."""
+def impatient_api_url(stack_without_workers: Stack) -> str:
+    """The URL of an API that checks the credentials of event streams each second."""
     port = free_port()
     stack_without_workers.start(
         "checking-api",
@@ -176,8 +179,8 @@ def checking_url(stack_without_workers: Stack) -> str:
 def test_events_end_with_their_credential(
     stack_without_workers: Stack,
     owner_without_workers: Owner,
-    queued: dict[str, Any],
-    checking_url: str,
+    queued_job: dict[str, Any],
+    impatient_api_url: str,
     ended: str,
 ) -> None:
     user_id = owner_without_workers.user_id
@@ -190,7 +193,7 @@ def test_events_end_with_their_credential(
         "session": "UPDATE user_sessions SET ended_at = now() WHERE user_id = %s",
     }
     of_person = "UPDATE users SET erased_at = now() WHERE id = %s"
-    url = f"{checking_url}/jobs/{queued['id']}/events"
+    url = f"{impatient_api_url}/jobs/{queued_job['id']}/events"
     with httpx2.stream("GET", url, headers=headers, timeout=30) as reply:
         stream = events(reply)
         assert next(stream)["data"]["status"] == "queued"
@@ -201,9 +204,9 @@ def test_events_end_with_their_credential(
 
 
 def test_head_of_events_does_not_wait_for_the_job(
-    client_without_workers: httpx2.Client, queued: dict[str, Any]
+    client_without_workers: httpx2.Client, queued_job: dict[str, Any]
 ) -> None:
-    path = f"/jobs/{queued['id']}/events"
+    path = f"/jobs/{queued_job['id']}/events"
     for _ in range(15):
         reply = client_without_workers.head(path)
         assert reply.status_code == 200
@@ -211,9 +214,9 @@ def test_head_of_events_does_not_wait_for_the_job(
 
 
 def test_ten_streams_of_a_user_are_the_most(
-    stack_without_workers: Stack, client_without_workers: httpx2.Client, queued: dict[str, Any]
+    stack_without_workers: Stack, client_without_workers: httpx2.Client, queued_job: dict[str, Any]
 ) -> None:
-    path = f"/jobs/{queued['id']}/events"
+    path = f"/jobs/{queued_job['id']}/events"
     with ExitStack() as opened:
         for _ in range(10):
             assert (

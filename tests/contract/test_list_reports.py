@@ -5,32 +5,26 @@ import re
 import secrets
 
 import httpx2
-import pytest
 
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
 from services.subscriptions import list_reports, lists
-from tests.contract.test_pages import TITLE, follow, heading, look
-from tests.contract.test_sign_up_forms import BROWSER
 from tests.support.commands.running import printed
+from tests.support.http.pages import BROWSER_HEADERS, follow_redirect, read_heading
 from tests.support.http.replies import data
 from tests.support.lists.people_on_lists import Subscriber, new_list, subscribe, subscribe_pending
 from tests.support.people.erasure import erase
 from tests.support.people.visiting import hidden
 from tests.support.stack.maintenance import run_maintenance
 
+TITLE = "The Morning Letter"
 ASKS, THANKS = "Report this list", "Thank you for your report"
 
 
-@pytest.fixture
-def reader(stack: Stack, client: httpx2.Client) -> Subscriber:
-    return subscribe(stack, new_list(client, TITLE))
-
-
-def reported(stranger: httpx2.Client, reader: Subscriber) -> httpx2.Response:
-    reply = stranger.post("/report", params={"trace_id": reader.trace_id})
+def reported(stranger: httpx2.Client, subscriber: Subscriber) -> httpx2.Response:
+    reply = stranger.post("/report", params={"trace_id": subscriber.trace_id})
     assert reply.status_code == 303, reply.text
-    return follow(stranger, reply)
+    return follow_redirect(stranger, reply)
 
 
 def reported_list(stack: Stack, list_id: int) -> dict[str, object]:
@@ -53,12 +47,12 @@ def test_a_report_is_recorded_once_and_takes_the_person_off_the_list_for_good(
     assert html.escape(link) in mailed[0]["html"]
     path = httpx2.URL(link).raw_path.decode()
     # Scanners open links, and change nothing.
-    assert heading(stranger.get(path)) == ASKS
+    assert read_heading(stranger.get(path)) == ASKS
     assert stranger.head(path).status_code == 200
     assert reports(stack, waiting.list_id) == []
     for _ in range(2):
         done = stranger.post(path)
-        assert heading(follow(stranger, done)) == THANKS
+        assert read_heading(follow_redirect(stranger, done)) == THANKS
     assert reports(stack, waiting.list_id) == [(waiting.user_id,)]
     assert waiting.stands()[0] == "unsubscribed"
     # The link of the mail confirms nothing any more, and a stranger brings nobody back.
@@ -69,24 +63,24 @@ def test_a_report_is_recorded_once_and_takes_the_person_off_the_list_for_good(
 
 
 def test_a_member_who_never_asked_finds_the_report_on_the_page_of_leaving(
-    stranger: httpx2.Client, reader: Subscriber
+    stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
-    [link] = re.findall(r'href="(report\?[^"]+)"', look(stranger, reader).text)
-    assert heading(stranger.get(f"/{html.unescape(link)}")) == ASKS
-    page = reported(stranger, reader)
-    assert heading(page) == THANKS
-    assert reader.email not in page.text
-    assert reader.stands()[0] == "unsubscribed"
+    [link] = re.findall(r'href="(report\?[^"]+)"', stranger.get(subscriber.unsubscribe_url).text)
+    assert read_heading(stranger.get(f"/{html.unescape(link)}")) == ASKS
+    page = reported(stranger, subscriber)
+    assert read_heading(page) == THANKS
+    assert subscriber.email not in page.text
+    assert subscriber.stands()[0] == "unsubscribed"
 
 
-def test_only_the_mailed_link_reports(stranger: httpx2.Client, reader: Subscriber) -> None:
-    for query, status in (({}, 400), ({"trace_id": reader.trace_id[:-1] + "!"}, 403)):
+def test_only_the_mailed_link_reports(stranger: httpx2.Client, subscriber: Subscriber) -> None:
+    for query, status in (({}, 400), ({"trace_id": subscriber.trace_id[:-1] + "!"}, 403)):
         for reply in (
             stranger.get("/report", params=query),
             stranger.post("/report", params=query),
         ):
             assert reply.status_code == status
-    assert reader.stands()[0] == "active"
+    assert subscriber.stands()[0] == "active"
 
 
 def test_the_operator_sees_which_lists_are_reported(
@@ -117,7 +111,9 @@ def test_a_stranger_finds_the_owner_and_the_report_on_the_page_of_the_list(
     for page in (
         stranger.get(f"/s/{slug}"),
         # A form on the owner's own site leads here with what is to be corrected.
-        stranger.post(f"/subscriptions/{list_id}", data={"email": "nobody"}, headers=BROWSER),
+        stranger.post(
+            f"/subscriptions/{list_id}", data={"email": "nobody"}, headers=BROWSER_HEADERS
+        ),
     ):
         assert f"{local[0]}…@{domain}" in page.text
         assert owner.email not in page.text
@@ -127,7 +123,7 @@ def test_a_stranger_finds_the_owner_and_the_report_on_the_page_of_the_list(
         other_page = other_browser.get(path)
     asks = stranger.get(path)
     assert re.match(r"(\w+)=", asks.headers.pop("set-cookie"))[1].endswith("_form")  # type: ignore[index]
-    assert heading(asks) == "Report this page"
+    assert read_heading(asks) == "Report this page"
     [token, foreign] = (hidden(each)["csrf_token"] for each in (asks, other_page))
     # Another website can't make its visitors report a list, even with the CSRF token of a form that
     # was loaded in the same network.
@@ -136,9 +132,9 @@ def test_a_stranger_finds_the_owner_and_the_report_on_the_page_of_the_list(
     assert reports(stack, list_id) == []
     for _ in range(2):
         done = stranger.post(path, data={"csrf_token": token})
-        thanks = follow(stranger, done)
+        thanks = follow_redirect(stranger, done)
         thanks.headers.pop("set-cookie")
-        assert heading(thanks) == THANKS
+        assert read_heading(thanks) == THANKS
     # A network reports a list once.
     assert reports(stack, list_id) == [(None,)]
     row = reported_list(stack, list_id)
@@ -173,11 +169,11 @@ def test_reports_of_strangers_are_bounded_by_network_and_by_list(
 
 
 def test_a_report_is_kept_for_a_year(
-    stack: Stack, stranger: httpx2.Client, reader: Subscriber
+    stack: Stack, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
-    reported(stranger, reader)
+    reported(stranger, subscriber)
     age = "UPDATE list_reports SET created_at = now() - %s::interval WHERE list_id = %s"
     for days, left in (("364 days", 1), ("366 days", 0)):
-        stack.query(age, days, reader.list_id)
+        stack.query(age, days, subscriber.list_id)
         run_maintenance(stack, "maintenance.purge")
-        assert len(reports(stack, reader.list_id)) == left
+        assert len(reports(stack, subscriber.list_id)) == left

@@ -1,7 +1,6 @@
 """Lists, and how many members joined and left them."""
 
 import json
-import re
 from collections.abc import Callable
 from datetime import date, timedelta
 from typing import Any
@@ -11,10 +10,9 @@ import httpx2
 from core import clock
 from devstack.harness.stack import Owner, Stack
 from tests.support.commands.running import pressroom
-from tests.support.http.replies import data, problem
+from tests.support.http.replies import TIMESTAMP, data, fields_at_fault, problem
 from tests.support.imports.bulk import add, addresses, imported, of_addresses
 from tests.support.lists.subscribers import (
-    TIMESTAMP,
     Reader,
     new_address,
     new_list,
@@ -28,10 +26,6 @@ from tests.support.stack.maintenance import run_maintenance
 UINT64_MAX = 2**64 - 1
 
 
-def fields_at_fault(body: dict[str, Any]) -> list[str]:
-    return [each["field"] for each in body["errors"]]
-
-
 def test_new_list_is_a_channel_with_every_field(client: httpx2.Client, owner: Owner) -> None:
     slug = new_slug()
     made = data(client.post("/lists", json={"title": "  Tea & Toast ", "slug": slug}))
@@ -43,8 +37,8 @@ def test_new_list_is_a_channel_with_every_field(client: httpx2.Client, owner: Ow
     flags = ("email_channel_enabled", "challenge_enabled", "confirm_required")
     assert [made[name] for name in flags] == [True, False, True]
     assert made["subscriber_count"] == 0
-    assert re.fullmatch(TIMESTAMP, made["created_at"])
-    assert re.fullmatch(TIMESTAMP, made["updated_at"])
+    assert TIMESTAMP.fullmatch(made["created_at"])
+    assert TIMESTAMP.fullmatch(made["updated_at"])
 
 
 def test_every_field_of_a_new_list_is_kept(client: httpx2.Client) -> None:

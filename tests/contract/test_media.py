@@ -8,52 +8,55 @@ from tests.support.images.pictures import photo
 
 
 @pytest.fixture(scope="module")
-def record(stack: Stack) -> dict[str, object]:
+def public_attachment(stack: Stack) -> dict[str, object]:
+    """A public image that all tests of this file share."""
     with stack.client(stack.new_owner().key) as client:
         found: dict[str, object] = data(send(client, photo(), "a.jpg"))
     return found
 
 
 @pytest.fixture
-def url(record: dict[str, object]) -> str:
-    return str(record["view_url"])
+def view_url(public_attachment: dict[str, object]) -> str:
+    """The URL of the public image."""
+    return str(public_attachment["view_url"])
 
 
 @pytest.fixture
-def content(url: str) -> bytes:
-    return httpx2.get(url).content
+def view_content(view_url: str) -> bytes:
+    """The bytes of the public image."""
+    return httpx2.get(view_url).content
 
 
 def test_media_is_open_whatever_credentials_come_along_and_kept_for_good(
-    url: str, record: dict[str, object]
+    view_url: str, public_attachment: dict[str, object]
 ) -> None:
-    reply = httpx2.get(url, headers={"Authorization": "Basic dTpw", "X-API-Key": "x"})
-    assert reply.status_code == httpx2.get(url).status_code == 200
+    reply = httpx2.get(view_url, headers={"Authorization": "Basic dTpw", "X-API-Key": "x"})
+    assert reply.status_code == httpx2.get(view_url).status_code == 200
     headers = reply.headers
     assert headers["content-type"] == "image/webp"
-    assert headers["content-length"] == str(record["size"])
+    assert headers["content-length"] == str(public_attachment["size"])
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["content-security-policy"] == "sandbox"
-    assert headers["content-disposition"] == f'inline; filename="{record["filename"]}"'
+    assert headers["content-disposition"] == f'inline; filename="{public_attachment["filename"]}"'
     assert headers["cache-control"] == "public, max-age=31536000, immutable"
     assert headers["accept-ranges"] == "bytes"
-    assert headers["etag"] == f'"{record["checksum"]}"'
+    assert headers["etag"] == f'"{public_attachment["checksum"]}"'
 
 
-def test_copy_that_is_still_right_is_304_whatever_range_is_asked_for(url: str) -> None:
-    etag = httpx2.get(url).headers["etag"]
+def test_copy_that_is_still_right_is_304_whatever_range_is_asked_for(view_url: str) -> None:
+    etag = httpx2.get(view_url).headers["etag"]
     for known in (etag, f"W/{etag}", f'"other", {etag}', "*", f'"a","b" ,{etag}'):
-        reply = httpx2.get(url, headers={"If-None-Match": known})
+        reply = httpx2.get(view_url, headers={"If-None-Match": known})
         assert reply.status_code == 304, known
         assert reply.content == b""
         assert reply.headers["etag"] == etag
         assert "immutable" in reply.headers["cache-control"]
     several = [("If-None-Match", '"other"'), ("If-None-Match", etag)]
-    assert httpx2.get(url, headers=several).status_code == 304
+    assert httpx2.get(view_url, headers=several).status_code == 304
     with_range = {"If-None-Match": etag, "Range": "bytes=0-1"}
-    assert httpx2.get(url, headers=with_range).status_code == 304
+    assert httpx2.get(view_url, headers=with_range).status_code == 304
     for other in ('"other"', "", etag.strip('"'), '"*"'):
-        assert httpx2.get(url, headers={"If-None-Match": other}).status_code == 200, other
+        assert httpx2.get(view_url, headers={"If-None-Match": other}).status_code == 200, other
 
 
 @pytest.mark.parametrize(
@@ -69,23 +72,23 @@ def test_copy_that_is_still_right_is_304_whatever_range_is_asked_for(url: str) -
     ],
 )
 def test_one_range_is_206(
-    url: str, content: bytes, asked: str, start: int, end: int | None
+    view_url: str, view_content: bytes, asked: str, start: int, end: int | None
 ) -> None:
-    reply = httpx2.get(url, headers={"Range": asked})
+    reply = httpx2.get(view_url, headers={"Range": asked})
     assert reply.status_code == 206, reply.text
-    assert reply.content == content[start:end]
-    first = start % len(content)
-    last = (end or len(content)) - 1
-    assert reply.headers["content-range"] == f"bytes {first}-{last}/{len(content)}"
+    assert reply.content == view_content[start:end]
+    first = start % len(view_content)
+    last = (end or len(view_content)) - 1
+    assert reply.headers["content-range"] == f"bytes {first}-{last}/{len(view_content)}"
     assert reply.headers["content-length"] == str(len(reply.content))
     assert reply.headers["content-type"] == "image/webp"
 
 
 @pytest.mark.parametrize("asked", ["bytes={size}-", "bytes={size}-{size}9", "bytes=-0"])
-def test_range_behind_the_end_is_416(url: str, content: bytes, asked: str) -> None:
-    reply = httpx2.get(url, headers={"Range": asked.format(size=len(content))})
+def test_range_behind_the_end_is_416(view_url: str, view_content: bytes, asked: str) -> None:
+    reply = httpx2.get(view_url, headers={"Range": asked.format(size=len(view_content))})
     problem(reply, 416, "media.range_unsatisfiable")
-    assert reply.headers["content-range"] == f"bytes */{len(content)}"
+    assert reply.headers["content-range"] == f"bytes */{len(view_content)}"
 
 
 @pytest.mark.parametrize(
@@ -96,27 +99,29 @@ def test_range_behind_the_end_is_416(url: str, content: bytes, asked: str) -> No
         *("bytes=" + "9" * 5000 + "-", "bytes=0-" + "9" * 5000),
     ],
 )
-def test_range_that_is_not_understood_gives_the_whole(url: str, content: bytes, asked: str) -> None:
-    reply = httpx2.get(url, headers={"Range": asked})
-    assert (reply.status_code, reply.content) == (200, content)
+def test_range_that_is_not_understood_gives_the_whole(
+    view_url: str, view_content: bytes, asked: str
+) -> None:
+    reply = httpx2.get(view_url, headers={"Range": asked})
+    assert (reply.status_code, reply.content) == (200, view_content)
     assert "content-range" not in reply.headers
 
 
-def test_range_of_another_version_gives_the_whole(url: str) -> None:
-    etag = httpx2.get(url).headers["etag"]
+def test_range_of_another_version_gives_the_whole(view_url: str) -> None:
+    etag = httpx2.get(view_url).headers["etag"]
     for validator, status in ((etag, 206), ('"old"', 200), (f"W/{etag}", 200)):
-        reply = httpx2.get(url, headers={"Range": "bytes=0-3", "If-Range": validator})
+        reply = httpx2.get(view_url, headers={"Range": "bytes=0-3", "If-Range": validator})
         assert reply.status_code == status, validator
 
 
-def test_head_has_the_headers_of_get_and_ignores_range(url: str) -> None:
-    get = httpx2.get(url)
+def test_head_has_the_headers_of_get_and_ignores_range(view_url: str) -> None:
+    get = httpx2.get(view_url)
     for headers in ({}, {"Range": "bytes=0-9"}, {"Range": "bytes=999999999-"}):
-        head = httpx2.head(url, headers=headers)
+        head = httpx2.head(view_url, headers=headers)
         assert (head.status_code, head.content) == (200, b"")
         for name in ("content-length", "content-type", "etag", "cache-control", "accept-ranges"):
             assert head.headers[name] == get.headers[name]
-    assert httpx2.head(url, headers={"If-None-Match": get.headers["etag"]}).status_code == 304
+    assert httpx2.head(view_url, headers={"If-None-Match": get.headers["etag"]}).status_code == 304
 
 
 def test_unknown_media_is_404(stranger: httpx2.Client) -> None:
@@ -134,7 +139,7 @@ def test_media_is_not_there_before_it_is_ready(client_without_workers: httpx2.Cl
 
 
 @pytest.fixture
-def secret(client: httpx2.Client) -> dict[str, object]:
+def encrypted_jpeg(client: httpx2.Client) -> dict[str, object]:
     found: dict[str, object] = data(send(client, photo(), "a.jpg", encrypted="True"))
     assert found["encrypted"] is True
     return found
@@ -144,16 +149,16 @@ def test_encrypted_media_is_its_owners_alone(
     client: httpx2.Client,
     other_owner: httpx2.Client,
     stranger: httpx2.Client,
-    secret: dict[str, object],
+    encrypted_jpeg: dict[str, object],
 ) -> None:
-    path = f"/{secret['pathname']}"
+    path = f"/{encrypted_jpeg['pathname']}"
     reply = client.get(path)
     assert reply.status_code == 200
     assert reply.headers["content-type"] == "image/webp"
     assert reply.headers["cache-control"] == "private, no-store"
     assert reply.headers["x-content-type-options"] == "nosniff"
     assert reply.headers["content-security-policy"] == "sandbox"
-    assert len(reply.content) == secret["size"]
+    assert len(reply.content) == encrypted_jpeg["size"]
     for other in (other_owner, stranger):
         problem(other.get(path), 404, "media.not_found")
         assert other.head(path).status_code == 404
@@ -165,9 +170,9 @@ def test_encrypted_media_is_its_owners_alone(
 
 
 def test_encrypted_media_needs_the_scope_too(
-    stack: Stack, owner: Owner, secret: dict[str, object]
+    stack: Stack, owner: Owner, encrypted_jpeg: dict[str, object]
 ) -> None:
     with stack.client(stack.new_key(owner.user_id, Scope.CREDIT_READ)) as other:
-        problem(other.get(f"/{secret['pathname']}"), 403, "auth.insufficient_scope")
+        problem(other.get(f"/{encrypted_jpeg['pathname']}"), 403, "auth.insufficient_scope")
     with stack.client(stack.new_key(owner.user_id, Scope.ATTACHMENT)) as other:
-        assert other.get(f"/{secret['pathname']}").status_code == 200
+        assert other.get(f"/{encrypted_jpeg['pathname']}").status_code == 200

@@ -1,6 +1,5 @@
 """How members agreed: each way onto a list is written down once, and no owner rewrites it."""
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -9,11 +8,10 @@ import httpx2
 from devstack.harness.stack import Stack
 from services.subscriptions.consent.wordings import MAX_WORDINGS
 from tests.support.commands.running import printed
-from tests.support.http.replies import data, problem
+from tests.support.http.replies import TIMESTAMP, data, problem
 from tests.support.imports.bulk import add, imported, of_addresses
 from tests.support.lists.people_on_lists import Subscriber
 from tests.support.lists.subscribers import (
-    TIMESTAMP,
     Reader,
     known_member,
     new_address,
@@ -60,7 +58,7 @@ def test_a_form_leaves_an_entry_with_its_page_and_the_wording(
     list_id, email = new_list(client, consent_wording=f"  {WORDING} ")["id"], new_address()
     subscribe(stranger, list_id, email)
     [entry] = consent(client, list_id, user_of(client, list_id, email))
-    assert re.fullmatch(TIMESTAMP, entry.pop("at"))
+    assert TIMESTAMP.fullmatch(entry.pop("at"))
     assert entry == {
         **ORIGIN,
         "how": "form",
@@ -167,7 +165,7 @@ def test_members_of_an_import_have_its_one_row_and_it_is_the_owners_claim(
     assert stack.query(rows, list_id) == [(0,)]
     for each in emails:
         [entry] = consent(client, list_id, user_of(client, list_id, each))
-        assert re.fullmatch(TIMESTAMP, entry.pop("at"))
+        assert TIMESTAMP.fullmatch(entry.pop("at"))
         assert entry == {
             **NOWHERE,
             "how": "import",
@@ -190,7 +188,7 @@ def test_an_owner_who_adds_a_person_leaves_an_entry_that_says_so(
         made = data(client.put(path, json={"name": name}, headers=BROWSER))
     # Where the owner was when they did it says nothing of the person.
     [entry] = consent(client, list_id, made["user_id"])
-    assert re.fullmatch(TIMESTAMP, entry.pop("at"))
+    assert TIMESTAMP.fullmatch(entry.pop("at"))
     assert entry == {
         **NOWHERE,
         "how": "owner",

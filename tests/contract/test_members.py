@@ -1,6 +1,5 @@
 """A list's members as its owner sees them, and what the owner does with one of them."""
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -8,9 +7,8 @@ import httpx2
 import pytest
 
 from devstack.harness.stack import Owner, Stack
-from tests.support.http.replies import data, problem
+from tests.support.http.replies import TIMESTAMP, data, problem
 from tests.support.lists.subscribers import (
-    TIMESTAMP,
     Reader,
     count,
     fill,
@@ -23,31 +21,32 @@ from tests.support.lists.subscribers import (
 
 
 @pytest.fixture
-def path(reader: Reader, list_id: int) -> str:
-    """Where `reader`, a member now, is for the owner."""
+def member_path(reader: Reader, list_id: int) -> str:
+    """The path of the subscription of `reader`, who joined the list."""
     reader.joins(list_id)
     return f"/subscriptions/{list_id}/members/{reader.user_id}"
 
 
 @pytest.fixture
-def record(reader: Reader, list_id: int, path: str) -> str:
+def record_path(reader: Reader, list_id: int, member_path: str) -> str:
+    """The path of the member record of `reader`."""
     return f"/lists/{list_id}/members/{reader.user_id}"
 
 
 def test_mail_is_switched_by_the_owner_who_hears_what_changed_and_on_by_the_person_too(
-    client: httpx2.Client, reader: Reader, list_id: int, path: str
+    client: httpx2.Client, reader: Reader, list_id: int, member_path: str
 ) -> None:
     for enabled, expected in ((True, 0), (False, 1), (False, 0), (True, 1)):
-        assert data(client.put(f"{path}/email", json={"enabled": enabled})) == expected
+        assert data(client.put(f"{member_path}/email", json={"enabled": enabled})) == expected
         assert reader.stands(list_id) == ("active", enabled)
-    assert data(client.put(f"{path}/email", json={"enabled": False})) == 1
+    assert data(client.put(f"{member_path}/email", json={"enabled": False})) == 1
     reader.wants_mail(list_id, enabled=True)
     assert reader.stands(list_id) == ("active", True)
 
 
 @pytest.mark.parametrize("said", ["no mail", "left", "both"])
 def test_an_owner_cannot_switch_on_what_a_person_said_no_to(
-    client: httpx2.Client, reader: Reader, list_id: int, path: str, said: str
+    client: httpx2.Client, reader: Reader, list_id: int, member_path: str, said: str
 ) -> None:
     if said != "left":
         reader.wants_mail(list_id, enabled=False)
@@ -55,18 +54,18 @@ def test_an_owner_cannot_switch_on_what_a_person_said_no_to(
         reader.leaves(list_id)
     before = reader.standing(list_id)
     for _ in range(2):
-        reply = client.put(f"{path}/email", json={"enabled": True})
+        reply = client.put(f"{member_path}/email", json={"enabled": True})
         problem(reply, 409, "subscription.opted_out")
     assert reader.standing(list_id) == before
-    assert data(client.put(f"{path}/email", json={"enabled": False})) == int(said == "left")
+    assert data(client.put(f"{member_path}/email", json={"enabled": False})) == int(said == "left")
 
 
 def test_a_member_is_edited_by_what_is_named(
-    client: httpx2.Client, reader: Reader, list_id: int, record: str
+    client: httpx2.Client, reader: Reader, list_id: int, record_path: str
 ) -> None:
     before = known_member(client, list_id, reader.email)
     wanted = {"name": "Ann", "type": "gold", "paid_expiry": "2030-01-02T03:04:05.678901+02:00"}
-    changed = data(client.patch(record, json=wanted))
+    changed = data(client.patch(record_path, json=wanted))
     assert changed["updated_at"] > before["updated_at"]
     assert changed == {
         **before,
@@ -76,23 +75,25 @@ def test_a_member_is_edited_by_what_is_named(
         "updated_at": changed["updated_at"],
     }
     assert known_member(client, list_id, reader.email) == changed
-    cleared = data(client.patch(record, json={"name": None, "paid_expiry": None}))
+    cleared = data(client.patch(record_path, json={"name": None, "paid_expiry": None}))
     assert (cleared["name"], cleared["type"], cleared["paid_expiry"]) == (None, "gold", None)
-    assert data(client.patch(record, json={})) == cleared
-    assert data(client.patch(record, json={"type": "gold"})) == cleared
+    assert data(client.patch(record_path, json={})) == cleared
+    assert data(client.patch(record_path, json={"type": "gold"})) == cleared
 
 
 def test_the_lists_name_for_a_member_is_its_own(
-    client: httpx2.Client, other_owner: httpx2.Client, reader: Reader, record: str
+    client: httpx2.Client, other_owner: httpx2.Client, reader: Reader, record_path: str
 ) -> None:
     other = new_list(other_owner)["id"]
     reader.joins(other)
-    assert data(client.patch(record, json={"name": "Somebody Else"}))["name"] == "Somebody Else"
+    assert (
+        data(client.patch(record_path, json={"name": "Somebody Else"}))["name"] == "Somebody Else"
+    )
     assert known_member(other_owner, other, reader.email)["name"] == reader.name
     assert data(reader.client.get("/users/me"))["name"] == reader.name
 
 
-def test_bad_values_are_422_and_named(client: httpx2.Client, record: str) -> None:
+def test_bad_values_are_422_and_named(client: httpx2.Client, record_path: str) -> None:
     for name, value in [
         ("name", "n" * 201),
         ("name", "a\0b"),
@@ -105,25 +106,25 @@ def test_bad_values_are_422_and_named(client: httpx2.Client, record: str) -> Non
         ("paid_expiry", "0001-01-01T00:00:00+14:00"),
         ("paid_expiry", "9999-12-31T23:59:59-12:00"),
     ]:
-        body = problem(client.patch(record, json={name: value}), 422, "body.invalid")
+        body = problem(client.patch(record_path, json={name: value}), 422, "body.invalid")
         assert [each["field"] for each in body["errors"]] == [f"body.{name}"]
 
 
 @pytest.mark.parametrize("moment", ["1970-01-01T00:00:00+14:00", "9998-12-31T23:59:59-12:00"])
 def test_the_first_and_the_last_expiry_can_be_read_again(
-    client: httpx2.Client, reader: Reader, list_id: int, record: str, moment: str
+    client: httpx2.Client, reader: Reader, list_id: int, record_path: str, moment: str
 ) -> None:
-    changed = data(client.patch(record, json={"paid_expiry": moment}))
+    changed = data(client.patch(record_path, json={"paid_expiry": moment}))
     assert known_member(client, list_id, reader.email) == changed
     assert changed["paid_expiry"][:4] in ("1969", "9999")
 
 
 def test_editing_changes_no_status_and_no_mail(
-    client: httpx2.Client, reader: Reader, list_id: int, record: str
+    client: httpx2.Client, reader: Reader, list_id: int, record_path: str
 ) -> None:
     reader.leaves(list_id)
     sent = {"status": "active", "email_enabled": True, "email": "other@example.com", "name": "B"}
-    changed = data(client.patch(record, json=sent))
+    changed = data(client.patch(record_path, json=sent))
     assert (changed["status"], changed["name"]) == ("unsubscribed", "B")
     assert changed["email"] == reader.email
 
@@ -193,7 +194,7 @@ def test_each_action_of_a_person_is_kept(
     for number, each in enumerate(found):
         assert (each["ip"], each["request_id"]) == ("127.0.0.1", f"action-{number}")
         assert each["actor_id"] == (None if each["actor"] == "stranger" else reader.user_id)
-        assert re.fullmatch(TIMESTAMP, each["created_at"])
+        assert TIMESTAMP.fullmatch(each["created_at"])
 
 
 def summary(entry: dict[str, Any]) -> tuple[object, ...]:

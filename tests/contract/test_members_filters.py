@@ -43,8 +43,8 @@ FILL = """
 
 
 @pytest.fixture(scope="module")
-def ask(stack: Stack) -> Iterator[Callable[..., Item]]:
-    """Asks for a page of a list that has a member of every kind."""
+def read_members_page(stack: Stack) -> Iterator[Callable[..., Item]]:
+    """A function that reads a page of a list with members of every kind."""
     with stack.client(stack.new_owner().key) as client:
         list_id = new_list(client)["id"]
         stack.query(FILL, list(ADDRESSES), list(STATUSES), list_id)
@@ -57,8 +57,13 @@ def ask(stack: Stack) -> Iterator[Callable[..., Item]]:
 
 
 @pytest.fixture(scope="module")
-def everybody(ask: Callable[..., Item]) -> list[Item]:
-    items = [item for status in STATUSES for item in ask(status=status, limit=1000)["items"]]
+def expected_members(read_members_page: Callable[..., Item]) -> list[Item]:
+    """All members of the list, the newest first."""
+    items = [
+        item
+        for status in STATUSES
+        for item in read_members_page(status=status, limit=1000)["items"]
+    ]
     assert len(items) == len(ADDRESSES) * len(STATUSES) * 9
     return sorted(items, key=lambda item: -item["id"])
 
@@ -78,48 +83,48 @@ def matches(item: Item, status: str, email: str | None, premium: str | None) -> 
 
 
 def test_every_combination_of_filters_finds_and_counts_exactly_those(
-    ask: Callable[..., Item], everybody: list[Item]
+    read_members_page: Callable[..., Item], expected_members: list[Item]
 ) -> None:
     for status, email, premium in itertools.product(STATUSES, EMAILS, PREMIUMS):
-        expected = [item for item in everybody if matches(item, status, email, premium)]
-        found = ask(status=status, email=email, premium=premium, limit=7)
+        expected = [item for item in expected_members if matches(item, status, email, premium)]
+        found = read_members_page(status=status, email=email, premium=premium, limit=7)
         asked = (status, email, premium)
         assert found["pagination"]["total"] == len(expected), asked
         assert found["items"] == expected[:7], asked
 
 
 def test_offsets_and_cursors_pass_everybody_once_in_the_same_order(
-    ask: Callable[..., Item],
+    read_members_page: Callable[..., Item],
 ) -> None:
-    whole = ask(premium="0", limit=1000)["items"]
+    whole = read_members_page(premium="0", limit=1000)["items"]
     by_offset: list[Item] = []
     by_cursor: list[Item] = []
-    page = ask(premium="0", limit=4)
+    page = read_members_page(premium="0", limit=4)
     while True:
         by_cursor += page["items"]
-        by_offset += ask(premium="0", limit=4, offset=len(by_offset))["items"]
+        by_offset += read_members_page(premium="0", limit=4, offset=len(by_offset))["items"]
         cursor = page["pagination"]["next_cursor"]
         if cursor is None:
             break
-        page = ask(premium="0", limit=4, cursor=cursor)
+        page = read_members_page(premium="0", limit=4, cursor=cursor)
     assert by_offset == by_cursor == whole
     assert len(whole) > 8
 
 
 def test_the_answer_is_to_the_letter_what_its_model_says(
-    ask: Callable[..., Item], everybody: list[Item]
+    read_members_page: Callable[..., Item], expected_members: list[Item]
 ) -> None:
-    shown = ask(limit=1000)
+    shown = read_members_page(limit=1000)
     body = {"data": shown, "ts": 0}
     model = TypeAdapter(Envelope[MembersPage])
     assert model.dump_python(model.validate_python(body), mode="json") == body
-    assert len(shown["items"]) == len(everybody) / len(STATUSES)
+    assert len(shown["items"]) == len(expected_members) / len(STATUSES)
 
 
-def test_premium_has_several_spellings(ask: Callable[..., Item]) -> None:
+def test_premium_has_several_spellings(read_members_page: Callable[..., Item]) -> None:
     for spelling, *others in (("1", "true", "TRUE"), ("0", "False", "FREE"), ("gold", "Gold")):
-        expected = ask(premium=spelling)["items"]
-        assert all(ask(premium=each)["items"] == expected for each in others)
+        expected = read_members_page(premium=spelling)["items"]
+        assert all(read_members_page(premium=each)["items"] == expected for each in others)
 
 
 def test_an_address_is_found_in_any_spelling_of_its_domain(
@@ -150,8 +155,8 @@ def names(page: Json) -> list[str]:
 
 
 @pytest.fixture
-def people(client: httpx2.Client, list_id: int) -> dict[str, int]:
-    """Ids of Ada, Ben and Cy on the list: Ada has a tag and a field, and Cy was removed."""
+def member_ids(client: httpx2.Client, list_id: int) -> dict[str, int]:
+    """The ids of Ada, Ben and Cy by name. Ada has a tag and a field, and Cy was removed."""
     for name in ("Ada", "Ben", "Cy"):
         data(add(client, list_id, {"email": new_address(), "name": name}))
     data(client.post("/fields", json={"key": "city", "label": "City", "type": "text"}))
@@ -163,7 +168,7 @@ def people(client: httpx2.Client, list_id: int) -> dict[str, int]:
 
 
 def test_both_doors_answer_the_same_page(
-    client: httpx2.Client, list_id: int, people: dict[str, int]
+    client: httpx2.Client, list_id: int, member_ids: dict[str, int]
 ) -> None:
     by_beginning = {"field": "name", "begins": "b"}
     for sent, expected in (
@@ -182,7 +187,7 @@ def test_both_doors_answer_the_same_page(
 
 
 def test_active_members_alone_are_meant_unless_others_are_named(
-    client: httpx2.Client, list_id: int, people: dict[str, int]
+    client: httpx2.Client, list_id: int, member_ids: dict[str, int]
 ) -> None:
     everybody = {"field": "email", "exists": True}
     assert names(search(client, list_id, everybody)) == ["Ben", "Ada"]

@@ -2,7 +2,6 @@
 
 import base64
 import time
-from collections.abc import Iterator
 
 import httpx2
 import pytest
@@ -11,7 +10,7 @@ from authlib.oauth2.rfc8414 import AuthorizationServerMetadata
 from core.scopes import EXPLANATIONS, Scope
 from core.secret_form import ACCESS_TOKEN, REFRESH_TOKEN
 from devstack.harness.opening import RETIRED
-from devstack.harness.stack import Owner, Stack
+from devstack.harness.stack import Stack
 from tests.support.http.replies import data, problem
 from tests.support.people.oauth import (
     REDIRECT,
@@ -19,7 +18,6 @@ from tests.support.people.oauth import (
     Program,
     fields_of,
     is_error,
-    log_in,
     register,
 )
 
@@ -27,22 +25,16 @@ ME = "/users/me"
 SEEN = "/auxilia/credits/balance"
 
 
-@pytest.fixture
-def person(stack: Stack, owner: Owner) -> Iterator[Person]:
-    person = log_in(stack, owner)
-    yield person
-    person.browser.close()
-
-
 @pytest.fixture(scope="module")
 def program(stack: Stack) -> Program:
+    """A registered OAuth client."""
     return register(stack)
 
 
 def test_a_code_is_exchanged_for_tokens_that_open_what_was_agreed_to(
-    stack: Stack, program: Program, person: Person
+    stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
-    reply = program.exchange(program.code(person, "credit.read"))
+    reply = program.exchange(program.code(logged_in_owner, "credit.read"))
     assert reply.status_code == 200
     assert reply.headers["cache-control"] == "no-store"
     assert reply.headers["pragma"] == "no-cache"
@@ -53,17 +45,19 @@ def test_a_code_is_exchanged_for_tokens_that_open_what_was_agreed_to(
     assert ACCESS_TOKEN.matches(given["access_token"])
     assert REFRESH_TOKEN.matches(given["refresh_token"])
     with stack.client(given["access_token"]) as client:
-        assert data(client.get(SEEN))["user_id"] == person.owner.user_id
-        assert data(client.get(ME))["id"] == person.owner.user_id
+        assert data(client.get(SEEN))["user_id"] == logged_in_owner.owner.user_id
+        assert data(client.get(ME))["id"] == logged_in_owner.owner.user_id
 
 
-def test_the_answer_names_state_and_issuer(stack: Stack, program: Program, person: Person) -> None:
+def test_the_answer_names_state_and_issuer(
+    stack: Stack, program: Program, logged_in_owner: Person
+) -> None:
     state = "a b+c/ü&=%"
     path = program.request(state=state)
-    allowed = fields_of(person.answer(path, "credit.read").headers["location"])
+    allowed = fields_of(logged_in_owner.answer(path, "credit.read").headers["location"])
     assert allowed.keys() == {"code", "state", "iss"}
     assert (allowed["state"], allowed["iss"]) == (state, stack.api_url)
-    location = person.answer(path, decision="deny").headers["location"]
+    location = logged_in_owner.answer(path, decision="deny").headers["location"]
     assert location.startswith(REDIRECT + "?")
     denied = fields_of(location)
     assert (denied["error"], denied["state"], denied["iss"]) == (
@@ -74,18 +68,20 @@ def test_the_answer_names_state_and_issuer(stack: Stack, program: Program, perso
     assert "code" not in denied
 
 
-def test_the_page_explains_each_scope_and_names_the_program(stack: Stack, person: Person) -> None:
+def test_the_page_explains_each_scope_and_names_the_program(
+    stack: Stack, logged_in_owner: Person
+) -> None:
     six = tuple(EXPLANATIONS)
     assert len(six) == 6
     program = register(stack, scopes=six, name='<b>"Everything"</b>')
-    shown = person.browser.get(program.request(*six))
+    shown = logged_in_owner.browser.get(program.request(*six))
     assert shown.status_code == 200
     for scope, explanation in EXPLANATIONS.items():
         assert f'name="scope.{scope}" checked' in shown.text
         assert explanation in shown.text
     assert "&lt;b&gt;&#34;Everything&#34;&lt;/b&gt;" in shown.text
     assert "client.example" in shown.text
-    assert person.owner.email in shown.text
+    assert logged_in_owner.owner.email in shown.text
     policy = shown.headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "frame-ancestors 'none'" in policy
@@ -94,31 +90,31 @@ def test_the_page_explains_each_scope_and_names_the_program(stack: Stack, person
 
 
 def test_a_person_may_agree_to_less_than_was_asked_and_not_to_nothing(
-    stack: Stack, program: Program, person: Person
+    stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
     path = program.request("credit.read", "attachment")
-    location = person.answer(path, "attachment").headers["location"]
+    location = logged_in_owner.answer(path, "attachment").headers["location"]
     given = program.exchange(fields_of(location)["code"]).json()
     assert given["scope"] == "attachment"
     with stack.client(given["access_token"]) as client:
         data(client.get("/attachments"))
         problem(client.get(SEEN), 403, "auth.insufficient_scope")
-    assert fields_of(person.answer(path).headers["location"])["error"] == "access_denied"
+    assert fields_of(logged_in_owner.answer(path).headers["location"])["error"] == "access_denied"
 
 
 def test_without_a_scope_a_program_asks_for_what_it_is_for(
-    program: Program, person: Person
+    program: Program, logged_in_owner: Person
 ) -> None:
-    shown = person.browser.get(program.request(scope=None))
+    shown = logged_in_owner.browser.get(program.request(scope=None))
     for scope in (Scope.CREDIT_READ, Scope.CREDIT_FULL, Scope.ATTACHMENT):
         assert f'name="scope.{scope}"' in shown.text
     assert "scope.composer" not in shown.text
 
 
 def test_refreshing_gives_a_new_pair_of_the_same_scopes(
-    stack: Stack, program: Program, person: Person
+    stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
-    first = program.tokens(person, "attachment", "credit.read")
+    first = program.tokens(logged_in_owner, "attachment", "credit.read")
     second = program.refresh(first["refresh_token"]).json()
     assert second["scope"] == first["scope"] == "attachment credit.read"
     assert second["refresh_token"] != first["refresh_token"]
@@ -134,9 +130,9 @@ def test_refreshing_gives_a_new_pair_of_the_same_scopes(
 
 
 def test_tokens_that_have_expired_open_nothing(
-    stack: Stack, program: Program, person: Person
+    stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
-    given = program.tokens(person)
+    given = program.tokens(logged_in_owner)
     past = "UPDATE oauth_tokens SET expires_at = now() - interval '1 s' WHERE secret_hmac = %s"
     signer = stack.resources.keyring.signer("oauth-token")
     stack.query(past, signer.digest(given["access_token"].encode()))
@@ -148,24 +144,24 @@ def test_tokens_that_have_expired_open_nothing(
     assert is_error(program.refresh(given["refresh_token"]), 400, "invalid_grant")
 
 
-def test_a_code_lives_for_a_minute(stack: Stack, program: Program, person: Person) -> None:
-    code = program.code(person)
+def test_a_code_lives_for_a_minute(stack: Stack, program: Program, logged_in_owner: Person) -> None:
+    code = program.code(logged_in_owner)
     [(seconds,)] = stack.query(
         "SELECT round(extract(epoch FROM c.expires_at - c.created_at))::int FROM oauth_codes c"
         " JOIN oauth_grants g ON g.id = c.grant_id WHERE g.user_id = %s",
-        person.owner.user_id,
+        logged_in_owner.owner.user_id,
     )
     assert seconds == 60
     stack.query(
         "UPDATE oauth_codes SET expires_at = now() - interval '1 s' WHERE grant_id ="
         " (SELECT id FROM oauth_grants WHERE user_id = %s)",
-        person.owner.user_id,
+        logged_in_owner.owner.user_id,
     )
     assert is_error(program.exchange(code), 400, "invalid_grant")
 
 
-def test_no_secret_is_stored(stack: Stack, program: Program, person: Person) -> None:
-    code = program.code(person)
+def test_no_secret_is_stored(stack: Stack, program: Program, logged_in_owner: Person) -> None:
+    code = program.code(logged_in_owner)
     given = program.exchange(code).json()
     stored = "".join(
         str(row)
@@ -181,9 +177,9 @@ def test_no_secret_is_stored(stack: Stack, program: Program, person: Person) -> 
 
 
 def test_tokens_of_a_retired_key_still_count(
-    stack: Stack, program: Program, person: Person
+    stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
-    given = program.tokens(person)
+    given = program.tokens(logged_in_owner)
     signer = stack.resources.keyring.signer("oauth-token")
     old = signer._digest(RETIRED.id, given["access_token"].encode())
     new = signer.digest(given["access_token"].encode())
@@ -192,11 +188,11 @@ def test_tokens_of_a_retired_key_still_count(
 
 
 def test_revoking_a_refresh_token_ends_the_whole_login(
-    stack: Stack, program: Program, person: Person
+    stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
-    first = program.tokens(person)
+    first = program.tokens(logged_in_owner)
     second = program.refresh(first["refresh_token"]).json()
-    other = program.tokens(person)
+    other = program.tokens(logged_in_owner)
     reply = program.post("/oauth/revoke", {"token": second["refresh_token"]})
     assert (reply.status_code, reply.json()) == (200, {})
     assert not stack.opens(first["access_token"])
@@ -206,9 +202,9 @@ def test_revoking_a_refresh_token_ends_the_whole_login(
 
 
 def test_revoking_an_access_token_ends_it_alone(
-    stack: Stack, program: Program, person: Person
+    stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
-    given = program.tokens(person)
+    given = program.tokens(logged_in_owner)
     for hint in ("refresh_token", "nonsense"):
         form = {"token": given["access_token"], "token_type_hint": hint}
         assert program.post("/oauth/revoke", form).status_code == 200
@@ -223,15 +219,15 @@ def test_revoking_what_is_no_token_is_fine(program: Program) -> None:
 
 
 def test_introspection_tells_its_client_about_both_tokens(
-    stack: Stack, program: Program, person: Person
+    stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
-    given = program.tokens(person, "credit.read")
+    given = program.tokens(logged_in_owner, "credit.read")
     for kind, seconds in (("access_token", 3600), ("refresh_token", 30 * 24 * 3600)):
         told = program.post("/oauth/introspect", {"token": given[kind]}).json()
         assert told["active"] is True
         assert told["client_id"] == program.client_id
         assert told["scope"] == "credit.read"
-        assert told["sub"] == str(person.owner.user_id)
+        assert told["sub"] == str(logged_in_owner.owner.user_id)
         assert told["iss"] == stack.api_url
         assert told["exp"] - told["iat"] in {seconds, seconds + 1}
         assert abs(told["iat"] - time.time()) < 60
@@ -239,19 +235,19 @@ def test_introspection_tells_its_client_about_both_tokens(
 
 
 def test_introspection_tells_nothing_of_what_does_not_count(
-    stack: Stack, program: Program, person: Person
+    stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
-    given = program.tokens(person)
+    given = program.tokens(logged_in_owner)
     program.refresh(given["refresh_token"])
-    others = register(stack).tokens(person)
+    others = register(stack).tokens(logged_in_owner)
     for token in (given["refresh_token"], others["access_token"], ACCESS_TOKEN.generate(), "x"):
         told = program.post("/oauth/introspect", {"token": token})
         assert (told.status_code, told.json()) == (200, {"active": False})
 
 
-def test_introspection_needs_a_secret(stack: Stack, person: Person) -> None:
+def test_introspection_needs_a_secret(stack: Stack, logged_in_owner: Person) -> None:
     public = register(stack, public=True)
-    given = public.tokens(person)
+    given = public.tokens(logged_in_owner)
     reply = public.post("/oauth/introspect", {"token": given["access_token"]})
     assert is_error(reply, 401, "invalid_client")
 
@@ -273,23 +269,25 @@ def test_metadata_is_as_its_rfc_says_and_leads_to_the_doors(
     assert stranger.get(told["authorization_endpoint"]).status_code == 400
 
 
-def test_userinfo_says_whose_token_it_is(program: Program, person: Person, stack: Stack) -> None:
-    given = program.tokens(person)
+def test_userinfo_says_whose_token_it_is(
+    program: Program, logged_in_owner: Person, stack: Stack
+) -> None:
+    given = program.tokens(logged_in_owner)
     with stack.client(given["access_token"]) as client:
         told = client.get("/oauth/userinfo").json()
-    assert told["sub"] == str(person.owner.user_id)
-    assert told["email"] == person.owner.email
+    assert told["sub"] == str(logged_in_owner.owner.user_id)
+    assert told["email"] == logged_in_owner.owner.email
     assert set(told) <= {"sub", "email", "name"}
 
 
 def test_pages_of_any_origin_may_exchange_codes_and_none_may_read_the_consent(
-    program: Program, person: Person
+    program: Program, logged_in_owner: Person
 ) -> None:
     origin = {"Origin": "https://app.example"}
     reply = program.post("/oauth/token", {"grant_type": "x"}, headers=origin)
     assert reply.headers["access-control-allow-origin"] == "*"
     assert "access-control-allow-credentials" not in reply.headers
-    shown = person.browser.get(program.request(), headers=origin)
+    shown = logged_in_owner.browser.get(program.request(), headers=origin)
     assert "access-control-allow-origin" not in shown.headers
 
 
@@ -311,8 +309,8 @@ def test_what_is_malformed_is_refused(program: Program, form: dict[str, str], er
     assert is_error(program.post("/oauth/token", form), 400, error)
 
 
-def test_only_a_form_is_read(stack: Stack, program: Program, person: Person) -> None:
-    code = program.code(person)
+def test_only_a_form_is_read(stack: Stack, program: Program, logged_in_owner: Person) -> None:
+    code = program.code(logged_in_owner)
     sent = {
         "grant_type": "authorization_code",
         "code": code,

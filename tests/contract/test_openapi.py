@@ -190,7 +190,7 @@ FILES = {"image/webp", "image/png", "image/jpeg", "application/gzip"}
 
 @pytest.fixture(scope="module")
 def contents(document: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Each body and answer of a media type, by the place in the document."""
+    """The schema of each body and response, with its place in the document."""
     return [
         (f"{operation['operationId']} {place} {kind}", content)
         for operation in operations_of(document)

@@ -6,9 +6,8 @@ from typing import Any
 import httpx2
 
 from devstack.harness.stack import Owner, Stack
-from tests.contract.test_replies import TIMESTAMP
 from tests.support.commands.running import fails_with, pressroom, printed
-from tests.support.http.replies import data, send
+from tests.support.http.replies import TIMESTAMP, data, send
 from tests.support.people.visiting import OTHER_PASSWORD, PASSWORD, a_visitor
 from tests.support.stack.maintenance import run_maintenance
 from tests.support.stack.maintenance_kinds import MAINTENANCE_SECONDS

@@ -23,70 +23,74 @@ OF_LISTS = [
 OF_MEMBERS = [route for route in OF_LISTS if "{user_id}" in route]
 OF_EVERYBODY = ["POST /subscriptions/{list_id}", "POST /subscriptions/{list_id}/no-challenge"]
 
-Place = dict[str, Any]
+PathValues = dict[str, Any]
 
 
 @pytest.fixture
-def place(client: httpx2.Client, reader: Reader) -> Place:
-    """A list with a member, and a second list of the same owner."""
+def path_values(client: httpx2.Client, reader: Reader) -> PathValues:
+    """The values for the paths: a list with a member, and a second list of the same owner."""
     list_id, other = new_list(client)["id"], new_list(client)["id"]
     reader.joins(list_id)
     others = {"dst_list_id": other, "part": "thanks", "as_whom": "reader"}
     return others | named("list_id", list_id) | named("user_id", reader.user_id)
 
 
-def named(name: str, value: object) -> Place:
+def named(name: str, value: object) -> PathValues:
     """Return the values of this name, for calls that end or move what they name too."""
     return {f"{purpose}{name}": value for purpose in ("", "closing_", "leaving_", "moving_")}
 
 
-def call(caller: httpx2.Client, route: str, place: Place, **instead: object) -> httpx2.Response:
+def call(
+    caller: httpx2.Client, route: str, path_values: PathValues, **instead: object
+) -> httpx2.Response:
     for name, value in instead.items():
-        place = place | named(name, value)
-    return CALLS[route].send(caller, route, place)
+        path_values = path_values | named(name, value)
+    return CALLS[route].send(caller, route, path_values)
 
 
 def test_a_number_of_64_bits_names_a_list_and_so_does_its_slug(
-    client: httpx2.Client, place: Place
+    client: httpx2.Client, path_values: PathValues
 ) -> None:
-    slug = data(client.get(f"/lists/{place['list_id']}"))["slug"]
+    slug = data(client.get(f"/lists/{path_values['list_id']}"))["slug"]
     for route in (*OF_EVERYBODY, *OF_LISTS):
         # The last one could be a slug, and names no list.
         for unknown in (0, 1, 2**53, UINT64_MAX, "no-such-list"):
-            problem(call(client, route, place, list_id=unknown), 404, "list.not_found")
+            problem(call(client, route, path_values, list_id=unknown), 404, "list.not_found")
         for bad in (UINT64_MAX + 1, "-1", "1.0", "No_Slug"):
-            body = problem(call(client, route, place, list_id=bad), 400, "request.invalid")
+            body = problem(call(client, route, path_values, list_id=bad), 400, "request.invalid")
             assert [each["field"] for each in body["errors"]] == ["path.list_id"]
-        data(call(client, route, place, list_id=slug), 200, 202)
+        data(call(client, route, path_values, list_id=slug), 200, 202)
 
 
 def test_a_number_of_64_bits_names_a_member_and_below_lists_their_address_does(
-    client: httpx2.Client, reader: Reader, place: Place
+    client: httpx2.Client, reader: Reader, path_values: PathValues
 ) -> None:
     for route in OF_MEMBERS:
         for unknown in (0, 1, 2**53, UINT64_MAX):
-            problem(call(client, route, place, user_id=unknown), 404, "member.not_found")
+            problem(call(client, route, path_values, user_id=unknown), 404, "member.not_found")
         takes_address = route.endswith(" /lists/{list_id}/members/{user_id}")
         others = (
             ("1.5", "@", "a@b@c", "a b@example.com", "%20") if takes_address else (reader.email,)
         )
         for bad in (UINT64_MAX + 1, "-1", "me", *others):
-            body = problem(call(client, route, place, user_id=bad), 400, "request.invalid")
+            body = problem(call(client, route, path_values, user_id=bad), 400, "request.invalid")
             assert [each["field"] for each in body["errors"]] == ["path.user_id"]
         if takes_address:
-            data(call(client, route, place, user_id=reader.email))
-            data(call(client, route, place, user_id=place["user_id"]))
+            data(call(client, route, path_values, user_id=reader.email))
+            data(call(client, route, path_values, user_id=path_values["user_id"]))
 
 
 def test_who_is_a_user_but_no_member_is_404(
-    client: httpx2.Client, other_owner: httpx2.Client, place: Place
+    client: httpx2.Client, other_owner: httpx2.Client, path_values: PathValues
 ) -> None:
     user_id = data(other_owner.get("/users/me"))["id"]
-    assert data(other_owner.post(f"/subscriptions/{place['dst_list_id']}/no-challenge")) == 1
+    assert data(other_owner.post(f"/subscriptions/{path_values['dst_list_id']}/no-challenge")) == 1
     for route in OF_MEMBERS:
-        problem(call(client, route, place, user_id=user_id), 404, "member.not_found")
+        problem(call(client, route, path_values, user_id=user_id), 404, "member.not_found")
 
 
-def test_a_member_is_no_more_of_an_owner_than_anybody_else(reader: Reader, place: Place) -> None:
+def test_a_member_is_no_more_of_an_owner_than_anybody_else(
+    reader: Reader, path_values: PathValues
+) -> None:
     for route in OF_LISTS:
-        problem(call(reader.client, route, place), 403, "list.not_owner")
+        problem(call(reader.client, route, path_values), 403, "list.not_owner")

@@ -10,7 +10,7 @@ from core.settings.given_settings import read_values
 from core.settings.product_settings import Settings
 from devstack.harness.stack import Stack
 from services.accounts.mailed_tokens import Purpose
-from tests.contract.test_pages import heading
+from tests.support.http.pages import read_heading
 from tests.support.http.replies import data
 from tests.support.lists.people_on_lists import Subscriber, subscribe
 from tests.support.lists.subscribers import new_address, new_list
@@ -22,61 +22,73 @@ ONE_CLICK = {"List-Unsubscribe": "One-Click"}
 
 
 @pytest.fixture(scope="module")
-def api(stack_without_workers: Stack) -> Iterator[Stack]:
+def api_with_pages_host(stack_without_workers: Stack) -> Iterator[Stack]:
+    """An API process whose reader pages have their own host."""
     with stack_without_workers.second_api(PRESSROOM_PAGES_URL=PAGES) as second:
         yield second
 
 
 @pytest.fixture
-def main(api: Stack) -> Iterator[httpx2.Client]:
-    with api.client() as client:
+def main_host_client(api_with_pages_host: Stack) -> Iterator[httpx2.Client]:
+    """A client of the main host."""
+    with api_with_pages_host.client() as client:
         yield client
 
 
 @pytest.fixture
-def pages(api: Stack) -> Iterator[httpx2.Client]:
-    with api.client() as client:
+def pages_host_client(api_with_pages_host: Stack) -> Iterator[httpx2.Client]:
+    """A client of the host of the reader pages."""
+    with api_with_pages_host.client() as client:
         client.headers["Host"] = "pages.example"
         yield client
 
 
 @pytest.fixture
-def reader(stack_without_workers: Stack, client_without_workers: httpx2.Client) -> Subscriber:
+def subscriber_without_workers(
+    stack_without_workers: Stack, client_without_workers: httpx2.Client
+) -> Subscriber:
+    """A subscriber on the stack without workers."""
     return subscribe(stack_without_workers, new_list(client_without_workers)["id"])
 
 
 def test_readers_pages_lead_to_their_own_host(
-    main: httpx2.Client,
-    pages: httpx2.Client,
+    main_host_client: httpx2.Client,
+    pages_host_client: httpx2.Client,
     client_without_workers: httpx2.Client,
-    reader: Subscriber,
+    subscriber_without_workers: Subscriber,
 ) -> None:
-    slug = data(client_without_workers.get(f"/lists/{reader.list_id}"))["slug"]
-    trace = f"trace_id={reader.trace_id}"
+    slug = data(client_without_workers.get(f"/lists/{subscriber_without_workers.list_id}"))["slug"]
+    trace = f"trace_id={subscriber_without_workers.trace_id}"
     paths = (
         *(f"/s/{slug}", f"/s/{slug}/report", f"/preferences/ask?list={slug}"),
-        *(f"/subscribed?list={reader.list_id}", f"/unsubscribe?{trace}", f"/report?{trace}"),
-        reader.confirm_url().removeprefix(reader.stack.api_url),
+        *(
+            f"/subscribed?list={subscriber_without_workers.list_id}",
+            f"/unsubscribe?{trace}",
+            f"/report?{trace}",
+        ),
+        subscriber_without_workers.confirm_url().removeprefix(
+            subscriber_without_workers.stack.api_url
+        ),
     )
     for path in paths:
-        moved = main.get(path)
+        moved = main_host_client.get(path)
         assert (moved.status_code, moved.headers["location"]) == (308, PAGES + path)
-        shown = pages.get(path)
+        shown = pages_host_client.get(path)
         assert shown.status_code == 200, shown.text
         cookie = shown.headers.pop("set-cookie", None)
         # Only the report form sets a cookie, which ties the form to the browser.
         assert (cookie is not None) == path.endswith("/report")
-        assert heading(shown)
-        assert str(main.base_url) not in shown.text
+        assert read_heading(shown)
+        assert str(main_host_client.base_url) not in shown.text
     # A page with an owner's words is no answer of the main host, whatever was sent to it.
-    for path in (f"/s/{slug}", f"/subscriptions/{reader.list_id}"):
-        assert main.post(path, data={"email": "nobody"}).status_code == 308
+    for path in (f"/s/{slug}", f"/subscriptions/{subscriber_without_workers.list_id}"):
+        assert main_host_client.post(path, data={"email": "nobody"}).status_code == 308
 
 
 def test_nobody_logs_in_and_no_program_calls_where_readers_pages_are(
     stack_without_workers: Stack,
-    main: httpx2.Client,
-    pages: httpx2.Client,
+    main_host_client: httpx2.Client,
+    pages_host_client: httpx2.Client,
     client_without_workers: httpx2.Client,
 ) -> None:
     key = {"Authorization": client_without_workers.headers["Authorization"]}
@@ -84,33 +96,42 @@ def test_nobody_logs_in_and_no_program_calls_where_readers_pages_are(
         session = {"Cookie": f"{SESSION}={owner.visitor.cookie}"}
     made = new_list(client_without_workers)["id"]
     for path in ("/", "/login", "/register", "/console", "/account", "/docs", "/openapi.json"):
-        assert pages.get(path).status_code == 404, path
+        assert pages_host_client.get(path).status_code == 404, path
     for path in ("/users/me", f"/lists/{made}", "/lists", "/media/a.webp", "/metrics"):
         for credentials in (key, session):
-            assert pages.get(path, headers=credentials).status_code == 404, path
-    assert main.get("/login").status_code == 200
-    assert main.get("/users/me", headers=key).status_code == 200
+            assert pages_host_client.get(path, headers=credentials).status_code == 404, path
+    assert main_host_client.get("/login").status_code == 200
+    assert main_host_client.get("/users/me", headers=key).status_code == 200
     # No credential makes more of a stranger's form.
     form = {"email": new_address()}
-    sent = pages.post(f"/subscriptions/{made}", data=form, headers={"Authorization": "Bearer no"})
+    sent = pages_host_client.post(
+        f"/subscriptions/{made}", data=form, headers={"Authorization": "Bearer no"}
+    )
     assert (sent.status_code, sent.headers["location"]) == (303, f"{PAGES}/subscribed?list={made}")
 
 
 def test_what_readers_send_works_on_their_host(
     stack_without_workers: Stack,
-    main: httpx2.Client,
-    pages: httpx2.Client,
+    main_host_client: httpx2.Client,
+    pages_host_client: httpx2.Client,
     client_without_workers: httpx2.Client,
 ) -> None:
     list_id = new_list(client_without_workers)["id"]
-    embedded = data(main.get(f"/lists/{list_id}/embed", headers=client_without_workers.headers))
+    embedded = data(
+        main_host_client.get(f"/lists/{list_id}/embed", headers=client_without_workers.headers)
+    )
     assert embedded["action"] == f"{PAGES}/subscriptions/{list_id}"
     assert embedded["page_url"].startswith(f"{PAGES}/s/")
-    assert data(pages.post(f"/subscriptions/{list_id}", json={"email": new_address()})) == 1
+    assert (
+        data(pages_host_client.post(f"/subscriptions/{list_id}", json={"email": new_address()}))
+        == 1
+    )
     # A call of a program goes to the API, as before.
-    assert data(main.post(f"/subscriptions/{list_id}", json={"email": new_address()})) == 1
+    assert (
+        data(main_host_client.post(f"/subscriptions/{list_id}", json={"email": new_address()})) == 1
+    )
     # One click is never redirected, and mails that are older than the setting name the API.
-    for host in (pages, main):
+    for host in (pages_host_client, main_host_client):
         leaving = subscribe(stack_without_workers, list_id)
         query = {"trace_id": leaving.trace_id}
         assert host.post("/unsubscribe", params=query, data=ONE_CLICK).status_code == 200
@@ -123,26 +144,30 @@ def test_what_readers_send_works_on_their_host(
 
 
 def test_a_stranger_reports_a_page_on_readers_host(
-    stack_without_workers: Stack, pages: httpx2.Client, reader: Subscriber
+    stack_without_workers: Stack,
+    pages_host_client: httpx2.Client,
+    subscriber_without_workers: Subscriber,
 ) -> None:
-    [(slug,)] = stack_without_workers.query("SELECT slug FROM lists WHERE id = %s", reader.list_id)
+    [(slug,)] = stack_without_workers.query(
+        "SELECT slug FROM lists WHERE id = %s", subscriber_without_workers.list_id
+    )
     path = f"/s/{slug}/report"
-    form = hidden(pages.get(path))
-    pages.cookies.clear()
-    assert pages.post(path, data=form).status_code == 403
-    assert pages.post(path, data=hidden(pages.get(path))).status_code == 303
+    form = hidden(pages_host_client.get(path))
+    pages_host_client.cookies.clear()
+    assert pages_host_client.post(path, data=form).status_code == 403
+    assert pages_host_client.post(path, data=hidden(pages_host_client.get(path))).status_code == 303
 
 
 def test_a_visit_to_preferences_stays_on_readers_host(
-    pages: httpx2.Client, reader: Subscriber
+    pages_host_client: httpx2.Client, subscriber_without_workers: Subscriber
 ) -> None:
-    token = reader.mailed_token(Purpose.OPEN_PREFERENCES)
+    token = subscriber_without_workers.mailed_token(Purpose.OPEN_PREFERENCES)
     link = f"/preferences/open?token={token}"
-    opened = pages.post(link, data=hidden(pages.get(link)))
+    opened = pages_host_client.post(link, data=hidden(pages_host_client.get(link)))
     assert (opened.status_code, opened.headers["location"]) == (303, f"{PAGES}/preferences")
     cookie = opened.headers["set-cookie"].split(";")[0]
-    page = pages.get("/preferences", headers={"Cookie": f"{SESSION}=x; {cookie}"})
-    assert heading(page) == "Your subscriptions"
+    page = pages_host_client.get("/preferences", headers={"Cookie": f"{SESSION}=x; {cookie}"})
+    assert read_heading(page) == "Your subscriptions"
     assert f"{PAGES}/preferences/answers" in page.text
 
 

@@ -11,7 +11,7 @@ from devstack.harness.stack import Owner, Stack
 from services.subscriptions.filters.member_filter import MAX_FILTER_BYTES
 from tests.support.credits import credits, topups
 from tests.support.http.openapi import openapi_document
-from tests.support.http.replies import data, problem, send
+from tests.support.http.replies import data, problem, send, walk_pages
 from tests.support.imports.bulk import add, imported, of_addresses
 from tests.support.lists.segments import filter_of_bytes, new_field
 from tests.support.lists.subscribers import known_member, new_address, new_list
@@ -44,12 +44,12 @@ ARRAYS = (
 WALKED_ELSEWHERE = ("/events", "/webhook-endpoints/{endpoint_id}/deliveries")
 NAMES = ("id", "order_id", "hash_id", "action", "at")
 
-Many = tuple[httpx2.Client, dict[str, Any]]
+FullAccount = tuple[httpx2.Client, dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def many(stack: Stack) -> Many:
-    """An owner who has more of everything than a page of `FEW` holds, and what paths name."""
+def full_account(stack: Stack) -> FullAccount:
+    """A client whose owner has more than `FEW` items of each kind, and the values for the paths."""
     owner = stack.new_owner()
     client = stack.client(owner.key)
     list_ids = [new_list(client)["id"] for _ in range(5)]
@@ -78,22 +78,6 @@ def many(stack: Stack) -> Many:
     return client, {"list_id": list_id, "user_id": user_id}
 
 
-def walked(client: httpx2.Client, path: str, limit: int) -> list[Any]:
-    """All items, page by page."""
-    items: list[Any] = []
-    query: dict[str, Any] = {"limit": limit}
-    while True:
-        found = data(client.get(path, params=query))
-        items += found["items"]
-        cursor = found["pagination"]["next_cursor"]
-        if cursor is None:
-            return items
-        assert len(found["items"]) == limit
-        # A cursor that leads back would lead on for ever.
-        assert cursor != query.get("cursor")
-        query["cursor"] = cursor
-
-
 def named(items: list[Any]) -> list[Any]:
     return [[each.get(name) for name in NAMES] for each in items]
 
@@ -111,19 +95,23 @@ def test_every_list_of_the_document_is_walked_here() -> None:
 
 @pytest.mark.parametrize("path", LISTS)
 @pytest.mark.parametrize("limit", [1, 3])
-def test_walk_by_cursor_shows_what_one_page_shows(many: Many, path: str, limit: int) -> None:
-    client, values = many
+def test_walk_by_cursor_shows_what_one_page_shows(
+    full_account: FullAccount, path: str, limit: int
+) -> None:
+    client, values = full_account
     address = path.format(**values)
     whole = data(client.get(address, params={"limit": 1000}))
     assert whole["pagination"]["next_cursor"] is None
     assert len(whole["items"]) > FEW
-    assert named(walked(client, address, limit)) == named(whole["items"])
+    assert named(walk_pages(client, address, limit)) == named(whole["items"])
 
 
 @pytest.mark.parametrize("path", ARRAYS)
 @pytest.mark.parametrize("limit", [1, 3])
-def test_walk_by_links_shows_what_one_array_shows(many: Many, path: str, limit: int) -> None:
-    client, values = many
+def test_walk_by_links_shows_what_one_array_shows(
+    full_account: FullAccount, path: str, limit: int
+) -> None:
+    client, values = full_account
     address = path.format(**values)
     whole = client.get(address)
     assert "link" not in whole.headers
@@ -145,8 +133,8 @@ BY_OFFSET = [each for each in LISTS if each != "/users/me/security-events"]
 
 
 @pytest.mark.parametrize("path", BY_OFFSET)
-def test_walk_by_offset_shows_the_same(many: Many, path: str) -> None:
-    client, values = many
+def test_walk_by_offset_shows_the_same(full_account: FullAccount, path: str) -> None:
+    client, values = full_account
     address = path.format(**values)
     whole = data(client.get(address, params={"limit": 1000}))["items"]
     items: list[Any] = []
@@ -160,8 +148,8 @@ def test_walk_by_offset_shows_the_same(many: Many, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", [*LISTS, "/apikeys"])
-def test_the_newest_comes_first(many: Many, path: str) -> None:
-    client, values = many
+def test_the_newest_comes_first(full_account: FullAccount, path: str) -> None:
+    client, values = full_account
     found = data(client.get(path.format(**values)))
     items = found if path in ARRAYS else found["items"]
     [when] = {"created_at", "occurred_at", "at"} & set(items[0])
@@ -173,16 +161,16 @@ def test_the_newest_comes_first(many: Many, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", [*LISTS, *ARRAYS])
-def test_cursor_that_is_none_is_refused(many: Many, path: str) -> None:
-    client, values = many
+def test_cursor_that_is_none_is_refused(full_account: FullAccount, path: str) -> None:
+    client, values = full_account
     for cursor in ("", "x", "-1", "1.5", "1e3", "٣", "9" * 30, "1-", "0x1", "1 ", "\0"):
         reply = client.get(path.format(**values), params={"cursor": cursor})
         problem(reply, 400, "cursor.invalid")
 
 
 @pytest.mark.parametrize("path", [*LISTS, *ARRAYS])
-def test_limit_and_offset_have_bounds(many: Many, path: str) -> None:
-    client, values = many
+def test_limit_and_offset_have_bounds(full_account: FullAccount, path: str) -> None:
+    client, values = full_account
     address = path.format(**values)
     wrong = {"limit": ["0", "1001", "-1", "abc", "", "1.5", "9" * 30]}
     if path in BY_OFFSET:
@@ -210,13 +198,15 @@ def test_rows_of_one_moment_are_told_apart(stack: Stack, owner: Owner) -> None:
     with stack.client(owner.key) as client:
         made = {new_list(client)["id"] for _ in range(5)}
         stack.query("UPDATE lists SET created_at = now() WHERE user_id = %s", owner.user_id)
-        shown = [each["id"] for each in walked(client, "/lists", FEW)]
+        shown = [each["id"] for each in walk_pages(client, "/lists", FEW)]
     assert sorted(shown) == sorted(made)
     assert shown == sorted(shown, reverse=True)
 
 
-def test_cursor_is_no_key_to_other_owners(many: Many, stack: Stack, owner: Owner) -> None:
-    client, _ = many
+def test_cursor_is_no_key_to_other_owners(
+    full_account: FullAccount, stack: Stack, owner: Owner
+) -> None:
+    client, _ = full_account
     cursor = data(client.get("/lists", params={"limit": 1}))["pagination"]["next_cursor"]
     with stack.client(owner.key) as other:
         assert data(other.get("/lists", params={"cursor": cursor}))["items"] == []
@@ -226,8 +216,8 @@ MAX_ANSWER_BYTES = 4_000_000
 
 
 @pytest.fixture(scope="module")
-def large(stack: Stack) -> Iterator[tuple[httpx2.Client, int]]:
-    """An owner with 9 MB of members and segments, and the list that has them."""
+def large_list(stack: Stack) -> Iterator[tuple[httpx2.Client, int]]:
+    """A client and the id of its list, which has 9 MB of members and segments."""
     with stack.client(stack.new_owner().key) as client:
         list_id = new_list(client)["id"]
         fields = [new_field(client, f"field_{number}")["id"] for number in range(50)]
@@ -247,9 +237,9 @@ def large(stack: Stack) -> Iterator[tuple[httpx2.Client, int]]:
 @pytest.mark.parametrize("query", [{}, {"filter": '{"field": "email", "exists": true}'}])
 @pytest.mark.parametrize("rest", ["subscriptions", "segments"])
 def test_a_page_ends_at_4_mb_and_leads_on(
-    large: tuple[httpx2.Client, int], rest: str, query: dict[str, str]
+    large_list: tuple[httpx2.Client, int], rest: str, query: dict[str, str]
 ) -> None:
-    client, list_id = large
+    client, list_id = large_list
     path = f"/lists/{list_id}/{rest}"
     asked = {"limit": "1000", **query}
     first = client.get(path, params=asked)

@@ -10,9 +10,16 @@ import pytest
 
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
-from tests.contract.test_pages import follow, heading, require_headers
+from tests.support.http.pages import follow_redirect, read_heading, require_headers
 from tests.support.http.replies import data
 from tests.support.lists.people_on_lists import Subscriber, new_list, subscribe
+from tests.support.lists.preferences import (
+    mailed_tokens,
+    open_link,
+    open_preferences,
+    receive_token,
+    request_link,
+)
 from tests.support.lists.segments import new_field, put
 from tests.support.lists.subscribers import known_member
 from tests.support.people.changed_addresses import ask as move
@@ -20,64 +27,17 @@ from tests.support.people.changed_addresses import join
 from tests.support.people.visiting import Visitor, hidden, new_address, user_id_of
 
 TITLE = "The Morning Letter"
-LINK = re.compile(r"/preferences/open\?token=([\w-]+)")
-
-
-@pytest.fixture
-def reader(stack: Stack, client: httpx2.Client) -> Subscriber:
-    return subscribe(stack, new_list(client, TITLE))
 
 
 @pytest.fixture
 def browser(stack: Stack) -> Iterator[httpx2.Client]:
-    """One that keeps cookies."""
+    """A browser that keeps cookies."""
     with stack.client() as client:
         yield client
 
 
-def ask(client: httpx2.Client, reader: Subscriber) -> httpx2.Response:
-    return client.post("/preferences/ask", params={"trace_id": reader.trace_id})
-
-
 def ask_by_address(client: httpx2.Client, list_id: int, email: str) -> httpx2.Response:
     return client.post("/preferences/ask", params={"list": list_id}, data={"email": email})
-
-
-def links(reader: Subscriber) -> list[str]:
-    """The tokens that were mailed, the newest first."""
-    texts = [mail["text"] for mail in reader.stack.mails(to=reader.email)]
-    return [token for text in texts for token in LINK.findall(text)]
-
-
-def mailed_link(client: httpx2.Client, reader: Subscriber) -> str:
-    before = len(links(reader))
-    assert ask(client, reader).status_code == 303
-
-    def arrived() -> list[str]:
-        found = links(reader)
-        return found if len(found) > before else []
-
-    found = eventually(arrived, what="the link")
-    return str(found[0])
-
-
-def open_link(
-    browser: httpx2.Client, token: str, fields: dict[str, str], **headers: str
-) -> httpx2.Response:
-    """Send a form to the page of the link; with the right ``Origin`` it counts as our page's."""
-    params = {"token": token}
-    return browser.post("/preferences/open", params=params, data=fields, headers=headers)
-
-
-def visit(browser: httpx2.Client, reader: Subscriber) -> httpx2.Response:
-    """The page of the reader's preferences, by a link that is mailed now."""
-    token = mailed_link(browser, reader)
-    shown = browser.get("/preferences/open", params={"token": token})
-    opened = open_link(browser, token, {"csrf_token": csrf(shown)})
-    assert opened.status_code == 303
-    page = follow(browser, opened)
-    assert heading(page) == "Your subscriptions"
-    return page
 
 
 def csrf(page: httpx2.Response) -> str:
@@ -91,23 +51,28 @@ def press(
     return browser.post("/preferences", data=fields)
 
 
-def test_page_of_a_trace_id_offers_the_link(stranger: httpx2.Client, reader: Subscriber) -> None:
-    page = stranger.get("/unsubscribe", params={"trace_id": reader.trace_id})
-    assert f'action="preferences/ask?trace_id={reader.trace_id}"' in page.text
-    reply = ask(stranger, reader)
+def test_page_of_a_trace_id_offers_the_link(
+    stranger: httpx2.Client, subscriber: Subscriber
+) -> None:
+    page = stranger.get("/unsubscribe", params={"trace_id": subscriber.trace_id})
+    assert f'action="preferences/ask?trace_id={subscriber.trace_id}"' in page.text
+    reply = request_link(stranger, subscriber)
     assert reply.status_code == 303
-    assert heading(follow(stranger, reply)) == "Look into your mail"
+    assert read_heading(follow_redirect(stranger, reply)) == "Look into your mail"
 
 
 def test_answers_are_the_same_whether_an_address_is_known_or_not(
-    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Subscriber
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
     elsewhere = subscribe(stack, new_list(client))
-    strange = subscribe(stack, reader.list_id).email.replace("reader.", "nobody.")
+    strange = subscribe(stack, subscriber.list_id).email.replace("reader.", "nobody.")
     replies = [
-        ask(stranger, reader),
-        *(ask_by_address(stranger, reader.list_id, each.email) for each in (reader, elsewhere)),
-        ask_by_address(stranger, reader.list_id, strange),
+        request_link(stranger, subscriber),
+        *(
+            ask_by_address(stranger, subscriber.list_id, each.email)
+            for each in (subscriber, elsewhere)
+        ),
+        ask_by_address(stranger, subscriber.list_id, strange),
     ]
     assert {(each.status_code, each.headers["location"]) for each in replies} == {
         (303, replies[0].headers["location"])
@@ -115,23 +80,24 @@ def test_answers_are_the_same_whether_an_address_is_known_or_not(
     assert len({frozenset(each.headers) for each in replies}) == 1
     # The same work was done for each; what differs is left to the worker.
     noted = stack.query(
-        "SELECT email, user_id FROM account_mails WHERE list_id = %s ORDER BY id", reader.list_id
+        "SELECT email, user_id FROM account_mails WHERE list_id = %s ORDER BY id",
+        subscriber.list_id,
     )
-    emails = (reader.email, reader.email, elsewhere.email, strange)
+    emails = (subscriber.email, subscriber.email, elsewhere.email, strange)
     assert noted == [(each, None) for each in emails]
     assert stack.query("SELECT id FROM users WHERE email = %s", strange) == []
 
 
 def test_link_is_mailed_to_whom_the_owner_knows_and_to_nobody_else(
-    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Subscriber
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
     # One owner's lists: a person of one of them is asked about at the other.
     sibling = new_list(client, "Another letter")
     with stack.client(stack.new_owner().key) as other:
         foreign = subscribe(stack, new_list(other))
     assert ask_by_address(stranger, sibling, foreign.email).status_code == 303
-    assert ask_by_address(stranger, sibling, reader.email).status_code == 303
-    eventually(lambda: links(reader), what="the link")
+    assert ask_by_address(stranger, sibling, subscriber.email).status_code == 303
+    eventually(lambda: mailed_tokens(subscriber), what="the link")
     done = eventually(
         lambda: stack.query(
             "SELECT j.result FROM jobs AS j JOIN account_mails AS m ON m.id = j.subject_id"
@@ -142,55 +108,55 @@ def test_link_is_mailed_to_whom_the_owner_knows_and_to_nobody_else(
         what="the end of the job",
     )
     assert done == [({"sent": False},)]
-    assert links(foreign) == []
+    assert mailed_tokens(foreign) == []
 
 
 @pytest.mark.parametrize("email", ["", "nobody", "x" * 5000])
 def test_what_is_no_address_is_said_beside_the_input(
-    stranger: httpx2.Client, reader: Subscriber, email: str
+    stranger: httpx2.Client, subscriber: Subscriber, email: str
 ) -> None:
-    reply = ask_by_address(stranger, reader.list_id, email)
-    assert heading(reply, 422) == "Change your subscription"
+    reply = ask_by_address(stranger, subscriber.list_id, email)
+    assert read_heading(reply, 422) == "Change your subscription"
     assert 'id="email-problem"' in reply.text
 
 
 def test_forged_and_revoked_trace_ids_ask_for_nothing(
-    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Subscriber
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
-    forged = stranger.post("/preferences/ask", params={"trace_id": f"{reader.trace_id}A"})
-    assert heading(forged, 403) == "This link doesn’t work"
-    data(client.delete(f"/lists/{reader.list_id}/traces"))
-    assert heading(ask(stranger, reader), 403) == "This link doesn’t work"
-    page = stranger.get("/unsubscribe", params={"trace_id": reader.trace_id})
+    forged = stranger.post("/preferences/ask", params={"trace_id": f"{subscriber.trace_id}A"})
+    assert read_heading(forged, 403) == "This link doesn’t work"
+    data(client.delete(f"/lists/{subscriber.list_id}/traces"))
+    assert read_heading(request_link(stranger, subscriber), 403) == "This link doesn’t work"
+    page = stranger.get("/unsubscribe", params={"trace_id": subscriber.trace_id})
     assert "preferences/ask" not in page.text
-    assert stack.query("SELECT id FROM account_mails WHERE email = %s", reader.email) == []
+    assert stack.query("SELECT id FROM account_mails WHERE email = %s", subscriber.email) == []
 
 
 def test_a_trace_id_opens_nothing_but_its_own_list(
-    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Subscriber
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
     other = new_list(client, "Another letter")
-    put(client, other, reader.email)
-    by_trace = {"trace_id": reader.trace_id}
-    for path in ("", "/data", "/data.json", "/erase", f"/answers?list={reader.list_id}"):
-        reply = stranger.get(f"/preferences{path}", params={**by_trace, "list": reader.list_id})
-        assert heading(reply, 403) == "Please ask for a new link"
+    put(client, other, subscriber.email)
+    by_trace = {"trace_id": subscriber.trace_id}
+    for path in ("", "/data", "/data.json", "/erase", f"/answers?list={subscriber.list_id}"):
+        reply = stranger.get(f"/preferences{path}", params={**by_trace, "list": subscriber.list_id})
+        assert read_heading(reply, 403) == "Please ask for a new link"
     for path in ("", "/erase", "/answers"):
         fields = {"list": str(other), "action": "leave"}
         params = {**by_trace, "list": str(other)}
         reply = stranger.post(f"/preferences{path}", params=params, data=fields)
-        assert heading(reply, 403) == "Please ask for a new link"
-    opened = open_link(stranger, reader.trace_id, {}, Origin=stack.api_url)
-    assert heading(opened, 403) == "This link doesn’t work"
+        assert read_heading(reply, 403) == "Please ask for a new link"
+    opened = open_link(stranger, subscriber.trace_id, {}, Origin=stack.api_url)
+    assert read_heading(opened, 403) == "This link doesn’t work"
     page = stranger.get("/unsubscribe", params=by_trace)
     assert "Another letter" not in page.text
-    assert known_member(client, other, reader.email)["status"] == "active"
+    assert known_member(client, other, subscriber.email)["status"] == "active"
 
 
 def test_opening_the_link_changes_nothing_and_it_works_once(
-    stack: Stack, browser: httpx2.Client, stranger: httpx2.Client, reader: Subscriber
+    stack: Stack, browser: httpx2.Client, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
-    token = mailed_link(stranger, reader)
+    token = receive_token(stranger, subscriber)
     for _ in range(2):
         shown = stranger.get("/preferences/open", params={"token": token})
         assert "Open my subscriptions" in shown.text
@@ -205,41 +171,42 @@ def test_opening_the_link_changes_nothing_and_it_works_once(
         stranger.get("/preferences/open", params={"token": token}),
         open_link(stranger, token, {}, Origin=stack.api_url),
     ):
-        assert heading(reply, 403) == "This link has been used"
+        assert read_heading(reply, 403) == "This link has been used"
     # Who has the mail can't make the cookie of it.
     name = opened.headers["set-cookie"].partition("=")[0]
     stolen = stranger.get("/preferences", headers={"Cookie": f"{name}={token}"})
-    assert heading(stolen, 403) == "Please ask for a new link"
+    assert read_heading(stolen, 403) == "Please ask for a new link"
 
 
 def test_a_form_of_another_site_begins_no_visit(
-    browser: httpx2.Client, stranger: httpx2.Client, reader: Subscriber
+    browser: httpx2.Client, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
     # Whoever makes the site has a link of their own, and a form token for their own browser.
-    token = mailed_link(stranger, reader)
+    token = receive_token(stranger, subscriber)
     theirs = csrf(stranger.get("/preferences/open", params={"token": token}))
     assert browser.get("/preferences/open", params={"token": token}).status_code == 200
     for fields in ({}, {"csrf_token": theirs}):
         reply = open_link(browser, token, fields, Origin="https://www.example.com")
-        assert heading(reply, 403) == "That didn’t go through"
+        assert read_heading(reply, 403) == "That didn’t go through"
         assert "set-cookie" not in reply.headers
     shown = browser.get("/preferences/open", params={"token": token})
     assert open_link(browser, token, {"csrf_token": csrf(shown)}).status_code == 303
 
 
 def test_links_and_visits_end_after_an_hour(
-    stack: Stack, browser: httpx2.Client, reader: Subscriber
+    stack: Stack, browser: httpx2.Client, subscriber: Subscriber
 ) -> None:
-    visit(browser, reader)
-    token = mailed_link(browser, reader)
+    open_preferences(browser, subscriber)
+    token = receive_token(browser, subscriber)
     stack.query(
-        "UPDATE mailed_links SET expires_at = now() WHERE user_id = %s RETURNING id", reader.user_id
+        "UPDATE mailed_links SET expires_at = now() WHERE user_id = %s RETURNING id",
+        subscriber.user_id,
     )
-    assert heading(browser.get("/preferences"), 403) == "Please ask for a new link"
+    assert read_heading(browser.get("/preferences"), 403) == "Please ask for a new link"
     reply = open_link(browser, token, {}, Origin=stack.api_url)
-    assert heading(reply, 403) == "This link doesn’t work"
+    assert read_heading(reply, 403) == "This link doesn’t work"
     late = "SELECT 1 FROM mailed_links WHERE user_id = %s AND expires_at > created_at + '1 hour'"
-    assert stack.query(late, reader.user_id) == []
+    assert stack.query(late, subscriber.user_id) == []
 
 
 def test_links_and_visits_end_when_the_account_moves_to_another_address(
@@ -253,51 +220,55 @@ def test_links_and_visits_end_when_the_account_moves_to_another_address(
     join(logged_in_visitor, list_id)
     user_id = user_id_of(stack, email)
     before = Subscriber(stack, list_id, user_id, email)
-    visit(browser, before)
-    token = mailed_link(browser, before)
+    open_preferences(browser, before)
+    token = receive_token(browser, before)
     move(logged_in_visitor, new)
-    assert heading(browser.get("/preferences"), 403) == "Please ask for a new link"
+    assert read_heading(browser.get("/preferences"), 403) == "Please ask for a new link"
     for reply in (
         browser.get("/preferences/open", params={"token": token}),
         open_link(browser, token, {}, Origin=stack.api_url),
     ):
-        assert heading(reply, 403) == "This link doesn’t work"
+        assert read_heading(reply, 403) == "This link doesn’t work"
     # Only the new mailbox gets another one, and the page names the address that the list has.
-    page = visit(browser, Subscriber(stack, list_id, user_id, new))
+    page = open_preferences(browser, Subscriber(stack, list_id, user_id, new))
     assert f"knows you by {email}." in page.text
     assert new not in page.text
 
 
-def test_a_visit_ends_when_the_reader_says_so(browser: httpx2.Client, reader: Subscriber) -> None:
-    page = visit(browser, reader)
+def test_a_visit_ends_when_the_reader_says_so(
+    browser: httpx2.Client, subscriber: Subscriber
+) -> None:
+    page = open_preferences(browser, subscriber)
     kept = dict(browser.cookies)
     done = browser.post("/preferences/end", data={"csrf_token": csrf(page)})
     assert "max-age=0" in done.headers["set-cookie"].lower()
     browser.cookies.update(kept)
-    assert heading(browser.get("/preferences"), 403) == "Please ask for a new link"
+    assert read_heading(browser.get("/preferences"), 403) == "Please ask for a new link"
 
 
-def test_forms_of_other_sites_change_nothing(browser: httpx2.Client, reader: Subscriber) -> None:
-    visit(browser, reader)
-    before = reader.kept()
-    fields = {"list": str(reader.list_id), "action": "leave"}
+def test_forms_of_other_sites_change_nothing(
+    browser: httpx2.Client, subscriber: Subscriber
+) -> None:
+    open_preferences(browser, subscriber)
+    before = subscriber.kept()
+    fields = {"list": str(subscriber.list_id), "action": "leave"}
     for token in ({}, {"csrf_token": "x" * 43}):
-        for path in ("", "/erase", "/end", f"/answers?list={reader.list_id}"):
+        for path in ("", "/erase", "/end", f"/answers?list={subscriber.list_id}"):
             reply = browser.post(f"/preferences{path}", data={**fields, **token})
             assert reply.status_code == 403
-    assert reader.kept() == before
-    assert heading(browser.get("/preferences")) == "Your subscriptions"
+    assert subscriber.kept() == before
+    assert read_heading(browser.get("/preferences")) == "Your subscriptions"
 
 
 def test_visit_shows_the_readers_lists_of_one_owner_and_changes_each_and_no_other(
-    stack: Stack, client: httpx2.Client, browser: httpx2.Client, reader: Subscriber
+    stack: Stack, client: httpx2.Client, browser: httpx2.Client, subscriber: Subscriber
 ) -> None:
     second = new_list(client, "The Evening <Letter>")
-    put(client, second, reader.email)
+    put(client, second, subscriber.email)
     with stack.client(stack.new_owner().key) as other:
         foreign = new_list(other, "Of somebody else")
-        put(other, foreign, reader.email)
-        page = visit(browser, reader)
+        put(other, foreign, subscriber.email)
+        page = open_preferences(browser, subscriber)
         assert html.escape("The Evening <Letter>") in page.text
         assert "Of somebody else" not in page.text
         for action, stands in (
@@ -307,68 +278,70 @@ def test_visit_shows_the_readers_lists_of_one_owner_and_changes_each_and_no_othe
             ("undo", ("active", True)),
         ):
             assert press(browser, page, second, action).status_code == 303
-            found = known_member(client, second, reader.email)
+            found = known_member(client, second, subscriber.email)
             assert (found["status"], found["email_enabled"]) == stands
         unknown = new_list(client)
         for list_id in (foreign, unknown):
             for action in ("leave", "undo", "resume_mail"):
-                assert heading(press(browser, page, list_id, action), 404)
-        assert known_member(other, foreign, reader.email)["status"] == "active"
+                assert read_heading(press(browser, page, list_id, action), 404)
+        assert known_member(other, foreign, subscriber.email)["status"] == "active"
     for action in ("", "erase"):
-        assert heading(press(browser, page, reader.list_id, action), 422)
-    assert reader.stands() == ("active", True)
+        assert read_heading(press(browser, page, subscriber.list_id, action), 422)
+    assert subscriber.stands() == ("active", True)
 
 
 def test_reader_changes_name_and_open_fields_alone(
-    client: httpx2.Client, browser: httpx2.Client, reader: Subscriber
+    client: httpx2.Client, browser: httpx2.Client, subscriber: Subscriber
 ) -> None:
     for key, kind in (("city", "text"), ("visits", "number"), ("news", "boolean")):
         new_field(client, key, kind, public=True)
     new_field(client, "note")
-    put(client, reader.list_id, reader.email, name="A", fields={"note": "kept", "visits": 1})
-    visit(browser, reader)
-    path = f"/preferences/answers?list={reader.list_id}"
+    put(
+        client, subscriber.list_id, subscriber.email, name="A", fields={"note": "kept", "visits": 1}
+    )
+    open_preferences(browser, subscriber)
+    path = f"/preferences/answers?list={subscriber.list_id}"
     page = browser.get(path)
-    assert heading(page) == "Your name and answers"
+    assert read_heading(page) == "Your name and answers"
     assert 'value="A"' in page.text
     assert "note" not in page.text
     answers = {"fields.city": "Rome", "fields.visits": "many", "fields.news": "no", "name": "Ada"}
     wrong = browser.post(path, data={**answers, "csrf_token": csrf(page)})
-    assert heading(wrong, 422) == "Your name and answers"
+    assert read_heading(wrong, 422) == "Your name and answers"
     assert 'id="fields.visits-problem"' in wrong.text
     assert 'value="Rome"' in wrong.text
     answers["fields.visits"] = ""
     assert browser.post(path, data={**answers, "csrf_token": csrf(page)}).status_code == 303
-    found = known_member(client, reader.list_id, reader.email)
+    found = known_member(client, subscriber.list_id, subscriber.email)
     assert found["name"] == "Ada"
     assert found["fields"] == {"city": "Rome", "news": False, "note": "kept"}
     long = browser.post(path, data={"name": "x" * 201, "csrf_token": csrf(page)})
-    assert heading(long, 422) == "Your name and answers"
+    assert read_heading(long, 422) == "Your name and answers"
     assert 'id="name-problem"' in long.text
     closed = browser.post(path, data={"fields.note": "x", "csrf_token": csrf(page)})
     assert closed.status_code == 422
-    assert known_member(client, reader.list_id, reader.email)["fields"]["note"] == "kept"
+    assert known_member(client, subscriber.list_id, subscriber.email)["fields"]["note"] == "kept"
 
 
 def test_what_is_known_is_a_page_and_a_file(
-    stack: Stack, client: httpx2.Client, browser: httpx2.Client, reader: Subscriber
+    stack: Stack, client: httpx2.Client, browser: httpx2.Client, subscriber: Subscriber
 ) -> None:
     new_field(client, "note")
     body = {"name": "Ada", "fields": {"note": "tall <b>"}, "tags": ["VIP"]}
-    put(client, reader.list_id, reader.email, **body)
+    put(client, subscriber.list_id, subscriber.email, **body)
     with stack.client(stack.new_owner().key) as other:
-        put(other, new_list(other, "Of somebody else"), reader.email, name="Secret")
-    visit(browser, reader)
+        put(other, new_list(other, "Of somebody else"), subscriber.email, name="Secret")
+    open_preferences(browser, subscriber)
     page = browser.get("/preferences/data")
-    assert heading(page) == "What is known of you"
-    for text in ("Ada", html.escape("tall <b>"), "VIP", reader.email):
+    assert read_heading(page) == "What is known of you"
+    for text in ("Ada", html.escape("tall <b>"), "VIP", subscriber.email):
         assert text in page.text
     reply = browser.get("/preferences/data.json")
     require_headers(reply)
     assert reply.headers["content-type"] == "application/json"
     assert reply.headers["content-disposition"].startswith("attachment;")
     found = reply.json()
-    assert found["email"] == reader.email
+    assert found["email"] == subscriber.email
     [of_list] = found["lists"]
     assert (of_list["name"], of_list["fields"], of_list["tags"]) == (
         "Ada",
@@ -379,28 +352,28 @@ def test_what_is_known_is_a_page_and_a_file(
     assert of_list["consent"][-1]["how"] == "form"
     assert "Secret" not in page.text + reply.text
     # Errors and reports are known too.
-    browser.post("/report", params={"trace_id": reader.trace_id})
+    browser.post("/report", params={"trace_id": subscriber.trace_id})
     found = browser.get("/preferences/data.json").json()
     assert [each["kind"] for each in found["opt_outs"]] == ["list"]
     assert len(found["reports"]) == 1
 
 
 def test_reader_is_erased_after_a_confirmation(
-    stack: Stack, browser: httpx2.Client, reader: Subscriber
+    stack: Stack, browser: httpx2.Client, subscriber: Subscriber
 ) -> None:
-    visit(browser, reader)
+    open_preferences(browser, subscriber)
     page = browser.get("/preferences/erase")
-    assert heading(page) == "Have it erased"
-    assert reader.stands() == ("active", True)
+    assert read_heading(page) == "Have it erased"
+    assert subscriber.stands() == ("active", True)
     done = browser.post("/preferences/erase", data={"csrf_token": csrf(page)})
     # This one page sets a cookie: it has the browser forget the visit.
     assert "max-age=0" in done.headers.pop("set-cookie").lower()
-    assert heading(done) == "You are erased"
-    assert heading(browser.get("/preferences"), 403) == "Please ask for a new link"
+    assert read_heading(done) == "You are erased"
+    assert read_heading(browser.get("/preferences"), 403) == "Please ask for a new link"
 
     email = "SELECT email FROM users WHERE id = %s"
-    erased = [(f"erased-{reader.user_id}@erased.invalid",)]
-    eventually(lambda: stack.query(email, reader.user_id) == erased, what="the erasure")
+    erased = [(f"erased-{subscriber.user_id}@erased.invalid",)]
+    eventually(lambda: stack.query(email, subscriber.user_id) == erased, what="the erasure")
 
 
 def test_no_mailed_link_erases_an_account(
@@ -410,7 +383,7 @@ def test_no_mailed_link_erases_an_account(
     put(client, list_id, person.email)
     stack.query("UPDATE users SET password_hash = 'x' WHERE id = %s RETURNING id", person.user_id)
     reader = Subscriber(stack, list_id, person.user_id, person.email)
-    page = visit(browser, reader)
+    page = open_preferences(browser, reader)
     shown = browser.get("/preferences/erase")
     assert "has an account here" in shown.text
     assert "<button" not in shown.text
@@ -420,13 +393,13 @@ def test_no_mailed_link_erases_an_account(
 
 
 def test_a_reader_of_other_owners_is_told_that_erasure_reaches_these_too(
-    stack: Stack, browser: httpx2.Client, reader: Subscriber
+    stack: Stack, browser: httpx2.Client, subscriber: Subscriber
 ) -> None:
-    visit(browser, reader)
+    open_preferences(browser, subscriber)
     told = "You are on lists of other owners"
     assert told not in browser.get("/preferences/erase").text
     with stack.client(stack.new_owner().key) as other:
-        put(other, new_list(other), reader.email)
+        put(other, new_list(other), subscriber.email)
     assert told in browser.get("/preferences/erase").text
 
 

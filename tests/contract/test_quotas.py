@@ -45,16 +45,17 @@ FREE = {
 
 
 @pytest.fixture
-def frugal(stack: Stack) -> Iterator[Owner]:
-    """An owner on the free plan, with one key."""
+def free_owner(stack: Stack) -> Iterator[Owner]:
+    """An owner on the free plan with one API key."""
     owner = stack.new_owner(plan=Plan.FREE)
     yield owner
     end_jobs(stack, owner.user_id)
 
 
 @pytest.fixture
-def free(stack: Stack, frugal: Owner) -> Iterator[httpx2.Client]:
-    with stack.client(frugal.key) as client:
+def free_client(stack: Stack, free_owner: Owner) -> Iterator[httpx2.Client]:
+    """A client that calls the API as `free_owner`."""
+    with stack.client(free_owner.key) as client:
         yield client
 
 
@@ -73,8 +74,8 @@ def set_plan(stack: Stack, owner: Owner, plan: Plan) -> None:
     stack.query("UPDATE users SET plan = %s WHERE id = %s", plan, owner.user_id)
 
 
-def test_the_free_plan_has_the_bounds_of_the_contract(free: httpx2.Client) -> None:
-    me = data(free.get("/users/me"))
+def test_the_free_plan_has_the_bounds_of_the_contract(free_client: httpx2.Client) -> None:
+    me = data(free_client.get("/users/me"))
     used = dict.fromkeys(FREE, 0) | {"keys": 1}
     assert me["plan"] == "free"
     assert me["quotas"] == {n: {"used": used[n], "limit": most} for n, most in FREE.items()}
@@ -87,15 +88,15 @@ def test_what_a_plan_does_not_name_has_no_limit(client: httpx2.Client) -> None:
     assert {each["limit"] for each in found.values()} == {None}
 
 
-def test_a_list_more_than_the_plan_allows_is_refused(free: httpx2.Client) -> None:
-    made = [new_list(free) for _ in range(5)]
+def test_a_list_more_than_the_plan_allows_is_refused(free_client: httpx2.Client) -> None:
+    made = [new_list(free_client) for _ in range(5)]
     body = {"title": "One more", "slug": "one-more"}
-    exceeded(free.post("/lists", json=body), "lists", used=5, limit=5)
-    assert quotas(free)["lists"] == {"used": 5, "limit": 5}
+    exceeded(free_client.post("/lists", json=body), "lists", used=5, limit=5)
+    assert quotas(free_client)["lists"] == {"used": 5, "limit": 5}
     # An archived list counts no more.
-    data(free.delete(f"/lists/{made[0]['id']}"))
-    new_list(free)
-    exceeded(free.post("/lists", json=body), "lists", used=5, limit=5)
+    data(free_client.delete(f"/lists/{made[0]['id']}"))
+    new_list(free_client)
+    exceeded(free_client.post("/lists", json=body), "lists", used=5, limit=5)
 
 
 def test_a_downgrade_takes_nothing_away(stack: Stack, client: httpx2.Client, owner: Owner) -> None:
@@ -109,52 +110,54 @@ def test_a_downgrade_takes_nothing_away(stack: Stack, client: httpx2.Client, own
     data(client.patch(f"/lists/{made[0]}", json={"title": "Another title"}))
 
 
-def test_a_key_more_than_the_plan_allows_is_refused(stack: Stack, free: httpx2.Client) -> None:
-    made = [data(free.post("/apikeys", json={"name": "n"}))["id"] for _ in range(9)]
-    exceeded(free.post("/apikeys", json={"name": "n"}), "keys", used=10, limit=10)
+def test_a_key_more_than_the_plan_allows_is_refused(
+    stack: Stack, free_client: httpx2.Client
+) -> None:
+    made = [data(free_client.post("/apikeys", json={"name": "n"}))["id"] for _ in range(9)]
+    exceeded(free_client.post("/apikeys", json={"name": "n"}), "keys", used=10, limit=10)
     # Neither an expired key nor a revoked one counts.
     stack.query("UPDATE api_keys SET expires_at = now() WHERE id = %s", made[0])
-    data(free.delete(f"/apikeys/{made[1]}"))
-    assert quotas(free)["keys"] == {"used": 8, "limit": 10}
+    data(free_client.delete(f"/apikeys/{made[1]}"))
+    assert quotas(free_client)["keys"] == {"used": 8, "limit": 10}
     for _ in range(2):
-        data(free.post("/apikeys", json={"name": "n"}))
-    exceeded(free.post("/apikeys", json={"name": "n"}), "keys", used=10, limit=10)
+        data(free_client.post("/apikeys", json={"name": "n"}))
+    exceeded(free_client.post("/apikeys", json={"name": "n"}), "keys", used=10, limit=10)
 
 
 def test_stored_bytes_are_those_of_the_objects(
-    stack: Stack, frugal: Owner, free: httpx2.Client
+    stack: Stack, free_owner: Owner, free_client: httpx2.Client
 ) -> None:
-    picture = data(send(free, photo(700, 500), "p.jpg", renditions="1"))
+    picture = data(send(free_client, photo(700, 500), "p.jpg", renditions="1"))
     sizes = [each["size"] for each in (picture, *picture["renditions"])]
     assert len(sizes) == 4
-    assert stored_bytes(stack, frugal.user_id) == sum(sizes) > 0
-    assert quotas(free)["storage_mb"] == {"used": 1, "limit": 500}
-    data(free.delete(f"/attachments/{picture['hash_id']}"))
-    assert stored_bytes(stack, frugal.user_id) == 0
-    assert quotas(free)["storage_mb"] == {"used": 0, "limit": 500}
+    assert stored_bytes(stack, free_owner.user_id) == sum(sizes) > 0
+    assert quotas(free_client)["storage_mb"] == {"used": 1, "limit": 500}
+    data(free_client.delete(f"/attachments/{picture['hash_id']}"))
+    assert stored_bytes(stack, free_owner.user_id) == 0
+    assert quotas(free_client)["storage_mb"] == {"used": 0, "limit": 500}
 
 
 def test_a_picture_whose_renditions_the_plan_has_no_room_for_is_refused(
-    stack: Stack, frugal: Owner, free: httpx2.Client
+    stack: Stack, free_owner: Owner, free_client: httpx2.Client
 ) -> None:
     content = photo(700, 500, quality=60)
-    whole = data(send(free, content, "p.jpg"))
+    whole = data(send(free_client, content, "p.jpg"))
     assert whole["size"] < len(content)
-    data(free.delete(f"/attachments/{whole['hash_id']}"))
-    store(stack, frugal.user_id, 500 * MB - len(content))
-    exceeded(send(free, content, "p.jpg", renditions="1"), "storage_mb", used=500, limit=500)
-    assert stored_bytes(stack, frugal.user_id) == 500 * MB - len(content)
-    data(send(free, content, "p.jpg"))
+    data(free_client.delete(f"/attachments/{whole['hash_id']}"))
+    store(stack, free_owner.user_id, 500 * MB - len(content))
+    exceeded(send(free_client, content, "p.jpg", renditions="1"), "storage_mb", used=500, limit=500)
+    assert stored_bytes(stack, free_owner.user_id) == 500 * MB - len(content)
+    data(send(free_client, content, "p.jpg"))
 
 
 def test_a_picture_that_grows_beyond_the_plan_is_refused(
-    stack: Stack, frugal: Owner, free: httpx2.Client
+    stack: Stack, free_owner: Owner, free_client: httpx2.Client
 ) -> None:
     coarse = noise()
-    assert data(send(free, coarse, "p.jpg"))["size"] > len(coarse)
-    store(stack, frugal.user_id, 500 * MB - len(coarse))
-    exceeded(send(free, coarse, "p.jpg"), "storage_mb", used=500, limit=500)
-    assert stored_bytes(stack, frugal.user_id) == 500 * MB - len(coarse)
+    assert data(send(free_client, coarse, "p.jpg"))["size"] > len(coarse)
+    store(stack, free_owner.user_id, 500 * MB - len(coarse))
+    exceeded(send(free_client, coarse, "p.jpg"), "storage_mb", used=500, limit=500)
+    assert stored_bytes(stack, free_owner.user_id) == 500 * MB - len(coarse)
 
 
 def export_size(stack: Stack, owner: Owner) -> int:
@@ -254,47 +257,49 @@ def test_an_owner_without_room_makes_no_rows_and_a_reader_is_let_in(
         data(client.post(segments, json={"name": "Another", "filter": VIP}))
 
 
-def test_the_sender_is_not_bounded(stack: Stack, frugal: Owner, free: httpx2.Client) -> None:
-    list_id = new_list(free)["id"]
-    begin_jobs(stack, frugal.user_id, 3)
-    with stack.client(stack.new_key(frugal.user_id, Scope.DELIVERY)) as sender:
+def test_the_sender_is_not_bounded(
+    stack: Stack, free_owner: Owner, free_client: httpx2.Client
+) -> None:
+    list_id = new_list(free_client)["id"]
+    begin_jobs(stack, free_owner.user_id, 3)
+    with stack.client(stack.new_key(free_owner.user_id, Scope.DELIVERY)) as sender:
         assert data(export(sender, list_id, "delivery"))["status"] == "succeeded"
 
 
 def test_a_job_is_started_again_only_where_there_is_room(
-    stack: Stack, frugal: Owner, free: httpx2.Client
+    stack: Stack, free_owner: Owner, free_client: httpx2.Client
 ) -> None:
-    list_id = new_list(free)["id"]
-    job = data(export(free, list_id, "members"))
+    list_id = new_list(free_client)["id"]
+    job = data(export(free_client, list_id, "members"))
     stack.query(
         "UPDATE jobs SET status = 'failed', error = %s WHERE id = %s",
         '{"kind": "unavailable", "code": "job.given_up", "message": "x"}',
         job["id"],
     )
-    begin_jobs(stack, frugal.user_id, 3)
-    exceeded(free.post(f"/jobs/{job['id']}/retry"), "unfinished_jobs", used=4, limit=3)
-    assert data(free.get(f"/jobs/{job['id']}"))["status"] == "failed"
+    begin_jobs(stack, free_owner.user_id, 3)
+    exceeded(free_client.post(f"/jobs/{job['id']}/retry"), "unfinished_jobs", used=4, limit=3)
+    assert data(free_client.get(f"/jobs/{job['id']}"))["status"] == "failed"
 
 
 def test_calls_of_the_composer_are_counted_by_the_day(
-    stack: Stack, frugal: Owner, free: httpx2.Client
+    stack: Stack, free_owner: Owner, free_client: httpx2.Client
 ) -> None:
     post = fresh()
     for used in (1, 2):
-        assert ask(free, METADATA, post).status_code == 200
-        assert quotas(free)["composer_per_day"] == {"used": used, "limit": 50}
+        assert ask(free_client, METADATA, post).status_code == 200
+        assert quotas(free_client)["composer_per_day"] == {"used": used, "limit": 50}
     mine = "WHERE user_id = %s"
-    stack.query(f"UPDATE composer_uses SET calls = 49 {mine}", frugal.user_id)
-    assert ask(free, METADATA, post).status_code == 200
+    stack.query(f"UPDATE composer_uses SET calls = 49 {mine}", free_owner.user_id)
+    assert ask(free_client, METADATA, post).status_code == 200
     for _ in range(2):
-        exceeded(ask(free, METADATA, post), "composer_per_day", used=50, limit=50)
-    photos = free.get("/composer/stockphoto/photos/search", params={"query": "bread"})
+        exceeded(ask(free_client, METADATA, post), "composer_per_day", used=50, limit=50)
+    photos = free_client.get("/composer/stockphoto/photos/search", params={"query": "bread"})
     exceeded(photos, "composer_per_day", used=50, limit=50)
     # The next day begins at nought.
-    stack.query(f"UPDATE composer_uses SET day = day - 1 {mine}", frugal.user_id)
-    assert quotas(free)["composer_per_day"] == {"used": 0, "limit": 50}
-    assert ask(free, METADATA, post).status_code == 200
-    assert quotas(free)["composer_per_day"] == {"used": 1, "limit": 50}
+    stack.query(f"UPDATE composer_uses SET day = day - 1 {mine}", free_owner.user_id)
+    assert quotas(free_client)["composer_per_day"] == {"used": 0, "limit": 50}
+    assert ask(free_client, METADATA, post).status_code == 200
+    assert quotas(free_client)["composer_per_day"] == {"used": 1, "limit": 50}
 
 
 def test_an_import_that_meets_the_bound_keeps_every_opt_out_and_fails(

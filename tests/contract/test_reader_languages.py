@@ -5,25 +5,17 @@ import re
 from typing import Any
 
 import httpx2
-import pytest
 
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
-from tests.contract.test_pages import follow
-from tests.contract.test_preferences import visit
-from tests.contract.test_sign_up_forms import BROWSER
+from tests.support.http.pages import BROWSER_HEADERS, follow_redirect
 from tests.support.http.replies import data
-from tests.support.lists.people_on_lists import Subscriber, subscribe
-from tests.support.lists.people_on_lists import new_list as new_list_id
+from tests.support.lists.people_on_lists import Subscriber
+from tests.support.lists.preferences import open_preferences
 from tests.support.lists.subscribers import new_address, new_list
 
 GERMAN = {"Accept-Language": "de-AT,de;q=0.9,en;q=0.5"}
 ENGLISH = {"Accept-Language": "en"}
-
-
-@pytest.fixture
-def reader(stack: Stack, client: httpx2.Client) -> Subscriber:
-    return subscribe(stack, new_list_id(client, "Der Morgenbrief"))
 
 
 def german(reply: httpx2.Response) -> str:
@@ -35,15 +27,15 @@ def german(reply: httpx2.Response) -> str:
 
 
 def test_each_page_of_readers_is_german_for_germans(
-    client: httpx2.Client, stranger: httpx2.Client, reader: Subscriber
+    client: httpx2.Client, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
-    slug = data(client.get(f"/lists/{reader.list_id}"))["slug"]
-    visit(stranger, reader)
+    slug = data(client.get(f"/lists/{subscriber.list_id}"))["slug"]
+    open_preferences(stranger, subscriber)
     for path, heading in (
         (f"/s/{slug}", "Anmelden"),
-        (f"/subscribed?list={reader.list_id}", "Vielen Dank"),
-        (reader.unsubscribe_url, "Sie sind angemeldet"),
-        (f"/report?trace_id={reader.trace_id}", "Diese Liste melden"),
+        (f"/subscribed?list={subscriber.list_id}", "Vielen Dank"),
+        (subscriber.unsubscribe_url, "Sie sind angemeldet"),
+        (f"/report?trace_id={subscriber.trace_id}", "Diese Liste melden"),
         (f"/preferences/ask?list={slug}", "Ihr Abonnement ändern"),
         ("/preferences/ask?sent=yes", "Sehen Sie in Ihre E-Mails"),
         ("/preferences", "Ihre Abonnements"),
@@ -53,9 +45,9 @@ def test_each_page_of_readers_is_german_for_germans(
 
 
 def test_errors_are_german_too(
-    client: httpx2.Client, stranger: httpx2.Client, reader: Subscriber
+    client: httpx2.Client, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
-    slug = data(client.get(f"/lists/{reader.list_id}"))["slug"]
+    slug = data(client.get(f"/lists/{subscriber.list_id}"))["slug"]
     for reply, heading in (
         (stranger.get("/unsubscribe", headers=GERMAN), "Dieser Link ist unvollständig"),
         (stranger.get("/preferences", headers=GERMAN), "Bitten Sie um einen neuen Link"),
@@ -63,21 +55,21 @@ def test_errors_are_german_too(
         (stranger.get("/s/no-such-list", headers=GERMAN), "Hier ist keine offene Liste"),
         (stranger.post(f"/s/{slug}", data={}, headers=GERMAN), "Noch nicht angemeldet"),
         (
-            stranger.post(f"/subscriptions/{reader.list_id}", data={"x": "y"}, headers=GERMAN),
+            stranger.post(f"/subscriptions/{subscriber.list_id}", data={"x": "y"}, headers=GERMAN),
             "Noch nicht angemeldet",
         ),
     ):
         assert german(reply) == heading
     one_click = stranger.post(
-        reader.unsubscribe_url, data={"List-Unsubscribe": "One-Click"}, headers=GERMAN
+        subscriber.unsubscribe_url, data={"List-Unsubscribe": "One-Click"}, headers=GERMAN
     )
     assert one_click.text == "Sie erhalten keine E-Mails mehr von dieser Liste.\n"
 
 
 def test_programs_and_owners_read_english(
-    client: httpx2.Client, stranger: httpx2.Client, reader: Subscriber
+    client: httpx2.Client, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
-    slug = data(client.get(f"/lists/{reader.list_id}"))["slug"]
+    slug = data(client.get(f"/lists/{subscriber.list_id}"))["slug"]
     for path in ("/login", "/register"):
         page = stranger.get(path, headers=GERMAN)
         assert '<html lang="en">' in page.text
@@ -98,7 +90,9 @@ def test_mails_keep_the_language_in_which_a_reader_subscribed(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     made, email = new_list(client, title="Tee", confirm_required=True), new_address()
-    sent = stranger.post(f"/s/{made['slug']}", data={"email": email}, headers={**BROWSER, **GERMAN})
+    sent = stranger.post(
+        f"/s/{made['slug']}", data={"email": email}, headers={**BROWSER_HEADERS, **GERMAN}
+    )
     assert (
         german(stranger.get(sent.headers["location"], headers=GERMAN)) == "Ein Schritt fehlt noch"
     )
@@ -107,7 +101,7 @@ def test_mails_keep_the_language_in_which_a_reader_subscribed(
     assert '<html lang="de">' in mail["html"]
     [link] = re.findall(r"\S+/confirm\?token=\S+", mail["text"])
     # Confirmed in an English browser.
-    done = follow(stranger, stranger.post(link, headers=ENGLISH))
+    done = follow_redirect(stranger, stranger.post(link, headers=ENGLISH))
     assert "You’re subscribed" in done.text
     assert "Von jetzt an kommt die Liste" in mail_of(stack, email, "Sie sind angemeldet")["text"]
     [(language,)] = stack.query("SELECT language FROM subscriptions WHERE email = %s", email)
@@ -120,12 +114,14 @@ def test_mails_keep_the_language_in_which_a_reader_subscribed(
 
 
 def test_a_reader_without_a_known_language_is_asked_in_that_of_their_browser(
-    stack: Stack, stranger: httpx2.Client, reader: Subscriber
+    stack: Stack, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
-    [(language,)] = stack.query("SELECT language FROM subscriptions WHERE email = %s", reader.email)
+    [(language,)] = stack.query(
+        "SELECT language FROM subscriptions WHERE email = %s", subscriber.email
+    )
     assert language is None
-    stranger.post("/preferences/ask", params={"trace_id": reader.trace_id}, headers=GERMAN)
-    assert mail_of(stack, reader.email, "Der Link zu Ihren Abonnements")
+    stranger.post("/preferences/ask", params={"trace_id": subscriber.trace_id}, headers=GERMAN)
+    assert mail_of(stack, subscriber.email, "Der Link zu Ihren Abonnements")
 
 
 def test_a_new_language_waits_for_the_confirmation_of_a_reader_who_was_known(
@@ -135,12 +131,12 @@ def test_a_new_language_waits_for_the_confirmation_of_a_reader_who_was_known(
     made, email = new_list(client, title="Tee"), new_address()
     path = f"/subscriptions/{made['id']}"
     data(stranger.post(path, json={"email": email}, headers=ENGLISH))
-    stranger.post(path, data={"email": email}, headers={**BROWSER, **GERMAN})
+    stranger.post(path, data={"email": email}, headers={**BROWSER_HEADERS, **GERMAN})
     spoken = "SELECT language FROM subscriptions WHERE email = %s"
     assert stack.query(spoken, email) == [("en",)]
     user_id = stack.query("SELECT user_id FROM subscriptions WHERE email = %s", email)[0][0]
     data(client.delete(f"{path}/members/{user_id}"))
-    stranger.post(path, data={"email": email}, headers={**BROWSER, **GERMAN})
+    stranger.post(path, data={"email": email}, headers={**BROWSER_HEADERS, **GERMAN})
     mail = mail_of(stack, email, "Bitte bestätigen: “Tee”")
     assert stack.query(spoken, email) == [("en",)]
     [link] = re.findall(r"\S+/confirm\?token=\S+", mail["text"])

@@ -34,21 +34,13 @@ from tests.support.people.visiting import (
     PASSWORD,
     Visitor,
     a_visitor,
+    age_logins,
     new_account,
     user_id_of,
 )
 
 REPOSITORY = Path(__file__).parents[2]
 EVERYBODY = {"field": "email", "exists": True}
-
-
-def age(stack: Stack, email: str, minutes: int) -> None:
-    stack.query(
-        "UPDATE user_sessions SET logged_in_at = now() - make_interval(mins => %s)"
-        " WHERE user_id = %s",
-        minutes,
-        user_id_of(stack, email),
-    )
 
 
 @dataclass(frozen=True)
@@ -240,7 +232,7 @@ class Attempts:
         return self.owner.visitor.client
 
     def age(self, minutes: int) -> None:
-        age(self.stack, self.owner.owner.email, minutes)
+        age_logins(self.stack, self.owner.owner.email, minutes)
 
     def call(self, client: httpx2.Client, route: str) -> httpx2.Response:
         method, path = route.split(" ")
@@ -329,7 +321,7 @@ def test_programs_and_newer_sessions_do_all_of_these_acts(attempts: Attempts) ->
 def test_a_console_with_an_old_login_asks_for_it_and_keeps_what_was_chosen(stack: Stack) -> None:
     with at_console(stack) as owner:
         list_id = new_list(owner.api)["id"]
-        age(stack, owner.owner.email, 15)
+        age_logins(stack, owner.owner.email, 15)
         path = f"/console/lists/{list_id}/bulk-actions/new"
         reply = owner.send(path, action="remove")
         assert "This needs a login of the last 15 minutes" in shown(reply, 403)
@@ -387,7 +379,7 @@ def test_a_session_with_an_old_login_gets_no_file_of_an_export_and_retries_none(
         job = data(program.post(f"/lists/{list_id}/exports", json={"kind": "members"}))
         path = f"/jobs/{job['id']}"
         assert data(logged_in_visitor.get(path))["result"]["url"]
-        age(stack, email, 15)
+        age_logins(stack, email, 15)
         for record in (
             data(logged_in_visitor.get(path)),
             data(logged_in_visitor.get("/jobs"))["items"][0],
@@ -416,7 +408,7 @@ def test_an_old_session_opens_no_rows_that_an_import_rejected(stack: Stack) -> N
         session = owner.visitor.client
         for url in urls(session):
             assert "nobody@" in httpx2.get(url).text
-        age(stack, owner.owner.email, 15)
+        age_logins(stack, owner.owner.email, 15)
         for url in urls(session):
             problem(httpx2.get(url), 403, "link.invalid")
         for url in urls(owner.api):
@@ -436,7 +428,7 @@ def test_pages_ask_once_more_and_go_on_where_the_person_was(
     stack: Stack, logged_in_visitor: Visitor, email: str, path: str
 ) -> None:
     fresh = logged_in_visitor.get(path).status_code
-    age(stack, email, 15)
+    age_logins(stack, email, 15)
     for reply in (
         logged_in_visitor.get(path),
         logged_in_visitor.client.post(path, data={"csrf_token": logged_in_visitor.csrf_token()}),
@@ -464,7 +456,7 @@ def test_consent_asks_once_more_and_comes_back_to_the_program(
     owner = Person(stack, Owner(user_id_of(stack, email), email, ""), logged_in_visitor.client)
     path = program.request("credit.read")
     form = {"csrf_token": owner.csrf_token(path), "decision": "allow", "scope.credit.read": "on"}
-    age(stack, email, 15)
+    age_logins(stack, email, 15)
     for reply in (
         logged_in_visitor.client.get(path),
         logged_in_visitor.client.post(path, data=form),

@@ -264,8 +264,8 @@ CONFIRM = "Confirm your new address"
 
 
 @pytest.fixture
-def elsewhere(stack: Stack, email: str) -> Iterator[Visitor]:
-    """The same person in another browser."""
+def other_browser(stack: Stack, email: str) -> Iterator[Visitor]:
+    """A second browser in which the same person is logged in."""
     with a_visitor(stack) as visitor:
         visitor.enter(email, browser="Firefox on Linux")
         yield visitor
@@ -290,7 +290,7 @@ def test_keys_open_no_page(stack: Stack, email: str) -> None:
 
 @pytest.mark.parametrize("which", ["one", "all others"])
 def test_sessions_are_shown_and_ended(
-    logged_in_visitor: Visitor, elsewhere: Visitor, which: str
+    logged_in_visitor: Visitor, other_browser: Visitor, which: str
 ) -> None:
     page = logged_in_visitor.get("/account").text
     assert "Firefox on Linux" in page
@@ -299,7 +299,7 @@ def test_sessions_are_shown_and_ended(
     session = number if which == "one" else "others"
     form = {"csrf_token": logged_in_visitor.csrf_token(), "session": session}
     assert logged_in_visitor.client.post("/account/sessions", data=form).status_code == 303
-    assert not elsewhere.is_in()
+    assert not other_browser.is_in()
     assert logged_in_visitor.is_in()
     assert "Firefox on Linux" not in logged_in_visitor.get("/account").text
 
@@ -318,10 +318,10 @@ def test_nobody_ends_a_session_of_somebody_else(stack: Stack, logged_in_visitor:
     "path", ["/logout", "/account/sessions", "/account/password", "/account/email"]
 )
 def test_actions_from_other_sites_are_refused(
-    stack: Stack, logged_in_visitor: Visitor, elsewhere: Visitor, path: str
+    stack: Stack, logged_in_visitor: Visitor, other_browser: Visitor, path: str
 ) -> None:
     form = {"session": "others", "current": PASSWORD, "password": OTHER_PASSWORD}
-    others = hidden(elsewhere.get("/account"))["csrf_token"]
+    others = hidden(other_browser.get("/account"))["csrf_token"]
     for token in ({}, {"csrf_token": ""}, {"csrf_token": others}):
         for headers in ({}, {"Origin": "https://evil.example"}, {"Origin": "null"}):
             reply = logged_in_visitor.client.post(path, data={**form, **token}, headers=headers)
@@ -335,11 +335,11 @@ def test_actions_from_other_sites_are_refused(
     reply = logged_in_visitor.client.post(path, data={**form, "csrf_token": anybodys})
     assert reply.status_code == 403
     assert logged_in_visitor.is_in()
-    assert elsewhere.is_in()
+    assert other_browser.is_in()
 
 
 def test_only_who_knows_the_password_changes_it(
-    stack: Stack, logged_in_visitor: Visitor, elsewhere: Visitor, email: str
+    stack: Stack, logged_in_visitor: Visitor, other_browser: Visitor, email: str
 ) -> None:
     before = stack.query("SELECT password_hash FROM users WHERE email = %s", email)
     for fields in (
@@ -353,7 +353,7 @@ def test_only_who_knows_the_password_changes_it(
         assert reply.status_code == 422
         assert 'role="alert"' in reply.text
     assert stack.query("SELECT password_hash FROM users WHERE email = %s", email) == before
-    assert elsewhere.is_in()
+    assert other_browser.is_in()
     # A stolen session is no way to guess it either.
     stack.query("UPDATE login_attempts SET paused_until = now() + interval '1 hour'")
     reply = logged_in_visitor.fill_in(
@@ -364,7 +364,7 @@ def test_only_who_knows_the_password_changes_it(
 
 
 def test_an_account_goes_to_another_address(
-    stack: Stack, logged_in_visitor: Visitor, elsewhere: Visitor, visitor: Visitor, email: str
+    stack: Stack, logged_in_visitor: Visitor, other_browser: Visitor, visitor: Visitor, email: str
 ) -> None:
     user_id = user_id_of(stack, email)
     new = new_address()
@@ -381,7 +381,7 @@ def test_an_account_goes_to_another_address(
     assert logged_in_visitor.get(link).status_code == 403
     assert logged_in_visitor.mailed(email, "Your account has a new address")
     # Other sessions are over, and so are the links of the old address.
-    assert not elsewhere.is_in()
+    assert not other_browser.is_in()
     assert visitor.get(reset).status_code == 403
     assert visitor.log_in(email).status_code == 403
     assert visitor.log_in(new).status_code == 303

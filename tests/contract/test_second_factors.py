@@ -12,7 +12,6 @@ from devstack.harness.stack import Stack
 from services.access import sessions
 from services.accounts.factors import totp
 from storage.encryption import KeyWrapper
-from tests.contract.test_recent_login import age
 from tests.support.commands.running import printed
 from tests.support.http.replies import data, problem
 from tests.support.people.authenticator import (
@@ -34,6 +33,7 @@ from tests.support.people.visiting import (
     PASSWORD,
     SESSION,
     Visitor,
+    age_logins,
     hidden,
     new_account,
     user_id_of,
@@ -44,6 +44,7 @@ CHANGED = "Your second factors were changed"
 
 @pytest.fixture
 def device(stack: Stack) -> Device:
+    """A device that creates passkeys."""
     return Device(stack.api_url)
 
 
@@ -224,7 +225,7 @@ def test_changes_need_a_recent_login(
     stack: Stack, logged_in_visitor: Visitor, email: str, path: str
 ) -> None:
     token = logged_in_visitor.csrf_token()
-    age(stack, email, 15)
+    age_logins(stack, email, 15)
     again = f"{stack.api_url}/login?again=yes"
     if path in {APP, PASSKEY}:
         assert location(logged_in_visitor.get(path)).startswith(again)
@@ -236,7 +237,7 @@ def test_a_login_once_more_asks_for_the_factor_and_counts_as_recent(
     stack: Stack, logged_in_visitor: Visitor, email: str
 ) -> None:
     app = add_app(logged_in_visitor)
-    age(stack, email, 15)
+    age_logins(stack, email, 15)
     asked = location(logged_in_visitor.get(PASSKEY)).removeprefix(stack.api_url)
     before = logged_in_visitor.cookie
     second = logged_in_visitor.fill_in(asked, email=email, password=PASSWORD)

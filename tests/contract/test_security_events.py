@@ -30,7 +30,8 @@ FIREFOX = "Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0"
 
 
 @pytest.fixture
-def visitor(stack: Stack) -> Iterator[Visitor]:
+def firefox_visitor(stack: Stack) -> Iterator[Visitor]:
+    """A visitor whose browser is Firefox on Linux."""
     with a_visitor(stack) as visitor:
         visitor.client.headers["User-Agent"] = FIREFOX
         yield visitor
@@ -46,13 +47,13 @@ def types(client: httpx2.Client) -> list[str]:
 
 
 def test_a_login_is_shown_and_a_flood_of_those_that_failed_before_it_by_few_rows(
-    stack: Stack, visitor: Visitor, email: str
+    stack: Stack, firefox_visitor: Visitor, email: str
 ) -> None:
     for _ in range(9):
-        assert visitor.log_in(email, "not the password").status_code == 403
+        assert firefox_visitor.log_in(email, "not the password").status_code == 403
         stack.query("UPDATE login_attempts SET paused_until = now()")
-    visitor.log_in(email)
-    login, *failed = events(visitor.client)
+    firefox_visitor.log_in(email)
+    login, *failed = events(firefox_visitor.client)
     assert login["type"] == "login.succeeded"
     assert (login["ip"], login["user_agent"]) == ("127.0.0.1", FIREFOX)
     [(session_id,)] = stack.query(
@@ -65,21 +66,25 @@ def test_a_login_is_shown_and_a_flood_of_those_that_failed_before_it_by_few_rows
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", login["occurred_at"])
 
 
-def test_a_failed_login_of_an_unknown_address_is_no_row(stack: Stack, visitor: Visitor) -> None:
+def test_a_failed_login_of_an_unknown_address_is_no_row(
+    stack: Stack, firefox_visitor: Visitor
+) -> None:
     subscriber = new_account(stack, password=None)
     before = stack.query("SELECT count(*) FROM events WHERE type = 'login.failed'")
     for address in (new_address(), subscriber):
-        assert visitor.log_in(address, "not the password").status_code == 403
+        assert firefox_visitor.log_in(address, "not the password").status_code == 403
     assert stack.query("SELECT count(*) FROM events WHERE type = 'login.failed'") == before
 
 
-def test_each_change_of_an_account_is_an_event(stack: Stack, visitor: Visitor, email: str) -> None:
-    visitor.log_in(email)
+def test_each_change_of_an_account_is_an_event(
+    stack: Stack, firefox_visitor: Visitor, email: str
+) -> None:
+    firefox_visitor.log_in(email)
     new = new_address()
-    visitor.fill_in("/account/password", current=PASSWORD, password=OTHER_PASSWORD)
-    visitor.fill_in("/account/email", current=OTHER_PASSWORD, email=new)
-    visitor.fill_in(visitor.mailed_path(new, "Confirm your new address"))
-    undo = visitor.mailed_path(email, "Your account has a new address")
+    firefox_visitor.fill_in("/account/password", current=PASSWORD, password=OTHER_PASSWORD)
+    firefox_visitor.fill_in("/account/email", current=OTHER_PASSWORD, email=new)
+    firefox_visitor.fill_in(firefox_visitor.mailed_path(new, "Confirm your new address"))
+    undo = firefox_visitor.mailed_path(email, "Your account has a new address")
     with a_visitor(stack) as elsewhere:
         reset = elsewhere.fill_in(undo).headers["location"]
         elsewhere.fill_in(reset.removeprefix(stack.api_url), password=PASSWORD)
@@ -135,21 +140,21 @@ def test_what_the_plan_refuses_is_one_event_an_hour(stack: Stack) -> None:
         assert events(client)[0]["credential"]["kind"] == "key"
 
 
-def test_the_pages_show_what_happened(stack: Stack, visitor: Visitor, email: str) -> None:
-    visitor.log_in(email, "not the password")
-    visitor.log_in(email)
+def test_the_pages_show_what_happened(stack: Stack, firefox_visitor: Visitor, email: str) -> None:
+    firefox_visitor.log_in(email, "not the password")
+    firefox_visitor.log_in(email)
     with stack.resources.unit_of_work() as uow:
         for _ in range(60):
             record(uow, user_id_of(stack, email), EventType.EXPORT_CREATED)
-    assert visitor.get("/account").text.count("An export of a list was made") == 5
-    page = visitor.get("/account/events")
+    assert firefox_visitor.get("/account").text.count("An export of a list was made") == 5
+    page = firefox_visitor.get("/account/events")
     assert "Logged in" not in page.text
     [older] = re.findall(r'href="\?cursor=(\d+)"', page.text)
-    page = visitor.get("/account/events", cursor=older)
+    page = firefox_visitor.get("/account/events", cursor=older)
     assert "A login failed: the password or the code was wrong" in page.text
     assert "Firefox on Linux, 127.0.0.1" in page.text
     assert "Next page" not in page.text
-    assert visitor.get("/account/events?cursor=x").status_code == 400
+    assert firefox_visitor.get("/account/events?cursor=x").status_code == 400
 
 
 def test_every_type_has_words() -> None:
@@ -158,11 +163,11 @@ def test_every_type_has_words() -> None:
 
 
 def test_what_only_a_later_release_records_is_shown_by_its_name(
-    stack: Stack, visitor: Visitor, email: str
+    stack: Stack, firefox_visitor: Visitor, email: str
 ) -> None:
     stack.query(
         "INSERT INTO events (user_id, type, detail) VALUES (%s, 'later.kind', '{}')",
         user_id_of(stack, email),
     )
-    visitor.log_in(email)
-    assert "later.kind" in visitor.get("/account/events").text
+    firefox_visitor.log_in(email)
+    assert "later.kind" in firefox_visitor.get("/account/events").text

@@ -225,102 +225,112 @@ def test_a_segment_is_of_its_list_and_of_its_owner_alone(
 
 
 @pytest.fixture
-def email(client: httpx2.Client, list_id: int) -> str:
-    """A member's."""
+def member_address(client: httpx2.Client, list_id: int) -> str:
+    """The address of a member of the list."""
     address = new_address()
     put(client, list_id, address)
     return address
 
 
-def change(client: httpx2.Client, list_id: int | str, email: str, **values: object) -> list[str]:
-    reply = client.patch(f"/lists/{list_id}/members/{email}", json=values)
+def change(
+    client: httpx2.Client, list_id: int | str, member_address: str, **values: object
+) -> list[str]:
+    reply = client.patch(f"/lists/{list_id}/members/{member_address}", json=values)
     return list(data(reply)["tags"])
 
 
 def test_tags_are_set_whole_added_and_removed(
-    client: httpx2.Client, list_id: int, email: str
+    client: httpx2.Client, list_id: int, member_address: str
 ) -> None:
-    assert change(client, list_id, email, tags=["VIP", "press"]) == ["press", "VIP"]
-    assert change(client, list_id, email, add_tags=["a fair"]) == ["a fair", "press", "VIP"]
+    assert change(client, list_id, member_address, tags=["VIP", "press"]) == ["press", "VIP"]
+    assert change(client, list_id, member_address, add_tags=["a fair"]) == [
+        "a fair",
+        "press",
+        "VIP",
+    ]
     gone = ["PRESS", "unknown"]
-    assert change(client, list_id, email, remove_tags=gone) == ["a fair", "VIP"]
-    assert change(client, list_id, email, name="Ada") == ["a fair", "VIP"]
-    assert members(client, list_id, email=email)[0]["tags"] == ["a fair", "VIP"]
-    assert change(client, list_id, email, tags=["x"], add_tags=["y"], remove_tags=["X"]) == ["y"]
-    assert change(client, list_id, email, tags=[]) == []
+    assert change(client, list_id, member_address, remove_tags=gone) == ["a fair", "VIP"]
+    assert change(client, list_id, member_address, name="Ada") == ["a fair", "VIP"]
+    assert members(client, list_id, email=member_address)[0]["tags"] == ["a fair", "VIP"]
+    assert change(
+        client, list_id, member_address, tags=["x"], add_tags=["y"], remove_tags=["X"]
+    ) == ["y"]
+    assert change(client, list_id, member_address, tags=[]) == []
     # A tag that was to be removed is not made.
     assert set(tag_names(client, list_id)) == {"VIP", "press", "a fair", "x", "y"}
 
 
 def test_a_tag_is_kept_as_it_was_first_written(
-    client: httpx2.Client, list_id: int, email: str
+    client: httpx2.Client, list_id: int, member_address: str
 ) -> None:
-    assert change(client, list_id, email, tags=[" Straße ", "STRASSE"]) == ["Straße"]
-    assert change(client, list_id, email, add_tags=["strasse"]) == ["Straße"]
+    assert change(client, list_id, member_address, tags=[" Straße ", "STRASSE"]) == ["Straße"]
+    assert change(client, list_id, member_address, add_tags=["strasse"]) == ["Straße"]
     assert tag_names(client, list_id) == ["Straße"]
 
 
-def test_what_is_no_tag_is_refused(client: httpx2.Client, list_id: int, email: str) -> None:
+def test_what_is_no_tag_is_refused(
+    client: httpx2.Client, list_id: int, member_address: str
+) -> None:
     for wrong in ["", " ", "a,b", "x" * 41, "a\nb", "a\0b", 5, None]:
         for name in ("tags", "add_tags", "remove_tags"):
             body = {name: ["fine", wrong]}
-            reply = client.patch(f"/lists/{list_id}/members/{email}", json=body)
+            reply = client.patch(f"/lists/{list_id}/members/{member_address}", json=body)
             error = problem(reply, 422, "body.invalid")
             assert error["errors"][0]["field"] == f"body.{name}[1]"
         assert tag_names(client, list_id) == []
 
 
 def test_a_member_has_a_bounded_number_of_tags(
-    client: httpx2.Client, list_id: int, email: str
+    client: httpx2.Client, list_id: int, member_address: str
 ) -> None:
-    path = f"/lists/{list_id}/members/{email}"
+    path = f"/lists/{list_id}/members/{member_address}"
     many = [f"tag {number}" for number in range(100)]
-    assert len(change(client, list_id, email, tags=many)) == 100
+    assert len(change(client, list_id, member_address, tags=many)) == 100
     problem(client.patch(path, json={"add_tags": ["more"]}), 422, "tag.too_many_of_member")
     problem(client.patch(path, json={"tags": [*many, "more"]}), 422, "body.invalid")
     assert "more" not in tag_names(client, list_id)
-    assert len(change(client, list_id, email, add_tags=["TAG 7"])) == 100
+    assert len(change(client, list_id, member_address, add_tags=["TAG 7"])) == 100
 
 
 def test_a_list_has_a_bounded_number_of_tags(
-    stack: Stack, client: httpx2.Client, list_id: int, email: str
+    stack: Stack, client: httpx2.Client, list_id: int, member_address: str
 ) -> None:
     stack.query(
         "INSERT INTO tags (list_id, name, folded)"
         " SELECT %s, 't' || n, 't' || n FROM generate_series(1, 9999) AS n",
         list_id,
     )
-    path = f"/lists/{list_id}/members/{email}"
+    path = f"/lists/{list_id}/members/{member_address}"
     problem(client.patch(path, json={"tags": ["one", "two"]}), 409, "tag.too_many")
-    assert change(client, list_id, email, tags=["one", "T9999"]) == ["one", "t9999"]
+    assert change(client, list_id, member_address, tags=["one", "T9999"]) == ["one", "t9999"]
     problem(client.patch(path, json={"tags": ["two"]}), 409, "tag.too_many")
 
 
 def test_a_tag_is_renamed_for_all_and_no_member_is_rewritten(
-    stack: Stack, client: httpx2.Client, list_id: int, email: str
+    stack: Stack, client: httpx2.Client, list_id: int, member_address: str
 ) -> None:
-    change(client, list_id, email, tags=["VIP", "press"])
+    change(client, list_id, member_address, tags=["VIP", "press"])
     rows = "SELECT xmin, ctid, * FROM subscriptions WHERE list_id = %s"
     before = stack.query(rows, list_id)
     path = f"/lists/{list_id}/tags/{tag_id(client, list_id, 'VIP')}"
     assert data(client.patch(path, json={"name": "Patrons"}))["name"] == "Patrons"
-    assert members(client, list_id, email=email)[0]["tags"] == ["Patrons", "press"]
+    assert members(client, list_id, email=member_address)[0]["tags"] == ["Patrons", "press"]
     problem(client.patch(path, json={"name": "PRESS"}), 409, "tag.name_taken")
     assert data(client.patch(path, json={"name": "patrons"}))["name"] == "patrons"
     assert stack.query(rows, list_id) == before
 
 
 def test_a_deleted_tag_is_on_no_member_and_comes_back_as_another(
-    client: httpx2.Client, list_id: int, email: str
+    client: httpx2.Client, list_id: int, member_address: str
 ) -> None:
     other = new_address()
     put(client, list_id, other, tags=["VIP"])
-    change(client, list_id, email, tags=["VIP", "press"])
+    change(client, list_id, member_address, tags=["VIP", "press"])
     path = f"/lists/{list_id}/tags/{tag_id(client, list_id, 'VIP')}"
     assert data(client.delete(path)) == 1
     problem(client.delete(path), 404, "tag.not_found")
     assert tag_names(client, list_id) == ["press"]
-    assert change(client, list_id, email, add_tags=["vip"]) == ["press", "vip"]
+    assert change(client, list_id, member_address, add_tags=["vip"]) == ["press", "vip"]
     assert members(client, list_id, email=other)[0]["tags"] == []
 
 
@@ -343,9 +353,9 @@ def test_one_tag_comes_of_many_who_make_it_at_once(client: httpx2.Client, list_i
 
 
 def test_tags_belong_to_one_list(
-    client: httpx2.Client, other_owner: httpx2.Client, list_id: int, email: str
+    client: httpx2.Client, other_owner: httpx2.Client, list_id: int, member_address: str
 ) -> None:
-    change(client, list_id, email, tags=["VIP"])
+    change(client, list_id, member_address, tags=["VIP"])
     own, other = tag_id(client, list_id, "VIP"), new_list(client)["id"]
     theirs = new_list(other_owner)["id"]
     for caller, lists in ((client, [other]), (other_owner, [theirs])):

@@ -9,33 +9,34 @@ import httpx2
 import pytest
 
 from devstack.harness.stack import Owner, Stack
-from tests.contract.test_pages import follow, heading
+from tests.support.http.pages import BROWSER_HEADERS, follow_redirect, read_heading
 from tests.support.http.replies import data, problem
+from tests.support.lists.sign_up_forms import OWNER_ORIGIN, TITLE, WIDGET_FIELDS
 from tests.support.lists.subscribers import known_member, member, members, new_address, new_list
 from tests.support.people.oauth import log_in
 from tests.support.security.return_urls import HOSTILE_RETURN_URLS, SHOP
 
-TITLE = "The Morning <Letter>"
-OWN = "https://www.owner.example"
-# What every browser says when a form is sent.
-BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
-
 
 @pytest.fixture
-def list_id(client: httpx2.Client) -> int:
+def form_list_id(client: httpx2.Client) -> int:
+    """The id of a list whose title contains markup."""
     return int(new_list(client, title=TITLE)["id"])
 
 
 def send(
-    client: httpx2.Client, list_id: int, headers: Mapping[str, str] = BROWSER, /, **fields: str
+    client: httpx2.Client,
+    form_list_id: int,
+    headers: Mapping[str, str] = BROWSER_HEADERS,
+    /,
+    **fields: str,
 ) -> httpx2.Response:
     """Send the form as a browser does, unless ``headers`` say otherwise."""
-    return client.post(f"/subscriptions/{list_id}", data=fields, headers=headers)
+    return client.post(f"/subscriptions/{form_list_id}", data=fields, headers=headers)
 
 
 def thanks(client: httpx2.Client, reply: httpx2.Response) -> str:
     assert reply.status_code == 303, reply.text
-    return heading(follow(client, reply))
+    return read_heading(follow_redirect(client, reply))
 
 
 def said(reply: httpx2.Response) -> str:
@@ -45,40 +46,40 @@ def said(reply: httpx2.Response) -> str:
 
 
 def test_form_subscribes_and_leads_to_a_page_of_ours(
-    client: httpx2.Client, stranger: httpx2.Client, list_id: int
+    client: httpx2.Client, stranger: httpx2.Client, form_list_id: int
 ) -> None:
     email = new_address()
-    reply = send(stranger, list_id, email=email)
+    reply = send(stranger, form_list_id, email=email)
     assert thanks(stranger, reply) == "Thank you"
-    assert html.escape(TITLE) in follow(stranger, reply).text
-    found = known_member(client, list_id, email)
+    assert html.escape(TITLE) in follow_redirect(stranger, reply).text
+    found = known_member(client, form_list_id, email)
     assert (found["status"], found["source"]) == ("active", "form")
-    path = f"/lists/{list_id}/members/{found['user_id']}/history"
+    path = f"/lists/{form_list_id}/members/{found['user_id']}/history"
     [event] = data(client.get(path))["items"]
     assert (event["actor"], event["via"]) == ("stranger", "form")
 
 
 @pytest.mark.parametrize("accept", ["*/*", "text/html", "text/html, application/json", ""])
 def test_whatever_sends_a_form_is_led_on(
-    client: httpx2.Client, stranger: httpx2.Client, list_id: int, accept: str
+    client: httpx2.Client, stranger: httpx2.Client, form_list_id: int, accept: str
 ) -> None:
     headers, in_parts = {"Accept": accept}, {"email": (None, new_address())}
     for reply in (
-        send(stranger, list_id, headers, email=new_address()),
-        stranger.post(f"/subscriptions/{list_id}", files=in_parts, headers=headers),
+        send(stranger, form_list_id, headers, email=new_address()),
+        stranger.post(f"/subscriptions/{form_list_id}", files=in_parts, headers=headers),
     ):
         assert reply.status_code == 303
-    assert len(members(client, list_id)) == 2
+    assert len(members(client, form_list_id)) == 2
 
 
 def test_program_that_sends_a_form_may_ask_for_json(
-    client: httpx2.Client, stranger: httpx2.Client, list_id: int
+    client: httpx2.Client, stranger: httpx2.Client, form_list_id: int
 ) -> None:
     accept = {"Accept": "application/json"}
-    assert data(send(stranger, list_id, accept, email=new_address())) == 1
-    error = problem(send(stranger, list_id, accept, email="nobody"), 422, "body.invalid")
+    assert data(send(stranger, form_list_id, accept, email=new_address())) == 1
+    error = problem(send(stranger, form_list_id, accept, email="nobody"), 422, "body.invalid")
     assert error["errors"][0]["field"] == "body.email"
-    assert len(members(client, list_id)) == 1
+    assert len(members(client, form_list_id)) == 1
 
 
 def test_list_that_requires_confirmation_requires_it_by_a_form_too(
@@ -90,62 +91,67 @@ def test_list_that_requires_confirmation_requires_it_by_a_form_too(
     reply = send(stranger, list_id, email=email)
     assert thanks(stranger, reply) == "One step is left"
     # The owner's thanks are for who confirmed.
-    assert words not in follow(stranger, reply).text
+    assert words not in follow_redirect(stranger, reply).text
     assert known_member(client, list_id, email)["status"] == "pending"
 
 
 def test_known_address_gets_the_same_page(
-    client: httpx2.Client, stranger: httpx2.Client, list_id: int
+    client: httpx2.Client, stranger: httpx2.Client, form_list_id: int
 ) -> None:
     email = new_address()
-    first, second = (send(stranger, list_id, email=email) for _ in range(2))
+    first, second = (send(stranger, form_list_id, email=email) for _ in range(2))
     assert first.headers["location"] == second.headers["location"]
     assert set(first.headers) == set(second.headers)
-    assert email not in follow(stranger, second).text
-    assert len(members(client, list_id)) == 1
+    assert email not in follow_redirect(stranger, second).text
+    assert len(members(client, form_list_id)) == 1
 
 
 def test_form_leads_back_to_an_origin_of_the_operator_or_of_the_list(
-    client: httpx2.Client, stranger: httpx2.Client, list_id: int
+    client: httpx2.Client, stranger: httpx2.Client, form_list_id: int
 ) -> None:
-    data(client.patch(f"/lists/{list_id}", json={"redirect_origins": [OWN]}))
+    data(client.patch(f"/lists/{form_list_id}", json={"redirect_origins": [OWNER_ORIGIN]}))
     other = new_list(client)["id"]
     for where, url in (
-        (list_id, f"{OWN}/thanks?from=form#top"),
-        (list_id, "https://shop.example/"),
+        (form_list_id, f"{OWNER_ORIGIN}/thanks?from=form#top"),
+        (form_list_id, "https://shop.example/"),
         (other, "https://shop.example/joined"),
         (other, "http://localhost:3000/"),
     ):
         reply = send(stranger, where, email=new_address(), redirect_url=url)
         assert (reply.status_code, reply.headers["location"]) == (303, url)
     # An origin of one list is none of another.
-    reply = send(stranger, other, email=new_address(), redirect_url=f"{OWN}/thanks")
+    reply = send(stranger, other, email=new_address(), redirect_url=f"{OWNER_ORIGIN}/thanks")
     assert thanks(stranger, reply) == "Thank you"
-    assert len(members(client, list_id)) == 2
+    assert len(members(client, form_list_id)) == 2
     assert len(members(client, other)) == 3
 
 
 def test_no_hostile_address_is_led_to(
-    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, form_list_id: int
 ) -> None:
-    data(client.patch(f"/lists/{list_id}", json={"redirect_origins": [OWN]}))
-    owned = [f"{OWN}@evil.example/", f"{OWN}.evil.example/", f"{OWN}:444/", "//evil.example"]
+    data(client.patch(f"/lists/{form_list_id}", json={"redirect_origins": [OWNER_ORIGIN]}))
+    owned = [
+        f"{OWNER_ORIGIN}@evil.example/",
+        f"{OWNER_ORIGIN}.evil.example/",
+        f"{OWNER_ORIGIN}:444/",
+        "//evil.example",
+    ]
     email = new_address()
     # Topups refuse the others for the names in their query alone.
     hostile = [url for url in HOSTILE_RETURN_URLS if not url.startswith(f"https://{SHOP}/?")]
     for url in [*owned, *hostile[::30]]:
-        reply = send(stranger, list_id, email=email, redirect_url=url)
+        reply = send(stranger, form_list_id, email=email, redirect_url=url)
         assert reply.status_code == 303
-        assert reply.headers["location"] == f"{stack.api_url}/subscribed?list={list_id}"
+        assert reply.headers["location"] == f"{stack.api_url}/subscribed?list={form_list_id}"
 
 
 def test_wrong_address_is_named_and_can_be_corrected(
-    client: httpx2.Client, stranger: httpx2.Client, list_id: int
+    client: httpx2.Client, stranger: httpx2.Client, form_list_id: int
 ) -> None:
     back = "https://shop.example/joined"
     for wrong in ('reader"><b>@', "", "reader@example"):
-        reply = send(stranger, list_id, email=wrong, redirect_url=back)
-        assert heading(reply, 422) == "Not subscribed yet"
+        reply = send(stranger, form_list_id, email=wrong, redirect_url=back)
+        assert read_heading(reply, 422) == "Not subscribed yet"
         assert said(reply)
         assert f'name="email" type="email" autocomplete="email" value="{html.escape(wrong)}"' in (
             reply.text.replace("&#34;", "&quot;")
@@ -153,32 +159,30 @@ def test_wrong_address_is_named_and_can_be_corrected(
     # The page's own form leads back as the first would have, and browsers let it.
     assert f'name="redirect_url" value="{back}"' in reply.text
     assert "form-action 'self' https:;" in f"{reply.headers['content-security-policy']};"
-    missing = stranger.post(f"/subscriptions/{list_id}", data={"name": "x"}, headers=BROWSER)
+    missing = stranger.post(
+        f"/subscriptions/{form_list_id}", data={"name": "x"}, headers=BROWSER_HEADERS
+    )
     assert said(missing) == "Please write your e-mail address."
-    assert members(client, list_id) == []
+    assert members(client, form_list_id) == []
 
 
-def test_hostile_address_is_not_in_the_page_either(stranger: httpx2.Client, list_id: int) -> None:
-    reply = send(stranger, list_id, email="wrong", redirect_url="https://evil.example/")
+def test_hostile_address_is_not_in_the_page_either(
+    stranger: httpx2.Client, form_list_id: int
+) -> None:
+    reply = send(stranger, form_list_id, email="wrong", redirect_url="https://evil.example/")
     assert "evil" not in reply.text + reply.headers["content-security-policy"]
 
 
 def test_list_that_is_gone_and_a_list_that_never_was_are_pages(
-    client: httpx2.Client, stranger: httpx2.Client, list_id: int
+    client: httpx2.Client, stranger: httpx2.Client, form_list_id: int
 ) -> None:
-    data(client.delete(f"/lists/{list_id}"))
-    for each in (list_id, 1):
+    data(client.delete(f"/lists/{form_list_id}"))
+    for each in (form_list_id, 1):
         assert (
-            heading(send(stranger, each, email=new_address()), 404) == "There is no open list here"
+            read_heading(send(stranger, each, email=new_address()), 404)
+            == "There is no open list here"
         )
-    assert heading(stranger.get("/subscribed", params={"list": list_id}), 404)
-
-
-WIDGET_FIELDS = {
-    "turnstile": "cf-turnstile-response",
-    "hcaptcha": "h-captcha-response",
-    "recaptcha": "g-recaptcha-response",
-}
+    assert read_heading(stranger.get("/subscribed", params={"list": form_list_id}), 404)
 
 
 @pytest.mark.parametrize("provider", WIDGET_FIELDS)
@@ -194,39 +198,42 @@ def test_form_subscribes_by_a_passed_challenge_and_shows_the_widget_again_until_
         ({name: f"fail-{secrets.token_hex(6)}"}, 403),
         ({"challenge-provider": "other", "challenge-token": other, "challenge-action": "x"}, 422),
     ):
-        reply = send(stranger, list_id, BROWSER, email=email, **sent)
+        reply = send(stranger, list_id, BROWSER_HEADERS, email=email, **sent)
         assert reply.status_code == status
         assert said(reply).startswith("The check that you are a person was not passed.")
         assert f'data-sitekey="sandbox-{provider}-site-key" data-action="subscribe"' in reply.text
         assert f'value="{email}"' in reply.text
     assert member(client, list_id, email) is None
     token = {name: f"pass-{secrets.token_hex(6)}"}
-    assert thanks(stranger, send(stranger, list_id, BROWSER, email=email, **token)) == "Thank you"
+    assert (
+        thanks(stranger, send(stranger, list_id, BROWSER_HEADERS, email=email, **token))
+        == "Thank you"
+    )
     assert known_member(client, list_id, email)["source"] == "challenge"
 
 
 def test_form_on_another_site_acts_for_nobody_who_is_logged_in(
-    stack: Stack, client: httpx2.Client, list_id: int
+    stack: Stack, client: httpx2.Client, form_list_id: int
 ) -> None:
     victim: Owner = stack.new_owner()
     person, email = log_in(stack, victim), new_address()
-    foreign = {**BROWSER, "Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
+    foreign = {**BROWSER_HEADERS, "Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
     with person.browser as browser:
         # A browser would not even send the cookie along.
-        reply = send(browser, list_id, foreign, email=email)
+        reply = send(browser, form_list_id, foreign, email=email)
         assert reply.status_code == 303
         assert "set-cookie" not in reply.headers
-    assert known_member(client, list_id, email)["source"] == "form"
-    assert member(client, list_id, victim.email) is None
+    assert known_member(client, form_list_id, email)["source"] == "form"
+    assert member(client, form_list_id, victim.email) is None
 
 
 def test_page_of_thanks_needs_a_list(stranger: httpx2.Client) -> None:
     for query in ({}, {"list": "x"}, {"list": "-1"}):
-        assert heading(stranger.get("/subscribed", params=query), 400)
+        assert read_heading(stranger.get("/subscribed", params=query), 400)
 
 
-def test_origins_of_a_list_have_one_spelling(client: httpx2.Client, list_id: int) -> None:
-    path, ten = f"/lists/{list_id}", [f"https://{n}.example" for n in range(10)]
+def test_origins_of_a_list_have_one_spelling(client: httpx2.Client, form_list_id: int) -> None:
+    path, ten = f"/lists/{form_list_id}", [f"https://{n}.example" for n in range(10)]
     twice = ["https://A.example", "https://a.example:443", "http://[::1]:8080"]
     for sent, kept in ((twice, ["https://a.example", "http://[::1]:8080"]), (ten, ten), ([], [])):
         assert data(client.patch(path, json={"redirect_origins": sent}))["redirect_origins"] == kept
@@ -234,9 +241,9 @@ def test_origins_of_a_list_have_one_spelling(client: httpx2.Client, list_id: int
         assert new_list(client, redirect_origins=sent)["redirect_origins"] == kept
 
 
-def test_what_is_no_origin_is_refused(client: httpx2.Client, list_id: int) -> None:
+def test_what_is_no_origin_is_refused(client: httpx2.Client, form_list_id: int) -> None:
     for sent in [[f"https://{n}.example" for n in range(11)], ["https://a.example/"], ["*"]]:
-        reply = client.patch(f"/lists/{list_id}", json={"redirect_origins": sent})
+        reply = client.patch(f"/lists/{form_list_id}", json={"redirect_origins": sent})
         error = problem(reply, 422, "list.redirect_origins")
         assert error["errors"][0]["field"] == "body.redirect_origins"
-        assert data(client.get(f"/lists/{list_id}"))["redirect_origins"] == []
+        assert data(client.get(f"/lists/{form_list_id}"))["redirect_origins"] == []

@@ -8,10 +8,10 @@ import httpx2
 import pytest
 
 from devstack.harness.stack import Stack
-from tests.contract.test_pages import follow, heading, require_headers
-from tests.contract.test_sign_up_forms import BROWSER, OWN, TITLE, WIDGET_FIELDS
+from tests.support.http.pages import BROWSER_HEADERS, follow_redirect, read_heading, require_headers
 from tests.support.http.replies import data
 from tests.support.lists.segments import new_field
+from tests.support.lists.sign_up_forms import OWNER_ORIGIN, TITLE, WIDGET_FIELDS
 from tests.support.lists.subscribers import known_member, member, new_address, new_list
 
 WORDING = "I want <The Letter> by e-mail."
@@ -31,8 +31,8 @@ def unpaired(text: str) -> set[str]:
 
 
 @pytest.fixture(autouse=True)
-def _fields(client: httpx2.Client) -> None:
-    """Of each type one that people may set, and one that the owner alone does."""
+def _add_field_of_each_type(client: httpx2.Client) -> None:
+    """Add a public field of each type, and a private field."""
     for key, kind in (
         ("city", "text"),
         ("visits", "number"),
@@ -45,12 +45,13 @@ def _fields(client: httpx2.Client) -> None:
 
 
 @pytest.fixture
-def path(client: httpx2.Client) -> str:
+def sign_up_path(client: httpx2.Client) -> str:
+    """The path of the sign-up page of a new list."""
     return f"/s/{new_list(client, title=TITLE)['slug']}"
 
 
-def send(stranger: httpx2.Client, path: str, **fields: str) -> httpx2.Response:
-    return stranger.post(path, data=fields, headers=BROWSER)
+def send(stranger: httpx2.Client, sign_up_path: str, **fields: str) -> httpx2.Response:
+    return stranger.post(sign_up_path, data=fields, headers=BROWSER_HEADERS)
 
 
 def wrong(reply: httpx2.Response) -> dict[str, str]:
@@ -64,7 +65,7 @@ def test_page_asks_what_the_owner_opened_and_shows_what_is_agreed_to(
 ) -> None:
     made = new_list(client, title=TITLE, consent_wording=WORDING, tagline="Each <morning>")
     page = stranger.get(f"/s/{made['slug']}")
-    assert heading(page) == "Subscribe"
+    assert read_heading(page) == "Subscribe"
     for text in (TITLE, WORDING, "Each <morning>"):
         assert html.escape(text) in page.text
     assert tuple(inputs(page.text)) == MANY
@@ -95,7 +96,7 @@ def test_person_subscribes_on_the_page_with_their_answers(
     )
     assert reply.status_code == 303
     require_headers(reply)
-    assert heading(follow(stranger, reply)) == "Thank you"
+    assert read_heading(follow_redirect(stranger, reply)) == "Thank you"
     found = known_member(client, made["id"], email)
     assert (found["name"], found["source"], found["status"]) == ("Ada", "form", "active")
     assert found["fields"] == {**answers, "city": "Paris", "visits": 2, "news": True}
@@ -113,7 +114,7 @@ def test_the_page_itself_is_noted_as_the_place_of_consent(
 
 
 def test_each_wrong_answer_is_said_beside_its_input_and_all_are_kept(
-    client: httpx2.Client, stranger: httpx2.Client, path: str
+    client: httpx2.Client, stranger: httpx2.Client, sign_up_path: str
 ) -> None:
     written = {
         "email": new_address(),
@@ -123,8 +124,8 @@ def test_each_wrong_answer_is_said_beside_its_input_and_all_are_kept(
         "fields.born": "yesterday",
         "fields.tea": "Black",
     }
-    reply = send(stranger, path, **written)
-    assert heading(reply, 422) == "Not subscribed yet"
+    reply = send(stranger, sign_up_path, **written)
+    assert read_heading(reply, 422) == "Not subscribed yet"
     assert wrong(reply) == {
         "fields.city": "This is too long.",
         "fields.visits": "Please write a number.",
@@ -142,8 +143,8 @@ def test_each_wrong_answer_is_said_beside_its_input_and_all_are_kept(
 def test_page_leads_on_to_an_origin_of_the_list_and_to_no_other(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
-    made = new_list(client, redirect_origins=[OWN])
-    path, url = f"/s/{made['slug']}", f"{OWN}/thanks"
+    made = new_list(client, redirect_origins=[OWNER_ORIGIN])
+    path, url = f"/s/{made['slug']}", f"{OWNER_ORIGIN}/thanks"
     page = stranger.get(path, params={"redirect_url": url})
     assert f'name="redirect_url" value="{url}"' in page.text
     assert "form-action 'self' https:" in page.headers["content-security-policy"]
@@ -153,7 +154,7 @@ def test_page_leads_on_to_an_origin_of_the_list_and_to_no_other(
     page = stranger.get(path, params={"redirect_url": hostile})
     assert "evil" not in page.text + page.headers["content-security-policy"]
     reply = send(stranger, path, email=new_address(), redirect_url=hostile)
-    assert heading(follow(stranger, reply)) == "Thank you"
+    assert read_heading(follow_redirect(stranger, reply)) == "Thank you"
 
 
 def test_page_and_pasted_form_of_a_list_with_a_challenge_have_the_widget(
@@ -176,15 +177,15 @@ def test_what_is_no_list_is_a_page(client: httpx2.Client, stranger: httpx2.Clien
     archived = new_list(client)
     data(client.delete(f"/lists/{archived['id']}"))
     for slug in ["no-such-list", "NO", "9" * 20, "%00", "a.b", archived["slug"]]:
-        assert heading(stranger.get(f"/s/{slug}"), 404) == "There is no open list here"
-        assert heading(send(stranger, f"/s/{slug}", email=new_address()), 404)
+        assert read_heading(stranger.get(f"/s/{slug}"), 404) == "There is no open list here"
+        assert read_heading(send(stranger, f"/s/{slug}", email=new_address()), 404)
 
 
-def test_what_is_no_form_is_refused_by_a_page(stranger: httpx2.Client, path: str) -> None:
-    reply = stranger.post(path, json={"email": new_address()})
-    heading(reply, 415)
-    wrong_method = stranger.put(path)
-    heading(wrong_method, 405)
+def test_what_is_no_form_is_refused_by_a_page(stranger: httpx2.Client, sign_up_path: str) -> None:
+    reply = stranger.post(sign_up_path, json={"email": new_address()})
+    read_heading(reply, 415)
+    wrong_method = stranger.put(sign_up_path)
+    read_heading(wrong_method, 405)
     assert wrong_method.headers["allow"] == "GET, HEAD, POST"
 
 
@@ -216,7 +217,7 @@ def test_what_is_pasted_subscribes(client: httpx2.Client, stranger: httpx2.Clien
     made, email = new_list(client), new_address()
     told = data(client.get(f"/lists/{made['slug']}/embed"))
     answers = {**dict.fromkeys(inputs(told["html"]), ""), "email": email}
-    reply = stranger.post(told["action"], data=answers, headers=BROWSER)
-    assert heading(follow(stranger, reply)) == "Thank you"
+    reply = stranger.post(told["action"], data=answers, headers=BROWSER_HEADERS)
+    assert read_heading(follow_redirect(stranger, reply)) == "Thank you"
     found = known_member(client, made["id"], email)
     assert (found["name"], found["fields"]) == (None, {})

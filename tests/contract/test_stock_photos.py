@@ -27,8 +27,8 @@ def search(client: httpx2.Client, query: str, **params: str | int) -> httpx2.Res
 
 
 @pytest.fixture
-def provider(stack: Stack) -> Iterator[httpx2.Client]:
-    """Asks the provider itself, as whoever has its key."""
+def unsplash_client(stack: Stack) -> Iterator[httpx2.Client]:
+    """A client that calls the sandbox of Unsplash directly, with the access key."""
     headers = {"Authorization": "Client-ID sandbox-unsplash-access-key"}
     base = f"{stack.sandbox_url}{UNSPLASH_PREFIX}"
     with httpx2.Client(base_url=base, headers=headers, timeout=30) as client:
@@ -36,8 +36,8 @@ def provider(stack: Stack) -> Iterator[httpx2.Client]:
         yield client
 
 
-def calls(provider: httpx2.Client, query: str | None = None) -> list[dict[str, Any]]:
-    made: list[dict[str, Any]] = provider.get("/calls").json()
+def calls(unsplash_client: httpx2.Client, query: str | None = None) -> list[dict[str, Any]]:
+    made: list[dict[str, Any]] = unsplash_client.get("/calls").json()
     return [each for each in made if query is None or each["query"].get("query") == query]
 
 
@@ -47,36 +47,42 @@ def calls(provider: httpx2.Client, query: str | None = None) -> list[dict[str, A
     ids=["the first ten photos", "another page"],
 )
 def test_search_answers_the_providers_payload_unchanged(
-    client: httpx2.Client, provider: httpx2.Client, asked: dict[str, int], page: int, limit: int
+    client: httpx2.Client,
+    unsplash_client: httpx2.Client,
+    asked: dict[str, int],
+    page: int,
+    limit: int,
 ) -> None:
     wanted: dict[str, str | int] = {"query": fresh(), "page": page, "per_page": limit}
     reply = search(client, str(wanted["query"]), **asked)
-    [call] = calls(provider)
+    [call] = calls(unsplash_client)
     assert call["query"] == {name: str(value) for name, value in wanted.items()}
-    payload = provider.get("/search/photos", params=wanted)
+    payload = unsplash_client.get("/search/photos", params=wanted)
     assert len(data(reply)["results"]) == limit
     assert payload.text in reply.text
     assert reply.headers["pressroom-source"] == "unsplash"
 
 
-def test_a_search_out_of_bounds_is_400(client: httpx2.Client, provider: httpx2.Client) -> None:
+def test_a_search_out_of_bounds_is_400(
+    client: httpx2.Client, unsplash_client: httpx2.Client
+) -> None:
     assert len(data(search(client, fresh(), limit=30))["results"]) == 30
-    provider.delete("/calls")
+    unsplash_client.delete("/calls")
     for wrong in ("", "query=", "query=%20%09", "query=x&page=0", "query=x&page=two"):
         problem(client.get(f"{SEARCH}?{wrong}"), 400, "request.invalid")
     for limit in ("0", "31", "many"):
         problem(search(client, "x", limit=limit), 400, "request.invalid")
-    assert calls(provider) == []
+    assert calls(unsplash_client) == []
 
 
 def test_a_search_is_asked_once_within_the_hour(
-    client: httpx2.Client, provider: httpx2.Client, stack: Stack
+    client: httpx2.Client, unsplash_client: httpx2.Client, stack: Stack
 ) -> None:
     query = fresh()
     first, second = search(client, query), search(client, query)
     assert data(second) == data(first)
     assert second.headers["pressroom-source"] == "unsplash; cached"
-    assert len(calls(provider, query)) == 1
+    assert len(calls(unsplash_client, query)) == 1
     with stack.client(stack.new_owner().key) as other:
         assert search(other, query).headers["pressroom-source"] == "unsplash; cached"
     assert search(client, query, page=2).headers["pressroom-source"] == "unsplash"
@@ -104,14 +110,17 @@ def test_what_is_kept_of_a_search_expires_and_its_name_tells_nothing(
     ],
 )
 def test_a_provider_in_trouble_is_told_as_it_is_and_nothing_of_it_is_kept(
-    client: httpx2.Client, provider: httpx2.Client, trouble: str, error: tuple[int, str, str | None]
+    client: httpx2.Client,
+    unsplash_client: httpx2.Client,
+    trouble: str,
+    error: tuple[int, str, str | None],
 ) -> None:
     query = fresh(trouble)
     for count in (1, 2):
         reply = search(client, query)
         problem(reply, *error[:2])
         assert reply.headers.get("retry-after") == error[2]
-        assert len(calls(provider, query)) == count
+        assert len(calls(unsplash_client, query)) == count
 
 
 def test_the_quota_that_the_provider_tells_is_in_the_metrics(
@@ -131,15 +140,15 @@ def test_the_quota_that_the_provider_tells_is_in_the_metrics(
 
 
 def test_the_use_of_a_photo_is_told_each_time_with_its_mark(
-    client: httpx2.Client, provider: httpx2.Client
+    client: httpx2.Client, unsplash_client: httpx2.Client
 ) -> None:
     photo = data(search(client, fresh()))["results"][3]
     endpoint = photo["links"]["download_location"]
-    provider.delete("/calls")
+    unsplash_client.delete("/calls")
     for count in (1, 2):
         found = data(client.get(DOWNLOAD, params={"endpoint": endpoint}))
         assert set(found) == {"url"}
-        told = calls(provider)
+        told = calls(unsplash_client)
         assert len(told) == count
         assert told[-1]["path"].endswith(f"/photos/{photo['id']}/download")
         assert told[-1]["query"] == {"ixid": endpoint.partition("ixid=")[2]}

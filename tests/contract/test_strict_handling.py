@@ -147,7 +147,8 @@ def test_strangers_hear_nothing_of_a_body(stranger: httpx2.Client) -> None:
 
 
 @pytest.fixture(scope="module")
-def world(stack: Stack) -> Iterator[World]:
+def filled_account(stack: Stack) -> Iterator[World]:
+    """An account with an item of each kind that the routes name."""
     made = worlds.build(stack)
     made.values |= {"provider": "stockphoto", "as_whom": "strict"}
     yield made
@@ -173,11 +174,11 @@ def undocumented(schema: Any, value: Any, place: str) -> list[str]:
 
 
 def test_every_operation_knows_what_its_callers_send_and_answers_no_more_than_it_says(
-    world: World,
+    filled_account: World,
 ) -> None:
     paths = openapi_document()["paths"]
     for operation, call in CALLS.items():
-        reply = call.send(world.client, operation, world.values, **STRICT)
+        reply = call.send(filled_account.client, operation, filled_account.values, **STRICT)
         assert b"request.unknown" not in reply.content, operation
         method, path = operation.lower().split(" ")
         answers = paths.get(path, {}).get(method, {}).get("responses", {})

@@ -24,8 +24,8 @@ from tests.support.lists.subscribers import (
 
 
 @pytest.fixture(autouse=True)
-def _fields(client: httpx2.Client) -> None:
-    """One that people may set, and one that the owner alone does."""
+def _add_fields(client: httpx2.Client) -> None:
+    """Add two public fields and a private field."""
     new_field(client, "city", public=True)
     new_field(client, "visits", "number", public=True)
     new_field(client, "note")

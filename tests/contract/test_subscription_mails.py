@@ -30,21 +30,21 @@ TITLE = "Tea & <Toast>"
 
 
 @pytest.fixture
-def list_id(client: httpx2.Client) -> int:
-    """Of a list that wants confirmation."""
+def confirming_list_id(client: httpx2.Client) -> int:
+    """The id of a list that requires confirmation."""
     return int(new_list(client, title=TITLE, confirm_required=True)["id"])
 
 
-def status(client: httpx2.Client, list_id: int, email: str) -> str:
-    return str(known_member(client, list_id, email)["status"])
+def status(client: httpx2.Client, confirming_list_id: int, email: str) -> str:
+    return str(known_member(client, confirming_list_id, email)["status"])
 
 
 def test_confirmation_is_mailed_in_both_forms_and_makes_the_subscription_active(
-    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, confirming_list_id: int
 ) -> None:
     email = new_address()
-    ask(stranger, list_id, email)
-    assert status(client, list_id, email) == "pending"
+    ask(stranger, confirming_list_id, email)
+    assert status(client, confirming_list_id, email) == "pending"
     [mail] = mailed(stack, email)
     assert mail["subject"] == f"Confirm: “{TITLE}”"
     assert f"“{TITLE}”" in mail["text"]
@@ -55,14 +55,14 @@ def test_confirmation_is_mailed_in_both_forms_and_makes_the_subscription_active(
     assert "<Toast>" not in mail["html"]
     assert not [name for name in mail["headers"] if name.lower().startswith("list-")]
     assert confirm(stranger, mail).status_code == 303
-    assert status(client, list_id, email) == "active"
+    assert status(client, confirming_list_id, email) == "active"
 
 
 def test_who_confirmed_is_told_how_to_leave_by_one_click(
-    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, confirming_list_id: int
 ) -> None:
     email = new_address()
-    ask(stranger, list_id, email)
+    ask(stranger, confirming_list_id, email)
     confirm(stranger, *mailed(stack, email))
     welcome = next(mail for mail in mailed(stack, email, 2) if "You are" in mail["subject"])
     headers = {name.lower(): value for name, value in dict(welcome["headers"]).items()}
@@ -70,49 +70,49 @@ def test_who_confirmed_is_told_how_to_leave_by_one_click(
     [url] = re.findall(r"^<(\S+)>$", headers["list-unsubscribe"])
     assert url in welcome["text"].split()
     trace_id = httpx2.URL(url).params["trace_id"]
-    path = f"/subscriptions/{list_id}/delete"
+    path = f"/subscriptions/{confirming_list_id}/delete"
     form = {"List-Unsubscribe": "One-Click"}
     assert data(stranger.post(path, params={"trace_id": trace_id}, data=form)) == 1
-    assert known_member(client, list_id, email)["email_enabled"] is False
+    assert known_member(client, confirming_list_id, email)["email_enabled"] is False
 
 
 def test_an_address_is_not_flooded_however_often_it_is_asked_for(
-    stack: Stack, stranger: httpx2.Client, list_id: int
+    stack: Stack, stranger: httpx2.Client, confirming_list_id: int
 ) -> None:
     email = new_address()
     for _ in range(5):
-        ask(stranger, list_id, email)
+        ask(stranger, confirming_list_id, email)
     mailed(stack, email)
     stack.query(
         "UPDATE subscriptions SET confirmation_asked_at = now() - interval '11 minutes' "
         "WHERE list_id = %s",
-        list_id,
+        confirming_list_id,
     )
-    ask(stranger, list_id, email)
+    ask(stranger, confirming_list_id, email)
     mailed(stack, email, 2)
 
 
 def test_mails_of_a_list_take_turns_as_jobs_of_its_owner(
-    stack: Stack, owner: Owner, stranger: httpx2.Client, list_id: int
+    stack: Stack, owner: Owner, stranger: httpx2.Client, confirming_list_id: int
 ) -> None:
-    ask(stranger, list_id, new_address())
+    ask(stranger, confirming_list_id, new_address())
     jobs = (
         "SELECT on_behalf_of FROM jobs JOIN subscriptions s ON s.id = subject_id"
         " WHERE list_id = %s AND kind = 'subscription.mail_confirmation'"
     )
-    assert stack.query(jobs, list_id) == [(owner.user_id,)]
+    assert stack.query(jobs, confirming_list_id) == [(owner.user_id,)]
 
 
 def test_who_was_taken_off_meanwhile_is_sent_no_link_that_works(
-    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, confirming_list_id: int
 ) -> None:
     email = new_address()
-    ask(stranger, list_id, email)
+    ask(stranger, confirming_list_id, email)
     [mail] = mailed(stack, email)
-    user_id = known_member(client, list_id, email)["user_id"]
-    assert data(client.delete(f"/subscriptions/{list_id}/members/{user_id}")) == 1
+    user_id = known_member(client, confirming_list_id, email)["user_id"]
+    assert data(client.delete(f"/subscriptions/{confirming_list_id}/members/{user_id}")) == 1
     assert confirm(stranger, mail).status_code == 409
-    assert status(client, list_id, email) == "removed"
+    assert status(client, confirming_list_id, email) == "removed"
 
 
 _DUE = """
@@ -129,8 +129,10 @@ _TIMES = """
 """
 
 
-def ask(stranger: httpx2.Client, list_id: int, email: str, **headers: str) -> None:
-    reply = stranger.post(f"/subscriptions/{list_id}", json={"email": email}, headers=headers)
+def ask(stranger: httpx2.Client, confirming_list_id: int, email: str, **headers: str) -> None:
+    reply = stranger.post(
+        f"/subscriptions/{confirming_list_id}", json={"email": email}, headers=headers
+    )
     assert data(reply) == 1
 
 

@@ -11,12 +11,11 @@ from devstack.harness.opening import RETIRED
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
 from services.credits import claim_tokens
-from tests.contract.test_replies import TIMESTAMP
 from tests.support.credits import topups
 from tests.support.credits.credits import balance, grant
 from tests.support.credits.payments import SandboxPayments
 from tests.support.credits.topups import CLAIM, STATUS, claim, status_by_token
-from tests.support.http.replies import data, problem
+from tests.support.http.replies import TIMESTAMP, data, problem
 from tests.support.people.erasure import erase
 
 

@@ -20,13 +20,14 @@ from tests.support.credits.payments import SandboxPayments
 
 
 @pytest.fixture(autouse=True)
-def _no_webhooks(sandbox_payments: SandboxPayments) -> None:
+def _hold_webhooks(sandbox_payments: SandboxPayments) -> None:
+    """Make the sandbox hold back its webhooks."""
     sandbox_payments.hold()
 
 
 @pytest.fixture
-def order_id(client: httpx2.Client) -> int:
-    """A new order that waits for its payment."""
+def unpaid_order_id(client: httpx2.Client) -> int:
+    """The id of a new order that waits for its payment."""
     return int(topups.ordered(client)["order_id"])
 
 
@@ -34,12 +35,12 @@ def poll(stack: Stack) -> int:
     return polling.poll_orders(stack.resources, PaymentChannels(settings_of(stack.environment)))
 
 
-def next_check(stack: Stack, order_id: int) -> object:
+def next_check(stack: Stack, unpaid_order_id: int) -> object:
     """Seconds from now."""
     [(seconds,)] = stack.query(
         "SELECT extract(epoch FROM next_check_at - now())::float8"
         " FROM payment_orders WHERE id = %s",
-        order_id,
+        unpaid_order_id,
     )
     return seconds
 
@@ -61,20 +62,20 @@ def test_a_paid_order_is_found_by_a_worker(
     ("age_minutes", "next_minutes"), [(0, 1), (2, 5), (6, 20), (30, 61), (59, 61)]
 )
 def test_an_unpaid_order_is_asked_about_less_and_less(
-    stack: Stack, order_id: int, age_minutes: int, next_minutes: int
+    stack: Stack, unpaid_order_id: int, age_minutes: int, next_minutes: int
 ) -> None:
-    age(stack, order_id, f"{age_minutes} minutes")
+    age(stack, unpaid_order_id, f"{age_minutes} minutes")
     poll(stack)
     [(minutes,)] = stack.query(
         "SELECT extract(epoch FROM next_check_at - created_at)::float8 / 60"
         " FROM payment_orders WHERE id = %s",
-        order_id,
+        unpaid_order_id,
     )
     assert minutes == pytest.approx(next_minutes, abs=0.1)
-    assert topups.status_of(stack, order_id) == "pending"
+    assert topups.status_of(stack, unpaid_order_id) == "pending"
 
 
-def age(stack: Stack, order_id: int, by: str) -> None:
+def age(stack: Stack, unpaid_order_id: int, by: str) -> None:
     """Let the order be older, with all its times, and due."""
     stack.query(
         "SET session_replication_role = replica; UPDATE payment_orders"
@@ -82,7 +83,7 @@ def age(stack: Stack, order_id: int, by: str) -> None:
         " next_check_at = now() WHERE id = %s",
         by,
         by,
-        order_id,
+        unpaid_order_id,
     )
 
 
@@ -123,16 +124,16 @@ def test_what_becomes_of_a_promised_payment_of_an_expired_order_is_found(
 )
 def test_a_promised_payment_is_asked_about_for_two_weeks(
     stack: Stack,
-    order_id: int,
+    unpaid_order_id: int,
     sandbox_payments: SandboxPayments,
     hours: int,
     next_hours: int | None,
 ) -> None:
-    sandbox_payments.promise(order_id)
-    age(stack, order_id, f"{hours} hours")
+    sandbox_payments.promise(unpaid_order_id)
+    age(stack, unpaid_order_id, f"{hours} hours")
     poll(stack)
-    assert topups.status_of(stack, order_id) == "expired"
-    seconds = next_check(stack, order_id)
+    assert topups.status_of(stack, unpaid_order_id) == "expired"
+    seconds = next_check(stack, unpaid_order_id)
     if next_hours is None:
         assert seconds is None
     else:
@@ -140,21 +141,24 @@ def test_a_promised_payment_is_asked_about_for_two_weeks(
 
 
 def test_an_order_of_a_channel_that_was_turned_off_is_not_asked_about_for_ever(
-    stack: Stack, order_id: int
+    stack: Stack, unpaid_order_id: int
 ) -> None:
     off = settings_of(stack.environment).model_copy(update={"payments_sandbox_secret_key": None})
     for hours, is_over in ((2, False), (24, False), (72, False), (14 * 24, True)):
-        age(stack, order_id, f"{hours} hours")
+        age(stack, unpaid_order_id, f"{hours} hours")
         polling.poll_orders(stack.resources, PaymentChannels(off))
-        assert topups.status_of(stack, order_id) == "expired"
-        assert (next_check(stack, order_id) is None) is is_over
+        assert topups.status_of(stack, unpaid_order_id) == "expired"
+        assert (next_check(stack, unpaid_order_id) is None) is is_over
 
 
 def test_an_abandoned_order_costs_five_calls_and_is_closed_at_the_provider(
-    stack: Stack, order_id: int, sandbox_payments: SandboxPayments, monkeypatch: pytest.MonkeyPatch
+    stack: Stack,
+    unpaid_order_id: int,
+    sandbox_payments: SandboxPayments,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calls: list[str] = []
-    send, checkout = StripeHttpClient.request, sandbox_payments.session(order_id)["id"]
+    send, checkout = StripeHttpClient.request, sandbox_payments.session(unpaid_order_id)["id"]
 
     def counting(self: StripeHttpClient, method: str, url: str, *sent: Any, **more: Any) -> Any:
         # Another test's order may be due meanwhile.
@@ -164,32 +168,32 @@ def test_an_abandoned_order_costs_five_calls_and_is_closed_at_the_provider(
 
     monkeypatch.setattr(StripeHttpClient, "request", counting)
     looks = 0
-    while (seconds := next_check(stack, order_id)) is not None:
+    while (seconds := next_check(stack, unpaid_order_id)) is not None:
         assert isinstance(seconds, float)
-        age(stack, order_id, f"{seconds} seconds")
+        age(stack, unpaid_order_id, f"{seconds} seconds")
         poll(stack)
         looks += 1
-    assert topups.status_of(stack, order_id) == "expired"
-    assert sandbox_payments.session(order_id)["status"] == "expired"
+    assert topups.status_of(stack, unpaid_order_id) == "expired"
+    assert sandbox_payments.session(unpaid_order_id)["status"] == "expired"
     # Three while the payer may be there; the fourth one reads the checkout and closes it.
     assert (looks, calls) == (4, ["get", "get", "get", "get", "post"])
 
 
 def test_a_provider_that_is_away_is_asked_again_later(
-    stack: Stack, order_id: int, sandbox_payments: SandboxPayments
+    stack: Stack, unpaid_order_id: int, sandbox_payments: SandboxPayments
 ) -> None:
-    sandbox_payments.pay(order_id)
-    topups.make_due(stack, order_id)
+    sandbox_payments.pay(unpaid_order_id)
+    topups.make_due(stack, unpaid_order_id)
     sandbox_payments.trouble(count=100, status=500)
     poll(stack)
-    assert topups.status_of(stack, order_id) == "pending"
-    seconds = next_check(stack, order_id)
+    assert topups.status_of(stack, unpaid_order_id) == "pending"
+    seconds = next_check(stack, unpaid_order_id)
     assert isinstance(seconds, float)
     assert seconds > 60
     sandbox_payments.no_trouble()
-    topups.make_due(stack, order_id)
+    topups.make_due(stack, unpaid_order_id)
     poll(stack)
-    assert topups.status_of(stack, order_id) == "paid"
+    assert topups.status_of(stack, unpaid_order_id) == "paid"
 
 
 def test_an_order_that_cannot_be_settled_waits_an_hour_and_keeps_no_other_waiting(
@@ -267,7 +271,7 @@ def test_a_channel_that_hangs_stops_no_other_one(
 
 
 def test_more_orders_than_one_batch_are_checked_in_one_round(
-    stack: Stack, order_id: int, sandbox_payments: SandboxPayments
+    stack: Stack, unpaid_order_id: int, sandbox_payments: SandboxPayments
 ) -> None:
     many = polling.MAX_ORDERS_AT_ONCE + 1
     stack.query(
@@ -277,11 +281,11 @@ def test_more_orders_than_one_batch_are_checked_in_one_round(
         " credit_amount, credits_per_usd, units_per_usd, now(), now() - interval '1 hour'"
         " FROM payment_orders CROSS JOIN generate_series(1, %s) AS n WHERE id = %s RETURNING 1",
         many,
-        order_id,
+        unpaid_order_id,
     )
-    sandbox_payments.pay(order_id)
-    topups.make_due(stack, order_id)
+    sandbox_payments.pay(unpaid_order_id)
+    topups.make_due(stack, unpaid_order_id)
     poll(stack)
-    topups.await_status(stack, order_id, "paid")
+    topups.await_status(stack, unpaid_order_id, "paid")
     failed = "SELECT 1 FROM payment_orders WHERE id BETWEEN %s AND %s AND status = 'failed'"
-    assert len(stack.query(failed, order_id + 1, order_id + many)) == many
+    assert len(stack.query(failed, unpaid_order_id + 1, unpaid_order_id + many)) == many

@@ -10,12 +10,11 @@ from core.keyring import Keyring, Signer
 from core.scopes import Scope
 from devstack.harness.opening import RETIRED
 from devstack.harness.stack import Owner, Stack
-from tests.contract.test_replies import TIMESTAMP
 from tests.support.credits import credits, topups
 from tests.support.credits.credits import balance
 from tests.support.credits.payments import SandboxPayments
 from tests.support.credits.topups import ORDERS, SHOP, topup
-from tests.support.http.replies import data, problem
+from tests.support.http.replies import TIMESTAMP, data, problem
 
 
 def test_new_order_says_where_it_is_paid(

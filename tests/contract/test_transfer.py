@@ -36,14 +36,16 @@ Paid = tuple[str, str | None]
 
 
 @pytest.fixture
-def target(client: httpx2.Client) -> int:
-    """Another list of the same owner."""
+def target_list_id(client: httpx2.Client) -> int:
+    """The id of another list of the same owner."""
     return int(new_list(client)["id"])
 
 
-def move(client: httpx2.Client, source: object, user_id: object, target: object) -> httpx2.Response:
+def move(
+    client: httpx2.Client, source: object, user_id: object, target_list_id: object
+) -> httpx2.Response:
     path = f"/subscriptions/{source}/members/{user_id}/transfer"
-    return client.post(path, params={"dst_list_id": target})  # type: ignore[dict-item]
+    return client.post(path, params={"dst_list_id": target_list_id})  # type: ignore[dict-item]
 
 
 def edit(client: httpx2.Client, list_id: int, user_id: int, **fields: object) -> None:
@@ -51,13 +53,13 @@ def edit(client: httpx2.Client, list_id: int, user_id: int, **fields: object) ->
 
 
 def test_a_member_moves_and_the_source_keeps_them_as_removed(
-    client: httpx2.Client, reader: Reader, list_id: int, target: int
+    client: httpx2.Client, reader: Reader, list_id: int, target_list_id: int
 ) -> None:
     reader.joins(list_id)
     fields = {"name": "Ann", "type": "gold", "paid_expiry": LATER}
     edit(client, list_id, reader.user_id, **fields)
-    assert data(move(client, list_id, reader.user_id, target)) == 1
-    there = known_member(client, target, reader.email)
+    assert data(move(client, list_id, reader.user_id, target_list_id)) == 1
+    there = known_member(client, target_list_id, reader.email)
     assert {name: there[name] for name in fields} == fields
     assert (there["status"], there["email_enabled"], there["source"]) == (
         "active",
@@ -65,30 +67,32 @@ def test_a_member_moves_and_the_source_keeps_them_as_removed(
         "transfer",
     )
     assert reader.stands(list_id) == ("removed", True)
-    assert (count(client, list_id), count(client, target)) == (0, 1)
+    assert (count(client, list_id), count(client, target_list_id)) == (0, 1)
 
 
 def test_who_was_moved_already_is_0(
-    client: httpx2.Client, reader: Reader, list_id: int, target: int
+    client: httpx2.Client, reader: Reader, list_id: int, target_list_id: int
 ) -> None:
     reader.joins(list_id)
-    assert data(move(client, list_id, reader.user_id, target)) == 1
-    before = reader.standing(target)
-    assert data(move(client, list_id, reader.user_id, target)) == 0
-    assert reader.standing(target) == before
+    assert data(move(client, list_id, reader.user_id, target_list_id)) == 1
+    before = reader.standing(target_list_id)
+    assert data(move(client, list_id, reader.user_id, target_list_id)) == 0
+    assert reader.standing(target_list_id) == before
 
 
-def test_there_and_back(client: httpx2.Client, reader: Reader, list_id: int, target: int) -> None:
+def test_there_and_back(
+    client: httpx2.Client, reader: Reader, list_id: int, target_list_id: int
+) -> None:
     reader.joins(list_id)
     edit(client, list_id, reader.user_id, type="gold", paid_expiry=LATER)
-    assert data(move(client, list_id, reader.user_id, target)) == 1
-    edit(client, target, reader.user_id, type="silver", paid_expiry=SOONER)
-    assert data(move(client, target, reader.user_id, list_id)) == 1
+    assert data(move(client, list_id, reader.user_id, target_list_id)) == 1
+    edit(client, target_list_id, reader.user_id, type="silver", paid_expiry=SOONER)
+    assert data(move(client, target_list_id, reader.user_id, list_id)) == 1
     back = known_member(client, list_id, reader.email)
     # What was left behind at the first move is how things were: it does not come back.
     assert (back["status"], back["type"], back["paid_expiry"]) == ("active", "silver", SOONER)
-    assert reader.stands(target)[0] == "removed"
-    assert (count(client, list_id), count(client, target)) == (1, 0)
+    assert reader.stands(target_list_id)[0] == "removed"
+    assert (count(client, list_id), count(client, target_list_id)) == (1, 0)
 
 
 @pytest.mark.parametrize(
@@ -108,20 +112,22 @@ def test_where_both_have_them_the_higher_tier_and_the_later_expiry_stay(
     client: httpx2.Client,
     reader: Reader,
     list_id: int,
-    target: int,
+    target_list_id: int,
     *,
     leaving: Paid,
     there: Paid,
     expected: Paid,
 ) -> None:
-    reader.joins(list_id).joins(target)
+    reader.joins(list_id).joins(target_list_id)
     edit(client, list_id, reader.user_id, type=leaving[0], paid_expiry=leaving[1], name="There")
-    edit(client, target, reader.user_id, type=there[0], paid_expiry=there[1], name="Of here")
-    assert data(move(client, list_id, reader.user_id, target)) == 1
-    [merged] = members(client, target)
+    edit(
+        client, target_list_id, reader.user_id, type=there[0], paid_expiry=there[1], name="Of here"
+    )
+    assert data(move(client, list_id, reader.user_id, target_list_id)) == 1
+    [merged] = members(client, target_list_id)
     assert (merged["type"], merged["paid_expiry"]) == expected
     assert (merged["name"], merged["source"]) == ("Of here", "login")
-    assert (reader.stands(list_id)[0], reader.stands(target)[0]) == ("removed", "active")
+    assert (reader.stands(list_id)[0], reader.stands(target_list_id)[0]) == ("removed", "active")
 
 
 def test_who_left_and_was_moved_back_is_on_the_list_again_after_undoing(
@@ -131,12 +137,12 @@ def test_who_left_and_was_moved_back_is_on_the_list_again_after_undoing(
     stranger: httpx2.Client,
     reader: Reader,
     list_id: int,
-    target: int,
+    target_list_id: int,
 ) -> None:
     reader.joins(list_id)
-    data(move(client, list_id, reader.user_id, target))
-    reader.leaves(target)
-    data(move(client, target, reader.user_id, list_id))
+    data(move(client, list_id, reader.user_id, target_list_id))
+    reader.leaves(target_list_id)
+    data(move(client, target_list_id, reader.user_id, list_id))
     assert reader.stands(list_id) == ("unsubscribed", True)
     trace = {"trace_id": trace_for(stack, list_id, reader.user_id)}
     assert stranger.post("/unsubscribe", params=trace, data={"action": "undo"}).is_redirect
@@ -150,22 +156,22 @@ def test_who_left_either_list_has_left_the_target(
     stranger: httpx2.Client,
     reader: Reader,
     list_id: int,
-    target: int,
+    target_list_id: int,
     *,
     side: str,
     joined_both: bool,
 ) -> None:
     reader.joins(list_id)
     if joined_both:
-        reader.joins(target)
-    reader.leaves({"source": list_id, "target": target}[side])
-    assert data(move(client, list_id, reader.user_id, target)) == 1
-    assert reader.stands(target)[0] == "unsubscribed"
-    assert count(client, target) == 0
-    path = f"/subscriptions/{target}/members/{reader.user_id}/email"
+        reader.joins(target_list_id)
+    reader.leaves({"source": list_id, "target": target_list_id}[side])
+    assert data(move(client, list_id, reader.user_id, target_list_id)) == 1
+    assert reader.stands(target_list_id)[0] == "unsubscribed"
+    assert count(client, target_list_id) == 0
+    path = f"/subscriptions/{target_list_id}/members/{reader.user_id}/email"
     problem(client.put(path, json={"enabled": True}), 409, "subscription.opted_out")
-    subscribe(stranger, target, reader.email)
-    assert reader.stands(target)[0] == "pending"
+    subscribe(stranger, target_list_id, reader.email)
+    assert reader.stands(target_list_id)[0] == "pending"
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
@@ -174,30 +180,30 @@ def test_who_wants_no_mail_of_either_list_gets_none_of_the_target(
     client: httpx2.Client,
     reader: Reader,
     list_id: int,
-    target: int,
+    target_list_id: int,
     *,
     side: str,
     joined_both: bool,
 ) -> None:
     reader.joins(list_id)
     if joined_both:
-        reader.joins(target)
-    reader.wants_mail({"source": list_id, "target": target}[side], enabled=False)
-    assert data(move(client, list_id, reader.user_id, target)) == 1
-    assert reader.stands(target) == ("active", False)
-    path = f"/subscriptions/{target}/members/{reader.user_id}/email"
+        reader.joins(target_list_id)
+    reader.wants_mail({"source": list_id, "target": target_list_id}[side], enabled=False)
+    assert data(move(client, list_id, reader.user_id, target_list_id)) == 1
+    assert reader.stands(target_list_id) == ("active", False)
+    path = f"/subscriptions/{target_list_id}/members/{reader.user_id}/email"
     problem(client.put(path, json={"enabled": True}), 409, "subscription.opted_out")
-    reader.wants_mail(target, enabled=True)
-    assert reader.stands(target) == ("active", True)
+    reader.wants_mail(target_list_id, enabled=True)
+    assert reader.stands(target_list_id) == ("active", True)
 
 
 def test_a_no_is_not_left_behind_by_moving_there_and_back(
-    client: httpx2.Client, reader: Reader, list_id: int, target: int
+    client: httpx2.Client, reader: Reader, list_id: int, target_list_id: int
 ) -> None:
     reader.joins(list_id).leaves(list_id)
-    assert data(move(client, list_id, reader.user_id, target)) == 1
-    reader.joins(target)
-    assert data(move(client, target, reader.user_id, list_id)) == 1
+    assert data(move(client, list_id, reader.user_id, target_list_id)) == 1
+    reader.joins(target_list_id)
+    assert data(move(client, target_list_id, reader.user_id, list_id)) == 1
     # To the target they said yes again, to this list never.
     assert reader.stands(list_id)[0] == "unsubscribed"
     reader.joins(list_id)
@@ -206,29 +212,36 @@ def test_a_no_is_not_left_behind_by_moving_there_and_back(
 
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_mail_that_the_owner_switched_off_stays_off(
-    client: httpx2.Client, reader: Reader, list_id: int, target: int, side: str
+    client: httpx2.Client, reader: Reader, list_id: int, target_list_id: int, side: str
 ) -> None:
-    reader.joins(list_id).joins(target)
-    off = {"source": list_id, "target": target}[side]
+    reader.joins(list_id).joins(target_list_id)
+    off = {"source": list_id, "target": target_list_id}[side]
     path = f"/subscriptions/{off}/members/{reader.user_id}/email"
     assert data(client.put(path, json={"enabled": False})) == 1
-    assert data(move(client, list_id, reader.user_id, target)) == 1
-    assert reader.stands(target) == ("active", False)
-    path = f"/subscriptions/{target}/members/{reader.user_id}/email"
+    assert data(move(client, list_id, reader.user_id, target_list_id)) == 1
+    assert reader.stands(target_list_id) == ("active", False)
+    path = f"/subscriptions/{target_list_id}/members/{reader.user_id}/email"
     assert data(client.put(path, json={"enabled": True})) == 1
 
 
 def test_a_waiting_member_waits_on_the_target_and_their_link_leads_there(
-    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, target: int
+    stack: Stack,
+    client: httpx2.Client,
+    stranger: httpx2.Client,
+    reader: Reader,
+    target_list_id: int,
 ) -> None:
     source = new_list(client, confirm_required=True)["id"]
     subscribe(stranger, source, reader.email)
     secret = mailed_link(stack, source, reader.user_id)
-    assert data(move(client, source, reader.user_id, target)) == 1
-    assert (reader.stands(source)[0], reader.stands(target)[0]) == ("removed", "pending")
-    assert count(client, target) == 0
+    assert data(move(client, source, reader.user_id, target_list_id)) == 1
+    assert (reader.stands(source)[0], reader.stands(target_list_id)[0]) == ("removed", "pending")
+    assert count(client, target_list_id) == 0
     confirm(stack, secret)
-    assert (reader.stands(source)[0], reader.stands(target)) == ("removed", ("active", True))
+    assert (reader.stands(source)[0], reader.stands(target_list_id)) == (
+        "removed",
+        ("active", True),
+    )
 
 
 def mailed_link(stack: Stack, list_id: int, user_id: int) -> str:
@@ -260,13 +273,13 @@ def test_a_member_moved_before_the_mail_is_out_gets_it_for_the_target(
 
 
 def test_a_waiting_member_who_is_on_the_target_already_stays_there(
-    client: httpx2.Client, stranger: httpx2.Client, reader: Reader, target: int
+    client: httpx2.Client, stranger: httpx2.Client, reader: Reader, target_list_id: int
 ) -> None:
     source = new_list(client, confirm_required=True)["id"]
-    reader.joins(target)
+    reader.joins(target_list_id)
     subscribe(stranger, source, reader.email)
-    assert data(move(client, source, reader.user_id, target)) == 1
-    assert reader.stands(target) == ("active", True)
+    assert data(move(client, source, reader.user_id, target_list_id)) == 1
+    assert reader.stands(target_list_id) == ("active", True)
 
 
 def test_the_destination_must_be_the_callers_own(
@@ -292,12 +305,12 @@ def test_the_destination_must_be_the_callers_own(
 
 
 def test_who_is_on_neither_list_is_404(
-    client: httpx2.Client, reader: Reader, list_id: int, target: int
+    client: httpx2.Client, reader: Reader, list_id: int, target_list_id: int
 ) -> None:
-    problem(move(client, list_id, reader.user_id, target), 404, "member.not_found")
-    reader.joins(target)
-    problem(move(client, list_id, reader.user_id, target), 404, "member.not_found")
-    assert reader.stands(target) == ("active", True)
+    problem(move(client, list_id, reader.user_id, target_list_id), 404, "member.not_found")
+    reader.joins(target_list_id)
+    problem(move(client, list_id, reader.user_id, target_list_id), 404, "member.not_found")
+    assert reader.stands(target_list_id) == ("active", True)
 
 
 def moved(person: Visitor) -> str:

@@ -11,8 +11,7 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
 from services.webhooks.deliveries import MAX_PENDING_ASKED_FOR
 from services.webhooks.signing import MAX_LIVE_SECRETS
-from tests.contract.test_paging import walked
-from tests.support.http.replies import data, problem
+from tests.support.http.replies import data, problem, walk_pages
 from tests.support.http.webhook_receiver import (
     CREATED,
     LEFT,
@@ -379,7 +378,7 @@ def test_pages_of_deliveries(
     endpoint = new_endpoint(client, receiver.url)
     happen(stack, owner, count=3)
     eventually(lambda: len(deliveries(client, endpoint)) == 3, what="all deliveries")
-    seen = walked(client, f"{PATH}/{endpoint['id']}/deliveries", limit=2)
+    seen = walk_pages(client, f"{PATH}/{endpoint['id']}/deliveries", limit=2)
     assert [each["id"] for each in seen] == [each["id"] for each in deliveries(client, endpoint)]
 
 

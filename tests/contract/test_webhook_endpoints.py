@@ -36,8 +36,8 @@ PATH = "/webhook-endpoints"
 
 
 @pytest.fixture
-def keeper(stack: Stack, owner: Owner) -> Iterator[httpx2.Client]:
-    """A key for webhooks about subscriptions."""
+def subscription_webhook_client(stack: Stack, owner: Owner) -> Iterator[httpx2.Client]:
+    """A client whose key can manage webhooks and read subscriptions."""
     key = stack.new_key(owner.user_id, Scope.WEBHOOK, Scope.SUBSCRIPTION_READ)
     with stack.client(key) as client:
         yield client
@@ -93,24 +93,27 @@ def test_body_is_checked(client: httpx2.Client) -> None:
 
 
 def test_key_needs_the_scope_and_those_of_its_types(
-    stack: Stack, owner: Owner, keeper: httpx2.Client, client: httpx2.Client
+    stack: Stack, owner: Owner, subscription_webhook_client: httpx2.Client, client: httpx2.Client
 ) -> None:
-    made = new_endpoint(keeper, URL, CREATED)
+    made = new_endpoint(subscription_webhook_client, URL, CREATED)
     with stack.client(stack.new_key(owner.user_id, Scope.SUBSCRIPTION_FULL)) as other:
         problem(
             other.post(PATH, json={"url": URL, "types": [CREATED]}), 403, "auth.insufficient_scope"
         )
     asked = {"url": URL, "types": ["order.paid"]}
-    problem(keeper.post(PATH, json=asked), 403, "auth.insufficient_scope")
+    problem(subscription_webhook_client.post(PATH, json=asked), 403, "auth.insufficient_scope")
     asked = {"url": URL, "types": ["key.created"]}
-    problem(keeper.post(PATH, json=asked), 403, "auth.restricted_credential")
+    problem(subscription_webhook_client.post(PATH, json=asked), 403, "auth.restricted_credential")
     wider = new_endpoint(client, URL, CREATED, LEFT)
     orders = data(client.post(PATH, json={"url": URL, "types": ["order.paid", "key.ended"]}))
-    assert [each["id"] for each in data(keeper.get(PATH))] == [wider["id"], made["id"]]
-    hidden = keeper.get(f"{PATH}/{orders['id']}")
+    assert [each["id"] for each in data(subscription_webhook_client.get(PATH))] == [
+        wider["id"],
+        made["id"],
+    ]
+    hidden = subscription_webhook_client.get(f"{PATH}/{orders['id']}")
     assert hidden.status_code == 403
     problem(
-        keeper.patch(f"{PATH}/{made['id']}", json={"types": ["order.paid"]}),
+        subscription_webhook_client.patch(f"{PATH}/{made['id']}", json={"types": ["order.paid"]}),
         403,
         "auth.insufficient_scope",
     )

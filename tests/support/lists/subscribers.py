@@ -16,8 +16,6 @@ from services.subscriptions.members import traces
 from services.subscriptions.members.traces import Trace
 from tests.support.http.replies import data
 
-TIMESTAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
-
 
 @dataclass
 class Reader:

@@ -1,4 +1,4 @@
-"""One member, by the user id or the address: read, changed, and made by the same call."""
+"""Reading, changing and creating one member, by user id or by address."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

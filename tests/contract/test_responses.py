@@ -1,3 +1,5 @@
+"""The form of responses and errors, on all routes."""
+
 import asyncio
 import re
 import secrets
@@ -19,7 +21,6 @@ from tests.support.images.pictures import encoded
 
 LARGEST = 2**64 - 1
 JSON = {"Content-Type": "application/json"}
-TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 
 
 @pytest.mark.parametrize("path", ["/nowhere", "/attachments/a/b", "/users", "/jobs//1/x"])
@@ -184,8 +185,8 @@ def test_preflight_allows_what_the_api_takes(stranger: httpx2.Client) -> None:
 
 
 @pytest.fixture
-def broken(stack: Stack) -> FastAPI:
-    """The application with a route that breaks, since we know of none."""
+def app_with_broken_route(stack: Stack) -> FastAPI:
+    """The application with an additional route that raises an error."""
     app = create_app(stack.settings())
 
     @app.get("/broken")
@@ -201,8 +202,8 @@ async def _get(app: FastAPI, path: str) -> httpx2.Response:
         return await client.get(path, headers={"Origin": "https://writer.example"})
 
 
-def test_a_bug_answers_a_problem_that_tells_nothing(broken: FastAPI) -> None:
-    reply = asyncio.run(_get(broken, "/broken"))
+def test_a_bug_answers_a_problem_that_tells_nothing(app_with_broken_route: FastAPI) -> None:
+    reply = asyncio.run(_get(app_with_broken_route, "/broken"))
     problem(reply, 500, "internal_error")
     assert "hunter2" not in reply.text
     assert "ValueError" not in reply.text

@@ -1,4 +1,4 @@
-"""How a list looks to readers: its colour, logo and words, and who its mails are from."""
+"""The branding of a list: its colour, logo, texts, and the sender of its mails."""
 
 import html
 import re
@@ -18,8 +18,7 @@ from services.subscriptions.colours import (
     colour_contrast,
     lighten_for_dark_mode,
 )
-from tests.contract.test_pages import follow, heading
-from tests.contract.test_sign_up_forms import BROWSER
+from tests.support.http.pages import BROWSER_HEADERS, follow_redirect, read_heading
 from tests.support.http.replies import data, problem, send
 from tests.support.lists.subscribers import new_address, new_list
 
@@ -42,7 +41,7 @@ def test_pages_have_the_colour_in_light_and_dark_windows(
     made = new_list(client, colour=BLUE.upper())
     assert made["colour"] == BLUE
     page = stranger.get(f"/s/{made['slug']}")
-    assert heading(page) == "Subscribe"
+    assert read_heading(page) == "Subscribe"
     assert f":root {{ --accent: {BLUE};" in page.text
     assert f"--accent: {lighten_for_dark_mode(BLUE)};" in page.text
     # The policy allows both styles by their hashes, and no other.
@@ -108,7 +107,7 @@ def test_pages_show_the_logo_and_the_policy_lets_them(
     assert stranger.get(found[1]).headers["content-type"] == "image/webp"
     assert data(client.delete(f"/attachments/{hash_id}")) == 1
     page = stranger.get(f"/s/{made['slug']}")
-    assert heading(page) == "Subscribe"
+    assert read_heading(page) == "Subscribe"
     assert "<img" not in page.text
 
 
@@ -127,7 +126,9 @@ def test_words_stand_on_their_pages(client: httpx2.Client, stranger: httpx2.Clie
     page = stranger.get(f"/s/{made['slug']}")
     assert html.escape(f"{WORDS} <b>") in page.text
     form = {"email": new_address()}
-    done = follow(stranger, stranger.post(f"/s/{made['slug']}", data=form, headers=BROWSER))
+    done = follow_redirect(
+        stranger, stranger.post(f"/s/{made['slug']}", data=form, headers=BROWSER_HEADERS)
+    )
     assert html.escape("Until <tomorrow>.") in done.text
 
 

@@ -1,4 +1,4 @@
-"""E-mail addresses with stray whitespace or invisible characters, in each call that accepts one."""
+"""Whitespace and invisible characters in e-mail addresses, in each call that accepts one."""
 
 import secrets
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Unsubscribing, and mail that a reader or a mail client's one click switches off or on."""
+"""Unsubscribing, and switching the mail of a list off or on."""
 
 import json
 from collections.abc import Callable

@@ -1,3 +1,5 @@
+"""Health checks and metrics, as the operator and monitoring programs read them."""
+
 import math
 from collections.abc import Iterator
 
@@ -54,9 +56,9 @@ def test_page_says_kindly_that_a_part_is_missing(
     assert "secret-word" not in reply.text
 
 
-def shown(operator: httpx2.Client, line: str) -> float:
+def shown(metrics_client: httpx2.Client, line: str) -> float:
     """The number after this name and these labels; NaN where there is none."""
-    text = operator.get("/metrics").raise_for_status().text
+    text = metrics_client.get("/metrics").raise_for_status().text
     found = [each for each in text.splitlines() if each.startswith(f"{line} ")]
     return float(found[0].split()[-1]) if found else math.nan
 
@@ -67,7 +69,8 @@ def metrics_token(stack: Stack) -> str:
 
 
 @pytest.fixture
-def operator(stack: Stack, metrics_token: str) -> Iterator[httpx2.Client]:
+def metrics_client(stack: Stack, metrics_token: str) -> Iterator[httpx2.Client]:
+    """A client that sends the metrics token."""
     with stack.client(metrics_token) as client:
         yield client
 
@@ -122,14 +125,16 @@ def test_metrics_count_jobs_that_wait(
 
 
 def test_metrics_show_the_faults_of_the_ledgers_daily_check(
-    stack: Stack, operator: httpx2.Client
+    stack: Stack, metrics_client: httpx2.Client
 ) -> None:
     run_maintenance(stack, "credits.verify")
-    eventually(lambda: shown(operator, "pressroom_ledger_faults") == 0, what="the check's result")
+    eventually(
+        lambda: shown(metrics_client, "pressroom_ledger_faults") == 0, what="the check's result"
+    )
 
 
 def test_metrics_show_what_the_workers_asked_of_the_language_model(
-    stack: Stack, operator: httpx2.Client
+    stack: Stack, metrics_client: httpx2.Client
 ) -> None:
     model = "of/metrics:7b"
     for used in (Usage(model, "answered", 100, 20, 1.5), Usage(model, "failed", 7, 0, 0.5)):
@@ -141,7 +146,7 @@ def test_metrics_show_what_the_workers_asked_of_the_language_model(
         (f'tokens_total{{direction="out",model="{model}"}}', 20),
         (f'seconds_total{{model="{model}"}}', 2.0),
     ):
-        assert shown(operator, f"pressroom_llm_{line}") == number
+        assert shown(metrics_client, f"pressroom_llm_{line}") == number
 
 
 # The role is that of other stacks too, which may need some more meanwhile.
@@ -200,24 +205,26 @@ def test_without_its_dependencies_a_process_tells_its_own_figures(
         assert math.isnan(shown(operator, 'pressroom_jobs{queue="media",status="queued"}'))
 
 
-def test_two_collectors_cost_the_database_one_read(stack: Stack, operator: httpx2.Client) -> None:
+def test_two_collectors_cost_the_database_one_read(
+    stack: Stack, metrics_client: httpx2.Client
+) -> None:
     change = "UPDATE maintenance SET last_error = %s WHERE name = 'backup.journal'"
     label = 'pressroom_maintenance_failed{maintenance="backup.journal"}'
 
     def shows_what_was() -> bool:
         """A change between two reads of which the second one is answered as the first."""
         stack.query(change, "for the test")
-        first = shown(operator, label)
+        first = shown(metrics_client, label)
         stack.query(change, None)
-        return first == shown(operator, label) == 1
+        return first == shown(metrics_client, label) == 1
 
     eventually(shows_what_was, what="one answer for two collectors")
-    eventually(lambda: shown(operator, label) == 0, what="the next read")
+    eventually(lambda: shown(metrics_client, label) == 0, what="the next read")
 
 
-def test_metrics_say_how_long_each_queue_takes(stack: Stack, operator: httpx2.Client) -> None:
+def test_metrics_say_how_long_each_queue_takes(stack: Stack, metrics_client: httpx2.Client) -> None:
     line = 'pressroom_canary_seconds{queue="media"}'
-    eventually(lambda: not math.isnan(shown(operator, line)), what="the canary of a queue")
+    eventually(lambda: not math.isnan(shown(metrics_client, line)), what="the canary of a queue")
     assert stack.resources.redis.llen(queue_name(Queue.MEDIA)) <= 1
 
 

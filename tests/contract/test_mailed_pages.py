@@ -1,0 +1,442 @@
+"""The pages that mails link to: unsubscribing, confirming and the links of mail clients."""
+
+import html
+import re
+from typing import Any
+
+import httpx2
+import pytest
+
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
+from models import MailedLink
+from tests.support.http.pages import follow_redirect, read_heading, require_headers
+from tests.support.lists.people_on_lists import Subscriber, new_list, subscribe, subscribe_pending
+from tests.support.lists.subscribers import trace_for
+from tests.support.people.erasure import erase
+
+TITLE = "The Morning Letter"
+ONE_CLICK = {"List-Unsubscribe": "One-Click"}
+
+
+@pytest.fixture
+def pending_subscriber(stack: Stack, client: httpx2.Client) -> Subscriber:
+    """A person whose subscription waits for confirmation."""
+    return subscribe_pending(stack, new_list(client, TITLE, confirm_required=True))
+
+
+def buttons(reply: httpx2.Response) -> list[str]:
+    return re.findall(r'<button name="action" value="(\w+)"', reply.text)
+
+
+def press(client: httpx2.Client, subscriber: Subscriber, action: str) -> httpx2.Response:
+    """Press a button of the page and follow where it leads."""
+    pressed = client.post(
+        "/unsubscribe", params={"trace_id": subscriber.trace_id}, data={"action": action}
+    )
+    assert pressed.status_code == 303, pressed.text
+    require_headers(pressed)
+    return follow_redirect(client, pressed)
+
+
+def look(client: httpx2.Client, subscriber: Subscriber) -> httpx2.Response:
+    return client.get("/unsubscribe", params={"trace_id": subscriber.trace_id})
+
+
+def test_page_offers_to_unsubscribe_and_to_stop_the_mail(
+    stranger: httpx2.Client, subscriber: Subscriber
+) -> None:
+    page = look(stranger, subscriber)
+    assert read_heading(page) == "You are subscribed"
+    assert buttons(page) == ["leave", "stop_mail"]
+    assert TITLE in page.text
+    assert "r…@example.com" in page.text
+    assert subscriber.email.partition("@")[0] not in page.text
+
+
+def noted(subscriber: Subscriber, action: str) -> list[tuple[object, ...]]:
+    """Who did it, and from where."""
+    query = "SELECT actor, actor_id, via, ip FROM subscription_events WHERE list_id = %s"
+    return subscriber.stack.query(f"{query} AND action = %s", subscriber.list_id, action)
+
+
+def test_leaving_and_undoing_it(stranger: httpx2.Client, subscriber: Subscriber) -> None:
+    done = press(stranger, subscriber, "leave")
+    assert noted(subscriber, "unsubscribed") == [("user", subscriber.user_id, "page", "127.0.0.1")]
+    assert read_heading(done) == "You have unsubscribed"
+    assert buttons(done) == ["undo"]
+    assert subscriber.stands() == ("unsubscribed", True)
+    assert [row for row in subscriber.kept()["opt_outs"] if "list" in row and "page" in row]
+    back = press(stranger, subscriber, "undo")
+    assert read_heading(back) == "You are subscribed"
+    assert subscriber.stands() == ("active", True)
+    assert subscriber.kept()["opt_outs"] == []
+
+
+def test_stopping_the_mail_and_resuming_it(stranger: httpx2.Client, subscriber: Subscriber) -> None:
+    done = press(stranger, subscriber, "stop_mail")
+    assert read_heading(done) == "E-mails are off"
+    assert buttons(done) == ["resume_mail", "leave"]
+    assert subscriber.stands() == ("active", False)
+    assert read_heading(press(stranger, subscriber, "resume_mail")) == "You are subscribed"
+    assert subscriber.stands() == ("active", True)
+
+
+def test_undo_leaves_mail_off_that_was_off(stranger: httpx2.Client, subscriber: Subscriber) -> None:
+    press(stranger, subscriber, "stop_mail")
+    press(stranger, subscriber, "leave")
+    assert read_heading(press(stranger, subscriber, "undo")) == "E-mails are off"
+    assert subscriber.stands() == ("active", False)
+    [refused] = subscriber.kept()["opt_outs"]
+    assert "email" in refused
+
+
+def test_undo_leaves_a_pending_subscription_pending(
+    stranger: httpx2.Client, pending_subscriber: Subscriber
+) -> None:
+    page = look(stranger, pending_subscriber)
+    assert read_heading(page) == "Not confirmed yet"
+    assert buttons(page) == ["leave"]
+    assert read_heading(press(stranger, pending_subscriber, "leave")) == "You have unsubscribed"
+    assert read_heading(press(stranger, pending_subscriber, "undo")) == "Not confirmed yet"
+    assert pending_subscriber.stands() == ("pending", True)
+
+
+def test_who_is_not_on_the_list_can_stay_off_it(
+    stranger: httpx2.Client, client: httpx2.Client, subscriber: Subscriber
+) -> None:
+    assert client.delete(
+        f"/subscriptions/{subscriber.list_id}/members/{subscriber.user_id}"
+    ).is_success
+    page = look(stranger, subscriber)
+    assert read_heading(page) == "You are not subscribed"
+    assert buttons(page) == ["leave"]
+    assert read_heading(press(stranger, subscriber, "leave")) == "You have unsubscribed"
+    assert read_heading(press(stranger, subscriber, "undo")) == "You are not subscribed"
+    assert subscriber.stands() == ("removed", True)
+
+
+def test_closed_list_can_be_left_and_not_joined(
+    stranger: httpx2.Client, client: httpx2.Client, subscriber: Subscriber
+) -> None:
+    assert client.delete(f"/lists/{subscriber.list_id}").is_success
+    assert "closed" in look(stranger, subscriber).text
+    assert buttons(press(stranger, subscriber, "leave")) == []
+    reply = stranger.post(
+        "/unsubscribe", params={"trace_id": subscriber.trace_id}, data={"action": "undo"}
+    )
+    assert read_heading(reply, 404) == "There is no open list here"
+    assert subscriber.stands() == ("unsubscribed", True)
+
+
+def test_a_button_pressed_twice_does_no_more_than_once(
+    stranger: httpx2.Client, subscriber: Subscriber
+) -> None:
+    for action in ("stop_mail", "leave", "undo", "resume_mail"):
+        press(stranger, subscriber, action)
+        once = subscriber.kept()
+        press(stranger, subscriber, action)
+        assert subscriber.kept() == once
+
+
+def test_trace_id_may_be_in_the_form(stranger: httpx2.Client, subscriber: Subscriber) -> None:
+    pressed = stranger.post(
+        "/unsubscribe", data={"trace_id": subscriber.trace_id, "action": "leave"}
+    )
+    assert pressed.status_code == 303
+    assert subscriber.stands() == ("unsubscribed", True)
+
+
+def test_titles_are_text_and_nothing_else(
+    stack: Stack, stranger: httpx2.Client, client: httpx2.Client
+) -> None:
+    title = "</title></style><script>alert(1)</script>\"'><img src=x onerror=alert(2)> {{ 7*7 }}"
+    list_id = new_list(client, title, confirm_required=True)
+    reader = subscribe(stack, list_id)
+    for page in (look(stranger, reader), stranger.get(reader.confirm_url())):
+        read_heading(page)
+        assert "<img" not in page.text
+        # Neither style nor links: a trace id may have these digits.
+        said = re.sub(
+            r"<style>.*?</style>|(?:href|value|action)=\".*?\"", "", page.text, flags=re.S
+        )
+        assert "49" not in said.split("<bdi>")[1]
+        assert title in html.unescape(page.text)
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH"])
+def test_only_a_post_changes_anything(
+    stranger: httpx2.Client, pending_subscriber: Subscriber, method: str
+) -> None:
+    token = pending_subscriber.mailed_token()
+    # The mail that confirms makes a link of its own, whenever the worker comes to it.
+    eventually(
+        lambda: pending_subscriber.stack.mails(to=pending_subscriber.email), what="the confirmation"
+    )
+    before = pending_subscriber.kept()
+    for query in ({}, {"action": "leave"}, {"action": "stop_mail"}, ONE_CLICK):
+        for headers in ({}, {"X-HTTP-Method-Override": "POST"}, {"Purpose": "prefetch"}):
+            stranger.request(
+                method,
+                "/unsubscribe",
+                params={"trace_id": pending_subscriber.trace_id, **query},
+                data={"action": "leave", **ONE_CLICK} if method != "HEAD" else None,
+                headers=headers,
+            )
+            stranger.request(method, "/confirm", params={"token": token}, headers=headers)
+    assert pending_subscriber.kept() == before
+
+
+IN_PARTS = {name: (None, value) for name, value in ONE_CLICK.items()}
+
+
+FORM = "application/x-www-form-urlencoded"
+PAIR = b"List-Unsubscribe=One-Click"
+MULTIPART = "multipart/form-data; boundary=b"
+PARTS = (
+    b'\r\n--b\r\nContent-Disposition: form-data; name="List-Unsubscribe"\r\n\r\n'
+    b"\tOne-Click\r\n\r\n--b--\r\n\r\n"
+)
+
+
+def test_one_click_stops_the_mail_whatever_surrounds_the_pair(
+    stranger: httpx2.Client, subscriber: Subscriber
+) -> None:
+    around = [PAIR + end for end in (b"\r\n", b"\n", b"\r", b" \t\r\n\r\n", b"%0D%0A", b"+")]
+    around += [b"\r\n " + PAIR, b"List-Unsubscribe = one-click\n", b"x=1&" + PAIR + b"\r\n&"]
+    bodies = [(kind, body) for body in around for kind in (FORM, "text/plain; charset=utf-8")]
+    bodies += [("", PAIR), ("application/octet-stream", PAIR + b"\n"), (MULTIPART, PARTS)]
+    in_body = f"List-Unsubscribe=One-Click&trace_id={subscriber.trace_id}\r\n".encode()
+    calls = [(kind, body, subscriber.unsubscribe_url) for kind, body in bodies]
+    for kind, body, url in [*calls, (FORM, in_body, "/unsubscribe")]:
+        press(stranger, subscriber, "resume_mail")
+        headers = {"Content-Type": kind} if kind else {}
+        reply = stranger.post(url, content=body, headers=headers)
+        assert reply.status_code == 200, (kind, body, reply.text)
+        assert subscriber.stands() == ("active", False), (kind, body)
+
+
+@pytest.mark.parametrize("sent", [{"data": ONE_CLICK}, {"files": IN_PARTS}])
+def test_one_click_stops_the_mail_without_a_redirect(
+    stranger: httpx2.Client, subscriber: Subscriber, sent: dict[str, Any]
+) -> None:
+    reply = stranger.post(subscriber.unsubscribe_url, **sent)
+    assert reply.status_code == 200
+    assert reply.headers["content-type"].startswith("text/plain")
+    require_headers(reply)
+    assert subscriber.stands() == ("active", False)
+    [refused] = subscriber.kept()["opt_outs"]
+    assert {"email", "one-click"} <= set(refused)
+    before = subscriber.kept()
+    assert stranger.post(subscriber.unsubscribe_url, **sent).status_code == 200
+    assert subscriber.kept() == before
+
+
+def test_one_click_looks_at_no_cookie_and_no_credential(
+    stack: Stack, subscriber: Subscriber
+) -> None:
+    with stack.client() as client:
+        client.headers.update({"Authorization": "Bearer junk", "X-API-Key": "prk_junk"})
+        client.headers.update(
+            {"Cookie": "session=junk; csrf=junk", "Origin": "https://elsewhere.test"}
+        )
+        assert client.post(subscriber.unsubscribe_url, data=ONE_CLICK).status_code == 200
+        assert read_heading(look(client, subscriber)) == "E-mails are off"
+        assert read_heading(press(client, subscriber, "leave")) == "You have unsubscribed"
+
+
+def test_forged_one_click_is_refused(stranger: httpx2.Client, subscriber: Subscriber) -> None:
+    before = subscriber.kept()
+    assert stranger.post(subscriber.unsubscribe_url[:-1], data=ONE_CLICK).status_code == 403
+    assert stranger.post("/unsubscribe", files=IN_PARTS).status_code == 400
+    assert subscriber.kept() == before
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"List-Unsubscribe": "one-click-later"}, {"action": "erase"}, {"action": ""}]
+)
+def test_what_is_neither_one_click_nor_a_button_does_nothing(
+    stranger: httpx2.Client, subscriber: Subscriber, body: dict[str, str]
+) -> None:
+    before = subscriber.kept()
+    reply = stranger.post(subscriber.unsubscribe_url, data=body)
+    assert read_heading(reply, 422) == "That didn’t work"
+    plain = "&".join(f"{name}={value}" for name, value in body.items())
+    reply = stranger.post(
+        subscriber.unsubscribe_url, content=plain, headers={"Content-Type": "text/plain"}
+    )
+    assert read_heading(reply, 415 if plain else 422) == "That didn’t work"
+    assert subscriber.kept() == before
+
+
+def test_forged_trace_ids_get_a_friendly_page_that_tells_nothing(
+    stranger: httpx2.Client, subscriber: Subscriber
+) -> None:
+    before, answers = subscriber.kept(), set()
+    version, rest = subscriber.trace_id[:1], subscriber.trace_id[1:]
+    for forged in (
+        "junk",
+        "x" * 5000,
+        "\0",
+        "😀é",
+        f"2{rest}",
+        subscriber.trace_id[:-1],
+        f"{subscriber.trace_id}A",
+        version + rest[::-1],
+        f'"><script>{subscriber.trace_id}</script>',
+    ):
+        query = {"trace_id": forged}
+        for reply in (
+            stranger.get("/unsubscribe", params=query),
+            stranger.post("/unsubscribe", params=query, data={"action": "leave"}),
+        ):
+            assert read_heading(reply, 403) == "This link doesn’t work", forged
+            answers.add(reply.text)
+    [answer] = answers
+    assert TITLE not in answer
+    assert subscriber.kept() == before
+
+
+def test_trace_ids_that_lead_to_no_list_get_a_page(
+    stack: Stack, stranger: httpx2.Client, subscriber: Subscriber
+) -> None:
+    read_heading(
+        stranger.get(f"/unsubscribe?trace_id={trace_for(stack, 1, subscriber.user_id)}"), 404
+    )
+    for url in ("/unsubscribe", "/unsubscribe?trace_id="):
+        assert read_heading(stranger.get(url), 400) == "This link is incomplete"
+        pressed = stranger.post(url, data={"action": "leave"})
+        assert read_heading(pressed, 400) == "This link is incomplete"
+    twice = stranger.get(f"{subscriber.unsubscribe_url}&trace_id=other")
+    assert read_heading(twice, 400) == "This link doesn’t work"
+
+
+def test_a_person_of_whom_nothing_is_left_is_on_no_list(
+    stack: Stack, stranger: httpx2.Client, subscriber: Subscriber
+) -> None:
+    gone = {"trace_id": trace_for(stack, subscriber.list_id, 1)}
+    for reply in (
+        stranger.get("/unsubscribe", params=gone),
+        follow_redirect(
+            stranger, stranger.post("/unsubscribe", params=gone, data={"action": "leave"})
+        ),
+    ):
+        assert read_heading(reply) == "You are not subscribed"
+        assert "<button" not in reply.text
+
+
+def test_an_erased_persons_link_names_nobody(
+    stack: Stack, stranger: httpx2.Client, subscriber: Subscriber
+) -> None:
+    erase(stack.resources, subscriber.email)
+    page = look(stranger, subscriber)
+    assert read_heading(page) == "You are not subscribed"
+    assert "@" not in re.sub(r"<style>.*?</style>", "", page.text, flags=re.S)
+
+
+def test_confirming_by_the_mailed_link(
+    stranger: httpx2.Client, pending_subscriber: Subscriber
+) -> None:
+    url = pending_subscriber.confirm_url()
+    page = stranger.get(url)
+    assert read_heading(page) == "Confirm your subscription"
+    assert TITLE in page.text
+    assert "r…@example.com" in page.text
+    assert pending_subscriber.email not in page.text
+    pressed = stranger.post(url)
+    assert pressed.status_code == 303
+    require_headers(pressed)
+    assert pending_subscriber.stands() == ("active", True)
+    assert noted(pending_subscriber, "confirmed")[0][:3] == (
+        "user",
+        pending_subscriber.user_id,
+        "confirmation",
+    )
+    done = follow_redirect(stranger, pressed)
+    assert read_heading(done) == "You’re subscribed"
+    assert "<button" not in done.text
+    # Opened or pressed again, it says so.
+    before = pending_subscriber.kept()
+    assert stranger.post(url).status_code == 303
+    assert read_heading(stranger.get(url)) == "You’re subscribed"
+    assert pending_subscriber.kept() == before
+
+
+def test_used_link_does_not_confirm_again(
+    stranger: httpx2.Client, pending_subscriber: Subscriber
+) -> None:
+    url = pending_subscriber.confirm_url()
+    stranger.post(url)
+    press(stranger, pending_subscriber, "leave")
+    left = pending_subscriber.kept()
+    assert read_heading(stranger.get(url), 409) == "There is nothing to confirm"
+    assert read_heading(stranger.post(url), 409) == "There is nothing to confirm"
+    assert pending_subscriber.kept() == left
+    # Somebody asks for the address once more, who may be anybody.
+    stranger.post(
+        f"/subscriptions/{pending_subscriber.list_id}", json={"email": pending_subscriber.email}
+    )
+    assert read_heading(stranger.get(url), 403) == "This link has been used"
+    assert read_heading(stranger.post(url), 403) == "This link has been used"
+    assert pending_subscriber.stands() == ("pending", True)
+    assert (
+        read_heading(stranger.get(pending_subscriber.confirm_url())) == "Confirm your subscription"
+    )
+
+
+def test_expired_forged_and_missing_tokens_get_a_page(
+    stack: Stack, stranger: httpx2.Client, pending_subscriber: Subscriber
+) -> None:
+    url = pending_subscriber.confirm_url()
+    stack.query(
+        f"UPDATE {MailedLink.__tablename__} SET expires_at = now() WHERE user_id = %s",
+        pending_subscriber.user_id,
+    )
+    before = pending_subscriber.kept()
+    for bad in (
+        url,
+        "/confirm?token=junk",
+        "/confirm?token=%00%ff",
+        f"/confirm?token={'x' * 5000}",
+        f"/confirm?token={pending_subscriber.trace_id}",
+    ):
+        assert read_heading(stranger.get(bad), 403) == "This link doesn’t work"
+        assert read_heading(stranger.post(bad), 403) == "This link doesn’t work"
+    for bad in ("/confirm", "/confirm?token="):
+        assert read_heading(stranger.get(bad), 400) == "This link is incomplete"
+        assert read_heading(stranger.post(bad), 400) == "This link is incomplete"
+    mixed = stranger.post("/confirm?token=one", data={"token": "other"})
+    assert read_heading(mixed, 400) == "This link doesn’t work"
+    assert pending_subscriber.kept() == before
+
+
+@pytest.mark.parametrize("path", ["/unsubscribe", "/confirm", "/report"])
+def test_errors_of_any_kind_are_pages(stranger: httpx2.Client, path: str) -> None:
+    wrong_method = stranger.put(path)
+    read_heading(wrong_method, 405)
+    assert wrong_method.headers["allow"] == "GET, HEAD, POST"
+    read_heading(stranger.post(path, content=b"x" * (2 * 1024 * 1024 + 1)), 413)
+    read_heading(stranger.post(path, content=b"<x/>", headers={"Content-Type": "text/xml"}), 415)
+    broken = stranger.post(path, content=b"--", headers={"Content-Type": "multipart/form-data"})
+    read_heading(broken, 400)
+    for odd in (b'{"action": ["leave"], "token": {}}', b"[", b'{"trace_id": 7}'):
+        reply = stranger.post(path, content=odd, headers={"Content-Type": "application/json"})
+        assert read_heading(reply, reply.status_code)
+        assert reply.status_code in {400, 422}
+
+
+def test_scripts_of_other_origins_see_the_api_and_no_page(
+    stranger: httpx2.Client, subscriber: Subscriber
+) -> None:
+    origin = {"Origin": "https://elsewhere.test"}
+    preflight = {**origin, "Access-Control-Request-Method": "POST"}
+    assert stranger.get("/healthz", headers=origin).headers["access-control-allow-origin"] == "*"
+    # A page of a list is found by its id too.
+    of_list = f"/s/{subscriber.list_id}"
+    mailed = ("/unsubscribe", "/confirm", "/report", "/unsubscribe/", of_list, f"{of_list}/")
+    for path in (*mailed, "/login", "/account", "/register", "/password/forgotten"):
+        for reply in (
+            stranger.get(path, params={"trace_id": subscriber.trace_id}, headers=origin),
+            stranger.options(path, headers=preflight),
+        ):
+            assert not [name for name in reply.headers if name.startswith("access-control")]

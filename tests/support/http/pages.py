@@ -1,0 +1,48 @@
+"""Pages for readers: the checks that every page must pass, and redirects between pages."""
+
+import html
+import re
+
+import httpx2
+
+# The headers with which a browser sends a form.
+BROWSER_HEADERS = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+
+
+def read_heading(reply: httpx2.Response, status: int = 200) -> str:
+    """Check what every page must contain, and return the page's heading."""
+    assert reply.status_code == status, reply.text
+    assert reply.headers["content-type"] == "text/html; charset=utf-8"
+    require_headers(reply)
+    assert reply.text.startswith("<!doctype html>")
+    assert '<html lang="en">' in reply.text
+    assert "<script" not in reply.text
+    for landmark in ("main", "footer", "title"):
+        assert reply.text.count(f"<{landmark}>") == 1
+    # A page names the service once, in its header or in its footer.
+    service_name = r"<header><p>Pressroom</p></header>|<p><i>Pressroom</i></p>\n</footer>"
+    assert len(re.findall(service_name, reply.text)) == 1
+    [heading] = re.findall(r"<h1>(.*?)</h1>", reply.text)
+    assert re.search(r"<title>(.*?)</title>", reply.text)[1].startswith(heading)  # type: ignore[index]
+    return html.unescape(heading)
+
+
+def require_headers(reply: httpx2.Response) -> None:
+    """Check the security headers of a page or of a redirect to a page."""
+    policy = reply.headers["content-security-policy"]
+    for rule in ("default-src 'none'", "form-action 'self'", "frame-ancestors 'none'"):
+        assert rule in policy
+    assert "base-uri 'none'" in policy
+    assert "unsafe" not in policy
+    assert reply.headers["cache-control"] == "no-store"
+    assert reply.headers["referrer-policy"] == "no-referrer"
+    assert reply.headers["x-content-type-options"] == "nosniff"
+    assert reply.headers["x-robots-tag"] == "noindex"
+    assert "set-cookie" not in reply.headers
+    assert "x-request-id" in reply.headers
+
+
+def follow_redirect(client: httpx2.Client, reply: httpx2.Response) -> httpx2.Response:
+    """Open the page to which this response redirects."""
+    assert reply.next_request
+    return client.send(reply.next_request)

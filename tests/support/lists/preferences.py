@@ -1,0 +1,55 @@
+"""The preferences page of a reader, and the mailed links that open it."""
+
+import re
+
+import httpx2
+
+from devstack.harness.polling import eventually
+from tests.support.http.pages import follow_redirect, read_heading
+from tests.support.lists.people_on_lists import Subscriber
+from tests.support.people.visiting import hidden
+
+_LINK = re.compile(r"/preferences/open\?token=([\w-]+)")
+
+
+def request_link(client: httpx2.Client, subscriber: Subscriber) -> httpx2.Response:
+    """Request a link to the preferences, with the trace id of the subscriber."""
+    return client.post("/preferences/ask", params={"trace_id": subscriber.trace_id})
+
+
+def mailed_tokens(subscriber: Subscriber) -> list[str]:
+    """Return the tokens of the mailed links, the newest first."""
+    texts = [mail["text"] for mail in subscriber.stack.mails(to=subscriber.email)]
+    return [token for text in texts for token in _LINK.findall(text)]
+
+
+def receive_token(client: httpx2.Client, subscriber: Subscriber) -> str:
+    """Request a link, and return the token in the mail."""
+    count = len(mailed_tokens(subscriber))
+    assert request_link(client, subscriber).status_code == 303
+
+    def find_new_tokens() -> list[str]:
+        tokens = mailed_tokens(subscriber)
+        return tokens if len(tokens) > count else []
+
+    tokens = eventually(find_new_tokens, what="the link")
+    return str(tokens[0])
+
+
+def open_link(
+    browser: httpx2.Client, token: str, fields: dict[str, str], **headers: str
+) -> httpx2.Response:
+    """Send the form of the page that a mailed link opens."""
+    params = {"token": token}
+    return browser.post("/preferences/open", params=params, data=fields, headers=headers)
+
+
+def open_preferences(browser: httpx2.Client, subscriber: Subscriber) -> httpx2.Response:
+    """Open the preferences of the subscriber with a new mailed link."""
+    token = receive_token(browser, subscriber)
+    page = browser.get("/preferences/open", params={"token": token})
+    reply = open_link(browser, token, {"csrf_token": hidden(page)["csrf_token"]})
+    assert reply.status_code == 303
+    preferences = follow_redirect(browser, reply)
+    assert read_heading(preferences) == "Your subscriptions"
+    return preferences
