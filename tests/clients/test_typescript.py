@@ -54,7 +54,7 @@ def api_details(stack: Stack, owner: Owner, tmp_path: Path) -> dict[str, Any]:
 
 
 @pytest.fixture
-def test_input(
+def javascript_input(
     stack: Stack, network_url: str, owner: Owner, api_details: dict[str, Any], pressroom: Any
 ) -> dict[str, Any]:
     """Everything that the tests of the client read from the variable GIVEN."""
@@ -94,9 +94,11 @@ def test_the_package_that_make_clients_builds_calls_the_api(
 
 @pytest.mark.parametrize("name", sorted(each.name for each in TESTS.glob("*.test.mjs")))
 def test_the_typescript_client_passes_its_tests(
-    name: str, typescript_project: Path, test_input: dict[str, Any]
+    name: str, typescript_project: Path, javascript_input: dict[str, Any]
 ) -> None:
-    _run_node("--test", f"tests/{name}", folder=typescript_project, GIVEN=json.dumps(test_input))
+    _run_node(
+        "--test", f"tests/{name}", folder=typescript_project, GIVEN=json.dumps(javascript_input)
+    )
 
 
 def test_the_examples_of_its_readme_work_as_they_are_written(

@@ -1,0 +1,62 @@
+"""Tests of the layout of the tests: what test modules import, and where fixtures are defined."""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+TEST_MODULES = sorted(
+    path for path in TESTS.rglob("*.py") if path.name.startswith(("test_", "conftest"))
+)
+# What test modules may import from `tests`: support, and the programs that are tested themselves.
+SUPPORT = ("tests.support.", "tests.runner.", "tests.growth.")
+# Modules that replace a fixture of a conftest.py, so that the fixtures which depend on it follow.
+REPLACED = {
+    ("services/webhooks/test_resting.py", "stack"),
+}
+
+pytestmark = pytest.mark.tier("check")
+
+
+def imported_names(path: Path) -> Iterator[str]:
+    """Yield the full name of each module, class or function that this file imports."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def fixture_names(path: Path) -> Iterator[str]:
+    """Yield the name of each fixture that this file defines."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            decorators = map(ast.unparse, node.decorator_list)
+            if any(decorator.startswith("pytest.fixture") for decorator in decorators):
+                yield node.name
+
+
+def test_test_modules_import_nothing_from_each_other() -> None:
+    imports = {
+        f"{path.relative_to(TESTS)} imports {name}"
+        for path in TEST_MODULES
+        for name in imported_names(path)
+        if name.startswith("tests.") and not name.startswith(SUPPORT)
+    }
+    assert imports == set()
+
+
+def test_each_fixture_is_defined_once_in_its_folder() -> None:
+    """Folders are those directly below `tests`. The conftest.py of `tests` is part of each."""
+    homes: dict[tuple[str, str], list[str]] = defaultdict(list)
+    folders = {path.relative_to(TESTS).parts[0] for path in TEST_MODULES if path.parent != TESTS}
+    for path in TEST_MODULES:
+        module = path.relative_to(TESTS)
+        for name in fixture_names(path):
+            if (str(module), name) not in REPLACED:
+                for folder in folders if path.parent == TESTS else {module.parts[0]}:
+                    homes[folder, name].append(str(module))
+    assert {key: modules for key, modules in homes.items() if len(modules) > 1} == {}
