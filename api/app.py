@@ -236,8 +236,12 @@ async def _write_last_uses(state: State) -> None:
             log.warning("api_keys.uses_not_written", reason=type(error).__name__)
 
 
+# Optimization: memory returned to the system (decision 17).
 async def _give_memory_back() -> None:
-    """Give back what large answers took, of which each thread's allocator would keep its share."""
+    """Return freed memory to the system every ten seconds.
+
+    After large answers, the allocator would otherwise keep the memory of each thread.
+    """
     while True:
         await asyncio.sleep(_GIVE_BACK_SECONDS)
         await BACKGROUND.run(give_memory_back)

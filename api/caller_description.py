@@ -24,7 +24,7 @@ def describe_caller(request: Request, settings: Settings) -> str | None:
     address = peer[0] if peer else None
     try:
         peer_address = ip_address(address or "")
-    except ValueError:  # such as the path of a socket
+    except ValueError:  # The peer is not an IP address, for example the path of a socket.
         is_trusted = False
     else:
         is_trusted = any(peer_address in network for network in settings.trusted_proxies or ())

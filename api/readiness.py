@@ -84,7 +84,7 @@ class Readiness:
 
 
 def judge_process(dependencies: Mapping[str, Condition], *, is_ending: bool) -> Condition:
-    """Return the condition of the process by the conditions of its dependencies."""
+    """Return the health of the process, which depends on the health of its dependencies."""
     if is_ending:
         return Condition.ENDING
     if dependencies["database"] is not Condition.OK:

@@ -2,4 +2,4 @@
 
 from core.process import absent_modules
 
-absent_modules.hide()
+absent_modules.hide_metrics()

@@ -30,7 +30,7 @@ class DiscreetCursor(cursor):
 
 @contextmanager
 def _first_line_only() -> Iterator[None]:
-    """Cut an error of the database after its first line."""
+    """Shorten the message of a database error to its first line."""
     try:
         yield
     except psycopg2.Error as error:

@@ -1,4 +1,4 @@
-"""The endpoints of jobs."""
+"""The API endpoints for jobs."""
 
 import asyncio
 import re

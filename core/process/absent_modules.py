@@ -1,17 +1,22 @@
-"""Keeps a library from loading another one that it can do without."""
+"""Keeps libraries from importing other libraries that they only need for features we don't use."""
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+# The client of Redis imports this module for metrics that we don't use. The import takes a tenth of
+# a second and some megabytes in each process.
+_HIDDEN_MODULE = "opentelemetry.sdk.metrics"
 
+
+# Optimization: absent libraries (decision 17).
 @contextmanager
 def without(module: str) -> Iterator[None]:
-    """To what is imported in the block, the module seems not to be installed.
+    """Make imports in the block fail as if the module were not installed.
 
-    A module that was loaded already stays.
+    A module that was imported before stays available.
     """
-    known = sys.modules.setdefault(module, None)  # type: ignore[arg-type] # how Python says: not there
+    known = sys.modules.setdefault(module, None)  # type: ignore[arg-type] # means: not installed
     try:
         yield
     finally:
@@ -19,16 +24,15 @@ def without(module: str) -> Iterator[None]:
             del sys.modules[module]
 
 
-# The client of Redis imports it for metrics that nothing here uses: a tenth of a second and some
-# megabytes for each process and each command. It seems not to be installed until it has a use.
-_ASKED_FOR = "opentelemetry.sdk.metrics"
+def hide_metrics() -> None:
+    """Make OpenTelemetry's metrics seem absent. Call this before the client of Redis is imported.
+
+    If the metrics were imported before, they stay available.
+    """
+    sys.modules.setdefault(_HIDDEN_MODULE, None)  # type: ignore[arg-type] # means: not installed
 
 
-def hide() -> None:
-    """Before the first of these libraries is imported. Modules that were loaded already stay."""
-    sys.modules.setdefault(_ASKED_FOR, None)  # type: ignore[arg-type] # how Python says: not there
-
-
-def show() -> None:
-    if sys.modules.get(_ASKED_FOR) is None:
-        sys.modules.pop(_ASKED_FOR, None)
+def show_metrics() -> None:
+    """Make OpenTelemetry's metrics available again."""
+    if sys.modules.get(_HIDDEN_MODULE) is None:
+        sys.modules.pop(_HIDDEN_MODULE, None)

@@ -89,7 +89,7 @@ def start_tracing(process: str) -> None:
     from core.telemetry.collector import is_wanted
 
     if is_wanted():
-        absent_modules.show()
+        absent_modules.show_metrics()
         from core.telemetry.tracing import open_tracing
 
         set_tracing(open_tracing(process))

@@ -109,8 +109,8 @@ def authenticate(
     """Return the caller of a key; raises ``auth.invalid_credentials``.
 
     Args:
-        recent: whether a caller from the last minute is enough. The key may have ended since then,
-            so the statement of the request must check the key.
+        recent: whether a caller from the last minute is enough. The key may have been
+            revoked in that minute, so the SQL statement of the request must check the key again.
     """
     if not API_KEY.matches(secret):
         raise errors.AUTH_INVALID_API_KEY()

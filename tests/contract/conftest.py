@@ -84,7 +84,7 @@ def receiver() -> Iterator[HookReceiver]:
 
 @pytest.fixture
 def other_owner(stack: Stack) -> Iterator[httpx2.Client]:
-    """A client that calls the API as another owner than `client`."""
+    """A client that calls the API as a second owner."""
     with stack.client(stack.new_owner().key) as client:
         yield client
 
@@ -138,7 +138,7 @@ def read_only_client(stack: Stack, owner: Owner) -> Iterator[httpx2.Client]:
 
 @pytest.fixture
 def delivery_client(stack: Stack) -> Iterator[httpx2.Client]:
-    """A client of the company that sends the mail. The operator made its key."""
+    """Calls the API as the newsletter sender. The operator created the key of the sender."""
     key = stack.new_key(stack.new_owner().user_id, Scope.DELIVERY)
     with stack.client(key) as client:
         yield client

@@ -35,7 +35,8 @@ class BlockedList:
 
     Attributes:
         people: by what blocks them; the one under ``nothing`` shows that the way works.
-        notes: what a way keeps from before the block, such as the id of a bulk action.
+        notes: values that each path onto the list needs from before the block, such as the id of
+            a bulk action.
     """
 
     stack: Stack

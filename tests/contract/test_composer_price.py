@@ -53,7 +53,10 @@ class Author:
 
 @pytest.fixture
 def model(priced_composer: Modelled) -> Modelled:
-    """The stack with a price. Its language model answers correctly until a test steers it."""
+    """A stack where composer calls cost credits.
+
+    The language model answers correctly until a test steers it.
+    """
     priced_composer.steer(None)
     return priced_composer
 

@@ -38,7 +38,7 @@ def sample_account(stack: Stack) -> Iterator[World]:
 
 @pytest.fixture(scope="module")
 def sample_console(stack: Stack, sample_account: World) -> Iterator[OwnerAtConsole]:
-    """The owner of the sample account at the console."""
+    """The owner of the sample account, who is logged in to the console."""
     with at_console(stack, sample_account.owner) as owner:
         yield owner
 
@@ -56,7 +56,7 @@ def page_text(
 
 @pytest.fixture(scope="module")
 def asset_bytes(sample_console: OwnerAtConsole) -> Callable[[str], int]:
-    """A function that returns the size of a script or style in bytes. It loads each one once."""
+    """A function that returns the size of a script or style in bytes. Each file is loaded once."""
 
     @cache
     def weight(url: str) -> int:

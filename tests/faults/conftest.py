@@ -75,7 +75,7 @@ def imports(make_lasting_stack: Callable[[str], Stack]) -> Importing:
 
 @pytest.fixture
 def import_owner(imports: Importing) -> Iterator[Owner]:
-    """An owner on the stack of imports. The workers that the test starts end with the test."""
+    """An owner on the stack of imports. After the test, stop the workers that the test started."""
     yield imports.stack.new_owner()
     for running in tuple(imports.stack.processes):
         kill_with_children(running)

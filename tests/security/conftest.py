@@ -33,5 +33,5 @@ def list_id(client: httpx2.Client) -> int:
 
 @pytest.fixture
 def impatient_owner(impatient_api: tuple[Stack, Running]) -> Owner:
-    """A new owner of the stack with the impatient API."""
+    """A new owner on the stack whose API has short timeouts."""
     return impatient_api[0].new_owner()

@@ -100,7 +100,7 @@ class CanaryStack:
 
 @pytest.fixture(scope="module")
 def canary_stack(make_stack: object, home: Path) -> Iterator[CanaryStack]:
-    """A stack whose secret settings are canaries: random words that may appear in no text."""
+    """A stack whose secret settings are random words, which must never appear in any output."""
     assert callable(make_stack)
     made = CanaryStack(make_stack("canaries"), home)
     yield made

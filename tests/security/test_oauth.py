@@ -373,7 +373,7 @@ def test_a_refresh_gives_no_more_than_was_agreed_to(
 ) -> None:
     program.tokens(
         logged_in_owner, "credit.full"
-    )  # More, by another login: that is another family.
+    )  # Tokens from another login belong to another token family.
     given = program.tokens(logged_in_owner, "credit.read")
     for scope in ("credit.full", "credit.read credit.full", "attachment", *TOO_MUCH):
         reply = program.refresh(given["refresh_token"], scope=scope)

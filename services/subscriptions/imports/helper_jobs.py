@@ -11,10 +11,9 @@
         v
     last helper   Finds no waiting chunk and no other helper. Ends the import job and the import.
 
-A helper that finds no chunk ends. While no other helper applies a chunk, a helper applies two
-chunks at the same time. A helper's claim on a chunk is valid while the same attempt of the helper's
-job is running. If the import was cancelled, or if the helper lost its lease, the chunk is rolled
-back.
+A helper that finds no chunk ends. A helper that is the only one with a chunk applies two chunks at
+the same time. A helper's claim on a chunk is valid while the same attempt of the helper's job is
+running. If the import was cancelled, or if the helper lost its lease, the chunk is rolled back.
 
 Chunks of one file have no address in common. If two imports into a list run at the same time, one
 of them has only one helper, and the two take turns on the lock of the list.

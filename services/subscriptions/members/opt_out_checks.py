@@ -33,7 +33,7 @@ _PURPOSE = "opt-out"
 
 
 def find_opt_outs(uow: UnitOfWork, list_id: int, person: User) -> set[OptOutKind]:
-    """Return the person's opt-outs on this list. The caller decides whether they matter."""
+    """Return the person's opt-outs on this list. The caller decides whether an opt-out matters."""
     query = select(OptOut.kind).where(
         OptOut.list_id == list_id, is_opt_out_of(uow.settings.keyring, person)
     )
@@ -112,7 +112,7 @@ _FIND_DIGESTS = text(
 
 
 def build_no_opt_out_condition(member: str, kind: OptOutKind | None = None) -> str:
-    """The SQL condition that the person of a subscription has no opt-out, or none of this kind.
+    """The SQL condition that a subscriber has no opt-out, or no opt-out of this kind.
 
     ``member`` is the alias of the table ``subscriptions``.
     """

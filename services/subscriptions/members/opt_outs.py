@@ -1,4 +1,6 @@
-"""Changes of opt-outs: a person refuses a list, or mail from it. Only that person can lift them.
+"""Changes of opt-outs: a person refuses a list, or mail from the list.
+
+Only the person who opted out can lift the opt-out.
 
 ``opt_out_checks`` finds opt-outs before a person becomes a member or gets mail.
 

@@ -25,7 +25,7 @@ def feed_owner(stack_without_processes: Stack) -> Owner:
 
 @pytest.fixture
 def member_ids(stack_without_processes: Stack, feed_owner: Owner) -> list[int]:
-    """The ids of people who joined a list of ``feed_owner``, in this order."""
+    """The ids of people on a list of ``feed_owner``, in the order in which the people joined."""
     list_id, people = Importing(stack_without_processes).new_list(feed_owner), []
     for address in new_addresses(MEMBERS):
         with stack_without_processes.resources.unit_of_work() as uow:

@@ -26,7 +26,7 @@ from tests.support.http.servers import silent_server
 
 @pytest.fixture(autouse=True)
 def _remove_aws_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Remove the AWS variables of this machine, which could name another role."""
+    """Remove environment variables of AWS, because these variables could select another role."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
 

@@ -1,4 +1,4 @@
-"""The ledger of a stack: entries that a test grants or falsifies, and its verification."""
+"""The credit ledger of a stack: grants credits, falsifies entries and verifies the ledger."""
 
 from decimal import Decimal
 

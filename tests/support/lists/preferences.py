@@ -24,7 +24,7 @@ def mailed_tokens(subscriber: Subscriber) -> list[str]:
 
 
 def receive_token(client: httpx2.Client, subscriber: Subscriber) -> str:
-    """Request a link, and return the token in the mail."""
+    """Request a link, and return the token from the mail."""
     count = len(mailed_tokens(subscriber))
     assert request_link(client, subscriber).status_code == 303
 

@@ -1,4 +1,7 @@
-"""The API with less patience and room: `python -m tests.support.probe.impatient_api PORT`."""
+"""Runs the API with shorter timeouts and smaller limits.
+
+Run it with ``python -m tests.support.probe.impatient_api PORT``.
+"""
 
 import sys
 

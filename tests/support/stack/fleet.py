@@ -8,7 +8,9 @@ from tests.support.stack.signals import resume_process
 
 
 class Fleet:
-    """One API process and one media worker. Tests share both processes while the processes run.
+    """One API process and one media worker, which tests share.
+
+    A stopped process is started again for the next test.
 
     ``recover`` ends every other process that a test started.
     """
@@ -31,7 +33,7 @@ class Fleet:
         )
 
     def end(self) -> None:
-        """End both processes, for a test that starts its own API process or media worker."""
+        """Stop the shared API process and media worker, for a test that starts its own."""
         for running in self._shared.values():
             running.kill()
             self._stack.processes.remove(running)

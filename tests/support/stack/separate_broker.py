@@ -1,4 +1,4 @@
-"""Processes of a stack whose broker is another server than its cache."""
+"""Processes of a stack whose broker and cache are separate servers."""
 
 from dataclasses import dataclass
 

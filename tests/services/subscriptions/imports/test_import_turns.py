@@ -1,4 +1,4 @@
-"""Import jobs of several turns: open files, lost leases and changed objects."""
+"""Import jobs that take several turns in a worker: open files, lost leases, changed objects."""
 
 from contextlib import closing
 from types import SimpleNamespace
