@@ -275,11 +275,11 @@ def test_202_is_answered_from_the_present_state(
     client: httpx2.Client, idempotency_key: str
 ) -> None:
     first = data(
-        send(client, photo(), "a.jpg", idempotency_key=idempotency_key, prefer="respond-async"),
+        send(client, photo(), "a.jpg", key=idempotency_key, prefer="respond-async"),
         200,
         202,
     )
-    again = send(client, photo(), "a.jpg", idempotency_key=idempotency_key)
+    again = send(client, photo(), "a.jpg", key=idempotency_key)
     assert replayed(again)
     assert (data(again)["id"], data(again)["status"]) == (first["id"], 2)
 
@@ -287,8 +287,8 @@ def test_202_is_answered_from_the_present_state(
 def test_202_again_is_202_while_the_work_waits(
     client_without_workers: httpx2.Client, idempotency_key: str
 ) -> None:
-    first = send(client_without_workers, idempotency_key=idempotency_key, prefer="respond-async")
-    again = send(client_without_workers, idempotency_key=idempotency_key, prefer="respond-async")
+    first = send(client_without_workers, key=idempotency_key, prefer="respond-async")
+    again = send(client_without_workers, key=idempotency_key, prefer="respond-async")
     assert data(first, 202) == data(again, 202)
     assert replayed(again)
     assert again.headers["location"] == first.headers["location"]
@@ -297,8 +297,8 @@ def test_202_again_is_202_while_the_work_waits(
 def test_failed_work_frees_the_key(client: httpx2.Client, idempotency_key: str) -> None:
     cut = encoded("PNG")[:-40]
     for _ in range(2):
-        assert send(client, cut, idempotency_key=idempotency_key).status_code == 422
-    reply = send(client, idempotency_key=idempotency_key)
+        assert send(client, cut, key=idempotency_key).status_code == 422
+    reply = send(client, key=idempotency_key)
     data(reply)
     assert not replayed(reply)
 
@@ -306,11 +306,9 @@ def test_failed_work_frees_the_key(client: httpx2.Client, idempotency_key: str) 
 def test_cancelled_work_frees_the_key(
     client_without_workers: httpx2.Client, idempotency_key: str
 ) -> None:
-    first = data(
-        send(client_without_workers, idempotency_key=idempotency_key, prefer="respond-async"), 202
-    )
+    first = data(send(client_without_workers, key=idempotency_key, prefer="respond-async"), 202)
     assert data(client_without_workers.delete(f"/attachments/{first['hash_id']}")) == 1
-    again = send(client_without_workers, idempotency_key=idempotency_key, prefer="respond-async")
+    again = send(client_without_workers, key=idempotency_key, prefer="respond-async")
     assert not replayed(again)
     assert data(again, 202)["id"] != first["id"]
 
@@ -318,9 +316,9 @@ def test_cancelled_work_frees_the_key(
 def test_replay_of_a_deleted_attachment_makes_no_new_one(
     client: httpx2.Client, idempotency_key: str
 ) -> None:
-    record = data(send(client, idempotency_key=idempotency_key))
+    record = data(send(client, key=idempotency_key))
     data(client.delete(f"/attachments/{record['hash_id']}"))
-    problem(send(client, idempotency_key=idempotency_key), 404, "attachment.not_found")
+    problem(send(client, key=idempotency_key), 404, "attachment.not_found")
     assert data(client.get("/attachments"))["items"] == []
 
 
