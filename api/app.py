@@ -236,12 +236,9 @@ async def _write_last_uses(state: State) -> None:
             log.warning("api_keys.uses_not_written", reason=type(error).__name__)
 
 
-# Optimization: memory returned to the system (decision 17).
+# Optimization: memory that the API gives back (decision 17).
 async def _give_memory_back() -> None:
-    """Return freed memory to the system every ten seconds.
-
-    After large answers, the allocator would otherwise keep the memory of each thread.
-    """
+    """Give the memory of large answers back to the system, because each thread would keep some."""
     while True:
         await asyncio.sleep(_GIVE_BACK_SECONDS)
         await BACKGROUND.run(give_memory_back)

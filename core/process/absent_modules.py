@@ -1,21 +1,18 @@
-"""Keeps libraries from importing other libraries that they only need for features we don't use."""
+"""Hides installed libraries that other libraries would import without need."""
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# The client of Redis imports this module for metrics that we don't use. The import takes a tenth of
-# a second and some megabytes in each process.
-_HIDDEN_MODULE = "opentelemetry.sdk.metrics"
+# The Redis client imports this module for metrics that Pressroom doesn't use. The import takes a
+# tenth of a second and a few megabytes in each process.
+_METRICS = "opentelemetry.sdk.metrics"
 
 
-# Optimization: absent libraries (decision 17).
+# Optimization: hidden imports (decision 17).
 @contextmanager
 def without(module: str) -> Iterator[None]:
-    """Make imports in the block fail as if the module were not installed.
-
-    A module that was imported before stays available.
-    """
+    """Hide a module from the imports in the block, unless the module is already loaded."""
     known = sys.modules.setdefault(module, None)  # type: ignore[arg-type] # means: not installed
     try:
         yield
@@ -25,14 +22,11 @@ def without(module: str) -> Iterator[None]:
 
 
 def hide_metrics() -> None:
-    """Make OpenTelemetry's metrics seem absent. Call this before the client of Redis is imported.
-
-    If the metrics were imported before, they stay available.
-    """
-    sys.modules.setdefault(_HIDDEN_MODULE, None)  # type: ignore[arg-type] # means: not installed
+    """Hide the metrics of OpenTelemetry, unless the module is already loaded."""
+    sys.modules.setdefault(_METRICS, None)  # type: ignore[arg-type] # means: not installed
 
 
 def show_metrics() -> None:
-    """Make OpenTelemetry's metrics available again."""
-    if sys.modules.get(_HIDDEN_MODULE) is None:
-        sys.modules.pop(_HIDDEN_MODULE, None)
+    """Make the metrics of OpenTelemetry importable again."""
+    if sys.modules.get(_METRICS) is None:
+        sys.modules.pop(_METRICS, None)
