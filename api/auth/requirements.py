@@ -1,7 +1,7 @@
 """The access that each route declares: which credentials its callers need.
 
-A route declares exactly one access. The route awaits ``Access.authorise`` before it reads a body,
-so that strangers can't fill the memory for bodies.
+A route declares exactly one access. The route admits its caller before it reads a body, so that
+strangers can't fill the memory for bodies.
 """
 
 from abc import ABC, abstractmethod

@@ -1,7 +1,7 @@
 """Bodies that are a form or JSON, and may have a trace id.
 
-A mail leads to these requests, so their trace id is in the body or in the query. Mail clients post
-forms without credentials (RFC 8058), programs send JSON, and links have a query.
+Sign-ups and links in mails send these requests. The trace id of a link is in the body or in the
+query. Mail clients post forms without credentials (RFC 8058), and programs send JSON.
 """
 
 from collections.abc import Iterable

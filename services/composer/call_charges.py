@@ -54,10 +54,10 @@ def charge_call(
     same: str,
     seconds: float,
 ) -> int | None:
-    """Charge for a call before its work is asked for; returns the entry, and raises, as ``charge``.
+    """Charge for a call before its work is enqueued. Return the id of the ledger entry, if any.
 
-    Callers choose the names of their calls, so a name stands for a call only together with what is
-    asked.
+    Callers choose the names of their calls. A name therefore stands for a call only together with
+    the input of the call. Raises what ``own_charges.charge_call`` raises.
     """
     digest = hashlib.sha256(call.fingerprint + call.key.encode()).hexdigest()
     key = replace(call, route=SOURCE_TYPE, key=digest)

@@ -1,8 +1,10 @@
 """Charges accounts and corrects their balances.
 
-The database function ``credit_append`` changes a balance. It locks the account, refuses to make the
-balance negative, and writes the entry and the new balance. It also compares the balance with the
-threshold of ``thresholds``, so a charge needs no other query. Each statement here is a separate
+``consume_credits`` makes the charge of an API call with the database function ``credit_consume``.
+Pressroom's own charges are in ``own_charges``. Both use the database function ``credit_append``,
+which locks the account, refuses to make the balance negative, and writes the entry and the new
+balance. ``credit_append`` also compares the balance with the threshold of ``thresholds``, so a
+charge needs no other query. Each statement here is a separate
 transaction, and its result is committed when it returns.
 """
 
