@@ -33,7 +33,7 @@ COUNT = text("SELECT count(*) FROM seen")
 @pytest.fixture(scope="module")
 def primary_stack(make_stack: Callable[[str], Stack]) -> Stack:
     """A stack without processes, whose Postgres has a replica."""
-    stack = make_stack("primary_stack")
+    stack = make_stack("whole")
     stack.query("CREATE TABLE seen (id bigint PRIMARY KEY)")
     stack.query("GRANT ALL ON seen TO PUBLIC")
     return stack

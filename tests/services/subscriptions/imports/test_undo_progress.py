@@ -40,7 +40,7 @@ def test_an_undo_of_an_import_that_went_on_takes_back_what_it_added_since(
         "SELECT id FROM jobs WHERE kind = 'members.import' AND subject_id = %s", task.id
     )
     with importing.resources.unit_of_work() as uow:
-        monkeypatch.setattr(removals, "keep", lambda *_: True)
+        monkeypatch.setattr(removals, "keep_object", lambda *_: True)
         go_on = get_kind("members.import").on_restarted
         assert go_on is not None
         assert go_on(uow, importing.job(int(str(job_id))))
