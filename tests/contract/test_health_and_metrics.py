@@ -183,11 +183,11 @@ def test_metrics_show_the_connections_that_are_nearest_to_their_limit(
     here = f"SELECT count(*) FROM pg_stat_activity WHERE {column} = %s"
     [(open_now,)] = stack_without_workers.query(here, name)
     few = int(str(open_now)) + room
-    stack_without_workers.query(f"ALTER {limited} {name} CONNECTION LIMIT {few}")
+    stack_without_workers.query(f'ALTER {limited} "{name}" CONNECTION LIMIT {few}')
     try:
         eventually(lambda: limit_is(few), what="the nearer limit")
     finally:
-        stack_without_workers.query(f"ALTER {limited} {name} CONNECTION LIMIT -1")
+        stack_without_workers.query(f'ALTER {limited} "{name}" CONNECTION LIMIT -1')
 
 
 def test_without_its_dependencies_a_process_tells_its_own_figures(
