@@ -138,6 +138,7 @@ class ChildProcess:
         )
         for pipe in (child.stdin, child.stdout, child.stderr):
             os.set_blocking(_descriptor(pipe), False)
+        # Optimization: larger pipes to child processes (decision 17).
         for pipe in (child.stdin, child.stdout):
             # A larger pipe transfers data faster, but is optional. Linux refuses to enlarge pipes
             # of a user whose pipes already take too much memory.
