@@ -22,7 +22,7 @@ from tests.support.stack.without_workers import CDN, CONTACTS, KEY_HEADER, POLIC
 
 @pytest.fixture(scope="session")
 def stack_without_workers(make_lasting_stack: Callable[[str], Stack]) -> Stack:
-    """A stack without workers, so that every job stays queued."""
+    """A test stack without workers, so that every job stays queued."""
     stack = make_lasting_stack("without-workers")
     stack.start_api(
         PRESSROOM_API_KEY_HEADER=KEY_HEADER,
@@ -35,7 +35,7 @@ def stack_without_workers(make_lasting_stack: Callable[[str], Stack]) -> Stack:
 
 @pytest.fixture
 def owner_without_workers(stack_without_workers: Stack) -> Owner:
-    """A new owner on the stack without workers."""
+    """A new owner on the test stack that runs no workers."""
     return stack_without_workers.new_owner()
 
 
@@ -43,7 +43,7 @@ def owner_without_workers(stack_without_workers: Stack) -> Owner:
 def client_without_workers(
     stack_without_workers: Stack, owner_without_workers: Owner
 ) -> Iterator[httpx2.Client]:
-    """A client that calls the stack without workers as its owner."""
+    """An API client of `owner_without_workers`, on the test stack that runs no workers."""
     with stack_without_workers.client(owner_without_workers.key) as client:
         yield client
 
@@ -63,14 +63,14 @@ def disconnected_api(stack_without_workers: Stack) -> Iterator[httpx2.Client]:
 
 @pytest.fixture
 def console(stack: Stack) -> Iterator[OwnerAtConsole]:
-    """A new owner who is logged in to the console, with an API client."""
+    """A new owner who is logged in to the console and also has an API client."""
     with at_console(stack) as owner:
         yield owner
 
 
 @pytest.fixture(scope="module")
 def shared_console(stack: Stack) -> Iterator[OwnerAtConsole]:
-    """The same as `console`, but one owner for all tests of a file."""
+    """An owner who is logged in to the console, shared by all tests in a module."""
     with at_console(stack) as owner:
         yield owner
 
@@ -84,46 +84,46 @@ def receiver() -> Iterator[HookReceiver]:
 
 @pytest.fixture
 def other_owner(stack: Stack) -> Iterator[httpx2.Client]:
-    """A client that calls the API as a second owner."""
+    """An API client with the key of a second owner."""
     with stack.client(stack.new_owner().key) as client:
         yield client
 
 
 @pytest.fixture
 def mailing_list(client: httpx2.Client) -> dict[str, Any]:
-    """A new list of the owner `client`."""
+    """A new mailing list that belongs to the fixture `owner`."""
     return new_list(client)
 
 
 @pytest.fixture
 def list_id(mailing_list: dict[str, Any]) -> int:
-    """The id of `mailing_list`."""
+    """The id of the mailing list in the fixture `mailing_list`."""
     return int(mailing_list["id"])
 
 
 @pytest.fixture
 def encrypted_attachment(client: httpx2.Client) -> dict[str, Any]:
-    """An encrypted image of the owner `client`."""
+    """An encrypted image that the fixture `owner` has uploaded."""
     return dict(data(send(client, photo(), "p.jpg", encrypted="true")))
 
 
 @pytest.fixture
 def reader(stack: Stack) -> Iterator[Reader]:
-    """A person who can log in and is on no list yet."""
+    """A new person who can log in and has no subscriptions."""
     with a_reader(stack) as reader:
         yield reader
 
 
 @pytest.fixture
 def make_reader(stack: Stack) -> Iterator[Callable[[], Reader]]:
-    """A function that makes another reader."""
+    """A function that creates a person who can log in and has no subscriptions."""
     with ExitStack() as opened:
         yield lambda: opened.enter_context(a_reader(stack))
 
 
 @pytest.fixture
 def logged_in_owner(stack: Stack, owner: Owner) -> Iterator[Person]:
-    """The owner in a browser, where programs ask for access to the owner's account."""
+    """A browser in which `owner` is logged in and can grant OAuth clients access."""
     person = log_in(stack, owner)
     yield person
     person.browser.close()
@@ -131,14 +131,14 @@ def logged_in_owner(stack: Stack, owner: Owner) -> Iterator[Person]:
 
 @pytest.fixture
 def read_only_client(stack: Stack, owner: Owner) -> Iterator[httpx2.Client]:
-    """A client that calls as `owner` with a key that can only read lists."""
+    """An API client of `owner`, with a key that can only read lists and subscriptions."""
     with stack.client(stack.new_key(owner.user_id, Scope.SUBSCRIPTION_READ)) as client:
         yield client
 
 
 @pytest.fixture
 def delivery_client(stack: Stack) -> Iterator[httpx2.Client]:
-    """Calls the API as the newsletter sender. The operator created the key of the sender."""
+    """An API client of the newsletter sender, with a key that only the operator can create."""
     key = stack.new_key(stack.new_owner().user_id, Scope.DELIVERY)
     with stack.client(key) as client:
         yield client
@@ -146,7 +146,7 @@ def delivery_client(stack: Stack) -> Iterator[httpx2.Client]:
 
 @pytest.fixture(scope="module")
 def priced_composer(request: pytest.FixtureRequest, make_stack: Callable[[str], Stack]) -> Modelled:
-    """A stack of the file's own, whose composer charges for each answer of the language model."""
+    """A test stack on which every composer call that the language model answers costs credits."""
     name = request.path.stem.removeprefix("test_").replace("_", "-")
     composer = Modelled(make_stack, name, PRESSROOM_COMPOSER_PRICE=str(PRICE))
     composer.work("offline")
@@ -155,7 +155,7 @@ def priced_composer(request: pytest.FixtureRequest, make_stack: Callable[[str], 
 
 @pytest.fixture
 def sandbox_payments(stack: Stack) -> Iterator[SandboxPayments]:
-    """The payment provider of the shared stack. Every fault that a test sets ends with the test."""
+    """The simulated payment provider. Faults that a test injects are removed when the test ends."""
     payments = SandboxPayments(stack.sandbox_url)
     yield payments
     payments.mode()
@@ -165,5 +165,5 @@ def sandbox_payments(stack: Stack) -> Iterator[SandboxPayments]:
 
 @pytest.fixture
 def subscriber(stack: Stack, client: httpx2.Client) -> Subscriber:
-    """A person who subscribed to a new list of the owner `client`."""
+    """A person who has subscribed to a new mailing list of the fixture `owner`."""
     return subscribe(stack, new_list(client, title="The Morning Letter")["id"])

@@ -1,4 +1,4 @@
-"""Whitespace and invisible characters in e-mail addresses, in each call that accepts one."""
+"""Tests of whitespace and invisible characters in the e-mail addresses that a client sends."""
 
 import secrets
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Tests of the renditions of an attachment, the smaller copies of an image."""
+"""Tests of renditions, which are smaller copies of an uploaded image."""
 
 import hashlib
 import io
@@ -19,14 +19,14 @@ WIDE = (1400, 700)
 
 @pytest.fixture(scope="module")
 def attachment_with_renditions(stack: Stack) -> dict[str, Any]:
-    """An image with smaller copies, which all tests of the file share."""
+    """An uploaded image with smaller copies, shared by all tests in this module."""
     with stack.client(stack.new_owner().key) as client:
         return dict(data(send(client, photo(*WIDE), "p.jpg", renditions="1")))
 
 
 @pytest.fixture
 def encrypted_attachment_with_renditions(client: httpx2.Client) -> dict[str, Any]:
-    """An encrypted image with smaller copies, which are encrypted too."""
+    """An encrypted image whose smaller copies are encrypted too."""
     return dict(data(send(client, photo(700, 350), "p.jpg", renditions="1", encrypted="1")))
 
 

@@ -1,4 +1,7 @@
-"""Denied and opted-out people never become active members, whichever way they join a list."""
+"""Tests that nobody can add a denied or opted-out person to a mailing list.
+
+Only the person who opted out can lift an opt-out.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -31,12 +34,13 @@ BLOCKS = ("nothing", "owner", "operator", "opt-out")
 
 @dataclass
 class BlockedList:
-    """An owner's list, another list of theirs, and one person for each thing that can block them.
+    """Two mailing lists of an owner, with one person for each reason to keep people off a list.
 
     Attributes:
-        people: by what blocks them; the one under ``nothing`` shows that the way works.
-        notes: values that each path onto the list needs from before the block, such as the id of
-            a bulk action.
+        people: maps each reason, such as the owner's deny list, to a person whom it keeps off the
+            list. The person under ``nothing`` is allowed to join.
+        notes: values that the setup of a test saves for later steps, such as the id of a bulk
+            action.
     """
 
     stack: Stack
@@ -55,7 +59,7 @@ class BlockedList:
         return [each.email for each in self.people.values()]
 
     def active(self) -> set[str]:
-        """The blocks of the people who are active on the list."""
+        """Return the keys in ``people`` of the people who are active members of the list."""
         rows = self.stack.query(
             "SELECT user_id FROM subscriptions WHERE list_id = %s AND status = 'active'",
             self.list_id,
@@ -66,7 +70,7 @@ class BlockedList:
 
 @pytest.fixture(scope="module")
 def blocked_list(stack: Stack, shared_console: OwnerAtConsole) -> BlockedList:
-    """A list of the owner `shared_console`, with a second list."""
+    """Two new mailing lists of the owner in the fixture `shared_console`."""
     return BlockedList(
         stack,
         shared_console,
@@ -98,7 +102,8 @@ def block_people(blocked_list: BlockedList) -> None:
     )
 
 
-# The buttons with which a person returns to a list. True: someone who left becomes active again.
+# The buttons with which a person returns to a list. The value is true if the button makes a person
+# who unsubscribed an active member again.
 RETURNING = {"undo": True, "resume_mail": False}
 OF_PERSON = Actor(ActorKind.USER, Via.LOGIN)
 OF_OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
@@ -108,7 +113,7 @@ OF_OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
 
 
 def put_on_list(blocked_list: BlockedList, list_id: int) -> None:
-    """Add the people past the operator's deny list, as members of before that denial are."""
+    """Insert subscriptions directly, because the operator's deny list would refuse some people."""
     for each in blocked_list.people.values():
         blocked_list.stack.query(
             "INSERT INTO subscriptions (list_id, user_id, status, email, source)"
@@ -275,11 +280,11 @@ def undo_bulk_removal(blocked_list: BlockedList) -> None:
 
 @dataclass(frozen=True)
 class Way:
-    """A way onto the list, and how its people stand on the list before.
+    """A way to join a mailing list, and the function that sets up the people beforehand.
 
     Attributes:
-        is_own: whether the way is an act of the person, which lifts an opt-out.
-        activates: whether the way makes anybody active.
+        is_own: whether the person joins by their own act, which lifts an opt-out.
+        activates: whether joining makes a person who isn't blocked an active member.
     """
 
     take: Callable[[BlockedList], None]

@@ -225,14 +225,14 @@ SUBJECTS = {
 
 @pytest.fixture(scope="module")
 def stack_with_challenges(stack: Stack) -> Iterator[Stack]:
-    """The shared stack with a second API process, whose account forms have a challenge."""
+    """A second API process of the shared stack, which shows a challenge on account forms."""
     with stack.second_api(PRESSROOM_ACCOUNT_CHALLENGE="turnstile") as second:
         yield second
 
 
 @pytest.fixture
 def challenged_visitor(stack_with_challenges: Stack) -> Iterator[Visitor]:
-    """A browser in which nobody is logged in, on the API process with challenges."""
+    """A logged-out browser at an API process that shows a challenge on account forms."""
     with a_visitor(stack_with_challenges) as visitor:
         yield visitor
 

@@ -32,7 +32,7 @@ from tests.support.people.visiting import (
 
 @pytest.fixture
 def recorded_address(client: httpx2.Client, list_id: int) -> str:
-    """The address of somebody else, who is a member of the list."""
+    """The e-mail address of a person whom the list's owner has added to the list."""
     email = new_address()
     brought(client, list_id, email, name="Known")
     return email
@@ -189,7 +189,7 @@ def test_an_undo_brings_no_record_back_and_lifts_no_opt_out(
 
 @pytest.fixture
 def changed_address(logged_in_visitor: Visitor, list_id: int) -> str:
-    """The new address of a member who chose to show the new address to the lists."""
+    """The new e-mail address of a member who lets the owners of their lists see it."""
     join(logged_in_visitor, list_id)
     new = new_address()
     logged_in_visitor.fill_in(link_to(logged_in_visitor, new), show="yes")

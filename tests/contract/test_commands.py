@@ -183,7 +183,7 @@ def test_unreachable_database_is_said_in_a_sentence(stack: Stack) -> None:
 
 @pytest.fixture
 def import_file(tmp_path: Path) -> Path:
-    """The path of a file of members, which a test writes."""
+    """The path at which a test writes a CSV file with members to import."""
     return tmp_path / "members.csv"
 
 

@@ -21,25 +21,25 @@ STOOD_IN = "offline; fallback"
 
 @pytest.fixture(scope="module")
 def composer_with_model(make_stack: Callable[[str], Stack]) -> Modelled:
-    """A stack of the file's own, whose composer asks a language model."""
+    """A test stack for this module, on which the composer asks a language model."""
     return Modelled(make_stack, "modelled")
 
 
 @pytest.fixture
 def author_client(composer_with_model: Modelled) -> Iterator[httpx2.Client]:
-    """A client that calls the composer as a new owner."""
+    """An API client of a new owner who uses the composer."""
     with composer_with_model.stack.client(composer_with_model.stack.new_owner().key) as client:
         yield client
 
 
 @pytest.fixture
 def composer_with_fallback(composer_with_model: Modelled, author_client: httpx2.Client) -> Modelled:
-    """The same stack, with the offline writer as the fallback of the model."""
+    """A test stack whose composer uses the offline writer if the language model fails."""
     return _restore_model(composer_with_model, author_client, "offline")
 
 
 def _restore_model(composer: Modelled, author: httpx2.Client, fallback: str) -> Modelled:
-    """Let the model answer one call, so that no failure of another test counts."""
+    """Make one successful call to the language model, so that earlier failures don't count."""
     composer.work(fallback)
     composer.steer(None)
     assert author.post(METADATA, json=post()).headers["pressroom-source"] == SOURCE

@@ -55,7 +55,7 @@ class Author:
 def model(priced_composer: Modelled) -> Modelled:
     """A stack where composer calls cost credits.
 
-    The language model answers correctly until a test steers it.
+    The simulated language model gives correct answers unless a test changes its behaviour.
     """
     priced_composer.steer(None)
     return priced_composer
@@ -63,7 +63,7 @@ def model(priced_composer: Modelled) -> Modelled:
 
 @pytest.fixture
 def make_author(model: Modelled) -> Iterator[Callable[[str], Author]]:
-    """A function that makes an owner with so many credits."""
+    """A function that creates an owner with the given number of credits."""
     opened: list[httpx2.Client] = []
 
     def make(credit: str) -> Author:
@@ -80,7 +80,7 @@ def make_author(model: Modelled) -> Iterator[Callable[[str], Author]]:
 
 @pytest.fixture
 def author(make_author: Callable[[str], Author]) -> Author:
-    """An owner with more credits than a test spends."""
+    """An owner who has more credits than any test in this module spends."""
     return make_author(PLENTY)
 
 

@@ -21,7 +21,7 @@ FIELDS = "/console/fields"
 
 @pytest.fixture
 def console_list_id(console: OwnerAtConsole) -> int:
-    """The id of a new list of the owner at the console."""
+    """The id of a new mailing list that belongs to the owner in the fixture `console`."""
     return int(new_list(console.api)["id"])
 
 

@@ -1,4 +1,4 @@
-"""Tests of the console under /console/developers: keys, programs, webhooks and events."""
+"""Tests of the developer pages in the console: API keys, OAuth programs, webhooks and events."""
 
 import re
 from datetime import UTC, datetime, timedelta

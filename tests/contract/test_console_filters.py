@@ -19,7 +19,7 @@ PEOPLE: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def id_of_list_with_fields(console: OwnerAtConsole) -> int:
-    """The id of a list with the members and fields of `PEOPLE`."""
+    """The id of a mailing list with the members that the constant `PEOPLE` describes."""
     for key, kind in (("city", "text"), ("age", "number")):
         new_field(console.api, key, kind)
     made: int = new_list(console.api)["id"]

@@ -27,7 +27,7 @@ FIELDS: list[tuple[str, str, dict[str, str]]] = [
 
 @pytest.fixture
 def form_client(console: OwnerAtConsole) -> httpx2.Client:
-    """A client that sends forms as the pages of the console do."""
+    """An HTTP client that sends the same Origin header as a form on a console page."""
     return from_our_pages(console)
 
 

@@ -25,7 +25,7 @@ from tests.support.people.consoles import (
 
 @pytest.fixture
 def id_of_list_with_members(console: OwnerAtConsole) -> int:
-    """The id of a list with three members: Ada, Bob and Cleo."""
+    """The id of a mailing list with three members: Ada, Bob and Cleo."""
     mailing_list = new_list(console.api)
     rows = [
         ("ada@example.com", "Ada", "gold", "vip, rome"),

@@ -29,7 +29,7 @@ PAGES = [
 
 @pytest.fixture(scope="module")
 def sample_account(stack: Stack) -> Iterator[World]:
-    """An owner with one thing of each kind that a page of the console can show."""
+    """An owner who has one item of every kind that a console page can show."""
     account = worlds.build(stack)
     settled(stack)
     yield account
@@ -38,7 +38,7 @@ def sample_account(stack: Stack) -> Iterator[World]:
 
 @pytest.fixture(scope="module")
 def sample_console(stack: Stack, sample_account: World) -> Iterator[OwnerAtConsole]:
-    """The owner of the sample account, who is logged in to the console."""
+    """The owner in the fixture `sample_account`, who is logged in to the console."""
     with at_console(stack, sample_account.owner) as owner:
         yield owner
 
@@ -47,7 +47,7 @@ def sample_console(stack: Stack, sample_account: World) -> Iterator[OwnerAtConso
 def page_text(
     request: pytest.FixtureRequest, sample_console: OwnerAtConsole, sample_account: World
 ) -> str:
-    """The text of each page of the console, opened once for all tests."""
+    """The text of a console page. Tests that use `page_text` run once per console page."""
     page: str = request.param
     return shown(
         CONSOLE_CALLS[page].send(sample_console.visitor.client, page, sample_account.values)
@@ -56,7 +56,7 @@ def page_text(
 
 @pytest.fixture(scope="module")
 def asset_bytes(sample_console: OwnerAtConsole) -> Callable[[str], int]:
-    """A function that returns the size of a script or style in bytes. Each file is loaded once."""
+    """A function that returns the size in bytes of a script or a style sheet of the console."""
 
     @cache
     def weight(url: str) -> int:
@@ -81,7 +81,7 @@ def test_a_page_says_what_it_is_and_loads_little(
 
 @pytest.fixture(scope="module")
 def documented_calls() -> set[tuple[str, re.Pattern[str]]]:
-    """The method and path of each operation of the OpenAPI document."""
+    """The method and path pattern of every operation in the OpenAPI document."""
     return {
         (method.upper(), re.compile(re.sub(r"{\w+}", "[^/?]+", path) + r"(\?.*)?$"))
         for path, operations in openapi_document()["paths"].items()

@@ -24,20 +24,20 @@ from tests.support.credits.till import Terms
 
 @pytest.fixture
 def ledger_stack(empty_stack: Stack) -> Iterator[Stack]:
-    """A stack whose ledger and orders a test can falsify. They are empty for each test."""
+    """A test stack whose credit ledger and orders are deleted after every test."""
     yield empty_stack
     falsify_tables(empty_stack, f"TRUNCATE {LEDGER_TABLES}")
 
 
 @pytest.fixture
 def user_without_entries(ledger_stack: Stack) -> Owner:
-    """A user without entries."""
+    """A new user who has no entries in the credit ledger."""
     return ledger_stack.new_owner()
 
 
 @pytest.fixture
 def id_of_user_with_entries(ledger_stack: Stack, user_without_entries: Owner) -> int:
-    """The id of a user with five entries."""
+    """The id of a user who has five entries in the credit ledger."""
     grant_entries(ledger_stack, user_without_entries.user_id, 5)
     return user_without_entries.user_id
 
@@ -195,7 +195,7 @@ def order_faults(ledger_stack: Stack) -> set[tuple[int | None, str]]:
 
 @pytest.fixture
 def refunded_order(ledger_stack: Stack, user_without_entries: Owner) -> Terms:
-    """An order that was paid, spent and then refunded in part. The buyer has a debt."""
+    """An order that was partly refunded after the buyer had spent most of its credits."""
     terms = new_order(ledger_stack, user_without_entries.user_id)
     settle(ledger_stack, terms, payment_of(terms))
     database = ledger_stack.resources.database

@@ -1,4 +1,4 @@
-"""Tests of exports with a filter or a segment, and of the two file formats."""
+"""Tests of list exports: filters, segments, and the CSV and JSON Lines formats."""
 
 import codecs
 import gzip

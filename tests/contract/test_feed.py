@@ -29,7 +29,7 @@ def scene(
     sandbox_payments: SandboxPayments,
     list_id: int,
 ) -> Scene:
-    """What the actions of the feed need: a stack, an owner, a reader and a list."""
+    """The people and the mailing list that take part in the actions recorded in the event feed."""
     return Scene(stack, owner, client, stranger, reader, sandbox_payments, list_id)
 
 

@@ -19,7 +19,7 @@ from tests.support.people.oauth import REDIRECT, Person, Program, register
 
 @pytest.fixture(scope="module")
 def ledger_program(stack: Stack) -> Program:
-    """A program that can ask for access to an account."""
+    """An OAuth client that can request access to an owner's account."""
     return register(stack, name="Ledger & reader")
 
 
@@ -110,7 +110,7 @@ def test_erasing_a_person_ends_and_forgets_what_they_gave(
 
 @pytest.fixture(params=["confidential", "public"])
 def program_of_each_kind(stack: Stack, request: pytest.FixtureRequest) -> Program:
-    """A confidential program, then a public one."""
+    """An OAuth client. Tests run once with a confidential client and once with a public client."""
     return register(stack, public=request.param == "public")
 
 

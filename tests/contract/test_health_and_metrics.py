@@ -1,4 +1,4 @@
-"""Health checks and metrics, as the operator and monitoring programs read them."""
+"""Tests of the health checks and metrics that operators and monitoring programs read."""
 
 import math
 from collections.abc import Iterator
@@ -70,7 +70,7 @@ def metrics_token(stack: Stack) -> str:
 
 @pytest.fixture
 def metrics_client(stack: Stack, metrics_token: str) -> Iterator[httpx2.Client]:
-    """A client that sends the metrics token."""
+    """An HTTP client that authenticates with the token for the metrics route."""
     with stack.client(metrics_token) as client:
         yield client
 

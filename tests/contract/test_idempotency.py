@@ -26,15 +26,15 @@ Request = dict[str, Any]
 
 @dataclass(frozen=True)
 class KeyedRoute:
-    """A route that accepts idempotency keys, with requests of one owner."""
+    """A route that accepts idempotency keys, with sample requests to the route."""
 
     path: str
     request: Request
-    # Each differs from `request`.
+    # Valid requests, each of which differs from the sample in `request`.
     others: list[Request]
     refused: Request
     error: tuple[int, str]
-    # Returns how many things the requests have created so far.
+    # A function that counts the items that requests to the route have created.
     made: Callable[[], int]
 
     def send(
@@ -121,7 +121,7 @@ every_keyed_route = pytest.mark.parametrize("keyed_route", KEYED_ROUTES, indirec
 def make_keyed_route(
     request: pytest.FixtureRequest, stack: Stack
 ) -> Callable[[httpx2.Client], KeyedRoute]:
-    """A function that makes the requests to this route for the owner of a client."""
+    """A function that creates sample requests to a route for the owner of an API client."""
     return lambda client: KEYED_ROUTES[request.node.callspec.params["keyed_route"]](stack, client)
 
 
@@ -129,13 +129,13 @@ def make_keyed_route(
 def keyed_route(
     make_keyed_route: Callable[[httpx2.Client], KeyedRoute], client: httpx2.Client
 ) -> KeyedRoute:
-    """The requests to one of the routes that accept idempotency keys."""
+    """Sample requests to a route that accepts idempotency keys."""
     return make_keyed_route(client)
 
 
 @pytest.fixture
 def idempotency_key() -> str:
-    """A new idempotency key."""
+    """A new random idempotency key."""
     return token_hex(16)
 
 

@@ -34,7 +34,7 @@ JOINED = "2019-05-06T07:08:09.000000Z"
 
 @pytest.fixture
 def company_field(client: httpx2.Client) -> dict[str, Any]:
-    """The custom field `company` of the owner `client`."""
+    """A custom field named `company`, which the fixture `owner` has created."""
     return new_field(client, "company")
 
 

@@ -59,7 +59,7 @@ class ImportedList:
 
 @pytest.fixture
 def imported_list(stack: Stack, client: httpx2.Client) -> ImportedList:
-    """A new list into which a test imports files."""
+    """A new mailing list into which a test imports files."""
     return ImportedList(stack, client)
 
 

@@ -222,7 +222,7 @@ FILE_WITH_REJECTED_ROWS = (
 def result_with_rejected_rows(
     client: httpx2.Client, reader: Reader, list_id: int
 ) -> dict[str, Any]:
-    """The result of an import that rejected three rows."""
+    """The result of an import in which three rows were rejected."""
     reader.joins(list_id).leaves(list_id)
     text = FILE_WITH_REJECTED_ROWS.format(first=new_address(), left=reader.email)
     return imported(client, list_id, text.encode())

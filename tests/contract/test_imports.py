@@ -76,7 +76,7 @@ def contents(stack: Stack, client: httpx2.Client, list_id: int, file: bytes) -> 
 
 @pytest.fixture
 def file_with_every_verdict(client: httpx2.Client, reader: Reader, list_id: int) -> bytes:
-    """A file with a row for each verdict of an import."""
+    """An import file with at least one row for each possible verdict, such as ``duplicate``."""
     reader.joins(list_id).leaves(list_id)
     active, removed, marked, *new = addresses(6)
     imported(client, list_id, of_addresses(active, removed, marked))

@@ -25,7 +25,7 @@ from tests.support.people.visiting import SESSION
 
 @pytest.fixture
 def queued_job(client_without_workers: httpx2.Client) -> dict[str, Any]:
-    """A job that stays queued because the stack has no workers."""
+    """A job that stays queued because its test stack runs no workers."""
     data(send(client_without_workers, prefer="respond-async"), 202)
     [job] = data(client_without_workers.get("/jobs"))["items"]
     assert isinstance(job, dict)
@@ -64,7 +64,7 @@ def test_queued_job_is_cancelled_at_once_and_its_attachment_failed(
 def job_of_other_release(
     stack_without_workers: Stack, queued_job: dict[str, Any]
 ) -> dict[str, Any]:
-    """A job whose kind only another release knows."""
+    """A queued job of a kind that only another release of Pressroom knows."""
     stack_without_workers.query(
         "UPDATE jobs SET kind = 'members.divine' WHERE id = %s", queued_job["id"]
     )
@@ -164,7 +164,7 @@ def test_senseless_last_event_id_is_ignored(client: httpx2.Client) -> None:
 
 @pytest.fixture(scope="module")
 def impatient_api_url(stack_without_workers: Stack) -> str:
-    """The URL of an API that checks the credentials of event streams each second."""
+    """The URL of an API process that rechecks the credentials of event streams every second."""
     port = free_port()
     stack_without_workers.start(
         "checking-api",

@@ -1,4 +1,4 @@
-"""The branding of a list: its colour, logo, texts, and the sender of its mails."""
+"""Tests of a mailing list's branding: the colour, logo, texts and sender of its mails."""
 
 import html
 import re

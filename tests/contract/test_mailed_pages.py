@@ -1,4 +1,4 @@
-"""The pages that mails link to: unsubscribing, confirming and the links of mail clients."""
+"""Tests of the pages where a reader confirms or ends a subscription with a mailed link."""
 
 import html
 import re
@@ -21,7 +21,7 @@ ONE_CLICK = {"List-Unsubscribe": "One-Click"}
 
 @pytest.fixture
 def pending_subscriber(stack: Stack, client: httpx2.Client) -> Subscriber:
-    """A person whose subscription waits for confirmation."""
+    """A person who has subscribed but not yet confirmed the subscription."""
     return subscribe_pending(stack, new_list(client, TITLE, confirm_required=True))
 
 
@@ -30,7 +30,7 @@ def buttons(reply: httpx2.Response) -> list[str]:
 
 
 def press(client: httpx2.Client, subscriber: Subscriber, action: str) -> httpx2.Response:
-    """Press a button of the page and follow where it leads."""
+    """Press a button on the unsubscribe page, and follow the redirect."""
     pressed = client.post(
         "/unsubscribe", params={"trace_id": subscriber.trace_id}, data={"action": action}
     )
@@ -55,7 +55,7 @@ def test_page_offers_to_unsubscribe_and_to_stop_the_mail(
 
 
 def noted(subscriber: Subscriber, action: str) -> list[tuple[object, ...]]:
-    """Who did it, and from where."""
+    """Return who took an action, in which way and from which IP address, as the history says."""
     query = "SELECT actor, actor_id, via, ip FROM subscription_events WHERE list_id = %s"
     return subscriber.stack.query(f"{query} AND action = %s", subscriber.list_id, action)
 
@@ -156,7 +156,7 @@ def test_titles_are_text_and_nothing_else(
     for page in (look(stranger, reader), stranger.get(reader.confirm_url())):
         read_heading(page)
         assert "<img" not in page.text
-        # Neither style nor links: a trace id may have these digits.
+        # Styles and links are removed, because a trace id may contain the digits 49 by chance.
         said = re.sub(
             r"<style>.*?</style>|(?:href|value|action)=\".*?\"", "", page.text, flags=re.S
         )
@@ -169,7 +169,7 @@ def test_only_a_post_changes_anything(
     stranger: httpx2.Client, pending_subscriber: Subscriber, method: str
 ) -> None:
     token = pending_subscriber.mailed_token()
-    # The mail that confirms makes a link of its own, whenever the worker comes to it.
+    # Wait for the confirmation mail, because sending the mail adds a row to the database.
     eventually(
         lambda: pending_subscriber.stack.mails(to=pending_subscriber.email), what="the confirmation"
     )
@@ -355,7 +355,7 @@ def test_confirming_by_the_mailed_link(
     done = follow_redirect(stranger, pressed)
     assert read_heading(done) == "You’re subscribed"
     assert "<button" not in done.text
-    # Opened or pressed again, it says so.
+    # A confirmation link that is used again still shows that the reader is subscribed.
     before = pending_subscriber.kept()
     assert stranger.post(url).status_code == 303
     assert read_heading(stranger.get(url)) == "You’re subscribed"
@@ -372,7 +372,7 @@ def test_used_link_does_not_confirm_again(
     assert read_heading(stranger.get(url), 409) == "There is nothing to confirm"
     assert read_heading(stranger.post(url), 409) == "There is nothing to confirm"
     assert pending_subscriber.kept() == left
-    # Somebody asks for the address once more, who may be anybody.
+    # Anyone can request another confirmation mail for an address.
     stranger.post(
         f"/subscriptions/{pending_subscriber.list_id}", json={"email": pending_subscriber.email}
     )
@@ -431,7 +431,7 @@ def test_scripts_of_other_origins_see_the_api_and_no_page(
     origin = {"Origin": "https://elsewhere.test"}
     preflight = {**origin, "Access-Control-Request-Method": "POST"}
     assert stranger.get("/healthz", headers=origin).headers["access-control-allow-origin"] == "*"
-    # A page of a list is found by its id too.
+    # Sign-up pages can be opened by the id of the mailing list, too.
     of_list = f"/s/{subscriber.list_id}"
     mailed = ("/unsubscribe", "/confirm", "/report", "/unsubscribe/", of_list, f"{of_list}/")
     for path in (*mailed, "/login", "/account", "/register", "/password/forgotten"):

@@ -9,7 +9,7 @@ from tests.support.images.pictures import photo
 
 @pytest.fixture(scope="module")
 def public_attachment(stack: Stack) -> dict[str, object]:
-    """A public image that all tests of this file share."""
+    """A public image that all tests in this module share."""
     with stack.client(stack.new_owner().key) as client:
         found: dict[str, object] = data(send(client, photo(), "a.jpg"))
     return found
@@ -17,13 +17,13 @@ def public_attachment(stack: Stack) -> dict[str, object]:
 
 @pytest.fixture
 def view_url(public_attachment: dict[str, object]) -> str:
-    """The URL of the public image."""
+    """The URL at which anyone can view the image in the fixture `public_attachment`."""
     return str(public_attachment["view_url"])
 
 
 @pytest.fixture
 def view_content(view_url: str) -> bytes:
-    """The bytes of the public image."""
+    """The bytes of the image in the fixture `public_attachment`, as a viewer downloads them."""
     return httpx2.get(view_url).content
 
 

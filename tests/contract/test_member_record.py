@@ -1,4 +1,4 @@
-"""Reading, changing and creating one member, by user id or by address."""
+"""Tests of the calls that read, change or create one member, by user id or e-mail address."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

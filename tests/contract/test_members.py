@@ -22,14 +22,14 @@ from tests.support.lists.subscribers import (
 
 @pytest.fixture
 def member_path(reader: Reader, list_id: int) -> str:
-    """The path of the subscription of `reader`, who joined the list."""
+    """The API path of the subscription of `reader`, who has joined the list `list_id`."""
     reader.joins(list_id)
     return f"/subscriptions/{list_id}/members/{reader.user_id}"
 
 
 @pytest.fixture
 def record_path(reader: Reader, list_id: int, member_path: str) -> str:
-    """The path of the member record of `reader`."""
+    """The API path of the member record that the list `list_id` keeps of `reader`."""
     return f"/lists/{list_id}/members/{reader.user_id}"
 
 

@@ -44,7 +44,7 @@ FILL = """
 
 @pytest.fixture(scope="module")
 def read_members_page(stack: Stack) -> Iterator[Callable[..., Item]]:
-    """A function that reads a page of a list with members of every kind."""
+    """A function that reads a page of members from a list with members of every status."""
     with stack.client(stack.new_owner().key) as client:
         list_id = new_list(client)["id"]
         stack.query(FILL, list(ADDRESSES), list(STATUSES), list_id)
@@ -58,7 +58,7 @@ def read_members_page(stack: Stack) -> Iterator[Callable[..., Item]]:
 
 @pytest.fixture(scope="module")
 def expected_members(read_members_page: Callable[..., Item]) -> list[Item]:
-    """All members of the list, the newest first."""
+    """All members of the list that `read_members_page` reads, from the newest to the oldest."""
     items = [
         item
         for status in STATUSES
@@ -156,7 +156,7 @@ def names(page: Json) -> list[str]:
 
 @pytest.fixture
 def member_ids(client: httpx2.Client, list_id: int) -> dict[str, int]:
-    """The ids of Ada, Ben and Cy by name. Ada has a tag and a field, and Cy was removed."""
+    """The user ids of three list members by name. Cy has been removed from the list."""
     for name in ("Ada", "Ben", "Cy"):
         data(add(client, list_id, {"email": new_address(), "name": name}))
     data(client.post("/fields", json={"key": "city", "label": "City", "type": "text"}))

@@ -1,4 +1,4 @@
-"""Tests of texts that an owner writes and strangers read: links and false names are refused."""
+"""Tests that an owner can't put links or false names into texts that strangers read."""
 
 import random
 import string

@@ -190,7 +190,7 @@ FILES = {"image/webp", "image/png", "image/jpeg", "application/gzip"}
 
 @pytest.fixture(scope="module")
 def contents(document: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """The schema of each body and response, with its place in the document."""
+    """Every request body and response in the OpenAPI document, with the name of its operation."""
     return [
         (f"{operation['operationId']} {place} {kind}", content)
         for operation in operations_of(document)

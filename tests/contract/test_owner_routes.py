@@ -28,7 +28,7 @@ PathValues = dict[str, Any]
 
 @pytest.fixture
 def path_values(client: httpx2.Client, reader: Reader) -> PathValues:
-    """The values for the paths: a list with a member, and a second list of the same owner."""
+    """Values for the path parameters of owner routes: a list, a member and a second list."""
     list_id, other = new_list(client)["id"], new_list(client)["id"]
     reader.joins(list_id)
     others = {"dst_list_id": other, "part": "thanks", "as_whom": "reader"}

@@ -23,21 +23,21 @@ ONE_CLICK = {"List-Unsubscribe": "One-Click"}
 
 @pytest.fixture(scope="module")
 def api_with_pages_host(stack_without_workers: Stack) -> Iterator[Stack]:
-    """An API process whose reader pages have their own host."""
+    """An API process whose pages for readers have a separate host name."""
     with stack_without_workers.second_api(PRESSROOM_PAGES_URL=PAGES) as second:
         yield second
 
 
 @pytest.fixture
 def main_host_client(api_with_pages_host: Stack) -> Iterator[httpx2.Client]:
-    """A client of the main host."""
+    """An HTTP client that calls an API process by its main host name."""
     with api_with_pages_host.client() as client:
         yield client
 
 
 @pytest.fixture
 def pages_host_client(api_with_pages_host: Stack) -> Iterator[httpx2.Client]:
-    """A client of the host of the reader pages."""
+    """An HTTP client that calls an API process by the host name of its pages for readers."""
     with api_with_pages_host.client() as client:
         client.headers["Host"] = "pages.example"
         yield client
@@ -47,7 +47,7 @@ def pages_host_client(api_with_pages_host: Stack) -> Iterator[httpx2.Client]:
 def subscriber_without_workers(
     stack_without_workers: Stack, client_without_workers: httpx2.Client
 ) -> Subscriber:
-    """A subscriber on the stack without workers."""
+    """A subscriber of a mailing list on the test stack that runs no workers."""
     return subscribe(stack_without_workers, new_list(client_without_workers)["id"])
 
 

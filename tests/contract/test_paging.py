@@ -49,7 +49,7 @@ FullAccount = tuple[httpx2.Client, dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def full_account(stack: Stack) -> FullAccount:
-    """A client whose owner has more than `FEW` items of each kind, and the values for the paths."""
+    """An API client whose owner has more than `FEW` items of each kind, and path parameters."""
     owner = stack.new_owner()
     client = stack.client(owner.key)
     list_ids = [new_list(client)["id"] for _ in range(5)]
@@ -217,7 +217,7 @@ MAX_ANSWER_BYTES = 4_000_000
 
 @pytest.fixture(scope="module")
 def large_list(stack: Stack) -> Iterator[tuple[httpx2.Client, int]]:
-    """A client and the id of its list, which has 9 MB of members and segments."""
+    """An API client and the id of a mailing list that has 9 MB of members and segments."""
     with stack.client(stack.new_owner().key) as client:
         list_id = new_list(client)["id"]
         fields = [new_field(client, f"field_{number}")["id"] for number in range(50)]

@@ -31,7 +31,7 @@ TITLE = "The Morning Letter"
 
 @pytest.fixture
 def browser(stack: Stack) -> Iterator[httpx2.Client]:
-    """A browser that keeps cookies."""
+    """An HTTP client that keeps cookies, as a browser does."""
     with stack.client() as client:
         yield client
 

@@ -54,7 +54,7 @@ def free_owner(stack: Stack) -> Iterator[Owner]:
 
 @pytest.fixture
 def free_client(stack: Stack, free_owner: Owner) -> Iterator[httpx2.Client]:
-    """A client that calls the API as `free_owner`."""
+    """An API client of the fixture `free_owner`, who is on the free plan."""
     with stack.client(free_owner.key) as client:
         yield client
 

@@ -265,7 +265,7 @@ CONFIRM = "Confirm your new address"
 
 @pytest.fixture
 def other_browser(stack: Stack, email: str) -> Iterator[Visitor]:
-    """A second browser in which the same person is logged in."""
+    """A second browser in which the person with the address `email` is logged in."""
     with a_visitor(stack) as visitor:
         visitor.enter(email, browser="Firefox on Linux")
         yield visitor

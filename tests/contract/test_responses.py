@@ -1,4 +1,4 @@
-"""The form of responses and errors, on all routes."""
+"""Tests of the format that responses and errors have on all routes."""
 
 import asyncio
 import re
@@ -186,7 +186,7 @@ def test_preflight_allows_what_the_api_takes(stranger: httpx2.Client) -> None:
 
 @pytest.fixture
 def app_with_broken_route(stack: Stack) -> FastAPI:
-    """The application with an additional route that raises an error."""
+    """The API application with an additional route that raises an exception."""
     app = create_app(stack.settings())
 
     @app.get("/broken")

@@ -44,7 +44,7 @@ CHANGED = "Your second factors were changed"
 
 @pytest.fixture
 def device(stack: Stack) -> Device:
-    """A device that creates passkeys."""
+    """A simulated device that creates passkeys."""
     return Device(stack.api_url)
 
 

@@ -31,7 +31,7 @@ FIREFOX = "Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0"
 
 @pytest.fixture
 def firefox_visitor(stack: Stack) -> Iterator[Visitor]:
-    """A visitor whose browser is Firefox on Linux."""
+    """A logged-out visitor whose browser identifies itself as Firefox on Linux."""
     with a_visitor(stack) as visitor:
         visitor.client.headers["User-Agent"] = FIREFOX
         yield visitor

@@ -226,7 +226,7 @@ def test_a_segment_is_of_its_list_and_of_its_owner_alone(
 
 @pytest.fixture
 def member_address(client: httpx2.Client, list_id: int) -> str:
-    """The address of a member of the list."""
+    """The e-mail address of a new member of the list `list_id`."""
     address = new_address()
     put(client, list_id, address)
     return address

@@ -19,7 +19,7 @@ from tests.support.security.return_urls import HOSTILE_RETURN_URLS, SHOP
 
 @pytest.fixture
 def form_list_id(client: httpx2.Client) -> int:
-    """The id of a list whose title contains markup."""
+    """The id of a mailing list whose title contains HTML markup."""
     return int(new_list(client, title=TITLE)["id"])
 
 

@@ -32,7 +32,7 @@ def unpaired(text: str) -> set[str]:
 
 @pytest.fixture(autouse=True)
 def _add_field_of_each_type(client: httpx2.Client) -> None:
-    """Add a public field of each type, and a private field."""
+    """Create a public custom field of each type, and a private custom field."""
     for key, kind in (
         ("city", "text"),
         ("visits", "number"),
@@ -46,7 +46,7 @@ def _add_field_of_each_type(client: httpx2.Client) -> None:
 
 @pytest.fixture
 def sign_up_path(client: httpx2.Client) -> str:
-    """The path of the sign-up page of a new list."""
+    """The URL path of the sign-up page of a new mailing list."""
     return f"/s/{new_list(client, title=TITLE)['slug']}"
 
 

@@ -28,7 +28,7 @@ def search(client: httpx2.Client, query: str, **params: str | int) -> httpx2.Res
 
 @pytest.fixture
 def unsplash_client(stack: Stack) -> Iterator[httpx2.Client]:
-    """A client that calls the sandbox of Unsplash directly, with the access key."""
+    """An HTTP client that calls the simulated Unsplash API with a valid access key."""
     headers = {"Authorization": "Client-ID sandbox-unsplash-access-key"}
     base = f"{stack.sandbox_url}{UNSPLASH_PREFIX}"
     with httpx2.Client(base_url=base, headers=headers, timeout=30) as client:

@@ -148,7 +148,7 @@ def test_strangers_hear_nothing_of_a_body(stranger: httpx2.Client) -> None:
 
 @pytest.fixture(scope="module")
 def filled_account(stack: Stack) -> Iterator[World]:
-    """An account with an item of each kind that the routes name."""
+    """An owner's account with an item of every kind that a path parameter can name."""
     made = worlds.build(stack)
     made.values |= {"provider": "stockphoto", "as_whom": "strict"}
     yield made

@@ -25,7 +25,7 @@ from tests.support.lists.subscribers import (
 
 @pytest.fixture(autouse=True)
 def _add_fields(client: httpx2.Client) -> None:
-    """Add two public fields and a private field."""
+    """Create two public custom fields and a private custom field."""
     new_field(client, "city", public=True)
     new_field(client, "visits", "number", public=True)
     new_field(client, "note")

@@ -31,7 +31,7 @@ TITLE = "Tea & <Toast>"
 
 @pytest.fixture
 def confirming_list_id(client: httpx2.Client) -> int:
-    """The id of a list that requires confirmation."""
+    """The id of a mailing list on which people must confirm their subscriptions."""
     return int(new_list(client, title=TITLE, confirm_required=True)["id"])
 
 

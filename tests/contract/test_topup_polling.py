@@ -21,13 +21,13 @@ from tests.support.credits.payments import SandboxPayments
 
 @pytest.fixture(autouse=True)
 def _hold_webhooks(sandbox_payments: SandboxPayments) -> None:
-    """Make the sandbox hold back its webhooks."""
+    """Make the simulated payment provider hold back its webhooks."""
     sandbox_payments.hold()
 
 
 @pytest.fixture
 def unpaid_order_id(client: httpx2.Client) -> int:
-    """The id of a new order that waits for its payment."""
+    """The id of a new order that has not been paid."""
     return int(topups.ordered(client)["order_id"])
 
 

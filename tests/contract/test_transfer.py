@@ -37,7 +37,7 @@ Paid = tuple[str, str | None]
 
 @pytest.fixture
 def target_list_id(client: httpx2.Client) -> int:
-    """The id of another list of the same owner."""
+    """The id of the mailing list to which a test transfers members."""
     return int(new_list(client)["id"])
 
 

@@ -1,4 +1,4 @@
-"""Unsubscribing, and switching the mail of a list off or on."""
+"""Tests of the calls that end a subscription, or switch the mails of a list off or on."""
 
 import json
 from collections.abc import Callable

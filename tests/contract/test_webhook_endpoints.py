@@ -37,7 +37,7 @@ PATH = "/webhook-endpoints"
 
 @pytest.fixture
 def subscription_webhook_client(stack: Stack, owner: Owner) -> Iterator[httpx2.Client]:
-    """A client whose key can manage webhooks and read subscriptions."""
+    """An API client whose key can manage webhooks and read subscriptions."""
     key = stack.new_key(owner.user_id, Scope.WEBHOOK, Scope.SUBSCRIPTION_READ)
     with stack.client(key) as client:
         yield client

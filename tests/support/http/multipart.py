@@ -1,11 +1,11 @@
-"""Multipart bodies that a test writes byte by byte."""
+"""Multipart request bodies that tests build without an HTTP client library."""
 
-# The header of a request with such a body.
+# The headers of a request whose body was built by ``make_multipart``.
 MULTIPART_HEADER = {"Content-Type": 'multipart/form-data; boundary="cut here"'}
 
 
 def make_multipart(*parts: bytes) -> bytes:
-    """Return a multipart body. `parts` are a disposition and a content in turn."""
+    """Build a multipart request body. ``parts`` alternates dispositions and contents."""
     pairs = zip(parts[::2], parts[1::2], strict=True)
     written = [
         b"--cut here\r\nContent-Disposition: form-data; %b\r\n\r\n%b\r\n" % pair for pair in pairs

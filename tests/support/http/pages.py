@@ -1,16 +1,16 @@
-"""Pages for readers: the checks that every page must pass, and redirects between pages."""
+"""Checks that every page for readers must pass, and a helper that follows redirects."""
 
 import html
 import re
 
 import httpx2
 
-# The headers with which a browser sends a form.
+# The Accept header that a browser sends with a form.
 BROWSER_HEADERS = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
 
 def read_heading(reply: httpx2.Response, status: int = 200) -> str:
-    """Check what every page must contain, and return the page's heading."""
+    """Check the parts that every page for readers must contain, and return the page's heading."""
     assert reply.status_code == status, reply.text
     assert reply.headers["content-type"] == "text/html; charset=utf-8"
     require_headers(reply)
@@ -19,7 +19,7 @@ def read_heading(reply: httpx2.Response, status: int = 200) -> str:
     assert "<script" not in reply.text
     for landmark in ("main", "footer", "title"):
         assert reply.text.count(f"<{landmark}>") == 1
-    # A page names the service once, in its header or in its footer.
+    # A page for readers names the service once, in the header or in the footer.
     service_name = r"<header><p>Pressroom</p></header>|<p><i>Pressroom</i></p>\n</footer>"
     assert len(re.findall(service_name, reply.text)) == 1
     [heading] = re.findall(r"<h1>(.*?)</h1>", reply.text)
@@ -43,6 +43,6 @@ def require_headers(reply: httpx2.Response) -> None:
 
 
 def follow_redirect(client: httpx2.Client, reply: httpx2.Response) -> httpx2.Response:
-    """Open the page to which this response redirects."""
+    """Open the page to which a response redirects."""
     assert reply.next_request
     return client.send(reply.next_request)

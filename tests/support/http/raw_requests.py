@@ -1,4 +1,4 @@
-"""Requests over a socket, for what an HTTP client hides or corrects."""
+"""HTTP requests over a plain socket, for tests that need more control than an HTTP client gives."""
 
 import select
 import socket
@@ -8,7 +8,7 @@ from devstack.harness.stack import Stack
 
 
 class RawRequest:
-    """A request that a test sends piece by piece over a socket."""
+    """An HTTP request that a test sends piece by piece over a plain socket."""
 
     def __init__(self, stack: Stack, *head: str) -> None:
         address = urlsplit(stack.api_url)

@@ -21,7 +21,7 @@ from devstack import LOOPBACK
 from tests.support.http.servers import QuietHandler, running
 
 REGION = "eu-west-3"
-# With virtual-hosted addressing, the host name of a bucket is a subdomain of this domain.
+# The domain of the simulated S3. Virtual-hosted addressing uses one subdomain per bucket.
 DOMAIN = "s3.test"
 BUCKET = "elsewhere"
 # What a test says of the token of a web identity; it must be in no log.

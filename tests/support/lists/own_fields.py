@@ -1,4 +1,4 @@
-"""Fields that an owner has created for their members."""
+"""Custom fields that an owner creates for the members of mailing lists."""
 
 from devstack.harness.stack import Owner
 from models import FieldType
@@ -7,7 +7,7 @@ from storage.resources import Resources
 
 
 def create_company_and_age(resources: Resources, owner: Owner) -> dict[str, int]:
-    """Create the fields ``company`` and ``age``, and return their ids by key."""
+    """Create the custom fields ``company`` and ``age``, and return a dict from key to id."""
     types = {"company": FieldType.TEXT, "age": FieldType.NUMBER}
     with resources.unit_of_work() as uow:
         return {

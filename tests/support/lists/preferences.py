@@ -1,4 +1,4 @@
-"""The preferences page of a reader, and the mailed links that open it."""
+"""Helpers that open a reader's preferences page with a mailed link."""
 
 import re
 
@@ -13,18 +13,18 @@ _LINK = re.compile(r"/preferences/open\?token=([\w-]+)")
 
 
 def request_link(client: httpx2.Client, subscriber: Subscriber) -> httpx2.Response:
-    """Request a link to the preferences, with the trace id of the subscriber."""
+    """Request a mail with a preferences link for the trace id of a subscriber."""
     return client.post("/preferences/ask", params={"trace_id": subscriber.trace_id})
 
 
 def mailed_tokens(subscriber: Subscriber) -> list[str]:
-    """Return the tokens of the mailed links, the newest first."""
+    """Return the tokens of all preferences links mailed to a subscriber, newest first."""
     texts = [mail["text"] for mail in subscriber.stack.mails(to=subscriber.email)]
     return [token for text in texts for token in _LINK.findall(text)]
 
 
 def receive_token(client: httpx2.Client, subscriber: Subscriber) -> str:
-    """Request a link, and return the token from the mail."""
+    """Request a preferences link, wait for the mail, and return the token in the link."""
     count = len(mailed_tokens(subscriber))
     assert request_link(client, subscriber).status_code == 303
 
@@ -39,13 +39,13 @@ def receive_token(client: httpx2.Client, subscriber: Subscriber) -> str:
 def open_link(
     browser: httpx2.Client, token: str, fields: dict[str, str], **headers: str
 ) -> httpx2.Response:
-    """Send the form of the page that a mailed link opens."""
+    """Submit the form on the page that a mailed preferences link opens."""
     params = {"token": token}
     return browser.post("/preferences/open", params=params, data=fields, headers=headers)
 
 
 def open_preferences(browser: httpx2.Client, subscriber: Subscriber) -> httpx2.Response:
-    """Open the preferences of the subscriber with a new mailed link."""
+    """Open the preferences page of a subscriber with a newly mailed link."""
     token = receive_token(browser, subscriber)
     page = browser.get("/preferences/open", params={"token": token})
     reply = open_link(browser, token, {"csrf_token": hidden(page)["csrf_token"]})

@@ -32,7 +32,10 @@ def deadlocks(stack: Stack) -> object:
 
 @contextmanager
 def no_deadlock(stack: Stack) -> Iterator[None]:
-    """Require that Postgres counts no new deadlock. It breaks a deadlock after a second."""
+    """Check that no deadlock occurs in Postgres inside the ``with`` block.
+
+    Postgres resolves a deadlock after a second, so that only its statistics show the deadlock.
+    """
     before = deadlocks(stack)
     yield
     assert deadlocks(stack) == before

@@ -1,4 +1,4 @@
-"""A list with random members, and the searches of a test in this list."""
+"""A mailing list with random members, and functions that search the list."""
 
 import random
 from dataclasses import dataclass
@@ -26,7 +26,10 @@ _IMPORT = """
 
 @dataclass(frozen=True)
 class RandomList:
-    """A list with random members. ``members`` describes each member to the oracle of filters."""
+    """A mailing list with random members.
+
+    ``members`` describes all members of the mailing list for the filter oracle.
+    """
 
     stack: Stack
     owner: Owner
@@ -39,7 +42,7 @@ class RandomList:
 
 
 def make_random_list(stack: Stack) -> RandomList:
-    """Create a list with members, fields, tags and imports, always the same ones."""
+    """Create a mailing list whose members are random but the same in every test run."""
     owner = stack.new_owner()
     with stack.resources.unit_of_work() as uow:
         slug = random_hash_id()
@@ -63,13 +66,13 @@ def make_random_list(stack: Stack) -> RandomList:
         for _, user, _ in pairs:
             uow.session.add(user)
         uow.session.flush()
-        # Flush each record, so that the ids are in the order of the members.
+        # Flush each subscription separately, so that ids are assigned in the order of creation.
         for record, user, _ in pairs:
             record.user_id = user.id
             uow.session.add(record)
             uow.session.flush()
         members = [_plain(record, values, made, tag_ids) for record, _, values in pairs]
-        # The members keep the id of the deleted tag.
+        # Members keep the id of a tag that has been deleted.
         tags.delete_tag(uow, list_id, tag_ids["old"])
     return RandomList(stack, owner, list_id, import_ids, members)
 
@@ -121,7 +124,7 @@ def _plain(
 def list_matching_ids(
     random_list: RandomList, sent: dict[str, Any], status: str | None = None
 ) -> list[int]:
-    """Return the ids of the members that match the filter by the oracle, newest first."""
+    """Return the ids of members that match a filter by the filter oracle, newest first."""
     statuses = {status} if status else None
     if statuses is None and not names_status(sent):
         statuses = {"active"}
@@ -136,7 +139,7 @@ def list_matching_ids(
 def search_all_pages(
     random_list: RandomList, sent: dict[str, Any], status: SubscriptionStatus | None
 ) -> tuple[list[int], list[int | None]]:
-    """Return the ids and the totals of all pages."""
+    """Search a list with a filter, and return the ids and totals of all result pages."""
     ids: list[int] = []
     totals: list[int | None] = []
     cursor: str | None = None

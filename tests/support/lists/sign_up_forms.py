@@ -1,9 +1,9 @@
-"""Values that the tests of sign-up forms and of sign-up pages share."""
+"""Values that tests of sign-up forms and tests of sign-up pages share."""
 
-# The title contains markup that pages must escape.
+# The title of a mailing list, with HTML markup that pages must escape.
 TITLE = "The Morning <Letter>"
 OWNER_ORIGIN = "https://www.owner.example"
-# The form field in which the widget of each challenge provider sends its token.
+# Maps each challenge provider to the form field in which its widget sends the token.
 WIDGET_FIELDS = {
     "turnstile": "cf-turnstile-response",
     "hcaptcha": "h-captcha-response",

@@ -44,7 +44,7 @@ def brought(client: httpx2.Client, list_id: int, email: str, **values: Any) -> i
 
 
 def change_address(resources: Resources, before: str, after: str) -> None:
-    """Change the address of an account, as a confirmed change of the person does."""
+    """Change an account's e-mail address in the database, as if the person had confirmed it."""
     with resources.unit_of_work() as uow:
         person = uow.session.query(User).where(User.email == before).one()
         person.email = after

@@ -104,7 +104,7 @@ def user_id_of(stack: Stack, email: str) -> int:
 
 
 def age_logins(stack: Stack, email: str, minutes: int) -> None:
-    """Make the logins of all sessions of this person this old."""
+    """Set the login time of all sessions of a person to ``minutes`` ago."""
     stack.query(
         "UPDATE user_sessions SET logged_in_at = now() - make_interval(mins => %s)"
         " WHERE user_id = %s",
