@@ -59,7 +59,7 @@ class BlockedList:
         return [each.email for each in self.people.values()]
 
     def active(self) -> set[str]:
-        """Return the keys in ``people`` of the people who are active members of the list."""
+        """Return the keys of ``people`` whose person is an active member of the list."""
         rows = self.stack.query(
             "SELECT user_id FROM subscriptions WHERE list_id = %s AND status = 'active'",
             self.list_id,
@@ -113,7 +113,7 @@ OF_OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
 
 
 def put_on_list(blocked_list: BlockedList, list_id: int) -> None:
-    """Insert subscriptions directly, because the operator's deny list would refuse some people."""
+    """Insert subscriptions by SQL, because the operator's deny list would refuse some people."""
     for each in blocked_list.people.values():
         blocked_list.stack.query(
             "INSERT INTO subscriptions (list_id, user_id, status, email, source)"
@@ -164,7 +164,7 @@ def be_removed_in_bulk(blocked_list: BlockedList) -> None:
     blocked_list.notes["bulk_id"] = finished(blocked_list.api, job["id"])["result"]["bulk_id"]
 
 
-# -- the ways to join, each tried by all of these people ------------------------------------------
+# -- the ways to join a list ----------------------------------------------------------------------
 
 
 def sign_up_by_json(blocked_list: BlockedList) -> None:

@@ -1,4 +1,4 @@
-"""Challenges for strangers, of lists and of the forms of accounts; the sandbox is the provider."""
+"""Tests of the challenges on subscriptions and on account forms, with a simulated provider."""
 
 import secrets
 from collections.abc import Iterator
@@ -83,7 +83,7 @@ def test_a_token_for_another_action_is_no_token_for_this(
     for sent in (
         answer_challenge(provider, new_token("pass.login.")),
         answer_challenge(provider, new_token("pass-"), action="login"),
-        # No caller chooses what the token must be for.
+        # The API ignores the action that a caller names.
         answer_challenge(provider, new_token("pass.login."), action="login"),
     ):
         problem(stranger.post(path, json=sent), 403, "challenge.failed")
@@ -122,7 +122,7 @@ def test_missing_fields_are_422_and_each_is_named(
             assert [each["field"] for each in body["errors"]] == [f"body.{name}"]
     body = problem(stranger.post(path, json={"email": new_address()}), 422, "challenge.missing")
     assert [each["field"] for each in body["errors"]] == [f"body.{name}" for name in FIELDS]
-    # None of these used the token up.
+    # A request with a missing field doesn't use up the challenge token.
     assert data(stranger.post(path, json=complete_answer)) == 1
 
 
@@ -188,7 +188,7 @@ def test_challenge_needs_a_provider(client: httpx2.Client, list_id: int) -> None
 
 
 def test_challenge_provider_must_be_set_up(client_without_workers: httpx2.Client) -> None:
-    """That stack has no provider."""
+    """The test stack without workers has no challenge provider in its settings."""
     change = {"challenge_enabled": True, "challenge_provider": "recaptcha"}
     body = {"title": "T", "slug": new_slug(), **change}
     error = problem(client_without_workers.post("/lists", json=body), 422, LACKING)
@@ -277,7 +277,7 @@ def test_without_a_good_token_nothing_is_mailed_and_the_page_comes_again(
     bad = {
         "": 403,
         new_token("fail-"): 403,
-        # Of the widget of a list, and of the other page.
+        # Tokens of a list's widget and of another page are refused.
         new_token("pass-"): 403,
         new_token(f"pass.{other}."): 403,
         new_token("hostname-"): 403,

@@ -1,4 +1,4 @@
-"""An account moves to an address of which lists have a record, or shows its lists the new one."""
+"""Tests of accounts that change to an address that mailing lists already know."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -39,7 +39,7 @@ def recorded_address(client: httpx2.Client, list_id: int) -> str:
 
 
 def link_to(person: Visitor, email: str) -> str:
-    """Ask for the address; returns the link that it is mailed."""
+    """Request a change to a new e-mail address, and return the mailed confirmation link."""
     person.fill_in("/account/email", email=email, current=PASSWORD)
     return person.mailed_path(email, CONFIRM)
 
@@ -80,11 +80,11 @@ def test_one_button_erases_the_record_and_what_it_said_no_to_stays_so(
     eventually(
         lambda: count(client, common_list_id) == 0, what="the account's own record to follow"
     )
-    # By neither address does anybody bring them back.
+    # The owner can re-add the person by neither the old nor the new address.
     for each in (left_list_id, common_list_id):
         for address in (email, new):
             assert data(add(client, each, address)) == 0
-    # It is the person's to take back.
+    # Only the person can lift their opt-out.
     join(logged_in_visitor, common_list_id)
     assert roster(delivery_client, common_list_id) == [new]
 
@@ -112,10 +112,10 @@ def test_asking_tells_nothing_of_an_address(
     for each in (new_address(), recorded_address, new_account(logged_in_visitor.stack)):
         reply = logged_in_visitor.fill_in("/account/email", email=each, current=PASSWORD)
         told.add((reply.status_code, reply.headers["location"], reply.text))
-        # The same mail to each, and none to the person who asked.
+        # Every new address receives the same mail, whether or not it is known.
         mailed.add(logged_in_visitor.mailed(each, CONFIRM).partition("?token=")[0])
     assert (len(told), len(mailed)) == (1, 1)
-    # Nor does the link tell anybody else.
+    # The link reveals nothing to anyone except the person who requested it.
     link = link_to(logged_in_visitor, recorded_address)
     with a_visitor(logged_in_visitor.stack) as stranger:
         assert stranger.get(link).status_code == 303
@@ -128,7 +128,7 @@ def test_asking_tells_nothing_of_an_address(
 def test_an_address_with_an_account_is_refused_to_who_proved_it(
     logged_in_visitor: Visitor, email: str, recorded_address: str
 ) -> None:
-    # A record without a login is one too, once it has something of its own.
+    # A person without a login counts as an account once they own credits.
     grant(logged_in_visitor.stack, user_id_of(logged_in_visitor.stack, recorded_address), "5")
     for each in (new_account(logged_in_visitor.stack), recorded_address):
         reply = logged_in_visitor.get(link_to(logged_in_visitor, each))
@@ -197,7 +197,7 @@ def changed_address(logged_in_visitor: Visitor, list_id: int) -> str:
 
 
 def let_days_pass(stack: Stack, email: str) -> None:
-    """Let the time pass in which a change of address can be undone."""
+    """Expire the period in which a person can undo a change of address."""
     user_id = user_id_of(stack, email)
     sent = "SELECT 1 FROM account_mails WHERE user_id = %s AND kind = 'address_changed'"
     eventually(lambda: stack.query(f"{sent} AND sent_at IS NOT NULL", user_id), what="the mail")
@@ -227,7 +227,7 @@ def test_owners_see_the_new_address_three_days_later_if_the_person_ticked_that(
 ) -> None:
     user_id = user_id_of(logged_in_visitor.stack, changed_address)
     logged_in_visitor.mailed(email, MOVED)
-    # A job that comes too early, since the mail was late, puts itself off.
+    # The job postpones itself if it runs too early because the mail was late.
     make_due(logged_in_visitor.stack, user_id)
     later = (
         "SELECT 1 FROM jobs WHERE kind = 'account.show_address' AND subject_id = %s"
@@ -238,7 +238,7 @@ def test_owners_see_the_new_address_three_days_later_if_the_person_ticked_that(
     let_days_pass(logged_in_visitor.stack, changed_address)
     assert member(client, list_id, email) is None
     assert known_member(client, list_id, changed_address)["user_id"] == user_id
-    # A file that has the old address still means them.
+    # An imported file with the old address still refers to the same person.
     assert counts(imported(client, list_id, of_addresses(email, changed_address))) == {
         "received": 2,
         "already": 1,

@@ -1,4 +1,4 @@
-"""A language model that is right, slow, failing or lying: who writes then, and within what time."""
+"""Tests of the composer with a language model that is correct, slow, failing or wrong."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -47,7 +47,7 @@ def _restore_model(composer: Modelled, author: httpx2.Client, fallback: str) -> 
 
 
 def _ask(author: httpx2.Client, path: str, body: dict[str, str], wait: int = 20) -> httpx2.Response:
-    """The answer, which is 504 once the wait is over."""
+    """Call the composer, and wait for the response for at most ``wait`` seconds."""
     return author.post(path, json=body, headers={"Prefer": f"wait={wait}"})
 
 
@@ -85,7 +85,7 @@ def test_the_offline_writer_stands_in_for_a_model_without_an_answer_of_use_in_ti
 def test_a_worker_that_may_stand_in_has_loaded_all_before_its_first_post(
     composer_with_model: Modelled,
 ) -> None:
-    """Loading would take longer than a slow model leaves of a short wait on a busy machine."""
+    """A worker loads the offline writer early, because loading could exceed a short wait."""
     composer_with_model.rest()
     assert not _has_loaded_models(composer_with_model.work("error").pid)
     worker = composer_with_model.work("offline").pid
@@ -95,7 +95,7 @@ def test_a_worker_that_may_stand_in_has_loaded_all_before_its_first_post(
 def _has_loaded_models(worker: int) -> bool:
     """Return whether a child process of the worker has loaded the offline writer's models.
 
-    Only the detection of languages uses numpy.
+    Among these models, only language detection uses numpy.
     """
     children = psutil.Process(worker).children(recursive=True)
     return any("/numpy/" in Path(f"/proc/{child.pid}/maps").read_text() for child in children)

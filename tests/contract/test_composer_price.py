@@ -1,4 +1,4 @@
-"""The composer where calls that a language model answers have a price: who pays, when, and what."""
+"""Tests of the composer's prices: which calls cost credits, who pays, and when."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +24,7 @@ PLENTY = "100"
 
 @dataclass
 class Author:
-    """An owner with credits, who pays for what the model writes."""
+    """An owner who pays with credits for texts that the language model writes."""
 
     owner: Owner
     client: httpx2.Client
@@ -35,13 +35,13 @@ class Author:
         path: str = METADATA,
         named: dict[str, str] | None = None,
     ) -> httpx2.Response:
-        """``named``: the header that names the call."""
+        """Call the composer. ``named`` holds the header that identifies the call."""
         headers = {"Prefer": "wait=40"} | (named or {})
         return self.client.post(path, json=body or post(), headers=headers)
 
     @property
     def charges(self) -> list[dict[str, object]]:
-        """The charges that were not reversed."""
+        """The owner's charges, except charges that have been reversed."""
         found = credits.entries(self.client)
         reversed_ = {
             each["meta"]["entry_id"] for each in found if each["action"] == "consume_reversal"
@@ -89,7 +89,7 @@ def open_charges(model: Modelled) -> list[tuple[object, ...]]:
 
 
 def forget(model: Modelled) -> None:
-    """Lose what is cached, as Redis does when its memory is full."""
+    """Delete all cached entries, as Redis does when its memory is full."""
     redis = model.stack.resources.redis
     for name in redis.scan_iter("pressroom:cache:*"):
         redis.delete(name)

@@ -1,4 +1,4 @@
-"""What every page of the console has: its frame, its weight, and the calls that it shows."""
+"""Tests that every console page has the common layout, a limited size and valid API calls."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ from tests.support.security.world import World, settled
 
 ROOT = Path(__file__).parents[2]
 MAX_PAGE_BYTES = 100_000
-# Others are files, streams and what leads elsewhere.
+# The console's GET routes that return a page, and no file, stream or redirect.
 PAGES = [
     operation
     for operation, call in CONSOLE_CALLS.items()

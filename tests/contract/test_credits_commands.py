@@ -1,4 +1,4 @@
-"""`pressroom credits`: what an operator gives, takes and proves, and what `verify` finds."""
+"""Tests of `pressroom credits`, with which operators grant, adjust and verify credits."""
 
 import json
 from collections.abc import Iterator

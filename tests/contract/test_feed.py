@@ -1,4 +1,4 @@
-"""What happens to what an owner has is an event, in order, for them alone."""
+"""Tests of the event feed, which shows an owner's events in order and only to that owner."""
 
 import httpx2
 import pytest
@@ -45,7 +45,7 @@ def test_each_type_is_written_by_its_action_with_the_data_that_its_schema_has(
     assert set(found["data"]) == set(entry.data.model_fields)
     entry.data.model_validate(found["data"], strict=True)
     assert found["list_id"] is None or found["list_id"] == scene.list_id or "transfer" in kind
-    # The action is an event of that type to no other owner.
+    # The action creates no event of the same type for other owners.
     with scene.stack.client(scene.stack.new_owner().key) as other:
         assert kind == FeedEventType.KEY_CREATED or page(other, type=kind.value)["items"] == []
 

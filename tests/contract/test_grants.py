@@ -1,4 +1,4 @@
-"""Programs that may act for people: ordinary clients, what is shown of them, and their end."""
+"""Tests of grants, by which people let OAuth clients act for them."""
 
 import json
 import subprocess
@@ -115,7 +115,7 @@ def program_of_each_kind(stack: Stack, request: pytest.FixtureRequest) -> Progra
 
 
 def agree(person: Person, asking: str) -> str:
-    """Where the browser of the person is sent after they pressed the button."""
+    """Grant access in the browser, and return the URL to which the browser is redirected."""
     path = asking.removeprefix(person.stack.api_url)
     assert path.startswith("/oauth/authorize?")
     return str(person.answer(path, "credit.read").headers["location"])

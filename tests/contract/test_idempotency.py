@@ -1,4 +1,4 @@
-"""A request under an `Idempotency-Key` takes effect once, at each route that takes a key."""
+"""Tests that a request with an `Idempotency-Key` takes effect once on each route with keys."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -93,7 +93,7 @@ def add(_: Stack, client: httpx2.Client) -> KeyedRoute:
         [members(emails[0]), {"params": {"a": "1"}}],
         members("nobody"),
         (422, "members.all_invalid"),
-        # What is refused is recorded too.
+        # Refused requests are also recorded as imports, so count only successful ones.
         lambda: sum(each["added"] > 0 for each in data(client.get("/imports"))["items"]),
     )
 
@@ -144,7 +144,7 @@ def replayed(reply: httpx2.Response) -> bool:
 
 
 def content(reply: httpx2.Response) -> str:
-    """`data` to the byte."""
+    """Return the JSON text of a response up to the timestamp, to compare it byte by byte."""
     data(reply)
     return reply.text.rpartition(',"ts":')[0]
 
@@ -218,7 +218,7 @@ def test_equal_requests_at_once_take_effect_once(
     assert len(set(map(content, replies))) == 1
     assert sorted(map(replayed, replies)) == [False] + [True] * 5
     assert keyed_route.made() == 1
-    # Not even the file of a call that came too late.
+    # A repeated call leaves no file in the object storage, even if it came too late.
     names = [name.rpartition("/")[2] for name in stack.stored("originals/")]
     known = stack.query("SELECT hash_id FROM attachments")
     assert set(names) <= {str(hash_id) for (hash_id,) in known}

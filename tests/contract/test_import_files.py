@@ -125,7 +125,7 @@ def test_a_file_of_several_parts_is_put_together_again(
 
 
 class Store:
-    """Counts what it is given, and keeps none of it."""
+    """An object store that records the keys of uploads and discards their content."""
 
     def __init__(self) -> None:
         self.put_keys: list[str] = []
@@ -136,7 +136,7 @@ class Store:
 
 
 def arrive(store: Store, pieces: list[bytes]) -> None:
-    """What ``store_upload`` makes of a bare body in these pieces."""
+    """Send a request body in pieces to ``store_upload``."""
     from fastapi import Request
 
     async def receive() -> Message:
@@ -180,7 +180,7 @@ def test_a_sender_who_hangs_up_in_the_middle_leaves_nothing(
 
 
 def within(seconds: float, app: Any) -> list[Message]:
-    """What is sent by an application that has so long to begin its answer."""
+    """Return the messages of an application that must begin its response within ``seconds``."""
     sent: list[Message] = []
 
     async def receive() -> Message:
@@ -241,7 +241,7 @@ def test_errors_have_the_original_columns_and_the_line_where_the_row_begins(
     assert [each["Full name"] for each in found] == ["'=2+3", "Left", "Twice"]
     assert found[1]["Mail"] == reader.email
     assert found[1]["Notes"] == ""
-    # What had no column of its own comes after ours.
+    # Cells beyond the header come after the columns that Pressroom adds.
     assert [*found[2].values()][-1] == ["beyond", "the header"]
 
 
@@ -252,7 +252,7 @@ def test_errors_can_be_mended_and_uploaded_again_and_again(
     # Without a byte-order mark, Excel would decode the file as Windows-1252.
     assert (sent.startswith(codecs.BOM_UTF8), sent.count(codecs.BOM_UTF8)) == (True, 1)
     again = imported(client, list_id, sent, "errors.csv")
-    # The one that came twice in one file is a member by now.
+    # The address that the file contained twice belongs to a member by now.
     assert counts(again) == {"received": 3, "already": 1, "opted_out": 1, "invalid": 1}
     mended = new_address()
     sent = httpx2.get(again["errors_url"]).content.replace(b"nobody", mended.encode())

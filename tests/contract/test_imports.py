@@ -39,7 +39,7 @@ from tests.support.lists.subscribers import (
 from tests.support.security.world import rows_about, settled
 from tests.support.stack.maintenance import resting_maintenance
 
-# What an import writes of itself.
+# The tables in which an import records its own progress.
 BOOKKEEPING = {
     *("jobs", "jobs_p0", "imports", "import_chunks", "object_removals", "api_keys"),
     *("feed_events", "feed_events_p0"),
@@ -63,9 +63,9 @@ def test_a_file_is_taken_on_with_202_and_its_job_tells_the_rest(
 
 
 def contents(stack: Stack, client: httpx2.Client, list_id: int, file: bytes) -> dict[str, object]:
-    """The rows that the file could change: the list's, its owner's and its people's.
+    """Return the rows that an import of the file could change.
 
-    Others may change at any time, such as by webhooks of the tests before.
+    Other rows are left out because webhooks of earlier tests may change them at any time.
     """
     people = re.findall(r"[\w.]+@[\w.]+", file.decode())
     owner_id = data(client.get("/users/me"))["id"]
@@ -99,7 +99,7 @@ def test_a_dry_run_changes_nothing_and_counts_what_the_real_run_then_does(
     stack: Stack, client: httpx2.Client, list_id: int, file_with_every_verdict: bytes
 ) -> None:
     with resting_maintenance(stack):
-        # Workers note what they mailed to the people of the file, and of their events.
+        # Wait until workers have recorded the mails and events of the people in the file.
         settled(stack)
         before = contents(stack, client, list_id, file_with_every_verdict)
         tried = imported(
@@ -120,7 +120,7 @@ def test_a_dry_run_changes_nothing_and_counts_what_the_real_run_then_does(
     assert contents(stack, client, list_id, file_with_every_verdict) != before
     shown = data(client.get(f"/imports/{tried['import_id']}"))
     assert (shown["dry_run"], shown["on_existing"]) == (True, "update")
-    # It has nothing to take back.
+    # An undo of a dry run changes nothing.
     assert data(undo(client, tried["import_id"])) == 0
     assert count(client, list_id) == 5
 

@@ -1,4 +1,4 @@
-"""Jobs: shown, watched, cancelled, and waited for."""
+"""Tests of the calls that show, watch, cancel or await a job."""
 
 import json
 import threading
@@ -105,7 +105,7 @@ def test_job_of_a_kind_of_another_release_is_hidden_from_credentials_with_scopes
 
 
 def events(reply: httpx2.Response) -> Iterator[dict[str, Any]]:
-    """Server-sent events as field → value, the data read as JSON."""
+    """Yield each server-sent event as a dict from field to value, with its data parsed as JSON."""
     event: dict[str, Any] = {}
     for line in reply.iter_lines():
         if not line and event:
@@ -198,7 +198,7 @@ def test_events_end_with_their_credential(
         stream = events(reply)
         assert next(stream)["data"]["status"] == "queued"
         stack_without_workers.query(end.get(ended, of_person), user_id)
-        # The job is still queued: the stream would go on for as long as it is.
+        # The stream ends although the job is still queued.
         assert list(stream) == []
     assert httpx2.get(url, headers=headers).status_code == 401
 
@@ -282,7 +282,7 @@ def test_work_whose_caller_hangs_up_goes_on(client: httpx2.Client) -> None:
 def test_word_of_another_deployments_job_does_not_end_a_wait(
     stack: Stack, client: httpx2.Client
 ) -> None:
-    # Redis' channels know no databases: whoever shares the server is heard.
+    # Redis channels span all databases, so other deployments on the server can publish to them.
     ended = threading.Event()
 
     def lie() -> None:

@@ -1,4 +1,4 @@
-"""The document: what it says of each operation, and its examples."""
+"""Tests of the OpenAPI document: its description and examples of each operation."""
 
 import inspect
 import json
@@ -23,10 +23,10 @@ from tests.support.http.openapi import openapi_document
 
 KIND = "application/problem+json"
 
-# Those that refuse as RFC 6749 says, but for limits on rates and bodies, which are everybody's.
+# Routes whose errors have the format of RFC 6749, except for rate limits and body limits.
 BY_RFC = {"/oauth/token", "/oauth/revoke", "/oauth/introspect"}
 
-# Those that a trace id opens too, and the scope of a login that does.
+# Maps each operation that accepts a trace id to the scope that other credentials need.
 BY_TRACE = {
     "DELETE /subscriptions/{list_id}": "subscription.full",
     "PUT /subscriptions/{list_id}/email": "subscription.full",
@@ -59,7 +59,7 @@ def test_a_route_without_exactly_one_access_stops_the_start(accesses: list[Any])
 
 
 def test_every_route_works_in_a_bulkhead_or_blocks_for_nothing(app: FastAPI) -> None:
-    """FastAPI runs plain functions in threads that all routes share."""
+    """Every route is a coroutine, because FastAPI runs plain functions in shared threads."""
     shared = [
         f"{route.path}: {call}"
         for route in api_routes(app)
@@ -115,7 +115,7 @@ def test_only_pages_for_people_are_not_in_the_document(
         if not route.include_in_schema
         and route.endpoint.__module__.startswith(("api.routes", "api.sign_up.routes"))
     }
-    # The same operations under the platform's prefix.
+    # The composer's operations are also available under the platform's prefix.
     aliases = {f"/auxilia{path}" for path in document["paths"] if path.startswith("/composer/")}
     by_fixed_address = {"/health", "/.well-known/security.txt", "/.well-known/change-password"}
     assert left_out == aliases | by_fixed_address
@@ -138,7 +138,7 @@ def test_a_trace_id_opens_the_operations_of_a_mails_reader_and_no_other(
 
 
 def test_document_is_valid(document: dict[str, Any]) -> None:
-    # It reads its own schemas when it is imported, for as long as the whole application takes.
+    # Imported here because the import of the validator is slow.
     from openapi_spec_validator import validate
 
     validate(document)
@@ -151,7 +151,7 @@ def test_errors_are_problems_with_examples(document: dict[str, Any]) -> None:
                 if status < "400" or path == "/readyz":
                     continue
                 kinds = set(response["content"])
-                # The one operation that forms of browsers reach too answers them by pages.
+                # Only this operation also accepts forms from browsers, and answers with HTML pages.
                 kinds -= {"text/html"} if path == "/subscriptions/{list_id}" else set()
                 by_rfc = {"application/json"} if path in BY_RFC and status in "400 401" else set()
                 assert kinds - by_rfc == kinds & {KIND}, (method, path, status)
@@ -184,7 +184,7 @@ def test_api_serves_the_document_with_its_own_address(
     assert served["components"]["schemas"] == document["components"]["schemas"]
 
 
-# What these answer is a file.
+# The media types of responses that are files.
 FILES = {"image/webp", "image/png", "image/jpeg", "application/gzip"}
 
 
@@ -213,7 +213,7 @@ def samples_of(document: dict[str, Any], content: dict[str, Any]) -> list[Any]:
 
 
 def value_of(document: dict[str, Any], example: dict[str, Any]) -> Any:
-    """Return what an example shows, or the one to which it refers."""
+    """Return the value of an example, after following a reference to a shared example."""
     if "$ref" in example:
         example = document["components"]["examples"][example["$ref"].rpartition("/")[2]]
     return example["value"]
@@ -237,7 +237,7 @@ def test_every_example_fits_its_schema(
 ) -> None:
     misfits = []
     for place, content in contents:
-        # Its references lead into the components.
+        # References in the schema point to the document's components.
         schema = {**content["schema"], "components": document["components"]}
         validator = Draft202012Validator(schema, format_checker=FormatChecker())
         for sample in samples_of(document, content):

@@ -1,6 +1,6 @@
-"""How the routes of a list's owner take the names of lists and members.
+"""Tests how the routes for list owners accept the ids of lists and members.
 
-tests/security/test_isolation.py calls each of them as everybody else.
+tests/security/test_isolation.py calls the same routes as people who don't own the list.
 """
 
 import re
@@ -36,7 +36,7 @@ def path_values(client: httpx2.Client, reader: Reader) -> PathValues:
 
 
 def named(name: str, value: object) -> PathValues:
-    """Return the values of this name, for calls that end or move what they name too."""
+    """Return a value under each variant of a name, for example under ``closing_list_id``."""
     return {f"{purpose}{name}": value for purpose in ("", "closing_", "leaving_", "moving_")}
 
 

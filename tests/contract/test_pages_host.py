@@ -1,4 +1,4 @@
-"""Readers' pages on a host of their own: there no person logs in, and elsewhere there are none."""
+"""Tests of a separate host for readers' pages, where nobody can log in."""
 
 from collections.abc import Iterator
 
@@ -80,7 +80,7 @@ def test_readers_pages_lead_to_their_own_host(
         assert (cookie is not None) == path.endswith("/report")
         assert read_heading(shown)
         assert str(main_host_client.base_url) not in shown.text
-    # A page with an owner's words is no answer of the main host, whatever was sent to it.
+    # The main host never returns a page with an owner's texts, even to an invalid form.
     for path in (f"/s/{slug}", f"/subscriptions/{subscriber_without_workers.list_id}"):
         assert main_host_client.post(path, data={"email": "nobody"}).status_code == 308
 
@@ -102,7 +102,7 @@ def test_nobody_logs_in_and_no_program_calls_where_readers_pages_are(
             assert pages_host_client.get(path, headers=credentials).status_code == 404, path
     assert main_host_client.get("/login").status_code == 200
     assert main_host_client.get("/users/me", headers=key).status_code == 200
-    # No credential makes more of a stranger's form.
+    # Credentials have no effect on a form that strangers can send.
     form = {"email": new_address()}
     sent = pages_host_client.post(
         f"/subscriptions/{made}", data=form, headers={"Authorization": "Bearer no"}
@@ -126,11 +126,11 @@ def test_what_readers_send_works_on_their_host(
         data(pages_host_client.post(f"/subscriptions/{list_id}", json={"email": new_address()}))
         == 1
     )
-    # A call of a program goes to the API, as before.
+    # Programs can still call the API at its main host.
     assert (
         data(main_host_client.post(f"/subscriptions/{list_id}", json={"email": new_address()})) == 1
     )
-    # One click is never redirected, and mails that are older than the setting name the API.
+    # One-click requests work on both hosts, because older mails link to the main host.
     for host in (pages_host_client, main_host_client):
         leaving = subscribe(stack_without_workers, list_id)
         query = {"trace_id": leaving.trace_id}

@@ -1,4 +1,4 @@
-"""Lists are read page by page: by cursor each item once, whatever comes meanwhile."""
+"""Tests that paging returns each item once, even if other items are created in between."""
 
 import json
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from tests.support.lists.subscribers import known_member, new_address, new_list
 from tests.support.people.oauth import log_in, register
 
 FEW = 2
-# Each list route, and the words of its path that `many` fills in.
+# The routes that return pages with a cursor. `full_account` provides the path parameters.
 LISTS = (
     "/attachments",
     "/lists",
@@ -33,14 +33,14 @@ LISTS = (
     "/auxilia/credits/orders",
     "/users/me/security-events",
 )
-# Those whose answer is a bare array, with a link to the next page.
+# The routes that return a bare array, with the link to the next page in a header.
 ARRAYS = (
     "/subscriptions",
     "/subscriptions/{list_id}/members/{user_id}/subs",
     "/apikeys",
     "/grants",
 )
-# Their own tests follow them.
+# Routes whose pages are read by tests in other modules.
 WALKED_ELSEWHERE = ("/events", "/webhook-endpoints/{endpoint_id}/deliveries")
 NAMES = ("id", "order_id", "hash_id", "action", "at")
 
@@ -49,7 +49,7 @@ FullAccount = tuple[httpx2.Client, dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def full_account(stack: Stack) -> FullAccount:
-    """An API client whose owner has more than `FEW` items of each kind, and path parameters."""
+    """An API client and path parameters. The owner has more than `FEW` items of each kind."""
     owner = stack.new_owner()
     client = stack.client(owner.key)
     list_ids = [new_list(client)["id"] for _ in range(5)]
@@ -87,7 +87,7 @@ def test_every_list_of_the_document_is_walked_here() -> None:
         path
         for path, operations in openapi_document()["paths"].items()
         for parameter in operations.get("get", {}).get("parameters", [])
-        # Photos are a provider's, who counts pages.
+        # The stock photo provider numbers its pages and has no cursors.
         if parameter.get("name") == "limit" and "/photos/" not in path
     }
     assert takes_limit == {*LISTS, *ARRAYS, *WALKED_ELSEWHERE}
@@ -128,7 +128,7 @@ def test_walk_by_links_shows_what_one_array_shows(
     assert named(items) == named(data(whole))
 
 
-# They can be read by offset too.
+# The routes that also accept an offset instead of a cursor.
 BY_OFFSET = [each for each in LISTS if each != "/users/me/security-events"]
 
 

@@ -19,13 +19,13 @@ MANY = ("email", "name", "fields.city", "fields.visits", "fields.born", "fields.
 
 
 def inputs(text: str) -> dict[str, str]:
-    """The tags of a form's inputs by their names, but for those that nobody sees."""
+    """Return the visible inputs of a form, as a dict from name to HTML tag."""
     tags = re.findall(r'(<(?:input|select)\b[^>]*\bname="([^"]+)"[^>]*>)', text)
     return {name: html.unescape(tag) for tag, name in tags if 'type="hidden"' not in tag}
 
 
 def unpaired(text: str) -> set[str]:
-    """The ids of inputs without a label beside them, and of labels without an input."""
+    """Return the ids of inputs without a label next to them, and of labels without an input."""
     found = re.findall(r' id="([^"]+)"', "".join(inputs(text).values()))
     return set(found) ^ set(re.findall(r'<label for="([^"]+)"', text))
 
@@ -55,7 +55,7 @@ def send(stranger: httpx2.Client, sign_up_path: str, **fields: str) -> httpx2.Re
 
 
 def wrong(reply: httpx2.Response) -> dict[str, str]:
-    """What is wrong, by the inputs beside which it stands."""
+    """Return the error messages on a page, as a dict from input name to message."""
     pattern = r'<p class="wrong" role="alert" id="([\w.]+)-problem">(.*?)</p>'
     return {name: html.unescape(text) for name, text in re.findall(pattern, reply.text)}
 
@@ -70,7 +70,7 @@ def test_page_asks_what_the_owner_opened_and_shows_what_is_agreed_to(
         assert html.escape(text) in page.text
     assert tuple(inputs(page.text)) == MANY
     assert "note" not in page.text
-    # The box to tick stands inside of its label.
+    # A checkbox is placed inside its label, so that it has no separate label.
     assert unpaired(page.text) == {"fields.news"}
     assert page.headers["content-language"] == "en"
 

@@ -1,4 +1,4 @@
-"""``Prefer: handling=strict``: names that the document does not have are refused, and named."""
+"""Tests that `Prefer: handling=strict` refuses undocumented fields and parameters."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -21,7 +21,7 @@ STRICT = {"Prefer": "handling=strict"}
 
 
 def unknown(reply: httpx2.Response) -> list[str]:
-    """The places that the error names."""
+    """Return the places of the unknown fields that an error response lists."""
     error = problem(reply, 400, "request.unknown")
     assert "preference-applied" not in reply.headers or "body." in error["message"]
     places = [each["field"] for each in error["errors"]]
@@ -81,7 +81,7 @@ def test_field_of_an_item_is_named_by_its_place(client: httpx2.Client, list_id: 
     body = {"members": people, "source": "shop"}
     reply = client.post(path, json=body, headers=STRICT)
     assert unknown(reply) == ["body.members[1].tags", "body.members[1].age", "body.source"]
-    # Of very many a few are named.
+    # An error lists at most 20 unknown fields.
     many = {"members": people[1:] * 5000}
     assert len(unknown(client.post(path, json=many, headers=STRICT))) == 20
     assert members(client, list_id) == []
@@ -97,7 +97,7 @@ def test_charge_with_a_field_that_is_none_is_not_made(
     wrong = client.post(credits.CONSUME, json={**body, "amount": 2}, headers=STRICT)
     assert unknown(wrong) == ["body.amount"]
     assert credits.balance(client) == 5
-    # What is free in form has no unknown names.
+    # Objects with free-form content accept any field.
     data(client.post(credits.CONSUME, json=body, headers=STRICT))
     assert credits.balance(client) == 4
 
@@ -156,7 +156,7 @@ def filled_account(stack: Stack) -> Iterator[World]:
 
 
 def undocumented(schema: Any, value: Any, place: str) -> list[str]:
-    """The fields of an answer that its schema lacks."""
+    """Return the fields of a response that the response's schema doesn't contain."""
     if "$ref" in schema:
         schema = openapi_document()["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
     if "anyOf" in schema:

@@ -1,4 +1,4 @@
-"""Orders of which no webhook tells come to their end all the same."""
+"""Tests that polling completes orders whose webhooks never arrive."""
 
 import socket
 from concurrent.futures import ThreadPoolExecutor
@@ -36,7 +36,7 @@ def poll(stack: Stack) -> int:
 
 
 def next_check(stack: Stack, unpaid_order_id: int) -> object:
-    """Seconds from now."""
+    """Return the number of seconds until the next poll of an order."""
     [(seconds,)] = stack.query(
         "SELECT extract(epoch FROM next_check_at - now())::float8"
         " FROM payment_orders WHERE id = %s",
@@ -54,7 +54,7 @@ def test_a_paid_order_is_found_by_a_worker(
     topups.await_status(stack, order_id, "paid")
     assert balance(client) == 500
     assert topups.history(stack, order_id) == ["created", "pending", "paid"]
-    # Nothing more is asked about it.
+    # A paid order is not polled again.
     assert next_check(stack, order_id) is None
 
 
@@ -76,7 +76,7 @@ def test_an_unpaid_order_is_asked_about_less_and_less(
 
 
 def age(stack: Stack, unpaid_order_id: int, by: str) -> None:
-    """Let the order be older, with all its times, and due."""
+    """Move the times of an order into the past, and make the next poll due."""
     stack.query(
         "SET session_replication_role = replica; UPDATE payment_orders"
         " SET created_at = created_at - interval %s, expires_at = expires_at - interval %s,"
@@ -161,7 +161,7 @@ def test_an_abandoned_order_costs_five_calls_and_is_closed_at_the_provider(
     send, checkout = StripeHttpClient.request, sandbox_payments.session(unpaid_order_id)["id"]
 
     def counting(self: StripeHttpClient, method: str, url: str, *sent: Any, **more: Any) -> Any:
-        # Another test's order may be due meanwhile.
+        # Ignore calls about orders of other tests, which may be due at the same time.
         if checkout in url:
             calls.append(method)
         return send(self, method, url, *sent, **more)
@@ -175,7 +175,7 @@ def test_an_abandoned_order_costs_five_calls_and_is_closed_at_the_provider(
         looks += 1
     assert topups.status_of(stack, unpaid_order_id) == "expired"
     assert sandbox_payments.session(unpaid_order_id)["status"] == "expired"
-    # Three while the payer may be there; the fourth one reads the checkout and closes it.
+    # Three polls occur before the checkout expires. The fourth poll reads and closes it.
     assert (looks, calls) == (4, ["get", "get", "get", "get", "post"])
 
 

@@ -1,7 +1,8 @@
-"""A server of one region that refuses every other, as AWS does, and two that hand out keys.
+"""A simulated AWS region: S3, and two services that issue temporary keys.
 
-It stands in front of SeaweedFS, which checks signatures, but takes any region in them. A call with
-temporary keys it checks itself, and signs it again with keys that SeaweedFS knows.
+The server forwards S3 calls to SeaweedFS, which checks signatures but accepts any region. The
+server refuses other regions. Calls with temporary keys are checked by the server, which signs them
+again with keys that SeaweedFS knows.
 """
 
 import json
@@ -24,7 +25,7 @@ REGION = "eu-west-3"
 # The domain of the simulated S3. Virtual-hosted addressing uses one subdomain per bucket.
 DOMAIN = "s3.test"
 BUCKET = "elsewhere"
-# What a test says of the token of a web identity; it must be in no log.
+# The web identity token of a test, which must not appear in any log.
 IDENTITY_TOKEN = "token-of-a-web-identity"
 ROLE = "arn:aws:iam::123456789012:role/pressroom"
 _SCOPE = re.compile(r"Credential=([^/]+)/\d{8}/([^/]+)/s3/aws4_request, *SignedHeaders=([^,]+)")
@@ -43,7 +44,7 @@ class Seen:
 
 @dataclass
 class Role:
-    """Temporary keys that were handed out, by their access key, and how long they last."""
+    """The temporary keys that a role has issued, by access key, and the lifetime of new keys."""
 
     lifetime: timedelta = timedelta(hours=1)
     handed_out: dict[str, Credentials] = field(default_factory=dict)
@@ -64,7 +65,7 @@ class RegionalServer(ThreadingHTTPServer):
         self.known = known
         self.role = Role()
         self.seen: list[Seen] = []
-        # Of the last answer, by the ends of the headers' names.
+        # The encryption headers of the last response, by the last part of each header name.
         self.encryption: dict[str, str] = {}
 
     @property
@@ -122,7 +123,7 @@ class _Handler(QuietHandler):
             if keys is None or self._signature_of(keys, signed) != headers["Authorization"]:
                 self._answer_error(403, "SignatureDoesNotMatch", "The signatures differ.")
                 return
-            # The client's own question counts the last ten seconds as over.
+            # ``Credentials.is_expired`` returns True ten seconds before the keys expire.
             if keys.expiration and keys.expiration < datetime.now(UTC).replace(tzinfo=None):
                 self._answer_error(400, "ExpiredToken", "The provided token has expired.")
                 return

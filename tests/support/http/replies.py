@@ -1,4 +1,4 @@
-"""What every test of the public interface does: send a picture, take a reply apart."""
+"""Helpers for API tests, which upload images and check responses."""
 
 import re
 import time
@@ -13,7 +13,7 @@ TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 
 
 def data(reply: httpx2.Response, *statuses: int) -> Any:
-    """The envelope's content, after a look at the envelope."""
+    """Check the envelope of a successful response, and return its ``data``."""
     assert reply.status_code in (statuses or (200,)), reply.text
     body = reply.json()
     assert set(body) == {"data", "ts"}
@@ -23,7 +23,7 @@ def data(reply: httpx2.Response, *statuses: int) -> Any:
 
 
 def problem(reply: httpx2.Response, status: int, code: str) -> dict[str, Any]:
-    """The body of an error, after a look at what every error has."""
+    """Check the format of an error response, and return its body."""
     assert (reply.status_code, reply.json().get("code")) == (status, code), reply.text
     assert reply.headers["content-type"] == "application/problem+json"
     body: dict[str, Any] = reply.json()
@@ -68,7 +68,7 @@ def send(
     key: str | None = None,
     **params: str,
 ) -> httpx2.Response:
-    """Upload; a small PNG unless `content` says otherwise."""
+    """Upload a file, by default a small PNG image."""
     headers = {"Prefer": prefer, "Idempotency-Key": key}
     return client.post(
         "/attachments",
@@ -79,5 +79,5 @@ def send(
 
 
 def objects_of(stack: Stack, record: dict[str, Any]) -> list[str]:
-    """The stored objects that bear the attachment's name."""
+    """Return the keys of the stored objects that belong to an attachment."""
     return [key for key in stack.stored() if record["hash_id"] in key]

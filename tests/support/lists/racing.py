@@ -1,4 +1,4 @@
-"""Many actions at once, and what must be true whoever came first."""
+"""Runs actions at the same time, and checks what must hold in whichever order they finish."""
 
 import itertools
 import threading
@@ -42,7 +42,7 @@ def no_deadlock(stack: Stack) -> Iterator[None]:
 
 
 def at_once(actions: list[Action]) -> list[Reply]:
-    """Do all of them, so many at a time, and begin the first of them together."""
+    """Run actions in up to ``AT_ONCE`` threads, whose first actions start at the same time."""
     together = threading.Barrier(min(AT_ONCE, len(actions)))
 
     def begin(number: int, action: Action) -> Reply:

@@ -1,4 +1,4 @@
-"""What tests need of a person who moves their account to another address."""
+"""Helpers for tests in which a person changes the e-mail address of their account."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def leave(person: Visitor, list_id: int) -> None:
 
 
 def ask(person: Visitor, new: str) -> httpx2.Response:
-    """Ask for the address, and press the button behind the link that it is mailed."""
+    """Request a change to a new e-mail address, and confirm it with the mailed link."""
     reply = person.fill_in("/account/email", email=new, current=PASSWORD)
     assert reply.headers["location"].endswith("/account")
     return person.fill_in(person.mailed_path(new, CONFIRM))
@@ -38,7 +38,7 @@ def roster(sender: httpx2.Client, list_id: int) -> list[str]:
 
 
 def brought(client: httpx2.Client, list_id: int, email: str, **values: Any) -> int:
-    """The person whom the owner put onto the list."""
+    """Add a person to a mailing list as its owner, and return the person's user id."""
     data(add(client, list_id, {"email": email, **values}))
     return int(known_member(client, list_id, email)["user_id"])
 

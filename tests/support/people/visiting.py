@@ -1,4 +1,4 @@
-"""People in front of a browser, without one: they open pages, fill in forms and get mail."""
+"""Simulates people who open pages in a browser, fill in forms and receive mail."""
 
 import html
 import re
@@ -23,7 +23,7 @@ _FORM = re.compile(r"<form.*?</form>", re.DOTALL)
 
 @dataclass
 class Visitor:
-    """A browser at one client's address, with cookies of its own."""
+    """A simulated browser with its own cookies."""
 
     stack: Stack
     client: httpx2.Client
@@ -32,7 +32,7 @@ class Visitor:
         return self.client.get(path, params=query or None)
 
     def fill_in(self, path: str, /, **fields: str) -> httpx2.Response:
-        """Open a page and send what its form has hidden, and these; no redirect is followed."""
+        """Open a page, and submit its form with these fields, without following redirects."""
         shown = self.get(path)
         assert shown.status_code == 200, shown.text
         return self.client.post(path, data={**hidden(shown), **fields})
@@ -41,7 +41,7 @@ class Visitor:
         return self.fill_in("/login", email=email, password=password, **more)
 
     def enter(self, email: str, *, browser: str | None = None) -> None:
-        """Begin a session as a login does, without its forms and the time that they take."""
+        """Log in by creating a session directly, because the login form would be slow."""
         user_id = user_id_of(self.stack, email)
         with self.stack.resources.unit_of_work() as uow:
             value = sessions.begin(uow, user_id, browser=browser)
@@ -58,7 +58,7 @@ class Visitor:
         return hidden(self.get("/account"))["csrf_token"]
 
     def mailed(self, email: str, subject: str, *, number: int = 1) -> str:
-        """The text of a mail to this address, once there are so many of this subject."""
+        """Wait for ``number`` mails with a subject, and return the text of the newest mail."""
 
         def find() -> list[str]:
             mails = [each for each in self.stack.mails(email) if each["subject"] == subject]
@@ -68,7 +68,7 @@ class Visitor:
         return str(found[0])
 
     def mailed_path(self, email: str, subject: str, *, number: int = 1) -> str:
-        """The path and query of the link in such a mail."""
+        """Wait for a mail with a subject, and return the path and query of the link in it."""
         text = self.mailed(email, subject, number=number)
         base = re.escape(self.stack.environment["PRESSROOM_PUBLIC_URL"])
         [link] = re.findall(base + r"(/\S+\?token=\S+)", text)
@@ -91,7 +91,7 @@ def new_address() -> str:
 
 
 def new_account(stack: Stack, *, password: str | None = PASSWORD, name: str = "Vi") -> str:
-    """The address of a new person, who can log in by this password."""
+    """Create a person with a password, and return their e-mail address."""
     email = new_address()
     with stack.resources.unit_of_work() as uow:
         accounts.create_user(uow, email=email, name=name, password=password)
