@@ -1,4 +1,4 @@
-"""The console's pages of fields, tags, segments and bulk actions."""
+"""Tests of the console pages for custom fields, tags, segments and bulk actions."""
 
 import pytest
 
@@ -77,7 +77,10 @@ def test_a_tag_is_renamed_and_taken_off_all_members(
 
 
 def with_whole_count(console: OwnerAtConsole, path: str) -> str:
-    """The page, once it counted all members. It ends a count that takes more than two seconds."""
+    """Reload a console page until it shows a complete count of the members, and return it.
+
+    A count that takes more than two seconds is stopped, and the page shows a lower bound.
+    """
 
     def looked() -> str | None:
         text = console.see(path)
@@ -139,14 +142,14 @@ def bulk_actions_of(list_id: int, rest: str = "") -> str:
 
 
 def begun(console: OwnerAtConsole, path: str, **typed: str) -> str:
-    """The path of the page that watches the bulk action."""
+    """Start a bulk action, and return the path of the page that shows its progress."""
     reply = console.send(path, **typed)
     assert reply.status_code == 303, reply.text
     return str(reply.headers["location"]).removeprefix(console.visitor.stack.api_url)
 
 
 def until(console: OwnerAtConsole, path: str, words: str) -> str:
-    """The page, once it says so."""
+    """Reload a console page until it contains ``words``, and return it."""
 
     def says() -> str:
         text = console.see(path)
@@ -165,7 +168,7 @@ def test_members_who_were_chosen_are_tagged_and_it_is_undone(
     assert "<b>2</b> members are chosen" in text
     assert "Apply to 2 members" in text
     watched = begun(console, path, action="tag", tag_name="Patron")
-    # A bulk action of one list is none of another.
+    # A bulk action is not found under the path of another list.
     console.see(watched.replace(str(console_list_id), str(new_list(console.api)["id"])), 404)
     text = until(console, watched, "2 of 2 changed")
     assert "Give the tag “Patron”" in text
@@ -205,7 +208,7 @@ def test_a_bulk_action_without_its_value_is_not_begun(
 
 
 def test_a_bulk_action_that_waits_is_ended(stack_without_workers: Stack) -> None:
-    # No worker takes it here.
+    # The bulk action stays queued because the test stack runs no workers.
     with at_console(stack_without_workers) as console:
         list_id = new_list(console.api)["id"]
         watched = begun(console, bulk_actions_of(list_id, "/new"), action="email_off")

@@ -97,7 +97,7 @@ def test_what_no_key_can_be_is_told_beside_its_field(console: OwnerAtConsole) ->
         ("name", {"name": " ", **scope}),
         ("name", {"name": "n" * 201, **scope}),
         ("reach", {"name": "n"}),
-        # The operator alone gives it.
+        # Only the operator can grant the scope DELIVERY.
         ("reach", {"name": "n", f"scope.{Scope.DELIVERY}": "on"}),
         ("reach", {"name": "n", "reach": "some", **scope}),
         ("lifetime", {"name": "n", "lifetime": "7", **scope}),
@@ -143,7 +143,7 @@ def test_access_is_shown_and_taken_back_after_a_question(
 
 
 def made_hook(console: OwnerAtConsole, **typed: str) -> tuple[str, str]:
-    """The path of a new webhook, and its secret."""
+    """Create a webhook in the console, and return its path and its secret."""
     text = shown(console.send(f"{HOOKS}/new", **typed))
     assert heading(text) == "Your new webhook"
     [secret] = re.findall(r'value="(whsec_[^"]+)"', text)
@@ -152,7 +152,7 @@ def made_hook(console: OwnerAtConsole, **typed: str) -> tuple[str, str]:
 
 
 def sent_to(console: OwnerAtConsole, path: str) -> list[list[str]]:
-    """Event, state, tries and answer of each delivery."""
+    """Return the event, state, attempts and response of each delivery on a webhook's page."""
     return [row[:4] for row in rows_of(console.see(path)) if row[0] != "Event"]
 
 
@@ -166,7 +166,7 @@ def test_a_webhook_is_made_tested_resent_paused_and_ended(
     assert secret not in text
     assert "Nothing yet." in text
     assert "A test event is on its way." in console.do(path)
-    # A try is counted when it begins; its answer is known when it has ended.
+    # A delivery attempt is counted at its start, before the response is known.
     eventually(lambda: sent_to(console, path)[0][3].startswith("503"), what="its answer")
     [(event, state, tries, answer)] = sent_to(console, path)
     assert (event, tries) == ("A test", "1")
@@ -188,7 +188,7 @@ def test_a_webhook_is_made_tested_resent_paused_and_ended(
     happen(stack, console.owner, LEFT)
     eventually(lambda: len(sent_to(console, path)) == 2, what="an event")
 
-    # Its form is as the webhook is.
+    # The form for changing a webhook contains the webhook's current values.
     changes = {"state": "paused", "type.credits.low": "on"}
     text = console.do(f"{path}/change", 0, (f"type.{LEFT}",), **changes)
     assert "Its owner paused it." in text
@@ -234,7 +234,7 @@ def test_what_no_webhook_can_be_is_told_beside_its_field(
 
 
 def event_rows(console: OwnerAtConsole, **query: str) -> list[list[str]]:
-    """The rows of events, without those of their days."""
+    """Return the rows of the events page that show an event, without the rows that show a day."""
     return [row for row in rows_of(console.see(EVENTS, **query))[1:] if len(row) > 1]
 
 
@@ -243,7 +243,7 @@ def test_the_newest_events_are_shown_in_words(console: OwnerAtConsole, stack: St
     list_id = new_list(console.api)["id"]
     happen(stack, console.owner, LEFT, list_id=list_id)
 
-    # While an older transaction of another test is open, an event counts as one to come.
+    # An event is not shown while an older transaction of another test is open.
     eventually(lambda: any(row[2] == LEFT for row in event_rows(console)), what="the event")
     assert next(row for row in event_rows(console) if row[2] == LEFT)[::2] == [
         "A person left",
@@ -326,7 +326,7 @@ def test_a_number_that_takes_long_to_tell_is_told_as_more_than_the_bound(
     happen(stack, console.owner, LEFT)
     text = console.see(path, **an_hour_ago())
     assert "Send more than 1,000 events again?" in text
-    # Nothing can be sent to what is paused.
+    # Events can't be sent again to a paused webhook.
     assert "The webhook is not active" in text
     assert len(forms_of(console.visitor.get(path, **an_hour_ago()))) == 1
 
@@ -344,7 +344,7 @@ def test_what_is_no_moment_is_told_beside_its_field(
         assert wrong_beside(shown(asked, 422), field)
         reply = console.visitor.client.post(path, data={**form, field: typed})
         assert wrong_beside(shown(reply, 422), field)
-    # Since the beginning of the last day that there is, nothing has happened.
+    # No event can have happened since 9999-12-31.
     reply = console.visitor.client.post(path, data={**form, "day": "9999-12-31"})
     assert "has happened since then" in wrong_beside(shown(reply, 422), "day")
     assert len(receiver.hooks) == 1

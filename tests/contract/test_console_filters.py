@@ -1,4 +1,4 @@
-"""The filter of members as a form: rows and groups, without a script, and back to JSON."""
+"""Tests of the console form for member filters, which works without a script."""
 
 import json
 from typing import Any
@@ -29,7 +29,7 @@ def id_of_list_with_fields(console: OwnerAtConsole) -> int:
 
 
 def form_of(console: OwnerAtConsole, path: str, **typed: str) -> dict[str, str]:
-    """The first form of the page, as it comes back after these inputs."""
+    """Load a page with the given inputs, and return the fields of the first form on it."""
     (_, form), *_ = forms_of(console.visitor.get(path, **typed))
     return dict(form)
 
@@ -46,7 +46,7 @@ def test_rows_are_added_filled_in_and_removed_without_a_script(
     form = form_of(console, path)
     form = form_of(console, path, **form | {"do": "add:0", "new.0": "text:fields.city"})
     assert (form["field.0.0"], form["operator.0.0"], form["value.0.0"]) == ("fields.city", "is", "")
-    # A condition without a value is not one yet.
+    # A condition without a value is ignored.
     assert find_emails(console, id_of_list_with_fields, form) == PEOPLE.keys()
     form["value.0.0"] = "Berlin"
     assert find_emails(console, id_of_list_with_fields, form) == {
@@ -58,7 +58,7 @@ def test_rows_are_added_filled_in_and_removed_without_a_script(
     assert find_emails(console, id_of_list_with_fields, form) == {"ada@example.com"}
     form["match.0"] = "none"
     assert find_emails(console, id_of_list_with_fields, form) == {"cleo@example.com"}
-    # The next page, the bulk action and the segment get the filter as JSON.
+    # Links to the next page, to bulk actions and to segments contain the filter as JSON.
     reply = console.visitor.get(path, **form)
     assert "filter=%7B%22not%22" in reply.text
     form = form_of(console, path, **form, do="drop:0.0")

@@ -1,4 +1,4 @@
-"""The console's pages of members: found, added, looked at, changed, moved and removed."""
+"""Tests of the console pages on which an owner finds, adds, changes, moves or removes members."""
 
 import html
 import re
@@ -72,7 +72,7 @@ def test_members_are_found_by_what_is_known_of_them(
         reply = console.visitor.get(path_of(id_of_list_with_members), **query)
         assert [row[0] for row in rows_of(shown(reply))[1:]] == expected, query
         assert ("Nobody fits" in reply.text) == (expected == [])
-        # What was asked stays in the form.
+        # The search form keeps the values of the search.
         [(_, form), *_] = forms_of(reply)
         assert query.items() <= form.items()
 
@@ -121,7 +121,7 @@ def test_a_person_chooses_up_to_three_fields_as_columns(
         head, *rows = rows_of(text)
         assert head[5:-1] == ["A", "B", "C"]
         assert next(row for row in rows if row[0] == "ada@example.com")[5:-1] == ["Yes", "", "No"]
-    # Links keep them.
+    # Links on the page keep the chosen columns.
     assert "columns=a%2Cb%2Cc%2Cd" in console.see(
         f"{path_of(id_of_list_with_members)}?columns=a,b,c,d&q=ada"
     )
@@ -208,7 +208,7 @@ def test_name_tier_tags_and_fields_are_changed(
         "vegan": True,
         "size": "M",
     }
-    # The same once more changes nothing, and one that is emptied goes.
+    # Unchanged values change nothing, and an empty value is removed.
     assert "Nothing was to be changed." in console.do(path)
     console.do(path, **{"fields.city": "", "tags": "", "paid_expiry": ""})
     after = member(console, id_of_list_with_members, "ada@example.com")

@@ -1,4 +1,4 @@
-"""The console's pages for operators: what waits, users, orders, jobs and maintenance."""
+"""Tests of the console pages for operators, such as users, orders, jobs and maintenance."""
 
 import html
 import re
@@ -53,7 +53,7 @@ def events_of(owner: OwnerAtConsole, kind: str) -> list[dict[str, Any]]:
 
 
 def actions_of(operator: OwnerAtConsole) -> list[dict[str, Any]]:
-    """What the operator did, the last first."""
+    """Return the actions that an operator has taken, newest first."""
     return [each["detail"] for each in events_of(operator, "operator.acted")]
 
 
@@ -64,10 +64,10 @@ def test_to_all_but_operators_their_pages_are_none(stack: Stack) -> None:
         nowhere = owner.see("/console/nowhere", 404)
         for operation in OPERATIONS:
             method, path = operation.format(**values).split(" ")
-            # Not even its form's token is looked at.
+            # People who aren't operators get a 404 before the form token is checked.
             assert shown(owner.visitor.client.request(method, path), 404) == nowhere
         printed(stack, "users", "operator", owner.owner.email, "on")
-        # They have no second factor yet.
+        # An operator without a second factor must set one up first.
         reply = owner.visitor.get(HOME)
         assert reply.headers["location"].endswith("/account/factors")
         printed(stack, "users", "operator", owner.owner.email, "off")
@@ -122,7 +122,7 @@ def test_a_user_is_found_and_their_plan_changed_and_both_accounts_know(
         assert by_page["detail"] == {"plan": "paid", "before": "free"}
         assert by_command["detail"] == {"plan": "free", "before": "paid"}
         for event in (by_command, by_page):
-            # The other person is not told from where.
+            # The event doesn't show the operator's IP address to the other person.
             assert (event["ip"], event["user_agent"]) == (None, None)
             assert event["credential"]["kind"] == "command"
         assert "plan.changed" in operator_console.see(path)
@@ -147,7 +147,7 @@ def test_a_change_needs_a_recent_login_and_a_form_of_ours(
     with a_visitor(stack) as visitor:
         visitor.client.cookies.set(SESSION, cookie)
         old = OwnerAtConsole(operator_console.owner, visitor, operator_console.api)
-        # To look at it needs none.
+        # Viewing the page needs no recent login.
         old.see(path)
         reply = old.send(path, plan="free")
         assert reply.status_code == 303

@@ -57,7 +57,7 @@ def test_statuses_choose_members_of_any_kind(
         found = emails_of(client, list_id, status=status)
         assert set(found) == expected
         assert len(found) == len(expected)
-    # With a filter, active ones alone, unless it or `status` names others.
+    # An export with a filter contains only active members, unless it names other statuses.
     assert emails_of(client, list_id, filter=VIP) == [stays]
     named = {"field": "status", "in": ["removed", "unsubscribed"]}
     assert set(emails_of(client, list_id, filter=named)) == {removed, left}
@@ -115,7 +115,7 @@ def test_both_formats_have_fields_and_tags_and_spreadsheets_are_guarded_in_one_o
     assert (row["fields.age"], row["fields.adult"]) == ("41.5", "true")
     assert (row["tags"], blank["tags"]) == ('\'=1+1, plain, "with ""quotes"""', "")
     assert {blank[f"fields.{key}"] for key in FIELDS} == {""}
-    # What was retired is in no file.
+    # Exports don't contain custom fields that have been retired.
     for field_id in field_ids:
         data(client.delete(f"/fields/{field_id}"))
     [row, _] = objects_in(file_of(client, list_id, format="jsonl"))
@@ -215,7 +215,7 @@ def test_a_rosters_trace_ids_stand_for_their_person_alone(
     assert data(stranger.delete(path, params={"trace_id": leaves["trace_id"]})) == 1
     body = {"List-Unsubscribe": "One-Click"}
     assert data(httpx2.post(one_click["one_click_url"], data=body)) == 1
-    # A mail client posts to the address in the header, which for people is a page.
+    # Mail clients send a POST to the URL in the header, which shows a page to people.
     assert httpx2.post(header["list_unsubscribe_header"][1:-1], data=body).status_code == 200
     standing = {row["email"]: known_member(client, list_id, row["email"]) for row in rows}
     assert standing[leaves["email"]]["status"] == "unsubscribed"
@@ -235,7 +235,7 @@ def test_a_person_whose_erasure_has_begun_is_in_no_roster(
     gone, other = new_address(), new_address()
     data(add(client, list_id, gone, other))
     user_id = known_member(client, list_id, gone)["user_id"]
-    # The job that ends it has not come yet.
+    # The erasure has begun, but its job has not run yet.
     begin = "INSERT INTO erasures (user_id, job_id) VALUES (%s, 0) RETURNING user_id"
     stack.query(begin, user_id)
     try:

@@ -1,4 +1,4 @@
-"""Tests of the event feed, which shows an owner's events in order and only to that owner."""
+"""Tests of the event feed, which shows an owner's events in order, and only to the owner."""
 
 import httpx2
 import pytest

@@ -57,7 +57,7 @@ def test_page_says_kindly_that_a_part_is_missing(
 
 
 def shown(metrics_client: httpx2.Client, line: str) -> float:
-    """The number after this name and these labels; NaN where there is none."""
+    """Return the value of a metric with its labels, or NaN if the metric is missing."""
     text = metrics_client.get("/metrics").raise_for_status().text
     found = [each for each in text.splitlines() if each.startswith(f"{line} ")]
     return float(found[0].split()[-1]) if found else math.nan
@@ -120,7 +120,7 @@ def test_metrics_count_jobs_that_wait(
             lambda: all(shown(operator, each) >= 1 for each in labels), what="the job that waits"
         )
         assert shown(operator, 'pressroom_job_oldest_seconds{queue="media"}') > 0
-        # A queue without jobs has a number too.
+        # The metrics also contain a count for queues without jobs.
         assert shown(operator, 'pressroom_jobs{queue="money",status="running"}') == 0
 
 
@@ -200,7 +200,7 @@ def test_without_its_dependencies_a_process_tells_its_own_figures(
             assert shown(operator, f"pressroom_{name}_up") == 0
         counted = 'pressroom_requests_total{method="GET",route="/healthz",status="200"}'
         assert shown(operator, counted) >= 1
-        # Nothing is said of what only the database knows.
+        # Metrics that come from the database are missing.
         assert math.isnan(shown(operator, "pressroom_webhook_lag_seconds"))
         assert math.isnan(shown(operator, 'pressroom_jobs{queue="media",status="queued"}'))
 
@@ -212,7 +212,7 @@ def test_two_collectors_cost_the_database_one_read(
     label = 'pressroom_maintenance_failed{maintenance="backup.journal"}'
 
     def shows_what_was() -> bool:
-        """A change between two reads of which the second one is answered as the first."""
+        """Return whether the second of two reads returns the same value despite a change."""
         stack.query(change, "for the test")
         first = shown(metrics_client, label)
         stack.query(change, None)
@@ -232,7 +232,7 @@ def test_a_canary_that_does_not_arrive_shows_that_the_queue_stands_still(stack: 
     canaries, queue = Canaries(stack.resources.redis), "still"
     sent = canaries.due(queue)
     assert sent is not None
-    # At most one is under way.
+    # Each queue has at most one canary in progress.
     assert canaries.due(queue) is None
     first = canaries.seconds()[queue]
     eventually(lambda: canaries.seconds()[queue] > first, what="a growing time")
@@ -256,7 +256,7 @@ def test_a_lost_canary_is_sent_again_before_callers_are_refused_for_it(stack: St
 
 
 def test_a_queue_to_which_nobody_sends_canaries_any_more_shows_for_how_long(stack: Stack) -> None:
-    """Its only worker hangs, and sends none that could be late."""
+    """The queue's only worker hangs and sends no more canaries, so that no canary can be late."""
     redis, queue = stack.resources.redis, "silent"
     canaries = Canaries(redis)
     sent = canaries.due(queue)
@@ -266,6 +266,6 @@ def test_a_queue_to_which_nobody_sends_canaries_any_more_shows_for_how_long(stac
     for silent, is_shown in ((20, False), (40, True), (100_000, False)):
         redis.hset("pressroom:canaries", f"{queue}:sent", str(now - silent))
         assert (canaries.seconds_or_silence()[queue] >= silent) == is_shown
-        # Callers are refused for what canaries found alone.
+        # API calls are only refused because of times that canaries measured.
         assert canaries.seconds()[queue] < silent
     redis.hdel("pressroom:canaries", f"{queue}:sent", f"{queue}:took")

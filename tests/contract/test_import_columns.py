@@ -1,4 +1,4 @@
-"""What the columns of a file become, and how its dates and numbers are read."""
+"""Tests of how imports interpret the columns, dates and numbers of a file."""
 
 from threading import Lock
 from typing import Any
@@ -146,7 +146,7 @@ def test_a_running_import_is_cancelled_between_chunks_and_keeps_what_it_did(
     def apply_and_cancel(
         uow: UnitOfWork, task: MemberImport, chunk: PreparedChunk, tag_ids: TagIds
     ) -> applying.AppliedChunk:
-        """Cancel once two chunks are applied: the others are applied in vain."""
+        """Cancel the import after two chunks, so that later chunks have no effect."""
         if chunk.number >= 2:
             with one_by_one:
                 eventually(lambda: importing.of_job(job["id"]).applied == 2, what="two chunks")
@@ -193,7 +193,7 @@ def brought(
 def test_a_number_at_the_end_of_a_long_file_decides_for_its_first_rows(
     client: httpx2.Client, list_id: int
 ) -> None:
-    # Longer than what is looked at before the file is read.
+    # The file is longer than the sample from which the date format is guessed.
     dates = ["03/04/2025"] * 900 + ["12/31/2024"]
     result, emails = brought(client, list_id, dates)
     assert (result["added"], result["left_out"]) == (len(dates), 0)
@@ -216,7 +216,7 @@ def test_a_file_that_does_not_show_it_adds_nobody_and_asks(
     data(upload(client, list_id, file, date_order="mdy"))
     [record] = [each for each in data(client.get("/imports"))["items"] if each["date_order"]]
     assert record["date_order"] == "mdy"
-    # What can't be read in that order is left out, and told of.
+    # Dates that don't fit the given order are left out and counted.
     assert record["left_out"] == (0 if dates[0] == "03/04/2025" else 1)
     if not record["left_out"]:
         assert joined(client, list_id, emails) == ["2025-03-04", "2025-05-06"]

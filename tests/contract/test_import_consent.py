@@ -22,7 +22,7 @@ from tests.support.lists.subscribers import member, new_list
 
 
 class ImportedList:
-    """New people, by short names, and what a list knows about them."""
+    """A mailing list, with methods that import files and read what an import recorded."""
 
     def __init__(self, stack: Stack, client: httpx2.Client) -> None:
         self._domain = f"{secrets.token_hex(5)}.example.com"
@@ -48,7 +48,7 @@ class ImportedList:
         return {str(name): str(source) for name, source in rows}
 
     def codes(self, result: dict[str, Any]) -> dict[str, str]:
-        """By name the code of each row that was not imported."""
+        """Return the error code of each rejected row, as a dict from the person's name."""
         values = [list(row.values()) for row in errors(result["errors_url"])]
         return {
             next(cell for cell in row if "@" in cell).partition("@")[0]: row[-2]

@@ -1,4 +1,4 @@
-"""What a plan lets its owners have: shown, refused beyond, and never in the way of a reader."""
+"""Tests of the quotas of each plan, which limit owners but never readers."""
 
 import json
 from collections.abc import Iterator
@@ -93,7 +93,7 @@ def test_a_list_more_than_the_plan_allows_is_refused(free_client: httpx2.Client)
     body = {"title": "One more", "slug": "one-more"}
     exceeded(free_client.post("/lists", json=body), "lists", used=5, limit=5)
     assert quotas(free_client)["lists"] == {"used": 5, "limit": 5}
-    # An archived list counts no more.
+    # Archived lists don't count towards the quota.
     data(free_client.delete(f"/lists/{made[0]['id']}"))
     new_list(free_client)
     exceeded(free_client.post("/lists", json=body), "lists", used=5, limit=5)
@@ -115,7 +115,7 @@ def test_a_key_more_than_the_plan_allows_is_refused(
 ) -> None:
     made = [data(free_client.post("/apikeys", json={"name": "n"}))["id"] for _ in range(9)]
     exceeded(free_client.post("/apikeys", json={"name": "n"}), "keys", used=10, limit=10)
-    # Neither an expired key nor a revoked one counts.
+    # Expired keys and revoked keys don't count towards the quota.
     stack.query("UPDATE api_keys SET expires_at = now() WHERE id = %s", made[0])
     data(free_client.delete(f"/apikeys/{made[1]}"))
     assert quotas(free_client)["keys"] == {"used": 8, "limit": 10}
@@ -176,7 +176,7 @@ def test_an_export_counts_while_its_file_is_kept(
     set_plan(stack, owner, Plan.FREE)
     store(stack, owner.user_id, 500 * MB)
     exceeded(export(client, list_id, "members"), "storage_mb", used=500, limit=500)
-    # It is known only at the end how large the file is.
+    # The size of an export file is known only after the export.
     store(stack, owner.user_id, 500 * MB - 1)
     exceeded(export(client, list_id, "members"), "storage_mb", used=500, limit=500)
     assert stored_bytes(stack, owner.user_id) == 500 * MB - 1
@@ -206,13 +206,13 @@ def test_rows_count_by_their_bytes_until_they_are_deleted(
         rows = 3 * ROW_BYTES + length + len(receiver.body)
         eventually(lambda: stored() == size + rows, what="the answer counted")
         assert quotas(client)["storage_mb"]["used"] == 1
-    # What their owner can't delete goes with its time.
+    # Rows that an owner can't delete are purged when they are old enough.
     assert data(client.delete(f"/webhook-endpoints/{endpoint['id']}")) == 1
     long_ago = "now() - interval '2 years'"
     for change in (
         f"bulk_actions SET created_at = {long_ago}, finished_at = {long_ago}",
         f"exports SET created_at = {long_ago}, files_removed_at = now()",
-        # With the deliveries, however old these are.
+        # Deliveries of any age are purged together with their endpoint.
         f"webhook_endpoints SET deleted_at = {long_ago}",
     ):
         stack.query(f"UPDATE {change} WHERE user_id = %s", owner.user_id)
@@ -250,9 +250,9 @@ def test_an_owner_without_room_makes_no_rows_and_a_reader_is_let_in(
         delivered = f"SELECT 1 FROM webhook_deliveries WHERE endpoint_id = {endpoint['id']}"
         delivered += " AND status = 'delivered' AND answer IS NOT NULL"
         eventually(lambda: len(stack.query(delivered)) == 2, what="the answers kept")
-        # A delivery of theirs takes none of the owner's room.
+        # Deliveries about a reader's actions don't count towards the owner's storage quota.
         assert stored_bytes(stack, owner.user_id) == 500 * MB
-        # Less is always possible.
+        # Changes that need less storage are always possible.
         data(client.patch(path, json={"filter": VIP}))
         data(client.post(segments, json={"name": "Another", "filter": VIP}))
 
@@ -295,7 +295,7 @@ def test_calls_of_the_composer_are_counted_by_the_day(
         exceeded(ask(free_client, METADATA, post), "composer_per_day", used=50, limit=50)
     photos = free_client.get("/composer/stockphoto/photos/search", params={"query": "bread"})
     exceeded(photos, "composer_per_day", used=50, limit=50)
-    # The next day begins at nought.
+    # The daily quota starts at zero on the next day.
     stack.query(f"UPDATE composer_uses SET day = day - 1 {mine}", free_owner.user_id)
     assert quotas(free_client)["composer_per_day"] == {"used": 0, "limit": 50}
     assert ask(free_client, METADATA, post).status_code == 200
@@ -308,7 +308,7 @@ def test_an_import_that_meets_the_bound_keeps_every_opt_out_and_fails(
     list_id, other_id = new_list(client)["id"], new_list(client)["id"]
     member = new_address()
     data(add(client, list_id, member))
-    # Members count over all lists of the owner.
+    # The quota counts the members of all lists of the owner.
     leave_room_for_members(stack, other_id, room=4)
     new, leaving = [new_address() for _ in range(5)], new_address()
     rows = [[each, "subscribed"] for each in new]
@@ -319,7 +319,7 @@ def test_an_import_that_meets_the_bound_keeps_every_opt_out_and_fails(
     assert sum(each["type"] == "quota.refused" for each in noted) == 1
     assert set(everybody(client, list_id)) == set(new[:3])
     assert known_member(client, list_id, member)["status"] == "unsubscribed"
-    # The last row's no holds too.
+    # The opt-out in the last row of the file is also recorded.
     assert data(add(client, list_id, leaving)) == 0
 
     task = data(client.get("/imports"))["items"][1]
@@ -342,7 +342,7 @@ def test_adding_members_fills_the_plan_and_no_more(stack: Stack, client: httpx2.
     reply = add(client, list_id, *new)
     exceeded(reply, "members", used=MOST_MEMBERS, limit=MOST_MEMBERS)
     assert set(everybody(client, list_id)) == set(new[:2])
-    # Active members take no room, so a call that adds nobody is none too many.
+    # Adding members who are already active needs no quota.
     assert data(add(client, list_id, *new[:2])) == 0
 
 
@@ -387,7 +387,7 @@ def test_a_reader_gets_in_beyond_the_bound_and_the_owner_is_told_once_a_day(
     assert mail["subject"] == "Your lists have more members than your plan"
     joins_and_folds(stack, list_id)
     assert len(told(stack, owner)) == 1
-    # A day later.
+    # After a day, the owner is notified again.
     stack.query(
         "UPDATE account_mails SET created_at = now() - interval '25 hours' WHERE user_id = %s",
         owner.user_id,

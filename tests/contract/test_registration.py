@@ -1,4 +1,4 @@
-"""Accounts by mailed links, and what a person does with their own."""
+"""Tests of accounts that people register with mailed links, and of the account pages."""
 
 import re
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def people(stack: Stack, email: str) -> list[tuple[object, ...]]:
 
 
 def asked_to_register(visitor: Visitor, email: str) -> str:
-    """The link that is mailed to somebody who wants an account."""
+    """Request an account, and return the path of the mailed registration link."""
     assert visitor.fill_in("/register", email=email).status_code == 303
     return visitor.mailed_path(email, FINISH)
 
@@ -47,7 +47,7 @@ def test_a_person_registers(stack: Stack, visitor: Visitor) -> None:
     assert (reply.status_code, reply.headers["location"]) == (303, "?sent=yes")
     assert heading(visitor.get("/register", sent="yes").text) == "Look into your mailbox"
     link = visitor.mailed_path(email, FINISH)
-    # Opened by whatever program, it makes nobody.
+    # Opening the registration link creates no account, whichever program opens it.
     for _ in range(2):
         assert email in visitor.get(link).text
         assert visitor.client.head(link).status_code == 200
@@ -115,7 +115,7 @@ def test_a_link_makes_one_account_once(stack: Stack, visitor: Visitor) -> None:
         second = other.mailed_path(email, FINISH, number=2)
         shown = hidden(other.get(second))
         visitor.fill_in(link, password=PASSWORD)
-        # Neither the same link nor another that was mailed before changes the password now.
+        # After the registration, no earlier link can change the password.
         for path in (link, second):
             reply = other.client.post(path, data={**shown, "password": OTHER_PASSWORD})
             assert reply.status_code == 403
@@ -124,7 +124,7 @@ def test_a_link_makes_one_account_once(stack: Stack, visitor: Visitor) -> None:
 
 
 def error_text(reply: httpx2.Response) -> str:
-    """What the page says was wrong."""
+    """Return the error message that a page shows."""
     assert reply.status_code == 422
     [problem] = re.findall(r'role="alert"[^>]*>(.*?)<', reply.text, re.DOTALL)
     return str(problem)
@@ -207,7 +207,7 @@ def test_a_new_password_ends_every_session_and_link_and_lets_in(
             links.append(visitor.mailed_path(email, NEW, number=number))
         assert links[0] != links[1]
         assert elsewhere.is_in()
-        # However many logins failed: who reads the mail is let in.
+        # A mailed link lets the person in, even if logins are paused after failed attempts.
         stack.query("UPDATE login_attempts SET paused_until = now() + interval '1 hour'")
         assert visitor.fill_in(links[1], password=OTHER_PASSWORD).status_code == 303
         assert visitor.is_in()
@@ -226,7 +226,7 @@ def test_a_link_to_a_new_password_sets_one(stack: Stack, visitor: Visitor) -> No
     link = visitor.mailed_path(email, NEW)
     passwords = [f"{OTHER_PASSWORD} {number}" for number in range(4)]
     with ExitStack() as stays, ThreadPoolExecutor(len(passwords)) as pool:
-        # Each with a browser of its own, which has seen the form.
+        # Every thread uses a separate browser that has opened the form.
         others = [stays.enter_context(a_visitor(stack)) for _ in passwords]
         forms = [hidden(other.get(link)) for other in others]
 

@@ -1,4 +1,4 @@
-"""Members whom an owner moves to another list, and those whose account moved to another address."""
+"""Tests of members whom an owner moves to another list, or whose account changed its address."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,7 +31,7 @@ from tests.support.people.visiting import PASSWORD, Visitor, a_visitor, user_id_
 
 UINT64_MAX = 2**64 - 1
 SOONER, LATER = "2030-01-01T00:00:00.000000Z", "2035-01-01T00:00:00.000000Z"
-# A member's tier, and until when it is paid.
+# The tier of a member, and the time until which the tier is paid.
 Paid = tuple[str, str | None]
 
 
@@ -89,7 +89,7 @@ def test_there_and_back(
     edit(client, target_list_id, reader.user_id, type="silver", paid_expiry=SOONER)
     assert data(move(client, target_list_id, reader.user_id, list_id)) == 1
     back = known_member(client, list_id, reader.email)
-    # What was left behind at the first move is how things were: it does not come back.
+    # The tier and expiry from before the first move are not restored.
     assert (back["status"], back["type"], back["paid_expiry"]) == ("active", "silver", SOONER)
     assert reader.stands(target_list_id)[0] == "removed"
     assert (count(client, list_id), count(client, target_list_id)) == (1, 0)
@@ -204,7 +204,7 @@ def test_a_no_is_not_left_behind_by_moving_there_and_back(
     assert data(move(client, list_id, reader.user_id, target_list_id)) == 1
     reader.joins(target_list_id)
     assert data(move(client, target_list_id, reader.user_id, list_id)) == 1
-    # To the target they said yes again, to this list never.
+    # The reader has rejoined the target list, but has not rejoined the first list.
     assert reader.stands(list_id)[0] == "unsubscribed"
     reader.joins(list_id)
     assert reader.stands(list_id) == ("active", True)
@@ -245,7 +245,7 @@ def test_a_waiting_member_waits_on_the_target_and_their_link_leads_there(
 
 
 def mailed_link(stack: Stack, list_id: int, user_id: int) -> str:
-    """The secret of a link such as the mail holds."""
+    """Create the token of a confirmation link, as a mail would contain it."""
     with stack.resources.unit_of_work() as uow:
         purpose = Purpose.CONFIRM_SUBSCRIPTION
         return mailed_tokens.create_token(uow, purpose, user_id=user_id, list_id=list_id)
@@ -260,7 +260,7 @@ def confirm(stack: Stack, secret: str) -> None:
 def test_a_member_moved_before_the_mail_is_out_gets_it_for_the_target(
     stack_without_workers: Stack, client_without_workers: httpx2.Client
 ) -> None:
-    """No worker runs there, so that the mail stays unsent."""
+    """The mail stays unsent because the test stack runs no workers."""
     source = new_list(client_without_workers, confirm_required=True)["id"]
     target, email = new_list(client_without_workers)["id"], new_address()
     subscribe(client_without_workers, source, email)
@@ -314,7 +314,7 @@ def test_who_is_on_neither_list_is_404(
 
 
 def moved(person: Visitor) -> str:
-    """The person's account moves; returns its new address."""
+    """Change the e-mail address of a person's account, and return the new address."""
     new = new_address()
     ask(person, new)
     assert data(person.get("/users/me"))["email"] == new
@@ -323,7 +323,7 @@ def moved(person: Visitor) -> str:
 
 @contextmanager
 def next_holder(stack: Stack, email: str) -> Iterator[Visitor]:
-    """Somebody else makes an account with an address that is free."""
+    """Register another person with an address that no account uses any more."""
     with a_visitor(stack) as visitor:
         visitor.fill_in("/register", email=email)
         link = visitor.mailed_path(email, "Finish your registration")
@@ -459,7 +459,7 @@ def test_their_no_holds_for_both_addresses(
         told = imported(client, list_id, of_addresses(each))
         assert counts(told) == {"received": 1, "opted_out": 1}
     assert roster(delivery_client, list_id) == []
-    # It is all theirs to take back.
+    # Joining again lifts all opt-outs of the person on the list.
     join(logged_in_visitor, list_id)
     assert roster(delivery_client, list_id) == [new]
     kept = "SELECT count(*) FROM opt_outs WHERE list_id = %s"
@@ -496,7 +496,7 @@ def test_nobody_lifts_the_no_of_who_had_the_address_before(
         join(other, list_id)
         data(add(client, list_id, new))
         assert roster(delivery_client, list_id) == [email]
-        # Each has their own no from now on.
+        # From now on, the two people have separate opt-outs.
         leave(other, list_id)
     theirs = "SELECT count(DISTINCT user_id) FROM opt_outs WHERE list_id = %s"
     assert logged_in_visitor.stack.query(theirs, list_id) == [(2,)]
@@ -522,7 +522,7 @@ def test_what_a_list_made_of_it_meanwhile_ends_when_they_take_it_back(
     assert [roster(delivery_client, each) for each in letters] == [[], []]
     for each in letters:
         data(add(client, each, email))
-    # Their no stays, and where they said none they are a member by their account.
+    # The opt-out remains on the first list. On the second list the person is a member.
     assert [roster(delivery_client, each) for each in letters] == [[], [email]]
     [shown] = members(client, letters[1])
     assert shown["user_id"] == user_id_of(logged_in_visitor.stack, email)

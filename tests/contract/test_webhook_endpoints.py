@@ -1,4 +1,4 @@
-"""Webhook endpoints, and what is sent of each type."""
+"""Tests of webhook endpoints and of the event types that they receive."""
 
 import threading
 from collections.abc import Iterator
@@ -198,12 +198,12 @@ def test_name_servers_that_say_nothing_hold_up_no_other_owner(
                 told = problem(reply, 422, "webhook.url_not_allowed")
                 rule = "url: must be a URL that names a host that is found within 2 seconds."
                 assert told["errors"][0]["message"] == rule
-        # The look-up that was given up goes on, in the one thread that its caller has.
+        # A DNS look-up continues after its timeout, and occupies the caller's only thread.
         problem(ask(hostile[0], URL), 503, "service.busy")
         key = other_owner.headers["Authorization"].removeprefix("Bearer ")
         assert data(ask(key, URL))["url"] == URL
     finally:
-        # It ends no look-up by itself.
+        # The API process would wait for its DNS look-ups, so kill it.
         api.kill()
 
 
@@ -215,7 +215,7 @@ def test_unknown_delivery_and_cursor_are_refused(client: httpx2.Client) -> None:
 
 
 def endpoint_of_a_key(stack: Stack, owner: Owner, maker_id: int | None = None) -> tuple[int, int]:
-    """A key, made by the key ``maker_id``, and an endpoint that it made."""
+    """Create an API key as a child of the key ``maker_id``, and an endpoint with the new key."""
     key = stack.new_key(owner.user_id, Scope.WEBHOOK, Scope.SUBSCRIPTION_READ)
     with stack.client(key) as program:
         made = new_endpoint(program, URL)
@@ -253,7 +253,7 @@ def test_endpoint_whose_url_a_key_changed_ends_with_that_key(
     key = stack.new_key(owner.user_id, Scope.WEBHOOK, Scope.SUBSCRIPTION_READ)
     with stack.client(key) as program:
         moved = data(program.patch(f"{PATH}/{own['id']}", json={"url": f"{URL}2"}))
-        # Events go where they went.
+        # This change doesn't alter the URL that receives the events.
         data(program.patch(f"{PATH}/{other['id']}", json={"url": URL, "types": [LEFT]}))
     assert data(client.delete(f"/apikeys/{moved['key_id']}")) == 1
     assert states(client) == {own["id"]: "ended", other["id"]: "active"}
@@ -296,7 +296,7 @@ def test_endpoints_of_a_key_that_expires_pause_after_a_mail_and_get_what_they_mi
             interval,
             key_id,
         )
-        # As on several hosts at once.
+        # Several hosts can run the task at the same time.
         with ThreadPoolExecutor() as pool:
             list(pool.map(endpoints_of_keys.follow_expiry, [stack.resources] * 4))
 
@@ -386,7 +386,10 @@ def change(client: httpx2.Client, endpoint: dict[str, Any], **to: object) -> Non
 def happen_and_be_seen(
     stack: Stack, owner: Owner, client: httpx2.Client, kind: FeedEventType, *, count: int = 1
 ) -> None:
-    """While an older transaction of another test is open, an event counts as one to come."""
+    """Record events, and wait until they are visible in the event feed.
+
+    An event isn't visible while an older transaction of another test is open.
+    """
 
     happen(stack, owner, kind, count=count)
     all_of_them = len(event_ids(stack, owner, kind))
@@ -398,7 +401,7 @@ def happen_and_be_seen(
 
 
 def arrived(receiver: HookReceiver, expected: list[str]) -> bool:
-    """Whether these events came, in their order; none comes twice while nothing fails."""
+    """Return whether exactly the expected events have arrived, once each and in order."""
     assert set(receiver.ids) <= set(expected), "an event that is none of the endpoint's"
     return receiver.ids == expected
 
@@ -430,7 +433,7 @@ def test_paused_endpoint_gets_what_it_missed_of_its_former_types_and_nothing_old
     happen(stack, owner, LEFT)
     happen_and_be_seen(stack, owner, client, CREATED)
     happen_and_be_seen(stack, owner, client, CHANGED)
-    # What was added before keeps where it began.
+    # Event types that the endpoint already has keep their starting position.
     change(client, endpoint, types=[LEFT, CREATED, CHANGED])
     for kind in (CHANGED, CREATED):
         happen(stack, owner, kind)
@@ -476,7 +479,7 @@ def test_no_event_is_lost_while_types_change_and_events_are_taken(
     writer = threading.Thread(target=go_on)
     writer.start()
     eventually(lambda: len(receiver.hooks) > 5, what="the first events")
-    # One of them finds CREATED there already.
+    # Both threads add CREATED, so that one thread finds CREATED in the endpoint already.
     adding = [threading.Thread(target=add, args=[kind]) for kind in (CREATED, CHANGED)]
     for each in adding:
         each.start()

@@ -32,7 +32,7 @@ class Visitor:
         return self.client.get(path, params=query or None)
 
     def fill_in(self, path: str, /, **fields: str) -> httpx2.Response:
-        """Open a page, and submit its form with these fields, without following redirects."""
+        """Open a page, and submit the page's form with ``fields``, without following redirects."""
         shown = self.get(path)
         assert shown.status_code == 200, shown.text
         return self.client.post(path, data={**hidden(shown), **fields})
