@@ -1,4 +1,4 @@
-"""Removal of people without an account, and of old orders without an owner."""
+"""Maintenance removes old records of people without an account, and old orders without an owner."""
 
 import threading
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ OPT_OUT = (
 
 
 def new_person(stack: Stack, *, days: int = 31, **columns: object) -> int:
-    """A person without an account, whom some form or import made so many days ago."""
+    """Insert a person without an account, created ``days`` days ago, and return the id."""
     user_id = random_id()
     stack.query(
         "INSERT INTO users (id, email, created_at)"
@@ -46,7 +46,7 @@ def new_person(stack: Stack, *, days: int = 31, **columns: object) -> int:
 
 
 def find_existing(stack: Stack, table: str, ids: dict[str, int]) -> set[str]:
-    """Return the names of the rows that exist."""
+    """Return each name in ``ids`` whose id exists in the table."""
     query = f"SELECT id FROM {table} WHERE id = ANY(%s)"
     found = {each for (each,) in stack.query(query, list(ids.values()))}
     return {name for name, each in ids.items() if each in found}

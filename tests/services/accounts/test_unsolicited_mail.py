@@ -1,4 +1,4 @@
-"""Titles and addresses in mails to people who don't know the sender contain no links."""
+"""Mails to people who don't know the sender show list titles and addresses without links."""
 
 import re
 

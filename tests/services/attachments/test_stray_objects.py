@@ -1,4 +1,4 @@
-"""Stray objects and rows of attachments: how the product finds and removes them."""
+"""Finding and removing attachment objects without a row, and attachment rows without an object."""
 
 from datetime import timedelta
 from typing import Any

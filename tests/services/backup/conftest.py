@@ -1,4 +1,4 @@
-"""A stack whose backups go into a folder of the test, and other stacks to restore them into."""
+"""Fixtures for tests of backups: a stack that is backed up, and empty stacks for the restore."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -18,7 +18,7 @@ from tests.support.stack.programs import TEST_PROGRAMS
 
 @pytest.fixture(scope="package")
 def backup_services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
-    """Services that only these tests use, because a backup contains everything that is stored."""
+    """Separate Postgres, Valkey and S3 servers, because a backup copies all data of its servers."""
     with embedded_services(tmp_path_factory.mktemp("backups")) as services:
         yield services
 
@@ -27,7 +27,10 @@ def backup_services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servic
 def open_separate_stack(
     backup_services: Services, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., Stack]]:
-    """Opens a stack in ``backup_services``. The database has no tables if `migrated` is false."""
+    """A function that opens a new stack on the servers of the backup tests.
+
+    With ``migrated=False``, the database of the new stack has no tables.
+    """
     numbers = count(1)
     home = tmp_path_factory.mktemp("stacks")
     with ExitStack() as opened:
@@ -55,7 +58,7 @@ def backed_up_stack(open_separate_stack: Callable[..., Stack]) -> Stack:
 
 @pytest.fixture
 def backups(backed_up_stack: Stack, tmp_path: Path) -> Backups:
-    """The backups of ``backed_up_stack``. The folder is empty at first."""
+    """The backups of the stack ``backed_up_stack``, in a folder that is empty before each test."""
     return open_backups(backed_up_stack, tmp_path / "backups")
 
 

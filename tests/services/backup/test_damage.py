@@ -1,4 +1,4 @@
-"""Backups that are damaged, incomplete or encrypted with a missing key."""
+"""Backups that are damaged or incomplete, or whose encryption key is missing."""
 
 import base64
 import dataclasses

@@ -1,4 +1,4 @@
-"""Backup and restore by the commands, while the API is in use."""
+"""The commands `pressroom backup create` and `pressroom backup restore` while the API is in use."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -68,7 +68,7 @@ class Load:
 
 @pytest.fixture(scope="module", autouse=True)
 def _start_programs(backed_up_stack: Stack) -> None:
-    """Start an API, and the workers that an upload and an erasure need."""
+    """Start an API process, a worker for uploaded media and a worker for maintenance jobs."""
     with backed_up_stack.starting_together():
         backed_up_stack.start_api()
         backed_up_stack.start_worker("media")

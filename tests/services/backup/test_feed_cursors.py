@@ -1,4 +1,4 @@
-"""Cursors of the feed stay valid when a backup is restored."""
+"""Cursors of the event feed stay valid after a backup is restored."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""The journal of opt-outs and erasures since a backup, and its replay after a restore."""
+"""The journal of opt-outs and erasures after a backup. A restore replays the journal."""
 
 from collections.abc import Callable
 from secrets import token_hex
@@ -48,7 +48,7 @@ def read_journal(backups: Backups) -> list[dict[str, object]]:
 
 @pytest.fixture
 def journaled_list_id(backed_up_stack: Stack) -> int:
-    """A list in a database that has no departures to write to the journal."""
+    """The id of a new list on a stack where no opt-out or erasure waits for the journal."""
     backed_up_stack.query("DELETE FROM departures")
     return Importing(backed_up_stack).new_list(backed_up_stack.new_owner())
 

@@ -1,4 +1,4 @@
-"""Copies of objects, the age of backups, and their removal."""
+"""Copying objects into backups, making a backup when it is due, and removing old backups."""
 
 import os
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Keys in the messages between API and composer workers are equal in all releases."""
+"""The messages between the API and composer workers have the same JSON keys in all releases."""
 
 from typing import Any
 

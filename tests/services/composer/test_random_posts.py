@@ -1,4 +1,4 @@
-"""Metadata that the offline composer writes about random posts obeys all rules."""
+"""The offline composer writes metadata for random posts, and the metadata breaks no rule."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings

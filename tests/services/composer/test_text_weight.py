@@ -1,4 +1,4 @@
-"""The weighted length of texts that social networks limit."""
+"""Weighted lengths of posts, in which social networks count wide characters as two."""
 
 import pytest
 

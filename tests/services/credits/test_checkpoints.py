@@ -1,4 +1,4 @@
-"""Checkpoints of the ledger and of payment orders, which shorten the next verification."""
+"""Checkpoints of the credit ledger and of payment orders, from which verification resumes."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,14 +21,14 @@ from tests.support.stack.load import repeated
 
 @pytest.fixture
 def falsifiable_stack(empty_stack: Stack) -> Iterator[Stack]:
-    """A stack whose ledger the test may falsify. The ledger is empty after each test."""
+    """A stack whose credit ledger is emptied after each test, because tests falsify the ledger."""
     yield empty_stack
     falsify_tables(empty_stack, f"TRUNCATE {LEDGER_TABLES}")
 
 
 @pytest.fixture
 def verified_user_id(falsifiable_stack: Stack) -> int:
-    """The id of a user with five verified entries."""
+    """The id of a user who has five verified entries in the credit ledger."""
     user_id = falsifiable_stack.new_owner().user_id
     grant_entries(falsifiable_stack, user_id, 5)
     assert verify_ledger(falsifiable_stack).faults == []

@@ -1,4 +1,4 @@
-"""The data of events in the feed: one query, and no name of an erased person."""
+"""Events in the feed: one query reads the data of many events, without names of erased people."""
 
 import pytest
 from sqlalchemy import event
@@ -25,7 +25,7 @@ def feed_owner(stack_without_processes: Stack) -> Owner:
 
 @pytest.fixture
 def member_ids(stack_without_processes: Stack, feed_owner: Owner) -> list[int]:
-    """The ids of people on a list of ``feed_owner``, in the order in which the people joined."""
+    """The ids of 20 members of a list of ``feed_owner``, sorted by the time of joining."""
     list_id, people = Importing(stack_without_processes).new_list(feed_owner), []
     for address in new_addresses(MEMBERS):
         with stack_without_processes.resources.unit_of_work() as uow:

@@ -21,7 +21,10 @@ RARE = FeedEventType.IMPORT_ENDED
 
 @pytest.fixture(scope="module")
 def stack_with_many_events(stack_without_processes: Stack) -> Stack:
-    """A stack with many events of two owners. Few events have the rare type or the small list."""
+    """A stack whose feed has 60,000 events of two owners.
+
+    Only a few events have the type ``RARE``, and only a few belong to the list ``SMALL``.
+    """
     stack_without_processes.query(
         "INSERT INTO feed_events (place, user_id, type, list_id) SELECT 1 + n / 200,"
         " CASE WHEN n %% 3 = 0 THEN 12 ELSE %s END,"
@@ -69,7 +72,10 @@ def test_a_page_reads_no_more_rows_than_it_has_types_and_items(
 
 @pytest.fixture(scope="module")
 def stack_with_weeks_of_events(make_stack: Callable[[str], Stack]) -> Stack:
-    """A stack with an event per minute for weeks. Ten events at a time share a transaction."""
+    """A stack whose feed has one event per minute for six weeks.
+
+    Every ten consecutive events have the same place, as if one transaction had written them.
+    """
     stack = make_stack("feed-of-weeks")
     stack.query(
         "INSERT INTO feed_events (place, user_id, type, occurred_at)"

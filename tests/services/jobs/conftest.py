@@ -13,7 +13,7 @@ from tests.support.probe.job_states import claim_lease
 
 @pytest.fixture(scope="session")
 def probes_without_workers(make_lasting_stack: Callable[[str], Stack]) -> Bench:
-    """Probe jobs of a stack without workers. The tests claim, sweep and finish the jobs."""
+    """Probe jobs on a stack without workers, because the tests claim and finish jobs themselves."""
     probes = make_bench(make_lasting_stack("jobs"))
     # No lease counts as lost until workers had time to renew theirs after the database's start.
     steady = "SELECT pg_postmaster_start_time() < now() - %s"
@@ -23,7 +23,7 @@ def probes_without_workers(make_lasting_stack: Callable[[str], Stack]) -> Bench:
 
 @pytest.fixture(scope="session")
 def probes(make_lasting_stack: Callable[[str], Stack]) -> Bench:
-    """Probe jobs of a stack with a worker of four processes."""
+    """Probe jobs on a stack whose one worker runs jobs in four processes."""
     probes = make_bench(make_lasting_stack("probes"))
     probes.start_worker(concurrency=4)
     return probes
@@ -31,7 +31,10 @@ def probes(make_lasting_stack: Callable[[str], Stack]) -> Bench:
 
 @pytest.fixture
 def resources(probes_without_workers: Bench) -> Iterator[Resources]:
-    """The resources of ``probes_without_workers``. All jobs are deleted after each test."""
+    """The database, Redis and object storage of the stack in ``probes_without_workers``.
+
+    All jobs of the stack are deleted after each test.
+    """
     yield probes_without_workers.stack.resources
     probes_without_workers.stack.query("TRUNCATE jobs, idempotency_records")
     probes_without_workers.stack.resources.redis.flushdb()
@@ -39,5 +42,5 @@ def resources(probes_without_workers: Bench) -> Iterator[Resources]:
 
 @pytest.fixture
 def lease(probes_without_workers: Bench, resources: Resources) -> Lease:
-    """The lease of a job that the test has claimed."""
+    """The lease of a probe job that was claimed for the test."""
     return claim_lease(resources, probes_without_workers.enqueue())

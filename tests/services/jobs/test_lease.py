@@ -203,7 +203,10 @@ def test_cancelled_job_whose_worker_was_lost_ends_as_cancelled(
 
 
 def _next_notification(job_id: int, listening: PubSub) -> dict[str, Any] | None:
-    """Return the next message about this job. Other stacks publish to the same channel."""
+    """Return the next notification about the job, or None if there is none yet.
+
+    Notifications about other jobs are skipped, because other stacks publish to the same channel.
+    """
     while news := listening.get_message(timeout=0.1):
         notification: dict[str, Any] = news
         if notification["data"].decode().partition(" ")[0] == job_topic(job_id):

@@ -18,7 +18,7 @@ from tests.support.probe.tending import TEND
 
 @pytest.fixture
 def maintenance_resources(empty_stack: Stack) -> Iterator[Resources]:
-    """Resources of a stack in which all maintenance is due and no message is queued."""
+    """Resources of a stack whose maintenance is all due, and whose queue ``bulk`` is empty."""
     maintenance.send_due(empty_stack.resources)
     empty_stack.query("UPDATE maintenance SET send_after = now()")
     forget_messages(empty_stack.resources)
@@ -28,7 +28,7 @@ def maintenance_resources(empty_stack: Stack) -> Iterator[Resources]:
 
 
 def forget_messages(maintenance_resources: Resources) -> int:
-    """How many messages the queue of the probe had."""
+    """Delete all messages from the queue ``bulk``, and return how many messages it had."""
     waiting = int(maintenance_resources.redis.llen(queue_name(Queue.BULK)))
     maintenance_resources.redis.delete(queue_name(Queue.BULK))
     return waiting

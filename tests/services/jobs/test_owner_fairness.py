@@ -1,4 +1,4 @@
-"""Many jobs of one owner don't delay the jobs of other owners."""
+"""Many jobs of one owner hardly delay the jobs of other owners."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -21,7 +21,7 @@ ANNA, BERT = 1, 2
 
 @pytest.fixture
 def jobs_of_one_owner(probes_without_workers: Bench, resources: Resources) -> list[int]:
-    """The ids of ten queued jobs of one owner."""
+    """The ids of ten queued jobs, all of the same owner."""
     return [probes_without_workers.enqueue(ANNA) for _ in range(10)]
 
 
@@ -98,7 +98,7 @@ def test_job_tried_again_later_holds_up_none_of_its_owners(
 
 @pytest.fixture(scope="module")
 def probes_with_one_process(make_stack: Callable[[str], Stack]) -> Bench:
-    """Probe jobs of a stack with a worker of one process."""
+    """Probe jobs on a stack whose one worker runs jobs in a single process."""
     working = make_bench(make_stack("turns"))
     working.start_worker(concurrency=1)
     return working
@@ -114,6 +114,7 @@ def test_single_job_of_another_owner_is_done_before_most_of_a_rush(
     assert bert.status == JobStatus.SUCCEEDED
     done = "SELECT count(*) FROM jobs WHERE on_behalf_of = %s AND finished_at BETWEEN %s AND %s"
     before = probes_with_one_process.stack.query(done, ANNA, bert.created_at, bert.finished_at)
-    # The job under way, those that were sent, and what ended while the job was being sent.
+    # Until Bert's job ends, few of Anna's jobs end: 2 that were in progress, the jobs that were
+    # already in the queue, and at most 10 that end while Bert's job is being enqueued.
     assert int(str(before[0][0])) <= 2 + MAX_SENT_JOBS_OF_AN_OWNER + 10
     probes_with_one_process.all_finished(within=60)

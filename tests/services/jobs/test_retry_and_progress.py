@@ -1,4 +1,4 @@
-"""Retries of failed jobs by their owner, and the progress that a job shows."""
+"""An owner retries a failed job, and sees the progress of a running job."""
 
 from datetime import timedelta
 

@@ -16,7 +16,7 @@ from tests.support.probe.kind import PROBE, plan
 
 @pytest.fixture(scope="module", autouse=True)
 def long_job_id(probes: Bench) -> int:
-    """A job of 6.5 seconds that runs during the other tests of this module."""
+    """The id of a job that sleeps for 6.5 seconds while the other tests of this module run."""
     return probes.enqueue(sleep=6.5)
 
 

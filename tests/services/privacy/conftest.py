@@ -8,11 +8,11 @@ from tests.support.imports.importing import Importing
 
 @pytest.fixture(scope="session")
 def imports_without_workers(make_lasting_stack: Callable[[str], Stack]) -> Importing:
-    """Imports into a stack without workers. The tests run the jobs."""
+    """A stack for imports without workers, because the tests run import jobs themselves."""
     return Importing(make_lasting_stack("erasures"))
 
 
 @pytest.fixture
 def list_owner(imports_without_workers: Importing) -> Owner:
-    """The owner of the lists whose member is erased."""
+    """A new owner of mailing lists whose members the tests erase."""
     return imports_without_workers.stack.new_owner()

@@ -1,4 +1,4 @@
-"""The job that erases a person: batches, crashes, and concurrent writes."""
+"""The job that erases a person: erasure in batches, worker crashes and concurrent writes."""
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise

@@ -8,5 +8,5 @@ from tests.support.imports.importing import Importing
 
 @pytest.fixture(scope="session")
 def importing(make_lasting_stack: Callable[[str], Stack]) -> Importing:
-    """Imports into a stack without workers, because the tests run the jobs themselves."""
+    """A stack for imports without workers, because the tests run import jobs themselves."""
     return Importing(make_lasting_stack("imports"))

@@ -1,4 +1,4 @@
-"""The job that changes a person's address in the lists that show it."""
+"""A person changes their e-mail address, and a job writes the new address into all their lists."""
 
 import pytest
 

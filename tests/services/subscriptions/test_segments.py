@@ -14,14 +14,17 @@ from tests.support.imports.importing import Importing
 from tests.support.lists.subscribers import fill
 
 MEMBERS = 30_000
-# Not by an index: each member is looked at.
+# A filter on names, for which the database has no index and reads every member.
 A_FIFTH = {"field": "name", "contains": "fifth"}
 BRIEFLY = timedelta(milliseconds=1)
 
 
 @pytest.fixture(scope="module")
 def large_list(make_stack: Callable[[str], Stack]) -> tuple[Stack, int]:
-    """A stack, and the id of a list of many members. Every fifth member is called *A Fifth*."""
+    """A stack and the id of a list with 30,000 members.
+
+    Every fifth member of the list has the name *A Fifth*.
+    """
     stack = make_stack("counts")
     list_id = Importing(stack).new_list(stack.new_owner())
     fill(stack, list_id, [f"{number}@example.com" for number in range(MEMBERS)])

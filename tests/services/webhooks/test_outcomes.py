@@ -13,7 +13,7 @@ OK, REFUSED = 200, 422
 
 @dataclass
 class DeliveryAttempts:
-    """DeliveryAttempts of one endpoint's deliveries, with their times in hours before now."""
+    """Queues webhook deliveries for one endpoint, and records the response to each attempt."""
 
     stack: Stack
     endpoint_id: int
@@ -28,7 +28,7 @@ class DeliveryAttempts:
         return made
 
     def write(self, delivery_id: int, status: int) -> None:
-        """The answer to a try that begins now."""
+        """Record the response to a delivery attempt that starts now."""
         self.stack.query(
             "UPDATE webhook_deliveries SET last_attempt_at = now() WHERE id = %s", delivery_id
         )
@@ -37,7 +37,7 @@ class DeliveryAttempts:
             outcomes.record_outcomes(uow, endpoint, URL, {delivery_id: Outcome(80, status)})
 
     def pass_time(self, *, hours: float) -> None:
-        """All that is written was written so much earlier."""
+        """Move all recorded times of the endpoint back by ``hours`` hours."""
         minutes = int(hours * 60)
         self.stack.query(
             "UPDATE webhook_endpoints SET"

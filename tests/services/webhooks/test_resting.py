@@ -23,7 +23,7 @@ RESTS = "SELECT silences, rests_until > now() FROM webhook_endpoints WHERE id = 
 
 @pytest.fixture(scope="module")
 def stack(make_stack: Callable[[str], Stack]) -> Stack:
-    """With a worker that gives receivers little more than a second."""
+    """A stack whose webhook worker waits only 1.2 seconds for the response of a receiver."""
     stack = make_stack("resting")
     stack.start_api()
     stack.start_worker(
@@ -34,7 +34,7 @@ def stack(make_stack: Callable[[str], Stack]) -> Stack:
 
 @pytest.fixture
 def silent_receiver() -> Iterator[HookReceiver]:
-    """A receiver that answers only after the test has ended."""
+    """A receiver of webhooks that sends no response before the test has ended."""
     over = threading.Event()
 
     def keep_waiting(_: Hook) -> tuple[int, dict[str, str]]:

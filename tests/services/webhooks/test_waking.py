@@ -21,7 +21,7 @@ JOBS = "SELECT status FROM jobs WHERE kind = 'webhook.send' AND subject_id = %s"
 
 @pytest.fixture
 def idle_endpoint(empty_stack: Stack) -> Iterator[tuple[Owner, int]]:
-    """An owner, and the id of an endpoint of theirs that has nothing to send."""
+    """An owner, and the id of their webhook endpoint, for which no event is waiting."""
     owner = empty_stack.new_owner()
     [(endpoint_id,)] = empty_stack.query(MAKE, owner.user_id, [CREATED.value])
     assert isinstance(endpoint_id, int)

@@ -1,4 +1,4 @@
-"""All troubles, in the order of the groups of alerts.yml."""
+"""Every fault that the alert tests cause, in the order of the alert groups in alerts.yml."""
 
 from tests.support.alerts.job_troubles import JOB_TROUBLES
 from tests.support.alerts.money_troubles import MONEY_TROUBLES

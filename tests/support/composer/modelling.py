@@ -10,7 +10,7 @@ from devstack.sandbox import sandbox_settings
 from tests.support.composer.language_model import Run
 
 SOURCE = "openai/steered"
-# The credits that a call costs on a stack with a price.
+# The price of a composer call in credits, on stacks where composer calls cost credits.
 PRICE = Decimal("2.5")
 
 

@@ -1,4 +1,4 @@
-"""The credit ledger of a stack: grants credits, falsifies entries and verifies the ledger."""
+"""Helpers that grant credits to a user, falsify the credit ledger, and verify the ledger."""
 
 from decimal import Decimal
 
@@ -13,13 +13,13 @@ LEDGER_TABLES = (
 
 
 def grant_entries(stack: Stack, user_id: int, count: int) -> None:
-    """Add this many entries of one credit each to the user's ledger."""
+    """Add ``count`` entries of one credit each to the user's credit ledger."""
     for _ in range(count):
         ledger.grant_credits(stack.resources.database, user_id, Decimal(1), source_id="x")
 
 
 def falsify_tables(stack: Stack, *statements: str) -> None:
-    """Run statements without triggers, as only the owner of the database can."""
+    """Run SQL statements with all triggers disabled, because triggers protect the credit ledger."""
     stack.query("SET session_replication_role = replica;" + ";".join(statements))
 
 

@@ -1,4 +1,4 @@
-"""Payment orders that were created months ago, in any status."""
+"""Creates payment orders that are months old, in any status."""
 
 from core.ids import random_id
 from devstack.harness.stack import Stack
@@ -19,11 +19,12 @@ _INSERT_EVENT = (
 def create_old_order(
     stack: Stack, *assignments: str, days: int = 91, user_id: int | None = None
 ) -> int:
-    """Create an order with one event, and return its id.
+    """Create a payment order that has one payment event, and return the id of the order.
 
-    ``assignments``: columns and values. Each is an update by itself, as the steps of a payment are.
-    ``days``: the age of the order.
-    ``user_id``: none for an order of a person without an account.
+    ``assignments``: SQL assignments to columns of the order. Each assignment runs in a separate
+        UPDATE, because each step of a real payment is a separate UPDATE.
+    ``days``: the age of the order in days.
+    ``user_id``: the owner of the order, or None if a person without an account ordered.
     """
     order_id = random_id()
     stack.query(_INSERT_ORDER, order_id, user_id, days)

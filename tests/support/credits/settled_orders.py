@@ -1,4 +1,4 @@
-"""Orders of credits that a test settles with evidence of its own, without a provider."""
+"""Orders of credits that a test settles without asking a payment provider."""
 
 from devstack.harness.stack import Stack
 from integrations.payments.port import Evidence
@@ -9,12 +9,12 @@ from tests.support.credits.till import Terms
 
 
 def new_order(stack: Stack, user_id: int | None) -> Terms:
-    """Create an order of 500 credits for 5 dollars."""
+    """Create a payment order for 500 credits that cost 5 dollars."""
     return till.new_order(stack, user_id, minor=500, credit_units=5_000_000)
 
 
 def payment_of(terms: Terms) -> Evidence:
-    """The evidence that the order was paid in full."""
+    """Return evidence that the customer paid the order in full."""
     return Evidence(
         order_id=terms.order_id,
         session_id=terms.session_id,

@@ -1,4 +1,4 @@
-"""PgBouncer in front of the database of a stack, with the settings that the documents recommend."""
+"""PgBouncer in front of a stack's database, with the settings that docs/day-two.md recommends."""
 
 import configparser
 import io
@@ -25,8 +25,11 @@ _DOCUMENT = ROOT / "docs" / "day-two.md"
 
 @dataclass(frozen=True)
 class RunningPooler:
-    """Attributes:
-    size: the maximum number of connections between PgBouncer and Postgres.
+    """A running PgBouncer.
+
+    Attributes:
+        url: the database URL that leads through PgBouncer.
+        size: the maximum number of connections between PgBouncer and Postgres.
     """
 
     url: str
@@ -40,7 +43,11 @@ class RunningPooler:
 
 @contextmanager
 def running_pooler(services: Services, stack: Stack, *, size: int) -> Iterator[RunningPooler]:
-    """Run PgBouncer in front of the database of the stack. Call this in the main thread only."""
+    """Run PgBouncer in front of the database of the stack.
+
+    Tests must call this in the main thread, because Linux kills PgBouncer when the thread that
+    started it ends.
+    """
     program = which(_NAME, path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin")
     if program is None:
         pass_over("PgBouncer is not installed (Debian's package pgbouncer)")
@@ -83,7 +90,7 @@ def running_pooler(services: Services, stack: Stack, *, size: int) -> Iterator[R
 
 
 def _read_documented_settings() -> dict[str, dict[str, str]]:
-    """Return the settings that docs/day-two.md recommends."""
+    """Return the settings that docs/day-two.md recommends for PgBouncer."""
     [text] = [each.text for each in blocks(_DOCUMENT) if "pool_mode" in each.text]
     parser = configparser.ConfigParser(interpolation=None)
     parser.read_string(text)

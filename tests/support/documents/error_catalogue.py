@@ -1,4 +1,4 @@
-"""The entries of the error catalogue: each error that the API can return, by its name."""
+"""Lists every error that the API can return, with the name of its constant in `core.errors`."""
 
 import importlib
 import pkgutil

@@ -1,4 +1,4 @@
-"""The table of retention periods in docs/day-two.md."""
+"""Reads the table of retention periods in docs/day-two.md."""
 
 from tests.support.documents.markdown import ROOT
 
@@ -6,7 +6,7 @@ TABLE_HEAD = "| table | kept | in `PRESSROOM_RETENTION` |\n|---|---|---|\n"
 
 
 def read_retention_table() -> dict[str, tuple[str, str]]:
-    """Return the period and the setting of each row, by the name of the rule or table."""
+    """Map each documented database table or column to its retention period and its setting."""
     _, _, table = (ROOT / "docs" / "day-two.md").read_text().partition(TABLE_HEAD)
     lines = [line.strip("| ").split("|") for line in table.partition("\n\n")[0].splitlines()]
     return {

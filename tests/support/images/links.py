@@ -1,4 +1,4 @@
-"""Signed links to encrypted attachments."""
+"""Helpers that request signed links to encrypted attachments."""
 
 from collections.abc import Mapping
 
@@ -15,5 +15,5 @@ def request_link(
 
 
 def new_link(client: httpx2.Client, record: Mapping[str, object], **more: str) -> httpx2.URL:
-    """Return a new signed link to an encrypted attachment."""
+    """Request a signed link to an encrypted attachment, and return its URL."""
     return httpx2.URL(data(request_link(client, record, **more))["url"])

@@ -208,7 +208,7 @@ def timeline(data: bytes, at: tuple[int, int] = (0, 0)) -> list[tuple[tuple[int,
 
 
 def icon(*images: tuple[int, bytes]) -> bytes:
-    """Return an ICO file. Each image has its bits per pixel for the directory, and its body."""
+    """Return an ICO file that contains the images, each given as bits per pixel and image data."""
     directory = struct.pack("<HHH", 0, 1, len(images))
     bodies = b""
     for bits, body in images:
@@ -219,7 +219,10 @@ def icon(*images: tuple[int, bytes]) -> bytes:
 
 
 def bitmap(colour: tuple[int, ...], bits: int, *, side: int = 32, masked_rows: int = 0) -> bytes:
-    """Return a bitmap for an ICO file. ``masked_rows``: transparent rows at the bottom."""
+    """Return a square bitmap of one colour, for an ICO file.
+
+    ``masked_rows``: the number of transparent rows at the bottom of the bitmap.
+    """
     header = struct.pack("<IiiHHIIiiII", 40, side, 2 * side, 1, bits, 0, 0, 0, 0, 0, 0)
     pixels = bytes(colour) * (side * side)
     mask = b"\xff" * (side // 8 * masked_rows) + bytes(side // 8 * (side - masked_rows))

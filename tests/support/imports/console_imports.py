@@ -1,4 +1,4 @@
-"""Imports that an owner starts in the console."""
+"""Helpers for tests in which an owner uploads a file of members in the web console."""
 
 from urllib.parse import urlsplit
 
@@ -17,7 +17,7 @@ def send_file(
     /,
     **typed: str,
 ) -> httpx2.Response:
-    """Open the form of a new import, and send it. Like a browser, put the file last."""
+    """Open the console's import form, and submit the form with a file, as a browser does."""
     [(action, values)] = forms_of(console.visitor.get(NEW_IMPORT))
     form = {**values, "list_id": str(list_id), **typed}
     form.pop("file")
@@ -28,7 +28,7 @@ def send_file(
 def preview_import(
     console: OwnerAtConsole, list_id: int, content: bytes, name: str = "members.csv", **typed: str
 ) -> str:
-    """Upload a file, wait for the preview of its import, and return the path of the preview."""
+    """Upload a file in the console, wait for the preview, and return the path of the preview."""
     reply = send_file(console, list_id, content, name, **typed)
     assert reply.status_code == 303, reply.text
     path = urlsplit(reply.headers["location"]).path

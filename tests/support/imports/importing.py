@@ -227,18 +227,18 @@ class Importing:
         return {str(email) for (email,) in found}
 
     def count(self, list_id: int) -> int:
-        """As the list shows it."""
+        """Return the number of subscribers that the list shows."""
         with self.resources.unit_of_work() as uow:
             return subscriber_counts.count_subscribers(uow, [list_id])[list_id]
 
     def count_claims(self, import_id: int) -> int:
-        """Count the claims of consent that an import has recorded."""
+        """Return how many claims of consent the import has recorded."""
         query = "SELECT count(*) FROM consent_claims WHERE import_id = %s"
         [(count,)] = self.stack.query(query, import_id)
         return int(str(count))
 
     def import_new_owner(self, list_id: int) -> Owner:
-        """Create an account with an API key, and import its address into the list."""
+        """Create an account with an API key, and import the account's address into the list."""
         member = self.stack.new_owner()
         [(user_id,)] = self.stack.query("SELECT user_id FROM lists WHERE id = %s", list_id)
         list_owner = Owner(int(str(user_id)), "", "")
@@ -246,13 +246,13 @@ class Importing:
         return member
 
     def not_added(self, import_id: int) -> list[list[str]]:
-        """The file of rows that were not added, without its header."""
+        """Return the rows of the import file that were not added, without the header."""
         text = b"".join(rejected_rows.stream_rejected_rows(self.resources, import_id)).decode()
         return list(csv.reader(io.StringIO(text)))[1:]
 
 
 def new_addresses(count: int) -> list[str]:
-    """Addresses that nobody has, which begin with their numbers."""
+    """Return unused e-mail addresses, which are numbered from 00."""
     tag = random_hash_id()
     return [f"{number:02}.{tag}@example.com" for number in range(count)]
 

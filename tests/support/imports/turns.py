@@ -1,8 +1,8 @@
-"""Turns of import jobs that don't depend on time."""
+"""Turns of import jobs that end after a number of chunks instead of after some seconds."""
 
 
 class ShortTurn:
-    """A turn that is over when the job asks for the fifth time, after its fifth chunk."""
+    """A turn of an import job that ends after five chunks."""
 
     def __init__(self) -> None:
         self._checks_left = 4

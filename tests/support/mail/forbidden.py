@@ -1,8 +1,8 @@
-"""A mailer for mails that must not be sent."""
+"""A mailer for tests in which the product must not send any mail."""
 
 
 class ForbiddenMailer:
-    """Fails the test when the product sends a mail."""
+    """A mailer that makes the test fail if the product sends a mail."""
 
     def send(self, mail: object) -> None:
         raise AssertionError(f"sent {mail}")

@@ -1,4 +1,4 @@
-"""Calls to the traced stack, and the names of the spans that start their traces."""
+"""API calls of the tracing tests, and the name of the first span in the trace of each call."""
 
 from typing import Any
 
@@ -9,12 +9,12 @@ from tests.support.images.pictures import photo
 UPLOAD = "POST /attachments"
 IMPORT = "POST /lists/{list_id}/imports"
 COMPOSE = "POST /composer/metadata"
-# The run of the language model that the traced stack uses.
+# The name under which the sandbox's language model counts the requests of the tracing tests.
 MODEL_RUN = "traces"
 
 
 def upload(client: httpx2.Client, name: str = "holiday.jpg", **options: Any) -> dict[str, Any]:
-    """Upload a photo, and return its attachment once it is converted."""
+    """Upload a photo, wait until it is converted, and return the attachment."""
     headers = {"Prefer": "wait=60"}
     files = {"file": (name, photo())}
     reply = client.post("/attachments", files=files, headers=headers, **options)

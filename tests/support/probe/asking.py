@@ -1,7 +1,8 @@
-"""An API and a worker with a route of the request queue.
+"""Runs the API with an extra route `/ask`, or a worker that answers the questions of this route.
 
-Run it with ``python -m tests.support.probe.asking api PORT`` or ``… worker``. The worker counts the
-questions that it starts in Redis.
+``python -m tests.support.probe.asking api PORT`` starts the API with the extra route.
+``python -m tests.support.probe.asking worker`` starts the worker that answers the questions.
+A Redis key counts the questions that the worker has started to answer.
 """
 
 import os
@@ -78,7 +79,7 @@ async def ask(
     return envelope(await run_while_connected(request.receive, call))
 
 
-# With less patience than the product, so that a test overloads it soon.
+# The limit is shorter than in production, so that a test can overload the queue quickly.
 request_calls.MAX_LINE_SECONDS = float(os.environ.get("PROBE_MAX_LINE_SECONDS", "10"))
 
 if __name__ == "__main__":

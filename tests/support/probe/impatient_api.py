@@ -1,6 +1,6 @@
-"""Runs the API with shorter timeouts and smaller limits.
+"""Runs the API with shorter timeouts and smaller limits, so that tests reach them quickly.
 
-Run it with ``python -m tests.support.probe.impatient_api PORT``.
+``python -m tests.support.probe.impatient_api PORT`` starts the API with shorter timeouts.
 """
 
 import sys

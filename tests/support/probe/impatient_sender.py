@@ -1,6 +1,7 @@
-"""A worker that waits for receivers of webhooks for less time, and lets them rest for longest.
+"""Runs a webhook worker with a shorter timeout for receivers, and longer pauses after timeouts.
 
-`python -m tests.support.probe.impatient_sender worker --queue webhooks`
+``python -m tests.support.probe.impatient_sender worker --queue webhooks`` starts a webhook worker
+with a shorter timeout.
 """
 
 from datetime import timedelta
@@ -11,7 +12,7 @@ from tests.support.probe import worker
 
 client.MAX_CALL_SECONDS = 1.2
 outcomes.SILENCE = timedelta(seconds=0.6)
-# No test, however slow its machine, sees a rest end by itself.
+# The pause is so long that it never ends during a test, even on a slow machine.
 outcomes.FIRST_REST = outcomes.MAX_REST
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""States of jobs that a test needs: claimed, changed in the database, or sent to a queue."""
+"""Helpers that claim a job, change a job's row, or list the jobs in a queue."""
 
 import json
 
@@ -15,7 +15,7 @@ CANCELLED_ERROR = {"code": "job.cancelled", "message": "The job was cancelled."}
 
 
 def claim_lease(resources: Resources, job_id: int) -> Lease:
-    """Claim a job that no worker runs."""
+    """Claim a queued job as a worker does, and return the lease."""
     with resources.unit_of_work() as uow:
         lease = claim_job(uow, job_id)
     assert lease is not None
@@ -23,13 +23,13 @@ def claim_lease(resources: Resources, job_id: int) -> Lease:
 
 
 def update_job(resources: Resources, job_id: int, **values: object) -> None:
-    """Write these columns of a job, so that the test doesn't wait until a worker writes them."""
+    """Change columns of a job's row directly, instead of waiting for a worker to change them."""
     with resources.unit_of_work() as uow:
         uow.session.execute(update(Job).where(Job.id == job_id).values(**values))
 
 
 def list_sent_jobs(resources: Resources) -> list[int]:
-    """Return the job ids of the messages in the probe's queue, in the order of delivery."""
+    """Return the ids of the jobs in the queue of probe jobs, the next job to be delivered first."""
     messages = resources.redis.lrange(queue_name(PROBE.queue), 0, -1)
     assert isinstance(messages, list)
     task_ids = [json.loads(message)["headers"]["id"] for message in reversed(messages)]

@@ -74,7 +74,7 @@ PROBES = {
     for queue in tuple(Queue)
 }
 
-# Of which each attempt may take one second.
+# A kind of probe job with a deadline of one second for each attempt.
 BRIEF = _probe("probe.brief", Queue.MAIL, deadline_seconds=1.0)
 
 
@@ -86,7 +86,10 @@ def plan(
     on_behalf_of: int | None = None,
     kind: JobKind = PROBE,
 ) -> Job:
-    """Enqueue a probe in the caller's transaction. `tests.support.probe.tasks` runs its `steps`."""
+    """Enqueue a probe job in the caller's transaction.
+
+    ``steps``: what the worker does in the job; see `tests.support.probe.tasks`.
+    """
     subject_id = uow.session.scalar(
         text("INSERT INTO probe_plans (plan) VALUES (:plan) RETURNING id"),
         {"plan": psycopg2.extras.Json(steps)},
@@ -102,6 +105,6 @@ def plan_committed(
     kind: JobKind = PROBE,
     **steps: Any,
 ) -> int:
-    """Enqueue one probe in a transaction of its own, and return the job's id."""
+    """Enqueue a probe job in a separate transaction, and return the id of the job."""
     with resources.unit_of_work() as uow:
         return plan(uow, steps, on_behalf_of=on_behalf_of, kind=kind).id

@@ -1,7 +1,8 @@
-"""Runs our worker with maintenance every two seconds.
+"""Runs a worker that has an extra kind of maintenance, which is due every two seconds.
 
-Run it with ``python -m tests.support.probe.tending worker --queue bulk …``. Each run of maintenance
-writes its start and its end to the table `tended`, and does what the row in `tending` says.
+``python -m tests.support.probe.tending worker --queue bulk …`` starts the worker. Each run of the
+extra maintenance writes its start and its end to the table `tended`. The table `tending` says how
+many seconds a run of the extra maintenance takes, and whether the run fails.
 """
 
 import os

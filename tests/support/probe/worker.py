@@ -1,6 +1,6 @@
-"""Runs our worker with the probe's tasks.
+"""Runs a worker that also knows the probe jobs of the tests.
 
-Run it with ``python -m tests.support.probe.worker worker --queue bulk …``.
+``python -m tests.support.probe.worker worker --queue bulk …`` starts a worker for probe jobs.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from workers import held_work
 from workers.main import run_worker
 from workers.serving import plan_serving
 
-# As the command line does, before Celery is imported.
+# The variable must be set before Celery is imported, as the `pressroom` command sets it.
 os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
 
 
@@ -22,7 +22,7 @@ def main() -> None:
     words.add_argument("--queue", type=Queue, action="append", required=True)
     words.add_argument("--concurrency", type=int)
     wanted = words.parse_args()
-    # A test waits for a stuck thread no longer than it must.
+    # The worker gives up a stuck thread after two seconds, so that tests wait less.
     held_work.MAX_STUCK_SECONDS = 2.0
     run_worker(plan_serving(wanted.queue, wanted.concurrency))
 

@@ -1,4 +1,4 @@
-"""Requests to an application in the process of the test, without a server."""
+"""Sends requests to a FastAPI application in the test's process, without an HTTP server."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from devstack.sandbox.app import SandboxProvider, create_app
 
 
 def call_app(app: FastAPI, method: str, path: str, **content: object) -> httpx2.Response:
-    """Return the response of the application to one request."""
+    """Send one request to the application, and return the response."""
 
     async def send_request() -> httpx2.Response:
         transport = httpx2.ASGITransport(app=app)
@@ -20,5 +20,5 @@ def call_app(app: FastAPI, method: str, path: str, **content: object) -> httpx2.
 
 
 def fetch_page(path: str, *providers: SandboxProvider, host: str = "localhost") -> httpx2.Response:
-    """Return a page of a sandbox that has these providers."""
+    """Return a page of a sandbox that contains only the given fake providers."""
     return call_app(create_app(providers), "GET", f"http://{host}{path}")

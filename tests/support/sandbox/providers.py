@@ -1,6 +1,7 @@
 """The sandbox's providers, with the faults that only tests need, and a record of photo requests.
 
-The stacks of tests start ``python -m tests.support.sandbox`` instead of the sandbox of `make run`.
+Test stacks start the sandbox with ``python -m tests.support.sandbox``, which adds faults for tests
+to the sandbox that `make run` starts.
 """
 
 from collections import deque

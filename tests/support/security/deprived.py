@@ -1,7 +1,8 @@
-"""Runs our command line without Linux capabilities and without system call filters.
+"""Runs a `pressroom` command without Linux capabilities and without system call filters.
 
-Run it with ``python -m tests.support.security.deprived …``. The command then runs as for an
-ordinary user on a kernel without filters, even if root started it.
+``python -m tests.support.security.deprived …`` runs ``pressroom …`` without capabilities and
+filters. Even if root starts the command, the command runs as for an ordinary user on a kernel
+without system call filters.
 """
 
 import ctypes
@@ -23,6 +24,6 @@ if __name__ == "__main__":
     drop_capabilities()
     kernel = seccompy.Filter()
     kernel.errno("seccomp", errno.EPERM)
-    # With this comes that no program gets the capabilities back, root's neither.
+    # Loading a filter also keeps the next program from regaining capabilities, even as root.
     kernel.load()
     os.execv(sys.executable, [sys.executable, "-m", "cli.main", *sys.argv[1:]])

@@ -1,8 +1,9 @@
-"""The converter's child, in which an image is the name of hostile code and what that reaches for.
+"""A child process of the image converter that runs hostile code instead of converting images.
 
-Run it with ``python -m tests.support.security.hostile_child PARENT_PID MEMORY_BYTES``, as the real
-converter. The optional third word `limits` leaves out the kernel's filter, and `open` leaves out
-all confinement.
+Each "image" is a JSON array: the name of the hostile code in `CODE`, and the target of the attack.
+``python -m tests.support.security.hostile_child PARENT_PID MEMORY_BYTES [CONFINEMENT]`` starts the
+process, with the arguments of the real converter. If CONFINEMENT is `limits`, the process runs
+without a system call filter. If CONFINEMENT is `open`, the process is not confined at all.
 """
 
 import ctypes
@@ -84,7 +85,7 @@ CODE: dict[str, Callable[[str], object]] = {
 
 
 def _run(image: bytes, *, with_renditions: bool) -> ConvertedImage:
-    """Stand in for `convert`."""
+    """Run the hostile code that the image names, instead of converting an image."""
     assert not with_renditions
     code, target = json.loads(image)
     try:
@@ -92,7 +93,7 @@ def _run(image: bytes, *, with_renditions: bool) -> ConvertedImage:
     except OSError as error:
         raise UnreadableImage(errno.errorcode[error.errno or 0], "") from None
     except ValueError:
-        # So says Python where a limit may not be changed.
+        # Python raises ValueError if the process may not change a resource limit.
         raise UnreadableImage("EPERM", "") from None
     raise UnreadableImage("reached", "")
 

@@ -1,36 +1,36 @@
 # ruff: noqa: RUF001 - the hosts contain letters that look alike
-"""Return URLs that look like URLs of an allowed host, but lead elsewhere."""
+"""Hostile return URLs: they look like URLs of an allowed host, but lead to another host."""
 
-# The host that the settings allow.
+# The host to which a return URL may lead, according to the settings of the tests.
 SHOP = "shop.example"
 EVIL = "evil.example"
 CONTROLS = [chr(code) for code in (*range(0x21), 0x7F, 0x85, 0xA0, 0x2028, 0x2029, 0xFEFF)]
 
-# Whose part before the path is another's, or none.
+# Parts of URLs between the scheme and the path that are invalid or belong to another host.
 _HOSTS = [
     *(EVIL, f"{SHOP}:80", f"{SHOP}:8444", f"{SHOP}.{EVIL}", f"{EVIL}.{SHOP}", f"x{SHOP}"),
     *(f"{SHOP}x", f"{SHOP}.", f"{SHOP}..", f".{SHOP}", "shop.exampl", "shop", "shopXexample"),
     "intra.example",
-    # Users, and what may be read as one.
+    # Hosts with a user name in front, or with a part that parsers may take for a user name.
     *(f"{SHOP}@{EVIL}", f"{EVIL}@{SHOP}", f"@{SHOP}", f":@{SHOP}", f"a:b@{SHOP}"),
     *(f"{SHOP}:443@{EVIL}", f"{SHOP}%40{EVIL}", f"{SHOP}#@{EVIL}", f"{SHOP}?@{EVIL}"),
     *(f"{SHOP};@{EVIL}", f"{SHOP}\\@{EVIL}", f"{EVIL}\\@{SHOP}", f"{EVIL}#@{SHOP}"),
     *(f"{EVIL}?@{SHOP}", f"{EVIL}/@{SHOP}", f"{EVIL}//{SHOP}", f"{EVIL},{SHOP}", f"{SHOP},{EVIL}"),
     *(f"{SHOP} {EVIL}", f"{SHOP}&{EVIL}", f"{SHOP}={EVIL}", f"({SHOP})", f"{SHOP}%2f@{EVIL}"),
     *(f"{SHOP}\\{EVIL}", f"{SHOP}\\.{EVIL}"),
-    # Escapes.
+    # Host names with percent-encoded characters.
     *("%73hop.example", "shop%2eexample", f"{SHOP}%00.{EVIL}", f"{SHOP}%2f{EVIL}"),
     f"{SHOP}%23.{EVIL}",
-    # Ports.
+    # Host names with an invalid or unusual port.
     *(f"{SHOP}:{port}" for port in ("", "0443", "+443", "443.0", "65536", "99999999", "-1")),
     *(f"{SHOP}:{port}" for port in ("4 43", "443:443", "८४४३", "evil")),
-    # Letters that look alike, or are folded to others.
+    # Host names with Unicode letters that look like ASCII letters or are normalized to them.
     *("ѕhop.example", "shop。example", "shop．example", "shop.exampłe", "ｓｈｏｐ.example"),
     *("ſhop.example", "shop.example\u3002evil.example", f"{SHOP}\u2044{EVIL}", f"{SHOP}\u00ad"),
     *(f"{SHOP}\uff0f{EVIL}", "xn--hop-9ka.example", "[shop.example]", "[::ffff:1.2.3.4]"),
     *(f"{SHOP}{mark}" for mark in CONTROLS),
 ]
-# What is not absolute, or not http.
+# Beginnings of URLs that are relative, or whose scheme is not http or https.
 _SCHEMES = [
     *("http://", "", "//", "///", "https:/", "https:", "https:///", "https:////", "https//"),
     *("https;//", "://", "ftp://", "ws://", "view-source:https://", "httpsx://"),
@@ -39,13 +39,13 @@ _SCHEMES = [
     *(f"ht{mark}tps://" for mark in CONTROLS),
 ]
 _PATHS = [
-    # Backslashes, doubled slashes, escapes, and what headers and pages could trip over.
+    # Paths with backslashes, double slashes, escapes, or characters that can break headers or HTML.
     *(f"\\{EVIL}", f"/{EVIL}", f"//{EVIL}", f"a//{EVIL}", f"%5c{EVIL}", f"%5C%5C{EVIL}"),
     *("%", "%0", "%zz", "%00", f"%0d%0aLocation:%20https://{EVIL}", "?x=%0d%0aSet-Cookie:x"),
     *("#%0a", "%7f", "ü", "\U0001f600"),
     *(f"a{mark}b" for mark in ' "<>^`{|}'),
     *CONTROLS,
-    # Its own answer.
+    # Query parameters that the product itself adds to a return URL.
     *("?status=paid", "?order_id=1", "?a=1&STATUS=paid", "?a=1;status=paid", "?%73tatus=paid"),
     *("?status", "?+status=paid"),
     "a" * 2048,

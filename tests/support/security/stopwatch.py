@@ -1,4 +1,4 @@
-"""Times pairs of requests, to find out whether their duration tells them apart."""
+"""Times pairs of requests, to find out whether response times reveal which request was sent."""
 
 import http.client
 import json
@@ -16,7 +16,7 @@ CONNECTIONS = 8
 
 
 class Stopwatch:
-    """Times requests on one connection, which stays open."""
+    """Times HTTP requests that are sent one after the other over the same connection."""
 
     def __init__(self, stack: Stack) -> None:
         self._connection = http.client.HTTPConnection(LOOPBACK, stack.api_port, timeout=120)
@@ -36,7 +36,10 @@ class Stopwatch:
         return taken
 
     def time_pairs(self, requests: Sequence[tuple[Request, Request]]) -> list[tuple[float, float]]:
-        """Return the seconds of each request. Every other pair is sent in reverse order."""
+        """Return how many seconds each request of each pair took.
+
+        Every other pair is sent in reverse order, so that the order of sending has no influence.
+        """
         times = []
         for number, (first, second) in enumerate(requests):
             if number % 2:
@@ -50,14 +53,14 @@ class Stopwatch:
 
 
 def share_of_slower_first(pairs: Sequence[tuple[float, float]]) -> float:
-    """Return the share of pairs whose first request took longer than the second."""
+    """Return the fraction of request pairs in which the first request took longer."""
     return sum(first > second for first, second in pairs) / len(pairs)
 
 
 def time_requests(
     stack: Stack, requests: Sequence[tuple[Request, Request]], at_once: int = CONNECTIONS
 ) -> list[tuple[float, float]]:
-    """Return the seconds of both requests of each pair, timed on several connections at once."""
+    """Send pairs of requests over several connections, and return the seconds per request."""
     shares = [requests[start::at_once] for start in range(at_once)]
     with ThreadPoolExecutor(at_once) as pool:
         timed = pool.map(lambda share: Stopwatch(stack).time_pairs(share), shares)

@@ -1,4 +1,4 @@
-"""Backups of a stack in a folder of the test."""
+"""Helpers that back up a stack into a temporary folder."""
 
 import base64
 import json
@@ -28,10 +28,11 @@ BACKUP_KEYS = f"b1:{base64.urlsafe_b64encode(token_bytes(32)).decode()}"
 
 @dataclass(frozen=True)
 class Backups:
-    """The backups of a stack.
+    """The backups of one stack, which are files in a folder.
 
-    ``resources``: connect as the owner of the tables, as commands for backups do.
-    ``environment``: the variables that these commands need in addition.
+    ``resources``: the stack's resources, with the settings for backups. Backup commands connect to
+        the database as the owner of its tables.
+    ``environment``: the additional environment variables that backup commands need.
     """
 
     stack: Stack
@@ -53,7 +54,7 @@ class Backups:
         return manifests[0]
 
     def run(self, work: MaintenanceWork) -> None:
-        """Run this work as the maintenance for backups, after any run of a worker has ended."""
+        """Run a function as the backup maintenance, as soon as no worker runs this maintenance."""
 
         def has_run() -> bool:
             try:
@@ -71,18 +72,18 @@ class Backups:
         return sorted(str(path.relative_to(self.folder)) for path in paths if path.is_file())
 
     def store_object(self) -> str:
-        """Store an object in the bucket of the stack, and return its key."""
+        """Store a random object in the stack's bucket, and return the key of the object."""
         key = f"imports/{token_bytes(8).hex()}/sealed/00000"
         self.stack.resources.objects.put(key, token_bytes(1000), "application/octet-stream")
         return key
 
     def run_command(self, *words: str) -> Any:
-        """Run a command of `pressroom`, and return its JSON output."""
+        """Run a `pressroom` command, and return its JSON output."""
 
         def run_unless_busy() -> subprocess.CompletedProcess[str] | None:
             environment = {**self.stack.environment, **self.environment}
             process = ended_process(environment, *words, "--json")
-            # A worker that checks whether a backup is due holds the lease for a moment.
+            # The command fails while a worker briefly holds the lease to check if a backup is due.
             return None if "(maintenance.running)" in process.stderr else process
 
         process = eventually(run_unless_busy, what="the end of another run")
@@ -92,7 +93,7 @@ class Backups:
 
 
 def open_backups(stack: Stack, folder: Path, **other_settings: object) -> Backups:
-    """Return the backups of this stack that are in this folder."""
+    """Return the backups of ``stack`` that are stored in ``folder``."""
     owner_url = stack.owner_url.replace("postgresql:", "postgresql+psycopg2:", 1)
     updates = {
         "migration_database_url": SecretStr(owner_url),

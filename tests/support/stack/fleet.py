@@ -1,4 +1,4 @@
-"""An API process and a media worker that several tests share."""
+"""A shared API process and a shared media worker for tests that cause faults."""
 
 from devstack.harness.proxy import Proxy
 from devstack.harness.running import Running
@@ -8,11 +8,10 @@ from tests.support.stack.signals import resume_process
 
 
 class Fleet:
-    """One API process and one media worker, which tests share.
+    """One API process and one media worker, which several tests share.
 
-    A stopped process is started again for the next test.
-
-    ``recover`` ends every other process that a test started.
+    If a test kills a shared process, the next test that needs the process starts it again.
+    ``recover`` kills all processes that a test started, except the shared ones.
     """
 
     def __init__(self, stack: Stack, redis: Proxy, postgres: Proxy) -> None:
@@ -27,13 +26,13 @@ class Fleet:
         )
 
     def start_media(self) -> Running:
-        # The worker knows the kind of the probe jobs, because each worker sweeps jobs of all kinds.
+        # The media worker must know the kind of probe jobs, because every worker sweeps all jobs.
         return self._living("media") or self._share(
             "media", self._stack.start_worker("media", concurrency=2, module=PROBE_WORKER)
         )
 
     def end(self) -> None:
-        """Stop the shared API process and media worker, for a test that starts its own."""
+        """Kill the shared API process and media worker, for a test that starts other processes."""
         for running in self._shared.values():
             running.kill()
             self._stack.processes.remove(running)

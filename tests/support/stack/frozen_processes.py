@@ -1,4 +1,4 @@
-"""Processes that a test stops for a while with a signal."""
+"""Freezes a process with SIGSTOP for the duration of a block."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def frozen(pid: int) -> Iterator[None]:
-    """Stop a process until the block ends."""
+    """Freeze the process until the block ends."""
     os.kill(pid, signal.SIGSTOP)
     try:
         yield

@@ -1,12 +1,12 @@
-"""The kinds of maintenance that the product registers."""
+"""The kinds of maintenance that the product registers, without those that tests register."""
 
 import workers.task_table  # noqa: F401 - registers all maintenance
 from services.jobs import maintenance
 
-# The seconds between two runs of each kind.
+# Maps each kind of maintenance to the seconds between two of its runs.
 MAINTENANCE_SECONDS = {
     kind.name: kind.every.total_seconds()
     for kind in maintenance.list_kinds()
-    # Some tests register kinds of their own.
+    # Tests register additional kinds of maintenance, whose names begin with "probe.".
     if not kind.name.startswith("probe.")
 }

@@ -1,9 +1,11 @@
-"""Makes what the upgrade test keeps of a release: ``python -m tests.support.stack.make_release``.
+"""Writes the files from which the upgrade test restores the database of an earlier release.
 
-A release runs this once. It starts a stack, does what the API, a browser and commands can do, and
-writes two files into ``tests/storage/releases``: the database as ``pg_dump`` wrote it, and what the
-API answered an owner. The keys in them are those of this stack, which opens nothing any more. Their
-SHA-256, and those of the release's migrations, go into ``SHA256SUMS``: these files never change.
+A maintainer runs ``python -m tests.support.stack.make_release`` once per release. The program
+starts a stack, and fills its database through the API, pages and commands. Then the program writes
+two files into ``tests/storage/releases``: a dump of the database by ``pg_dump``, and the API's
+responses to an owner. The files contain keys of the stack, which open nothing after the stack is
+deleted. The program also writes the checksums of the two files and of all migrations into
+``SHA256SUMS``, because a released file must never change.
 """
 
 import gzip

@@ -1,4 +1,4 @@
-"""Processes of a stack whose broker and cache are separate servers."""
+"""A stack in which the Celery broker and the cache are separate Redis databases."""
 
 from dataclasses import dataclass
 
@@ -15,10 +15,10 @@ ASKING = "tests.support.probe.asking"
 
 @dataclass(frozen=True)
 class SeparateBroker:
-    """An API, a worker for ``request``, a worker for ``bulk`` and a broker of their own."""
+    """A stack with an API process, workers for ``request`` and ``bulk``, and a separate broker."""
 
     bench: Bench
-    # With the settings of the processes, so that what is enqueued goes through the same broker.
+    # The resources have the settings of the processes, so that tests enqueue into the same broker.
     resources: Resources
 
     def ask(self, text: str) -> httpx2.Response:
@@ -35,12 +35,12 @@ class SeparateBroker:
         return found
 
     def names(self) -> set[str]:
-        """Of all that the cache has."""
+        """Return the names of all keys in the cache."""
         return {name.decode() for name in self.bench.stack.resources.redis.scan_iter("*")}
 
 
 def start_processes(stack: Stack) -> Bench:
-    """An API and a worker of the queues ``request`` and ``bulk`` each, by the stack's settings."""
+    """Start an API process, a worker for ``request`` and a worker for ``bulk`` on the stack."""
     bench = make_bench(stack)
     port, mark = stack.api_port, stack.home / f"{stack.name}-asked.ready"
     stack.start("api", "api", str(port), module=ASKING, ready=lambda: answers(port, "/healthz"))

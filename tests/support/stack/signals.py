@@ -1,4 +1,4 @@
-"""Signals to processes of a stack: pause, resume and kill. Also reads processes from /proc."""
+"""Pauses, resumes and kills processes of a stack, and reads data about processes from /proc."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from devstack.harness.running import Running
 
 
 def kill_with_children(running: Running) -> None:
-    """Kill a worker and the processes of its pool with SIGKILL."""
+    """Kill a worker and all processes of its pool with SIGKILL."""
     children = running.children() if running.process.poll() is None else []
     running.kill()
     for pid in children:
@@ -18,17 +18,17 @@ def kill_with_children(running: Running) -> None:
 
 
 def pause_process(running: Running) -> None:
-    """Send SIGSTOP to the process and its pool, as if the machine was suspended."""
+    """Pause a process and its child processes with SIGSTOP, as if the machine was suspended."""
     _send_signal(running, signal.SIGSTOP)
 
 
 def resume_process(running: Running) -> None:
-    """Send SIGCONT to the process and its pool."""
+    """Resume a paused process and its child processes with SIGCONT."""
     _send_signal(running, signal.SIGCONT)
 
 
 def list_children(pid: int) -> list[int]:
-    """Return the ids of the processes that any thread of this process started."""
+    """Return the ids of all child processes of the process with the id ``pid``."""
     children: list[int] = []
     with suppress(OSError):
         for thread in Path(f"/proc/{pid}/task").iterdir():
@@ -37,7 +37,7 @@ def list_children(pid: int) -> list[int]:
 
 
 def count_descriptors(running: Running) -> int:
-    """Return how many file descriptors the process has open."""
+    """Return the number of file descriptors that the process has open."""
     return sum(1 for _ in Path(f"/proc/{running.pid}/fd").iterdir())
 
 

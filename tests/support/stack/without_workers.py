@@ -1,4 +1,4 @@
-"""Settings of the stack without workers that the contract tests share."""
+"""Settings of the stack without workers, which the tests in tests/contract share."""
 
 KEY_HEADER = "X-Newsroom-Key"
 CDN = "https://cdn.example.com"

@@ -1,4 +1,4 @@
-"""Conversion of still images in each format."""
+"""Conversion of uploaded still images, in each image format that the product accepts."""
 
 import struct
 import zlib

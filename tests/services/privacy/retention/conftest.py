@@ -8,7 +8,7 @@ from tests.support.people.aged_rows import AgedRows
 
 @pytest.fixture(scope="session")
 def retention_stack(make_lasting_stack: Callable[[str], Stack]) -> Stack:
-    """A stack without processes. Only the tests purge rows."""
+    """A stack without workers, so that only the tests purge expired rows."""
     return make_lasting_stack("retention")
 
 

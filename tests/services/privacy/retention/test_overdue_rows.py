@@ -1,4 +1,4 @@
-"""The count of rows that should have been purged, and its metric."""
+"""The number of expired rows that are not purged yet, and the metric that reports the number."""
 
 from datetime import timedelta
 

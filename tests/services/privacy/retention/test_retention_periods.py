@@ -1,4 +1,4 @@
-"""Retention periods: the table for operators, and the setting PRESSROOM_RETENTION."""
+"""Retention periods in the table of docs/day-two.md and in the setting PRESSROOM_RETENTION."""
 
 from datetime import timedelta
 

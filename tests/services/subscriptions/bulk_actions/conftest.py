@@ -6,6 +6,6 @@ from tests.support.lists.bulk_actions import BulkActions
 
 @pytest.fixture
 def bulk_actions(importing: Importing) -> BulkActions:
-    """Bulk actions on the list of a new owner."""
+    """A new owner with an empty mailing list, and helpers that run bulk actions on its members."""
     owner = importing.stack.new_owner()
     return BulkActions(importing, owner, importing.new_list(owner))

@@ -1,4 +1,4 @@
-"""A tag that a bulk action or an export names can't be deleted before the job ends."""
+"""A tag can't be deleted while a bulk action or an export that uses the tag is unfinished."""
 
 import threading
 from typing import Any

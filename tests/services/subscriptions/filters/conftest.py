@@ -9,6 +9,9 @@ from tests.support.stack.maintenance import resting_maintenance
 
 @pytest.fixture(scope="module")
 def random_list(stack: Stack) -> Iterator[RandomList]:
-    """A list with pending members that are months old. Maintenance would remove these members."""
+    """A list with random members, whom the tests search with filters.
+
+    Maintenance is paused, because it would remove members who have been pending for months.
+    """
     with resting_maintenance(stack):
         yield make_random_list(stack)

@@ -1,4 +1,4 @@
-"""Random filters find the same members as the oracle."""
+"""Random member filters find the same members in SQL as in a plain Python implementation."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def test_a_filter_finds_whom_it_means_and_no_other(
         assert list(uow.session.scalars(query)) == list_matching_ids(random_list, sent)
         indexed = criteria.indexed()
         if indexed is not None:
-            # What an index answers leaves out no member.
+            # The condition that uses an index finds every member whom the whole filter finds.
             missed = query.where(not_(func.coalesce(indexed, False)))
             assert list(uow.session.scalars(missed)) == []
 

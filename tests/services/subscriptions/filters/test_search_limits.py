@@ -1,4 +1,4 @@
-"""Limits of a search by filter: members per page, and time."""
+"""The limits of a member search: how many members it reads for one page, and how long it runs."""
 
 import pytest
 from sqlalchemy import func, text

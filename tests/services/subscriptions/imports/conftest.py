@@ -11,7 +11,7 @@ from tests.support.lists.racing import no_deadlock
 
 @pytest.fixture
 def importer(importing: Importing) -> Owner:
-    """A new owner, who imports into ``list_id``."""
+    """A new owner, who imports members into the list with the id ``list_id``."""
     return importing.stack.new_owner()
 
 
@@ -22,7 +22,7 @@ def list_id(importing: Importing, importer: Owner) -> int:
 
 @pytest.fixture
 def people() -> list[str]:
-    """The addresses of people without accounts."""
+    """Twelve e-mail addresses of people who don't have an account."""
     return new_addresses(12)
 
 
@@ -34,6 +34,6 @@ def _require_no_deadlock_in_imports(importing: Importing) -> Iterator[None]:
 
 @pytest.fixture
 def _shorten_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shorten the turns of import jobs to a few chunks of two rows each."""
+    """Make each turn of an import job end after five chunks of two rows each."""
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
     monkeypatch.setattr(import_job, "Turn", ShortTurn)

@@ -1,4 +1,4 @@
-"""Claims of consent that an import or an owner records for members."""
+"""Claims by an owner or an import file that a member gave consent."""
 
 from collections.abc import Sequence
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""Formats of dates and numbers in the columns of an import."""
+"""The date and number formats that an import recognizes in the columns of a file."""
 
 import pytest
 

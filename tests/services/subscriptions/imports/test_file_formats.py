@@ -1,4 +1,4 @@
-"""Members in files of each format: dialects of CSV, encodings and JSON Lines."""
+"""An import reads members from each file format: CSV dialects, text encodings and JSON Lines."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Imports at the same time as other imports, opt-outs and erasures."""
+"""Imports that run at the same time as other imports, opt-outs or erasures of the same people."""
 
 import random
 import threading

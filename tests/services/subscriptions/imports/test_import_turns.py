@@ -1,4 +1,7 @@
-"""Import jobs that take several turns in a worker: open files, lost leases, changed objects."""
+"""Import jobs that a worker runs in several turns.
+
+The tests count open files, take leases away, and change stored files between two turns.
+"""
 
 from contextlib import closing
 from types import SimpleNamespace
@@ -106,7 +109,7 @@ def test_more_long_files_than_a_process_keeps_open_are_all_read_to_their_end(
         run_job(context(importing), job_id=job_id)
     for job_id in jobs:
         importing.help(job_id)
-    # The file of the job that has its turn, and the file of the job that stays.
+    # At most two files were open: one of the running job, one of the job that stays in the process.
     assert open_files.most == 2
     assert open_files.count == 0
     tasks = [importing.of_job(job_id) for job_id in jobs]
@@ -124,7 +127,7 @@ def test_a_small_import_of_another_owner_ends_before_a_large_file_is_read(
     small_job = importing.job(small_id)
     assert small_job.status == "succeeded"
     assert small_job.finished_at is not None
-    # The first helper is enqueued when the large file has been read.
+    # The import of a large file enqueues its first helper job after it has read the whole file.
     [helper_id] = importing.helpers(large_id)
     assert small_job.finished_at < importing.job(helper_id).created_at
 

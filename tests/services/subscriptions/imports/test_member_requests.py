@@ -1,4 +1,4 @@
-"""Jobs of requests that add many members, in turns and by several workers."""
+"""API requests that add many members: their jobs run in several turns and on several workers."""
 
 import json
 import time
@@ -28,7 +28,7 @@ CHUNKS, TURNS = 21, 5
 
 @pytest.fixture
 def request_job_id(importing: Importing, importer: Owner, list_id: int) -> int:
-    """The job of a request that has its first member again at the end."""
+    """The id of a job that adds 41 members. The last member is a duplicate of the first one."""
     people = [{"email": each} for each in new_addresses(MEMBERS - 1)]
     body = json.dumps({"members": [*people, people[0]]}).encode()
     caller = importing.caller(importer)

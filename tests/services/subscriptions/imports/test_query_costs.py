@@ -1,4 +1,4 @@
-"""Costs of the queries that look up the rows of a chunk."""
+"""How many table rows an import reads to apply one chunk of its file."""
 
 from typing import Any
 

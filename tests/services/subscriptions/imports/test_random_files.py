@@ -1,4 +1,4 @@
-"""Imports of random files into random lists match the oracle, and so does their undo."""
+"""Imports of random files, and the undo of the imports, have the results that a model predicts."""
 
 import copy
 from dataclasses import dataclass, replace

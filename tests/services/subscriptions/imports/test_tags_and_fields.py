@@ -1,4 +1,4 @@
-"""Tags and fields that an import creates or changes."""
+"""Tags and custom fields of members, which an import creates or changes."""
 
 from typing import Any
 

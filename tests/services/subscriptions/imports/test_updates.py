@@ -22,7 +22,10 @@ TIER, END = "tier", "paid until"
 
 @pytest.fixture
 def import_paid_members(importing: Importing, importer: Owner, list_id: int) -> Any:
-    """Imports members with these tiers and ends. Returns the addresses of the members."""
+    """A function that imports members, each with a paid tier and the year in which the tier ends.
+
+    The function returns the e-mail addresses of the members.
+    """
 
     def bring(*people: Paid) -> list[str]:
         addresses = new_addresses(len(people))
@@ -37,7 +40,7 @@ def import_paid_members(importing: Importing, importer: Owner, list_id: int) -> 
 
 
 def stored(importing: Importing, list_id: int, addresses: list[str]) -> list[Paid]:
-    """The tier and the year of the end of each of these members."""
+    """Return the paid tier of each member, and the year in which the tier ends."""
     rows = importing.stack.query(
         "SELECT email, type, extract(year FROM paid_expiry)::int FROM subscriptions"
         " WHERE list_id = %s",

@@ -9,7 +9,7 @@ from tests.support.lists.racing import no_deadlock
 
 @pytest.fixture
 def list_ids(acting: Acting, owner: Owner) -> list[int]:
-    """Two lists of one owner that anyone can join without confirmation."""
+    """The ids of two lists of the same owner. Anyone can join the lists without confirmation."""
     return [acting.new_list(owner, confirm_required=False, challenge=False) for _ in range(2)]
 
 
