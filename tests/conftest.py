@@ -57,20 +57,24 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def services(home: Path) -> Iterator[Services]:
-    """Postgres, Valkey and S3, started once per run."""
+    """The Postgres, Valkey and S3 servers that all tests of a run share."""
     with embedded_services(home) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def open_stacks(services: Services, home: Path, request: pytest.FixtureRequest) -> OpenStacks:
-    """A function that opens a factory of stacks. The stacks end when the factory is closed."""
-    # Each stack has its own Redis database. The first database of a stack is number 1.
+    """A context manager for a function that makes test stacks.
+
+    The context manager stops all of its test stacks when it exits.
+    """
+    # Each test stack has its own Redis database. The numbers of these databases start at 1.
     numbers = iter(range(1, DATABASES))
-    # The test runner forks programs, which is quicker. Plain pytest starts each of them.
+    # The test runner forks the programs of a stack, because forking is faster than starting them.
+    # Without the test runner, pytest starts each program of a stack as a new process.
     zygote = request.config.pluginmanager.get_plugin("zygote")
     programs = replace(TEST_PROGRAMS, fork=None if zygote is None else zygote.fork)
-    # Copying a migrated database is quicker than migrating a new one.
+    # Each stack gets a copy of a migrated database, because copying is faster than migrating.
     with open_stack(services, home, "migrated", next(numbers), free_port()):
         pass
 
@@ -92,9 +96,10 @@ def open_stacks(services: Services, home: Path, request: pytest.FixtureRequest) 
 
 @pytest.fixture(scope="module")
 def make_stack(open_stacks: OpenStacks) -> Iterator[MakeStack]:
-    """A function that makes a stack for one test module, for tests that kill, flush or count.
+    """A function that makes a test stack for one test module only.
 
-    The stack ends with the module, because idle processes slow later tests down.
+    Tests that kill processes, flush Redis or count rows need a test stack of their own. The
+    stacks of a test module are stopped at its end, because idle processes slow later tests down.
     """
     with open_stacks() as make:
         yield make
@@ -102,13 +107,16 @@ def make_stack(open_stacks: OpenStacks) -> Iterator[MakeStack]:
 
 @pytest.fixture(scope="module")
 def empty_stack(request: pytest.FixtureRequest, make_stack: MakeStack) -> Stack:
-    """A stack without processes, which no other test module uses."""
+    """A test stack without running processes, for a single test module."""
     return make_stack(request.path.stem.removeprefix("test_").replace("_", "-"))
 
 
 @pytest.fixture(scope="session")
 def make_lasting_stack(open_stacks: OpenStacks) -> Iterator[MakeStack]:
-    """A function that makes a stack for several test modules. The stack ends with the run."""
+    """A function that makes a test stack for several test modules.
+
+    The test stack is stopped at the end of the test run.
+    """
     with open_stacks() as make:
         yield make
 
@@ -128,7 +136,7 @@ def stack(make_lasting_stack: MakeStack) -> Stack:
 
 @pytest.fixture(autouse=True)
 def _forget_failed_logins(request: pytest.FixtureRequest) -> None:
-    """Delete the failed logins of this network, so that no test meets the limit of another."""
+    """Before each test, reset the failed logins per network, as all tests share one network."""
     if "stack" in request.fixturenames:
         stack: Stack = request.getfixturevalue("stack")
         stack.query(
@@ -138,7 +146,7 @@ def _forget_failed_logins(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(scope="session")
 def sandbox() -> Iterator[str]:
-    """The URL of a sandbox without a stack, for tests of adapters."""
+    """The URL of a sandbox that imitates external providers, for tests that need no stack."""
     with serving_app(create_app(PROVIDERS_WITH_FAULTS)) as url:
         yield url
 
@@ -170,7 +178,7 @@ def visitor(make_visitor: Callable[[], Visitor]) -> Visitor:
 
 @pytest.fixture
 def logged_in_visitor(make_visitor: Callable[[], Visitor], email: str) -> Visitor:
-    """A browser in which the owner of `email` is logged in."""
+    """A browser in which the user with the address of the fixture `email` is logged in."""
     visitor = make_visitor()
     visitor.enter(email)
     return visitor
@@ -178,7 +186,7 @@ def logged_in_visitor(make_visitor: Callable[[], Visitor], email: str) -> Visito
 
 @pytest.fixture
 def client(stack: Stack, owner: Owner) -> Iterator[httpx2.Client]:
-    """Calls the API as `owner`."""
+    """An HTTP client that calls the API with the key of the fixture `owner`."""
     with stack.client(owner.key) as client:
         yield client
 

@@ -1,4 +1,4 @@
-"""Tests of the layout of the tests: what test modules import, and where fixtures are defined."""
+"""Tests of what test modules import from `tests`, and of where fixtures are defined."""
 
 import ast
 from collections import defaultdict
@@ -11,9 +11,9 @@ TESTS = Path(__file__).parent
 TEST_MODULES = sorted(
     path for path in TESTS.rglob("*.py") if path.name.startswith(("test_", "conftest"))
 )
-# What test modules may import from `tests`: support, and the programs that are tested themselves.
+# Test modules may import only these packages of `tests`: support code and tested tools.
 SUPPORT = ("tests.support.", "tests.runner.", "tests.growth.")
-# Modules that replace a fixture of a conftest.py, so that the fixtures which depend on it follow.
+# Pairs of a test module and the fixture of conftest.py that the test module may replace.
 REPLACED = {
     ("services/webhooks/test_resting.py", "stack"),
 }
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.tier("check")
 
 
 def imported_names(path: Path) -> Iterator[str]:
-    """Yield the full name of each module, class or function that this file imports."""
+    """Yield the full name of each module, class or function that the Python file imports."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -31,7 +31,7 @@ def imported_names(path: Path) -> Iterator[str]:
 
 
 def fixture_names(path: Path) -> Iterator[str]:
-    """Yield the name of each fixture that this file defines."""
+    """Yield the name of each fixture that the Python file defines."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             decorators = map(ast.unparse, node.decorator_list)
@@ -50,7 +50,10 @@ def test_test_modules_import_nothing_from_each_other() -> None:
 
 
 def test_each_fixture_is_defined_once_in_its_folder() -> None:
-    """Folders are those directly below `tests`. The conftest.py of `tests` is part of each."""
+    """Test that no folder directly below `tests` has two fixtures with the same name.
+
+    The fixtures of `tests/conftest.py` count as fixtures of each folder in `tests`.
+    """
     homes: dict[tuple[str, str], list[str]] = defaultdict(list)
     folders = {path.relative_to(TESTS).parts[0] for path in TEST_MODULES if path.parent != TESTS}
     for path in TEST_MODULES:

@@ -17,7 +17,7 @@ from tests.support.stack.separate_broker import SeparateBroker, start_processes
 
 @dataclass(frozen=True)
 class ProxiedBroker(SeparateBroker):
-    """A separate broker behind a proxy, which can refuse connections."""
+    """A separate message broker behind a proxy. The proxy can refuse connections to the broker."""
 
     proxy: Proxy
 

@@ -59,9 +59,9 @@ def browser(chromium: tuple[Browser, AbstractEventLoop]) -> Iterator[Browser]:
 
 @pytest.fixture
 def open_page(browser: Browser) -> Iterator[Open]:
-    """Opens pages that may reach this machine only; the test fails if one asked for more.
+    """A function that opens pages in a browser.
 
-    What a page logs as an error fails the test too.
+    The test fails if a page requests a URL outside of this machine, or if a script on a page fails.
     """
     contexts: list[BrowserContext] = []
     complaints: list[str] = []
@@ -99,7 +99,10 @@ def open_page(browser: Browser) -> Iterator[Open]:
 
 @pytest.fixture
 def open_empty_page(open_page: Open) -> Iterator[Open]:
-    """Opens empty pages for our own URLs. The test fails if a page logs an error or a warning."""
+    """A function that opens an empty browser page, in which a test can visit Pressroom.
+
+    The test fails if an opened page logs an error or a warning to the console of the browser.
+    """
     complaints: list[str] = []
 
     def hear(message: ConsoleMessage) -> None:
@@ -118,13 +121,13 @@ def open_empty_page(open_page: Open) -> Iterator[Open]:
 
 @pytest.fixture
 def page(open_empty_page: Open) -> Page:
-    """An empty page."""
+    """An empty page in a browser."""
     return open_empty_page()
 
 
 @pytest.fixture(params=["with scripts", "without scripts, narrow and dark"])
 def keyboard(request: pytest.FixtureRequest, open_page: Open) -> Keyboard:
-    """A browser that the test uses with the keyboard only."""
+    """A browser that the test controls with the keyboard only."""
     if request.param == "with scripts":
         return Keyboard(open_page("about:blank"))
     narrow = {"width": NARROW, "height": 800}

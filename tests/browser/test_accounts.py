@@ -117,7 +117,10 @@ def test_a_person_logs_in_changes_password_and_address_and_takes_their_account_b
 
 @pytest.fixture(scope="module")
 def named_url(stack: Stack) -> Iterator[str]:
-    """The URL of an API at `localhost`. Browsers create no passkeys for an IP address."""
+    """The URL of an API at the host `localhost`.
+
+    Browsers create no passkeys for an IP address such as 127.0.0.1.
+    """
     port = free_port()
     url = f"http://localhost:{port}"
     running = stack.start_api(port, PRESSROOM_PUBLIC_URL=url)

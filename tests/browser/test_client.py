@@ -45,8 +45,7 @@ _USE = """async ([url, key]) => {
 
 @pytest.fixture
 def page_url(tmp_path: Path) -> Iterator[str]:
-    """The URL of a page on another origin, next to the JavaScript client."""
-    """A page of an owner's own, which has the client beside it."""
+    """The URL of a website with a copy of the JavaScript client, on another origin than the API."""
     served = build_typescript(tmp_path) / "dist"
     (served / "index.html").write_text("<link rel=icon href=data:,><h1>My letters</h1>")
 

@@ -15,7 +15,7 @@ from tests.support.lists.subscribers import new_list
 
 @pytest.fixture
 def console_page(page: Page, stack: Stack, owner: Owner) -> Page:
-    """A page of a browser in which the owner is logged in."""
+    """A browser page in which the owner is logged in to the console."""
     log_in_browser(page, stack, owner.user_id)
     return page
 
@@ -130,7 +130,7 @@ def test_a_post_is_pasted_written_about_and_given_a_photo(stack: Stack, console_
     )
     expect(photos).to_have_count(12)
     expect(photos.first).to_contain_text("Photo by Pressroom Sandbox on Unsplash")
-    # The console_page's policy lets it load.
+    # The content security policy of the console lets the browser load the photo.
     photo = photos.first.get_by_role("img")
     photo.scroll_into_view_if_needed()
     expect(photo).to_have_js_property("complete", True)

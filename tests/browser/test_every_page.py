@@ -115,7 +115,7 @@ IN_BOTH_TIERS = {
 
 @pytest.fixture(scope="module")
 def sample_account(stack: Stack) -> Iterator[World]:
-    """An account with one object of each kind that a page can show."""
+    """An account that owns one object of each kind that Pressroom's pages show."""
     made = worlds.build(stack)
     yield made
     made.client.close()
@@ -129,7 +129,7 @@ def operator(stack: Stack) -> Iterator[Owner]:
 
 @pytest.fixture(scope="module")
 def owner_with_long_name(stack: Stack) -> Owner:
-    """A user whose name, like the name of their program, is wider than the window."""
+    """A user whose name and whose program's name are wider than the browser window."""
     email = new_account(stack, name=LONG_WORD * 4)
     found = Owner(user_id_of(stack, email), email, "")
     program = register(stack, scopes=SCOPES, public=True, name=LONG_NAME)
@@ -141,7 +141,7 @@ def owner_with_long_name(stack: Stack) -> Owner:
 
 @pytest.fixture(scope="module")
 def member_of_long_list(stack: Stack, sample_account: World) -> Subscriber:
-    """A member of a list with a long title and everything else that a list can show."""
+    """A subscriber of a list with a very long title, fields, a wording, a colour and a logo."""
     return subscribe(stack, make_list(sample_account.client, LONG_WORD * 4))
 
 
@@ -182,7 +182,7 @@ def users(sample_account: World, operator: Owner, owner_with_long_name: Owner) -
 def page_of(
     browser: Browser, stack: Stack, users: dict[str, Owner], member_of_long_list: Subscriber
 ) -> Iterator[At]:
-    """Returns the page of a browser in which the named user is logged in."""
+    """A function that returns the browser page of a user, a subscriber or an anonymous visitor."""
     pages: dict[tuple[str, bool], Page] = {}
 
     def open_page_of(whose: str, *, scripts: bool = True) -> Page:

@@ -65,7 +65,7 @@ def names(stack: Stack, url: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def flower_url(stack: Stack) -> Iterator[str]:
-    """The URL of a running Flower."""
+    """The URL of a running Flower, the web interface that shows Celery's tasks."""
     with flower(stack) as running:
         yield running
 

@@ -61,7 +61,7 @@ def imported_people(owner: Owner) -> list[Person]:
 
 @pytest.fixture
 def member_file(tmp_path: Path, imported_people: list[Person]) -> Path:
-    """A CSV file in Latin-1, with semicolons and Windows line ends. Two rows are invalid."""
+    """A CSV file in Latin-1 with semicolons, Windows line ends and two invalid rows."""
     rows = [HEADER, *(each.cells(number) for number, each in enumerate(imported_people))]
     rows += [["keine Adresse", *[""] * 9], [imported_people[0].email, *[""] * 9]]
     path = tmp_path / "mitglieder.csv"

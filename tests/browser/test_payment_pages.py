@@ -15,7 +15,7 @@ from tests.support.credits.payments import SandboxPayments, account_at, an_order
 
 @pytest.fixture(scope="module")
 def stripe_keys() -> StripeKeys:
-    """Stripe keys without a webhook, because these pages need no webhook."""
+    """Stripe keys without a webhook URL, because tests of the payment pages need no webhooks."""
     return StripeKeys()
 
 
@@ -27,7 +27,7 @@ def sandbox_url(stripe_keys: StripeKeys) -> Iterator[str]:
 
 @pytest.fixture
 def payment_sandbox(sandbox_url: str) -> Iterator[SandboxPayments]:
-    """The stand-in for Stripe."""
+    """A client with which a test controls the sandbox that replaces Stripe."""
     running = SandboxPayments(sandbox_url)
     yield running
     running.close()
@@ -40,7 +40,7 @@ def account(sandbox_url: str, stripe_keys: StripeKeys) -> StripeCheckout:
 
 @pytest.fixture
 def payment_url(account: StripeCheckout, sandbox_url: str) -> str:
-    """The URL of the payment page of a new order."""
+    """The URL of the page on which a buyer pays for a new order."""
     return account.open(an_order(123456, return_url=f"{sandbox_url}/?back=1")).payment_url
 
 

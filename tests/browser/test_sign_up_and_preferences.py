@@ -1,4 +1,4 @@
-"""The public face of a list, in a real browser: its page, preferences, a form on another site."""
+"""Browser tests of the pages for a list's readers: sign-up, preferences and embedded forms."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,13 +22,13 @@ from tests.support.lists.subscribers import known_member
     ids=["without scripts", "with scripts"],
 )
 def list_page(request: pytest.FixtureRequest, open_empty_page: Open) -> Page:
-    """An empty page, with or without scripts."""
+    """An empty browser page. A parameter of the fixture enables or disables JavaScript."""
     return open_empty_page(scripts=request.param)
 
 
 @dataclass
 class Site:
-    """A site of another origin, which shows its one page everywhere but at /thanks."""
+    """A website that serves the same page at every path except /thanks."""
 
     url: str
     page: str = ""
@@ -36,7 +36,7 @@ class Site:
 
 @pytest.fixture
 def owner_site() -> Iterator[Site]:
-    """A website of the list's owner, whose host is not the host of the API."""
+    """A website of a list's owner, on another host than the API."""
 
     class Handler(QuietHandler):
         def do_GET(self) -> None:
@@ -45,14 +45,14 @@ def owner_site() -> Iterator[Site]:
             self.reply(200, page.encode(), {"Content-Type": "text/html; charset=utf-8"})
 
     with running(http_server(Handler)) as url:
-        # Another host than the API's, so that the form crosses sites.
+        # Give the website another host than the API, so that the sign-up form is cross-site.
         shown = Site(url.replace("127.0.0.1", "localhost"))
         yield shown
 
 
 @pytest.fixture
 def german_page(open_empty_page: Open) -> Page:
-    """An empty page of a browser that prefers German."""
+    """An empty page in a browser whose preferred language is German."""
     return open_empty_page(locale="de-DE")
 
 
@@ -118,7 +118,7 @@ def pasted_form(client: httpx2.Client, list_id: int) -> str:
 
 
 def documented_form(client: httpx2.Client, list_id: int) -> str:
-    """The form of docs/subscribers.md, for this list."""
+    """Return the sign-up form from docs/subscribers.md with the URL of the given list."""
     [example] = [
         block.text
         for block in markdown.blocks(markdown.ROOT / "docs" / "subscribers.md")
@@ -142,10 +142,10 @@ def test_a_form_on_another_site_leads_back_once_a_wrong_address_is_corrected(
     )
     owner_site.page = f"<!doctype html><html lang=en><title>A site</title>{shown}"
     list_page.goto(owner_site.url)
-    # Browsers take it for an address, and it is none.
+    # Browsers accept `ada@example` as an e-mail address, but Pressroom rejects it.
     list_page.get_by_label("E-mail address").fill("ada@example")
     list_page.get_by_role("button", name="Subscribe").click()
-    # What is to be corrected is corrected on a page of ours, which leads back too.
+    # Visitors correct a rejected address on Pressroom's own page before they return to the website.
     require_heading(list_page, "Not subscribed yet")
     expect(list_page.get_by_role("alert")).to_be_visible()
     expect(list_page.get_by_label("E-mail address")).to_have_value("ada@example")
@@ -210,5 +210,5 @@ def test_the_mail_looks_as_its_owner_saw_it_beforehand(
         page.set_content(shown["html"])
         expect(page.get_by_role("link", name=words)).to_be_visible()
         expect(page.get_by_text("“Welcome to The Morning Letter!”")).to_be_visible()
-        # A mail has no landmarks; mail programs take its parts into pages of theirs.
+        # Check a mail only for contrast and link names, because mails need no page landmarks.
         require_no_violations(page, "color-contrast", "link-name")

@@ -14,13 +14,13 @@ from tests.support.lists.people_on_lists import Subscriber, new_list, subscribe,
 
 @pytest.fixture
 def subscriber(stack: Stack, client: httpx2.Client) -> Subscriber:
-    """A subscriber of a new list."""
+    """A person who is subscribed to a new list."""
     return subscribe(stack, new_list(client, TITLE))
 
 
 @pytest.fixture
 def pending_subscriber(stack: Stack, client: httpx2.Client) -> Subscriber:
-    """A subscriber who did not confirm the subscription yet."""
+    """A person who has not yet confirmed the subscription to a new list."""
     return subscribe_pending(stack, new_list(client, TITLE, confirm_required=True))
 
 

@@ -33,6 +33,9 @@ def pressroom(package: ModuleType, stack: Stack, owner: Owner) -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def network_url(stack: Stack) -> Iterator[str]:
-    """The URL of a proxy to the API. The path of a base URL selects the faults of the proxy."""
+    """The URL of a proxy for the API that simulates network faults.
+
+    The path in a client's base URL selects the faults that the client meets.
+    """
     with faulty_network(stack.api_port) as url:
         yield url

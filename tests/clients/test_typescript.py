@@ -34,7 +34,7 @@ _FEW = "a file is uploaded|an error has its code|iterating goes on"
 
 @pytest.fixture(scope="module")
 def typescript_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the built package and of its tests, which import the package by name."""
+    """A folder with the built TypeScript package and its tests, which import it by name."""
     built = build_typescript(tmp_path_factory.mktemp("clients"))
     shutil.copytree(TESTS, built / "tests")
     return built
@@ -42,7 +42,7 @@ def typescript_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def api_details(stack: Stack, owner: Owner, tmp_path: Path) -> dict[str, Any]:
-    """The address of the API, the key of an owner and a photo, for the tests of the client."""
+    """The API's URL, an owner's id and key, and a photo's path, as input of JavaScript programs."""
     photo_path = tmp_path / "photo.jpg"
     photo_path.write_bytes(photo())
     return {
@@ -57,7 +57,7 @@ def api_details(stack: Stack, owner: Owner, tmp_path: Path) -> dict[str, Any]:
 def javascript_input(
     stack: Stack, network_url: str, owner: Owner, api_details: dict[str, Any], pressroom: Any
 ) -> dict[str, Any]:
-    """Everything that the tests of the client read from the variable GIVEN."""
+    """All input of the JavaScript tests, which they read from the environment variable GIVEN."""
     program = oauth.register(stack, scopes=(Scope.CREDIT_READ, Scope.ATTACHMENT))
     return api_details | {
         "network": network_url,

@@ -81,6 +81,6 @@ def api_key(compose_project: Project) -> str:
 
 @pytest.fixture
 def proxy_client(compose_project: Project, api_key: str) -> Iterator[httpx2.Client]:
-    """A client that calls the API through the proxy, with HTTPS."""
+    """An HTTP client that calls the API over HTTPS, through the proxy of the Compose project."""
     with compose_project.client(api_key) as client:
         yield client

@@ -100,7 +100,7 @@ def at_once(calls: Iterable[Callable[[], object]]) -> ThreadPoolExecutor:
 
 @pytest.fixture(scope="module")
 def started_api(empty_stack: Stack) -> None:
-    """Start an API and the sandbox on the empty stack."""
+    """Start an API and the sandbox on the test stack of the fixture `empty_stack`."""
     empty_stack.start_sandbox()
     empty_stack.start_api()
 
@@ -234,7 +234,7 @@ def test_a_computing_worker_under_load_has_no_more(
 
 @pytest.fixture
 def shared_database(empty_stack: Stack) -> Iterator[Database]:
-    """A database with one connection for transactions, and one for single statements."""
+    """A database client with one connection for transactions and one for single statements."""
     name = f"pressroom-shared-{time.monotonic_ns()}"
     opened = open_database(
         empty_stack.settings(), pool_size=1, application_name=name, single_statements=1

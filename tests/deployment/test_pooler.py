@@ -32,7 +32,7 @@ NOT_FOR_EVER = 20.0
 def pooled_stack(
     make_stack: Callable[[str], Stack], services: Services
 ) -> Iterator[tuple[Stack, RunningPooler]]:
-    """A stack whose processes connect to the database only through PgBouncer, and the pooler."""
+    """A test stack that uses its database only through PgBouncer, and the PgBouncer process."""
     stack = make_stack("pooled")
     with running_pooler(services, stack, size=SERVER_CONNECTIONS) as pooler:
         stack.environment["PRESSROOM_DATABASE_URL"] = pooler.url

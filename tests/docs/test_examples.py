@@ -41,7 +41,7 @@ _SCRIPTS = _scripts()
 
 @pytest.fixture
 def run_directory(tmp_path: Path, stack: Stack, owner: Owner) -> Path:
-    """A directory with the same files as during `make run`."""
+    """A directory with the files that `make run` creates for the examples in the documents."""
     home = tmp_path / ".pressroom"
     home.mkdir()
     run = {"api_url": stack.api_url, "demo": {"api_key": owner.key}}

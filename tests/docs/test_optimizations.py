@@ -1,4 +1,4 @@
-"""Decision 17 lists the optimizations that comments in the code mark, and no others."""
+"""Tests that decision 17 lists exactly the optimizations that comments in the code name."""
 
 import re
 
@@ -10,7 +10,7 @@ from tests.support.documents import markdown
 pytestmark = pytest.mark.tier("check")
 
 PAGE = markdown.ROOT / "docs" / "decisions" / "0017-speed-ups.md"
-# A row of a table begins with the name of the optimization and the files that contain the mark.
+# Each table row of decision 17 starts with the name of an optimization and its source files.
 ROW = re.compile(r"^\| ([^|]+) \| (`[^|]+`) \|", re.MULTILINE)
 MARK = re.compile(r"# Optimization: (.+) \(decision 17\)\.$", re.MULTILINE)
 
@@ -26,7 +26,7 @@ def test_decision_17_lists_exactly_the_optimizations_that_the_code_marks() -> No
 
 
 def marked_optimizations() -> set[tuple[str, str]]:
-    """Return the name and the file of each mark in the product's code."""
+    """Return the name and the file of each comment `# Optimization: …` in the product's code."""
     files = [file for package in PACKAGES for file in (markdown.ROOT / package).rglob("*.py")]
     return {
         (name, str(file.relative_to(markdown.ROOT)))

@@ -23,20 +23,23 @@ def silent_server_url() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def probes(make_lasting_stack: Callable[[str], Stack]) -> Bench:
-    """A stack for probe jobs. Each test starts the bulk workers that it needs."""
+    """A test stack for probe jobs, which do whatever a test tells them to do.
+
+    The test stack has no workers for bulk jobs, except those that a test starts.
+    """
     return make_bench(make_lasting_stack("faults"))
 
 
 @pytest.fixture(scope="session")
 def redis_proxy(probes: Bench) -> Iterator[Proxy]:
-    """The proxy between the API and Redis."""
+    """The proxy through which the API connects to Redis."""
     with open_proxy(probes.stack.environment["PRESSROOM_REDIS_URL"]) as proxy:
         yield proxy
 
 
 @pytest.fixture(scope="session")
 def postgres_proxy(probes: Bench) -> Iterator[Proxy]:
-    """The proxy between the API and Postgres."""
+    """The proxy through which the API connects to Postgres."""
     with open_proxy(probes.stack.environment["PRESSROOM_DATABASE_URL"]) as proxy:
         yield proxy
 
@@ -58,7 +61,7 @@ def media_worker(fleet: Fleet) -> Running:
 
 @pytest.fixture(autouse=True)
 def _recover_fleet(request: pytest.FixtureRequest) -> Iterator[None]:
-    """End the processes of the test and delete its rows. Tests with another stack need neither."""
+    """After a test that uses `probes`, kill the processes that it started and delete its rows."""
     if "probes" not in request.fixturenames:
         yield
         return
@@ -69,13 +72,19 @@ def _recover_fleet(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def imports(make_lasting_stack: Callable[[str], Stack]) -> Importing:
-    """A stack that imports files. Each test starts the workers that it needs."""
+    """A test stack for imports of files.
+
+    The test stack has no workers, except those that a test starts.
+    """
     return Importing(make_lasting_stack("bulk-faults"))
 
 
 @pytest.fixture
 def import_owner(imports: Importing) -> Iterator[Owner]:
-    """An owner on the stack of imports. After the test, stop the workers that the test started."""
+    """A new owner in the test stack of the fixture `imports`.
+
+    After the test, the fixture kills all workers that the test started.
+    """
     yield imports.stack.new_owner()
     for running in tuple(imports.stack.processes):
         kill_with_children(running)
@@ -84,7 +93,7 @@ def import_owner(imports: Importing) -> Iterator[Owner]:
 
 @pytest.fixture(scope="session")
 def payment_stack(make_lasting_stack: Callable[[str], Stack]) -> Iterator[Stack]:
-    """A stack whose payment provider answers no call, so that payments arrive only by webhook."""
+    """A test stack whose payment provider reports payments only by webhook."""
     stack = make_lasting_stack("till")
     with unwilling_provider() as url:
         stack.environment |= payment_settings(url, {})
@@ -94,7 +103,7 @@ def payment_stack(make_lasting_stack: Callable[[str], Stack]) -> Iterator[Stack]
 
 @pytest.fixture(scope="session")
 def payment_webhooks(payment_stack: Stack) -> Iterator[Poster]:
-    """A client that signs and posts the webhooks of the payment provider."""
+    """A client that signs webhooks and posts them to the API, as the payment provider does."""
     poster = Poster(payment_stack)
     yield poster
     poster.close()

@@ -73,7 +73,7 @@ def _copy(message: bytes | str) -> str:
 
 @pytest.fixture
 def full_redis(probes: Bench) -> Iterator[None]:
-    """Limit the memory of Redis, so that Redis refuses writes until ``_make_room``."""
+    """Limit Redis' memory, so that Redis refuses writes until the test calls ``_make_room``."""
     client = probes.stack.resources.redis
     client.config_set("maxmemory-policy", "noeviction")
     client.config_set("maxmemory", "1")

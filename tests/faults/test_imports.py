@@ -139,7 +139,7 @@ def test_file_that_is_damaged_at_its_end_adds_no_member_and_no_opt_out(
     imports: Importing, import_owner: Owner
 ) -> None:
     list_id = imports.new_list(import_owner)
-    # Half of the rows are opt-outs, so that full chunks of both kinds precede the damaged end.
+    # Mix members and opt-outs, so that full chunks of both precede the damaged end of the file.
     statuses = ("subscribed", "unsubscribed")
     rows = [[each, statuses[place % 2]] for place, each in enumerate(new_addresses(ROWS))]
     archive = bytearray(gzip.compress(csv_of(rows, ("email", "status"))))

@@ -31,7 +31,8 @@ def pictures(count: int) -> list[bytes]:
 def test_memory_of_a_media_worker_returns_to_its_level_after_many_images(
     probes: Bench, fleet: Fleet, api: Running, media_worker: Running
 ) -> None:
-    _upload_all(probes, 2 * AT_A_TIME)  # both of its processes have a converter now
+    # Upload enough images that both processes of the media worker start an image converter.
+    _upload_all(probes, 2 * AT_A_TIME)
     before = settled_memory(lambda: _memory(media_worker))
     _upload_all(probes, IMAGES)
     eventually(

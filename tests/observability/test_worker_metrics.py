@@ -18,7 +18,10 @@ CONVERSIONS = {"queue": "media", "kind": "attachment.process"}
 
 @pytest.fixture(scope="module")
 def scraped_stack(make_stack: Callable[[str], Stack]) -> Stack:
-    """A stack with a sandbox and an API. Each test starts the workers that it needs."""
+    """A test stack with a sandbox and an API, but without workers.
+
+    Each test starts the workers whose metrics the test reads.
+    """
     made = make_stack("scraped")
     made.start_sandbox()
     made.start_api()
@@ -27,7 +30,7 @@ def scraped_stack(make_stack: Callable[[str], Stack]) -> Stack:
 
 @pytest.fixture
 def metrics_folder(tmp_path: Path) -> Path:
-    """An empty folder for the metrics files of a worker."""
+    """An empty folder in which a worker stores its metrics files."""
     made = tmp_path / "tmp"
     made.mkdir()
     return made

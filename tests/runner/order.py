@@ -1,4 +1,7 @@
-"""In which order several processes take the files of tests, each process a whole file at a time."""
+"""The order in which several pytest processes run the test files.
+
+A pytest process always runs a whole test file.
+"""
 
 import json
 import os
@@ -13,18 +16,17 @@ from typing import Any
 
 import pytest
 
-# How long each file takes that takes more than a few seconds, and how long it computes meanwhile,
-# measured by `make test TIMES=1`.
+# The seconds and the processor seconds of each long test file, measured by `make test TIMES=1`.
 MEASURED = Path(__file__).with_name("order.json")
-# A test without a measurement takes about so long.
+# The assumed seconds of a test in a test file without a measurement.
 _SECONDS_A_TEST = 0.15
 
 
 def longest_first(items: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """Return the tests by file: the longest first, one that waits after each that computes.
+    """Return the tests by file, the longest files first.
 
-    A long file that begins last leaves the other processes without work, and so do several files at
-    once that wait.
+    A long file that starts last would leave all processes but one idle. Files that mostly compute
+    alternate with files that mostly wait, because processes would idle if all their files waited.
     """
     measured: dict[str, tuple[int, int]] = json.loads(MEASURED.read_text())
     files: dict[str, list[pytest.Item]] = {}
@@ -34,7 +36,7 @@ def longest_first(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     def length(name: str) -> float:
         return measured[name][0] if name in measured else len(files[name]) * _SECONDS_A_TEST
 
-    # On a busy machine all files wait: what counts is which ones wait more than the others.
+    # On a busy machine all files wait, so only a file that waits more than usual counts as waiting.
     usual = median(computing / seconds for seconds, computing in measured.values())
 
     def waits(name: str) -> bool:
@@ -47,17 +49,15 @@ def longest_first(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     return [item for name in names if name for item in files[name]]
 
 
-# `--times` writes the seconds for `tests/runner/order.py`.
-
-
+# The number of slowest test files in the summary of a test run.
 _SHOWN = 10
-# A file that takes less needs no place of its own in the order.
+# `--times` writes only test files to order.json that take more than this number of seconds.
 _MIN_SECONDS = 3
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def processor_seconds() -> float:
-    """Return what this process has used with all its descendants, also those that have ended."""
+    """Return the processor seconds of this process and all its descendants, also of ended ones."""
     parents, ticks = {}, {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
@@ -75,7 +75,7 @@ def processor_seconds() -> float:
 
 
 class Costs:
-    """Measures the files that this process runs, and takes what other processes measured."""
+    """Measures the test files of this process, and collects the measurements of other processes."""
 
     def __init__(self) -> None:
         self.files: dict[str, tuple[float, float]] = {}
@@ -86,7 +86,7 @@ class Costs:
         self, item: pytest.Item, nextitem: pytest.Item | None
     ) -> Generator[None, object, object]:
         result = yield
-        # To read all processes takes a few milliseconds: once a file is often enough.
+        # Measure once per test file, because reading all processes takes a few milliseconds.
         if nextitem is None or nextitem.path != item.path:
             (wall, processor), self._last = self._last, (time.monotonic(), processor_seconds())
             cost = self._last[0] - wall, max(0.0, self._last[1] - processor)
@@ -112,7 +112,7 @@ class Costs:
         for file, (wall, processor) in slowest[:_SHOWN]:
             terminalreporter.write_line(f"{wall:6.1f} s {processor:6.1f} CPU-s  {file}")
         if config.getoption("times"):
-            # A part of the tests leaves the seconds of the others as they were.
+            # Keep the earlier measurements of the test files that did not run this time.
             costs = json.loads(MEASURED.read_text())
             costs |= {file: list(map(round, cost)) for file, cost in self.files.items()}
             kept = {

@@ -1,4 +1,7 @@
-"""The pytest plugin of `make test`, `make check` and `make test-full`; README.md describes it."""
+"""The pytest plugin that selects the tests of `make test`, `make check` and `make test-full`.
+
+tests/runner/README.md describes the plugin.
+"""
 
 import gc
 import sys
@@ -11,10 +14,10 @@ from tests.support.sizes import SIZE
 
 pytest_plugins = ["tests.runner.failed_tests", "tests.runner.order", "tests.runner.stack_logs"]
 
-# The fixtures that start services, our programs or a browser.
+# The pytest fixtures that start Postgres and other services, Pressroom's programs, or a browser.
 _STACK_FIXTURES = {"services", "stack", "browser"}
 
-# The objects that collection creates are no garbage, so looking for garbage among them is useless.
+# While pytest collects tests, it creates no garbage, so the garbage collector would waste time.
 gc.disable()
 
 
@@ -33,10 +36,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Select the tests of the tier.
+    """Keep only the tests of the tier that the option `--tier` names.
 
-    Tests with a fixture that starts programs get the mark `stack`, so that `make unit` leaves them
-    out. Tests that start programs without such a fixture are marked `stack` in their source.
+    Tests whose fixtures start programs get the mark `stack`, so that `make unit` excludes them. A
+    test that starts programs without a fixture has the mark `stack` in its source.
     """
     for item in items:
         if isinstance(item, pytest.Function) and _STACK_FIXTURES & set(item.fixturenames):
@@ -54,9 +57,9 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """Return the name of the parameter as the id of a value of type bytes.
+    """Replace a parameter of type bytes by the parameter's name in the id of a test.
 
-    Some of these values contain the present time. The id of a test must be the same in all
+    A value of type bytes may contain the present time, but the id of a test must be the same in all
     processes that run tests.
     """
     return argname if isinstance(val, bytes) else None

@@ -1,22 +1,25 @@
-"""The tiers of the tests: which command runs which test.
+"""The tiers of the tests, which decide which tests each make target runs.
 
-`make test` runs the tier `fast`, `make check` the tier `check`, and `make test-full` one tier for
-each part. A test belongs to the tiers of its ``@pytest.mark.tier(…)``, of the mark of its module,
-and of its folder in `FOLDERS`. Without any of these, the test belongs to the tier `fast`.
+`make test` runs the tests of the tier `fast`, and `make check` runs the tests of the tier `check`.
+Each part of `make test-full` runs the tests of the tier with the same name as the part.
 
-A test doesn't belong to the tier `fast` alone if it
+The tiers of a test are the arguments of ``@pytest.mark.tier(…)`` for the test or its module, and
+the tier of the test's folder in `FOLDERS`. A test without the mark `tier` belongs to the tier
+`fast`, unless the test's folder is in `FOLDERS`.
 
-- needs a second host, another release, or the failure or the build of another program;
-- takes more than five seconds, or two seconds of a processor, on a quiet machine;
-- proves for every page, byte or row what a few examples prove.
+A test needs another tier than `fast`, or a second tier, in three cases:
 
-A test with few examples in `make test` and many in a part has two tiers, for example
-``@pytest.mark.tier("fast", "properties")``.
+- The test needs a second host, another release, or another program that fails or must be built.
+- The test takes more than five seconds, or two seconds of a processor, on a quiet machine.
+- The test repeats for every page, byte or row what a few examples already prove.
+
+A test with few examples in `make test` and many examples in a part of `make test-full` has two
+tiers, for example ``@pytest.mark.tier("fast", "properties")``.
 """
 
 import pytest
 
-# The parts of `make test-full`.
+# The names of the parts of `make test-full`, which are also names of tiers.
 PARTS = (
     "faults",
     "machines",
@@ -45,6 +48,9 @@ def tiers_of(item: pytest.Item) -> set[str]:
 
 
 def is_selected(item: pytest.Item, tier: str) -> bool:
-    """Return whether a run of this tier includes the test. ``full`` means all parts."""
+    """Return whether the test belongs to the tier.
+
+    The name ``full`` stands for all parts of `make test-full`.
+    """
     tiers = tiers_of(item)
     return not tiers.isdisjoint(PARTS) if tier == "full" else tier in tiers

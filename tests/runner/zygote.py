@@ -101,7 +101,7 @@ class Zygote:
             _control(_PR_SET_CHILD_SUBREAPER, 0)
 
     def pytest_unconfigure(self) -> None:
-        """End the process when the tests have ended. pytest calls this method."""
+        """End the zygote process. Pytest calls this method after the last test."""
         if self._process is not None:
             self._process.communicate()
 

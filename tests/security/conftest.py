@@ -11,7 +11,7 @@ from tests.support.lists.subscribers import new_list
 
 @pytest.fixture(scope="session")
 def impatient_api(make_lasting_stack: Callable[[str], Stack]) -> tuple[Stack, Running]:
-    """A stack with a worker, and its API process with short timeouts and low limits."""
+    """A test stack whose API has short timeouts and low limits, and the API's process."""
     stack = make_lasting_stack("impatient")
     stack.start_worker("media")
     port = stack.api_port
@@ -27,11 +27,11 @@ def impatient_api(make_lasting_stack: Callable[[str], Stack]) -> tuple[Stack, Ru
 
 @pytest.fixture
 def list_id(client: httpx2.Client) -> int:
-    """The id of a new list of `owner`."""
+    """The id of a new mailing list of the fixture `owner`."""
     return int(new_list(client)["id"])
 
 
 @pytest.fixture
 def impatient_owner(impatient_api: tuple[Stack, Running]) -> Owner:
-    """A new owner on the stack whose API has short timeouts."""
+    """A new owner in the test stack of the fixture `impatient_api`."""
     return impatient_api[0].new_owner()

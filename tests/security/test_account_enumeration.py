@@ -29,14 +29,14 @@ FORMS = {"/register": {}, "/password/forgotten": {}, "/login": {"password": "not
 
 @pytest.fixture(scope="module")
 def password_hash() -> str:
-    """The hash of the password, with the full cost of the product."""
+    """A hash of the test password that costs as much time as in production."""
     with thorough_hashes():
         return passwords.make(PASSWORD)
 
 
 @pytest.fixture(scope="module")
 def stack_with_full_hashes(stack: Stack) -> Iterator[Stack]:
-    """The stack, with an API that hashes passwords at the full cost."""
+    """The test stack with a second API, which hashes passwords at the full cost of production."""
     port = free_port()
     url = f"http://{LOOPBACK}:{port}"
     with stack.second_api(port, module="cli.main", PRESSROOM_PUBLIC_URL=url) as api:

@@ -33,7 +33,7 @@ class ListWithOnlookers:
 
 @pytest.fixture(scope="module")
 def list_with_onlookers(stack: Stack) -> ListWithOnlookers:
-    """A list with one member, and callers who must not see the member's address."""
+    """A mailing list with a member, and API callers who must not see the member's address."""
     owner, rival = stack.new_owner(), stack.new_owner()
     member, fellow = stack.new_owner(plan=Plan.FREE), stack.new_owner(plan=Plan.FREE)
     list_id, slug = _new_list(stack, owner)

@@ -79,7 +79,7 @@ class CanaryStack:
         ]
 
     def readable_texts(self) -> dict[str, str]:
-        """Return each log, page, job and answer that someone else than the sender can read."""
+        """Return every text in which a secret could leak: logs, pages, jobs and API responses."""
         flower = httpx2.Client(
             base_url=f"http://{LOOPBACK}:{self.flower_port}",
             auth=("operator", FLOWER_PASSWORD),
@@ -100,7 +100,7 @@ class CanaryStack:
 
 @pytest.fixture(scope="module")
 def canary_stack(make_stack: object, home: Path) -> Iterator[CanaryStack]:
-    """A stack whose secret settings are random words, which must never appear in any output."""
+    """A test stack whose secret settings are random words, which no output may ever contain."""
     assert callable(make_stack)
     made = CanaryStack(make_stack("canaries"), home)
     yield made

@@ -23,7 +23,7 @@ LARGE_ANSWERS = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * ANSWERS
 
 @pytest.fixture
 def open_connection(impatient_api: tuple[Stack, Running]) -> Iterator[Callable[..., socket.socket]]:
-    """Opens a connection to the impatient API from the given address."""
+    """A function that connects to the API of the fixture `impatient_api` from the given address."""
     made: list[socket.socket] = []
 
     def connect_to_api(address: str = "127.0.0.1") -> socket.socket:

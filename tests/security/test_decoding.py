@@ -31,7 +31,7 @@ NOT_EVERYWHERE = {"read the parent's memory", "trace a process", "hand over syst
 
 @contextmanager
 def hostile(*confinement: str) -> Iterator[ConverterProcess]:
-    """A converter as the worker has it, but for the module that its child runs."""
+    """Start an image converter like that of the worker, except that its child runs hostile code."""
     real = subprocess.Popen
 
     def started(command: list[str], **options: Any) -> "subprocess.Popen[bytes]":
@@ -47,28 +47,28 @@ def hostile(*confinement: str) -> Iterator[ConverterProcess]:
 
 @pytest.fixture(scope="module")
 def confined_converter() -> Iterator[ConverterProcess]:
-    """A converter that runs hostile code with all its confinement."""
+    """An image converter with all restrictions of production, which runs hostile code."""
     with hostile() as converter:
         yield converter
 
 
 @pytest.fixture(scope="module")
 def limited_converter() -> Iterator[ConverterProcess]:
-    """A converter that runs hostile code with resource limits only."""
+    """An image converter that runs hostile code with resource limits as its only restriction."""
     with hostile("limits") as converter:
         yield converter
 
 
 @pytest.fixture(scope="module")
 def unconfined_converter() -> Iterator[ConverterProcess]:
-    """A converter that runs hostile code without confinement."""
+    """An image converter that runs hostile code without any restrictions."""
     with hostile("open") as converter:
         yield converter
 
 
 @pytest.fixture
 def target_of(tmp_path: Path) -> Iterator[Callable[[str], str]]:
-    """Returns the port, socket, program or file that hostile code tries to use."""
+    """A function that returns the port, socket, program or file that hostile code tries to use."""
     file, address = tmp_path / "file", tmp_path / "socket"
     file.write_text("as it was")
     with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(socket.AF_UNIX) as local:

@@ -37,12 +37,12 @@ MOST_UNEVEN = 0.2
 
 @pytest.fixture(scope="module")
 def list_owner(stack: Stack) -> Owner:
-    """The owner of the lists."""
+    """A new owner, to whom the mailing lists of the tests belong."""
     return stack.new_owner()
 
 
 def comparable_reply(reply: httpx2.Response) -> tuple[int, dict[str, Any], dict[str, str]]:
-    """Return the reply without its time and its request id, for comparison with other replies."""
+    """Return the reply without its time and its request id, so that two replies can be compared."""
     body = {name: value for name, value in reply.json().items() if name not in _OF_THE_MOMENT}
     headers = {name: value for name, value in reply.headers.items() if name not in _OF_THE_MOMENT}
     return reply.status_code, body, headers

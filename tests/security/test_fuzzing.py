@@ -43,7 +43,7 @@ CHECKS = [
 
 @pytest.fixture(scope="module")
 def sample_account(stack: Stack) -> Iterator[World]:
-    """An account with one object of each kind."""
+    """An account that owns one object of each kind that API calls can name."""
     made = worlds.build(stack)
     yield made
     made.client.close()
@@ -51,7 +51,7 @@ def sample_account(stack: Stack) -> Iterator[World]:
 
 @pytest.fixture
 def owner_session(stack: Stack, sample_account: World) -> Iterator[requests.Session]:
-    """A session with a new API key of the owner, because a fuzzed call may delete the key."""
+    """An HTTP session with a new API key for each test, because fuzzed calls may delete it."""
     with requests.Session() as owner_session:
         owner_session.headers["Authorization"] = (
             f"Bearer {stack.new_key(sample_account.owner.user_id)}"

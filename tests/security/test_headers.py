@@ -22,7 +22,7 @@ NO_PAGE = "default-src 'none'; frame-ancestors 'none'"
 
 @pytest.fixture(scope="module")
 def client_over_tls(stack: Stack) -> Iterator[httpx2.Client]:
-    """A client of an API whose public URL is https."""
+    """An HTTP client of an API whose public URL starts with https."""
     with (
         stack.second_api(
             PRESSROOM_PUBLIC_URL="https://api.example.com",

@@ -47,7 +47,7 @@ CONSUME = "POST /auxilia/credits/consume"
 
 @pytest.fixture(scope="module")
 def proxied_port(stack: Stack) -> Iterator[int]:
-    """The port of an API with low rate limits that trusts the header X-Forwarded-For."""
+    """The port of an API that has low rate limits and trusts the header X-Forwarded-For."""
     with stack.second_api(
         PRESSROOM_TRUSTED_PROXIES=LOOPBACK,
         PRESSROOM_RATE_LIMIT_DEFAULT="30000/minute",
@@ -60,7 +60,7 @@ def proxied_port(stack: Stack) -> Iterator[int]:
 
 @pytest.fixture
 def body_attacker(proxied_port: int) -> Iterator[Attacker]:
-    """An attacker with an unused IP address."""
+    """An attacker with an IP address that no other test uses."""
     with attacking(proxied_port, new_address()) as made:
         yield made
 
@@ -90,7 +90,7 @@ class Neighbour:
 
 @pytest.fixture
 def neighbour(stack: Stack, proxied_port: int) -> Neighbour:
-    """Another customer, with a password, credits and an API key."""
+    """A customer with a password, credits and an API key, whom the attacker must not disturb."""
     email = new_email()
     with stack.resources.unit_of_work() as uow:
         user_id = accounts.create_user(uow, email=email, name="N", password=PASSWORD).id

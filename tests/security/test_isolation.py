@@ -140,7 +140,7 @@ class Side:
 
 @pytest.fixture(scope="module")
 def api_side(stack: Stack) -> Iterator[Side]:
-    """The API, with clients of two owners."""
+    """An owner's data in the API, and the HTTP clients of the owner and of a second owner."""
     world = worlds.build(stack)
     world.values["provider"] = "stockphoto"
     with closing(world.client), stack.client(stack.new_owner().key) as rival:
@@ -149,7 +149,7 @@ def api_side(stack: Stack) -> Iterator[Side]:
 
 @pytest.fixture(scope="module")
 def console_side(stack: Stack) -> Iterator[Side]:
-    """The console, with browsers of two owners."""
+    """An owner's data in the console, and the browsers of the owner and of a second owner."""
     world = worlds.build(stack)
     own, rival = browser_of(stack, world.owner), browser_of(stack, stack.new_owner())
     with closing(world.client), own, rival:
@@ -166,7 +166,7 @@ def browser_of(stack: Stack, owner: Owner) -> httpx2.Client:
 
 @pytest.fixture(scope="module")
 def stranger_headers(api_side: Side) -> dict[str, dict[str, str]]:
-    """The request headers of each kind of stranger."""
+    """The request headers of each kind of unauthorized caller, such as one with a revoked key."""
     return {kind: stranger.headers(api_side.world) for kind, stranger in STRANGERS.items()}
 
 
@@ -174,7 +174,7 @@ def stranger_headers(api_side: Side) -> dict[str, dict[str, str]]:
 def _pause_maintenance(
     stack: Stack, api_side: Side, console_side: Side, stranger_headers: object
 ) -> Iterator[None]:
-    """Wait until all mails are sent, and pause maintenance during the tests."""
+    """Wait until Pressroom has sent all mails, and pause maintenance jobs during the tests."""
     settled(stack)
     with resting_maintenance(stack):
         yield
@@ -350,7 +350,10 @@ def _needed_by_what_is_named(operation: str) -> str | None:
 
 @pytest.fixture(scope="module")
 def key_with_scopes(api_side: Side) -> Callable[[tuple[Scope, ...]], str]:
-    """Returns an API key of the owner with these scopes. The key is created once."""
+    """A function that returns an API key of the owner with the given scopes.
+
+    The function creates only one API key for each combination of scopes.
+    """
     return cache(lambda scopes: api_side.world.stack.new_key(api_side.world.owner.user_id, *scopes))
 
 

@@ -96,7 +96,7 @@ def new_domain() -> str:
 
 @pytest.fixture(scope="module")
 def limited_mailing(make_stack: Callable[[str], Stack]) -> Iterator[Mailing]:
-    """Two API processes and a mail worker with low mail limits."""
+    """A test stack with two API processes, a mail worker, and low limits of mails per day."""
     stack = make_stack("unasked")
     stack.environment |= {
         "PRESSROOM_TRUSTED_PROXIES": LOOPBACK,

@@ -31,7 +31,7 @@ ME = "/users/me"
 
 @pytest.fixture
 def logged_in_owner(stack: Stack, owner: Owner) -> Iterator[Person]:
-    """The owner, in a browser with a login."""
+    """The owner together with a browser in which the owner is logged in."""
     logged_in_owner = log_in(stack, owner)
     yield logged_in_owner
     logged_in_owner.browser.close()
@@ -371,9 +371,8 @@ def test_a_person_gives_no_more_than_was_asked(
 def test_a_refresh_gives_no_more_than_was_agreed_to(
     program: Program, logged_in_owner: Person
 ) -> None:
-    program.tokens(
-        logged_in_owner, "credit.full"
-    )  # Tokens from another login belong to another token family.
+    # An earlier login also grants credit.full, but its tokens belong to another token family.
+    program.tokens(logged_in_owner, "credit.full")
     given = program.tokens(logged_in_owner, "credit.read")
     for scope in ("credit.full", "credit.read credit.full", "attachment", *TOO_MUCH):
         reply = program.refresh(given["refresh_token"], scope=scope)

@@ -40,7 +40,7 @@ OF_ORDERS = {
 
 @pytest.fixture
 def application_cursor(stack: Stack) -> Iterator[Cursor]:
-    """A cursor with the database role of the application."""
+    """A database cursor that has only the privileges of the application's database role."""
     with closing(psycopg2.connect(stack.environment["PRESSROOM_DATABASE_URL"])) as connection:
         connection.autocommit = True
         with connection.cursor() as opened:
@@ -181,7 +181,7 @@ def test_what_runs_with_the_owners_rights_can_not_be_misled(application_cursor: 
 
 @pytest.fixture
 def make_database(stack: Stack) -> Iterator[Callable[[str], Settings]]:
-    """Creates a database with the given owner, and returns settings with the owner's URL."""
+    """A function that creates a database with the given owner, and returns settings for it."""
     made: list[str] = []
     before = {row for (row,) in stack.query("SELECT rolname FROM pg_roles")}
     with closing(psycopg2.connect(stack.owner_url)) as connection, connection.cursor() as cursor:

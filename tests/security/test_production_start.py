@@ -81,7 +81,7 @@ class Production:
 
 @pytest.fixture(scope="module")
 def production(make_stack: Callable[[str], Stack]) -> Iterator[Production]:
-    """A stack with the settings of production."""
+    """A test stack that runs with production settings instead of test settings."""
     stack = make_stack("production")
     for name in _OF_TESTS:
         del stack.environment[name]
@@ -95,7 +95,7 @@ def production(make_stack: Callable[[str], Stack]) -> Iterator[Production]:
 
 @pytest.fixture
 def production_email(production: Production) -> str:
-    """The address of a new account of the production stack."""
+    """The e-mail address of a new account in the test stack with production settings."""
     return new_account(production.stack)
 
 

@@ -16,7 +16,7 @@ TOLD = "proxy.not_trusted"
 
 @pytest.fixture
 def api_port() -> int:
-    """A free port for an API process."""
+    """A free TCP port, on which a test starts an API process."""
     return free_port()
 
 
@@ -36,7 +36,7 @@ def test_an_api_behind_tls_does_not_start_before_it_was_told_of_its_proxies(
 
 @pytest.fixture
 def api_without_proxies(stack: Stack, api_port: int) -> Iterator[Running]:
-    """An API process that trusts no proxy."""
+    """An API process whose settings name no trusted proxies."""
     running = stack.start(
         # The log of an API process of another test may have the line too.
         "api-of-no-proxy",

@@ -70,14 +70,17 @@ LIKE_LOGIN = PASSWORDS | {
 
 @pytest.fixture(scope="module")
 def redis_proxy(stack: Stack) -> Iterator[Proxy]:
-    """A proxy between the API and Redis."""
+    """A proxy through which the API connects to Redis."""
     with open_proxy(stack.environment["PRESSROOM_REDIS_URL"]) as proxy:
         yield proxy
 
 
 @pytest.fixture(scope="module")
 def make_limited_client(stack: Stack, redis_proxy: Proxy) -> Iterator[Callable[..., httpx2.Client]]:
-    """Makes clients of an API with low rate limits. Each client has another IP address."""
+    """A function that makes HTTP clients of an API with low rate limits.
+
+    Each client has its own IP address, unless the test chooses the address.
+    """
     with stack.second_api(None, **_low(redis_proxy.url)) as api, ExitStack() as opened:
 
         def make(key: str | None = None, address: str | None = None) -> httpx2.Client:

@@ -61,7 +61,7 @@ class Intruder:
 
 @pytest.fixture
 def own_key(stack: Stack, email: str) -> str:
-    """An API key that the owner of the account created before the attack."""
+    """An API key that the account's owner created before an attacker logged in."""
     return stack.new_key(user_id_of(stack, email))
 
 
@@ -82,7 +82,7 @@ def intruder(stack: Stack, email: str, own_key: str) -> Iterator[Intruder]:
 
 @pytest.fixture
 def recovering_owner(stack: Stack) -> Iterator[Visitor]:
-    """A browser of the account's owner, without a login."""
+    """A browser of the account's owner, who is not logged in yet."""
     with a_visitor(stack) as visitor:
         yield visitor
 

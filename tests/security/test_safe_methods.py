@@ -81,7 +81,7 @@ READS = {name: call for name, call in EVERY_CALL.items() if name.startswith("GET
 
 @pytest.fixture(scope="module")
 def settled_account(stack: Stack) -> Iterator[World]:
-    """An account with one object of each kind, and no unfinished work."""
+    """An account that owns one object of each kind, and has no running or due jobs."""
     made = worlds.build(stack)
     # A page of a list is found by its id too.
     made.values |= {"provider": "stockphoto", "slug": made.values["list_id"]}
@@ -103,7 +103,7 @@ def test_every_route_that_reads_is_called_here() -> None:
 
 @pytest.fixture(scope="module")
 def owner_browser(stack: Stack, settled_account: World) -> Iterator[httpx2.Client]:
-    """A browser in which the owner is logged in."""
+    """A browser in which the owner of the fixture `settled_account` is logged in."""
     with log_in(stack, settled_account.owner).browser as client:
         yield client
 

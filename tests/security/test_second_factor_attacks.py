@@ -51,7 +51,7 @@ FORMS = (
 
 @pytest.fixture
 def attacker_browser(make_visitor: Callable[[], Visitor]) -> Visitor:
-    """A browser without a login. Its user knows the password of the account."""
+    """The browser of an attacker who knows the account's password but is not logged in."""
     return make_visitor()
 
 

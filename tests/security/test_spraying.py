@@ -17,14 +17,14 @@ FREE = logins.SOURCE_THROTTLE.free
 
 @pytest.fixture(scope="module")
 def stack_behind_proxy(stack: Stack) -> Iterator[Stack]:
-    """The stack, with an API that trusts the header X-Forwarded-For."""
+    """The test stack with a second API, which trusts the header X-Forwarded-For."""
     with stack.second_api(PRESSROOM_TRUSTED_PROXIES=LOOPBACK) as api:
         yield api
 
 
 @pytest.fixture
 def visitor_at(stack_behind_proxy: Stack) -> Iterator[Callable[[str], Visitor]]:
-    """Returns a visitor with the given IP address."""
+    """A function that opens a browser with the given IP address."""
     with ExitStack() as opened:
 
         def make(address: str) -> Visitor:

@@ -183,7 +183,7 @@ DETAIL = "/v1/images/1c5442f6-6bb6-4ab7-b603-f598e7579dd2/"
 
 @pytest.fixture(scope="module")
 def default_providers() -> StockPhotoProviders:
-    """The photo providers with their public URLs. These tests send them no requests."""
+    """The stock photo providers with their real URLs, to which the tests send no requests."""
     given = Settings.model_construct(
         stock_photo_provider="unsplash",
         unsplash_base_url=AnyHttpUrl(UNSPLASH),

@@ -82,7 +82,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 @pytest.fixture
 def local_listener() -> Iterator[Listener]:
-    """A server on all addresses of this machine that records its calls."""
+    """A server that listens on all addresses of this machine and records its requests."""
     with Listener("0.0.0.0", OK).listening() as found:
         yield found
 

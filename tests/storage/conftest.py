@@ -8,11 +8,11 @@ from devstack.supervisor.environment import path_of_programs
 
 @pytest.fixture(scope="session")
 def idle_stack(make_lasting_stack: Callable[[str], Stack]) -> Stack:
-    """A stack without processes, whose database has all tables."""
+    """A test stack without running processes, whose database has all tables."""
     return make_lasting_stack("idle")
 
 
 @pytest.fixture
 def postgres_tools_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Set PATH so that the product finds the programs of the embedded Postgres."""
+    """Set PATH so that Pressroom finds the programs of the embedded Postgres, such as pg_dump."""
     monkeypatch.setenv("PATH", path_of_programs())

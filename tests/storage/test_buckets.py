@@ -82,7 +82,7 @@ def _opened(body: bytes) -> Any:
 
 @pytest.fixture
 def admin_server() -> Iterator[AdminServer]:
-    """A server that accepts the administration calls of an object storage."""
+    """A test server that accepts the administration calls of an S3 object storage."""
     made = AdminServer()
     with running(made):
         yield made
@@ -90,7 +90,7 @@ def admin_server() -> Iterator[AdminServer]:
 
 @pytest.fixture
 def bucket_settings(stack: Stack, admin_server: AdminServer) -> Settings:
-    """Settings with the keys of the administrator and of the application."""
+    """Settings with the S3 keys of an administrator and of the application."""
     return stack.settings().model_copy(
         update={
             "s3_endpoint": AnyHttpUrl(f"http://127.0.0.1:{admin_server.server_port}"),

@@ -24,7 +24,7 @@ VALID = (
 
 @pytest.fixture
 def database_with_table(idle_stack: Stack) -> Iterator[ScratchDatabase]:
-    """A database whose only table is `things`, without rows."""
+    """A database with a single table, which is named `things` and empty."""
     with scratch_database(idle_stack) as opened:
         opened.execute("CREATE TABLE things (id bigint, twice bigint)")
         yield opened

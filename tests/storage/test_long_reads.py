@@ -32,7 +32,7 @@ COUNT = text("SELECT count(*) FROM seen")
 
 @pytest.fixture(scope="module")
 def primary_stack(make_stack: Callable[[str], Stack]) -> Stack:
-    """A stack without processes, whose Postgres has a replica."""
+    """A test stack without running processes, for tests that add a replica to its Postgres."""
     stack = make_stack("whole")
     stack.query("CREATE TABLE seen (id bigint PRIMARY KEY)")
     stack.query("GRANT ALL ON seen TO PUBLIC")
@@ -52,7 +52,7 @@ def replica_url(primary_stack: Stack, replica: RunningReplica) -> SecretStr:
 
 @pytest.fixture
 def replica_resources(primary_stack: Stack, replica_url: SecretStr) -> Iterator[Resources]:
-    """Resources whose long reads use the replica."""
+    """Database connections and other resources, which use the replica for long queries."""
     settings = primary_stack.settings().model_copy(update={"read_database_url": replica_url})
     opened = open_resources(settings, concurrency=4, name="reading")
     yield opened
@@ -175,7 +175,7 @@ def vacuum(stack: Stack) -> None:
 
 @pytest.fixture
 def export_lease(primary_stack: Stack) -> Lease:
-    """The lease of an export in its first attempt. A member was added to the list just before."""
+    """The lease of the first attempt to export a list with one member."""
     importing, owner = Importing(primary_stack), primary_stack.new_owner()
     list_id = importing.new_list(owner)
     fill(primary_stack, list_id, new_addresses(1))

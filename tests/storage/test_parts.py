@@ -33,7 +33,7 @@ class Bucket:
 
 @pytest.fixture(scope="module", autouse=True)
 def _make_parts_small() -> Iterator[None]:
-    """Set a block to 10 bytes and a part to 30 bytes, so that small contents have several parts."""
+    """Shrink blocks to 10 bytes and parts to 30, so that short contents have several parts."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parts, "BLOCK_BYTES", 10)
         patch.setattr(parts, "_SEALED_BLOCK_BYTES", 10 + SEALED_BYTES_MORE)

@@ -1,6 +1,7 @@
-"""The database of each release since 1.0.0 becomes that of this one, and nothing in it is lost.
+"""Tests that each release's database can be upgraded to the current schema without losing data.
 
-`releases/` has a database of each, which `python -m tests.support.stack.make_release` made.
+The folder `releases/` contains a database dump of each release since 1.0.0. The command
+`python -m tests.support.stack.make_release` makes a database dump.
 """
 
 import gzip
@@ -34,13 +35,13 @@ pytestmark = [pytest.mark.tier("processes"), pytest.mark.usefixtures("postgres_t
 
 @pytest.fixture(params=sorted(FOLDER.glob("*.json")), ids=lambda path: path.stem)
 def release_record(request: pytest.FixtureRequest) -> Path:
-    """The JSON file of a release, which describes the contents of its database."""
+    """The JSON file that describes the contents of a release's database dump."""
     return Path(request.param)
 
 
 @pytest.fixture
 def release_stack(services: Services, home: Path, release_record: Path) -> Iterator[Stack]:
-    """A stack without tables, for the database of the release."""
+    """A test stack without tables, into which the test restores the database of a release."""
     name = f"from-{release_record.stem.replace('.', '-')}"
     with open_stack(
         services, home, name, DATABASES - 3, free_port(), migrated=False, programs=TEST_PROGRAMS

@@ -18,7 +18,7 @@ def collector() -> Iterator[Collector]:
 
 @pytest.fixture(scope="package")
 def traced_stack(make_lasting_stack: Callable[[str], Stack], collector: Collector) -> Stack:
-    """A stack whose API and workers send traces to the collector."""
+    """A test stack whose API and workers send traces to an OpenTelemetry collector."""
     stack = make_lasting_stack("traced")
     stack.start_sandbox()
     run = Run(stack.sandbox_url, MODEL_RUN)

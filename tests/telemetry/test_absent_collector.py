@@ -18,7 +18,7 @@ SHOW_IMPORTS = {"PYTHONPROFILEIMPORTTIME": "1"}
 
 @pytest.fixture
 def hanging_collector() -> Iterator[Collector]:
-    """A collector that accepts calls and never responds."""
+    """An OpenTelemetry collector that accepts calls but never responds."""
     with collecting(silent=True) as collector:
         yield collector
 

@@ -9,7 +9,7 @@ ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 @pytest.fixture(autouse=True)
 def _remove_telemetry_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Remove the variables of OpenTelemetry that this process inherited."""
+    """Remove the OpenTelemetry environment variables that the test process inherited."""
     for name in [name for name in os.environ if name.startswith("OTEL_")]:
         monkeypatch.delenv(name)
 

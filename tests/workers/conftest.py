@@ -13,7 +13,10 @@ def lasting_probes(make_lasting_stack: Callable[[str], Stack]) -> Bench:
 
 @pytest.fixture
 def probes(lasting_probes: Bench) -> Iterator[Bench]:
-    """A stack for probe jobs. Each test starts the workers that it needs."""
+    """A test stack for probe jobs, which do whatever a test tells them to do.
+
+    The test stack has no workers, except those that a test starts.
+    """
     yield lasting_probes
     for running in lasting_probes.stack.processes:
         running.kill()

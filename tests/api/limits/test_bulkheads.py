@@ -108,7 +108,7 @@ LARGE, SMALL = 8 * SHARES * MAX_SMALL_BODY_BYTES, 4 * SHARES * MAX_SMALL_BODY_BY
 
 @pytest.fixture
 def body_budget(monkeypatch: pytest.MonkeyPatch) -> BodyBudget:
-    """A budget with shares of eight small bodies, and with four more in the reserve."""
+    """A budget that allows each caller 512 KB of large request bodies and 256 KB of small ones."""
     monkeypatch.setattr(body_budgets, "MAX_HELD_LARGE_BODY_BYTES", LARGE)
     monkeypatch.setattr(body_budgets, "MAX_HELD_SMALL_BODY_BYTES", SMALL)
     return BodyBudget()

@@ -21,7 +21,7 @@ SECONDS, CAPACITY = 5, 20
 
 @pytest.fixture(scope="module")
 def busy_stack(make_stack: Callable[[str], Stack]) -> Stack:
-    """A stack with an API and two workers that run the probe calls."""
+    """A test stack with a test route `/ask` and one worker, which answers two calls at a time."""
     stack = make_stack("overload")
     port = stack.api_port
     impatient = {"PROBE_MAX_LINE_SECONDS": "1"}

@@ -15,7 +15,7 @@ CANARIES = "pressroom:canaries"
 
 @pytest.fixture(scope="module")
 def idle_stack(make_stack: Callable[[str], Stack]) -> Stack:
-    """A stack without workers, so that the queue ages that a test sets stay unchanged."""
+    """A test stack without workers, because workers would change the queue ages that tests set."""
     stack = make_stack("queue-ages")
     stack.start_sandbox()
     stack.start_api()
@@ -24,7 +24,10 @@ def idle_stack(make_stack: Callable[[str], Stack]) -> Stack:
 
 @pytest.fixture
 def queue_client(idle_stack: Stack) -> Iterator[httpx2.Client]:
-    """A client of a new owner. The canaries of the queues are deleted after the test."""
+    """An HTTP client with the API key of a new owner.
+
+    After the test, the fixture deletes all queue ages from Redis.
+    """
     with idle_stack.client(idle_stack.new_owner().key) as client:
         yield client
     idle_stack.resources.redis.delete(CANARIES)

@@ -154,7 +154,7 @@ ANNA, BERT = "192.0.2.1", "192.0.2.2"
 
 @pytest.fixture
 def slow_reads(monkeypatch: pytest.MonkeyPatch) -> SlowDownloads:
-    """Slow downloads, with every download counted as slow after its first piece."""
+    """A limiter of slow downloads that counts every download as slow after its first piece."""
     monkeypatch.setattr(slow_downloads, "MAX_SLOW_DOWNLOADS_OF_A_CALLER", 2)
     monkeypatch.setattr(slow_downloads, "MAX_QUICK_SECONDS", 0.0)
     return SlowDownloads()

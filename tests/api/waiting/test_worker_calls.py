@@ -30,7 +30,7 @@ Params = dict[str, str | int | float | bool | None]
 
 @pytest.fixture(scope="module")
 def probe_stack(make_stack: Callable[[str], Stack]) -> Stack:
-    """A stack with an API for probe calls, but without workers."""
+    """A test stack with a test route `/ask`, but without the worker that answers its calls."""
     stack = make_stack("asking")
     port = stack.api_port
     stack.start(
@@ -76,7 +76,7 @@ def worker(shared_worker: Shift) -> Running:
 
 @pytest.fixture
 def probe_client(probe_stack: Stack) -> Iterator[httpx2.Client]:
-    """A client of a new owner, with an empty Redis database."""
+    """An HTTP client with the API key of a new owner. Redis is empty when the test starts."""
     probe_stack.resources.redis.flushdb()
     with probe_stack.client(probe_stack.new_owner().key) as client:
         client.timeout = httpx2.Timeout(PATIENCE_SECONDS + 20)

@@ -73,7 +73,7 @@ def read(path: Path) -> Catalog:
 
 @pytest.fixture(scope="module")
 def marked_texts(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
-    """The texts that `make messages` extracts from templates and modules."""
+    """The texts that `make messages` extracts for translation from templates and Python modules."""
     found = tmp_path_factory.mktemp("messages") / "messages.pot"
     words = ["extract", "-F", "pyproject.toml", "-k", "marked", "-o", str(found)]
     program = Path(sys.executable).with_name("pybabel")

@@ -87,7 +87,7 @@ def test_a_process_is_not_added_before_the_others_have_all_that_they_do_at_once(
 def scaler_connection(
     make_stack: Callable[[str], Stack],
 ) -> Iterator[psycopg2.extensions.connection]:
-    """A connection with the database role from docs/kubernetes.md."""
+    """A database connection with the role that docs/kubernetes.md creates for scaling workers."""
     stack = make_stack("scaling")
     page = (files.ROOT / "docs/kubernetes.md").read_text()
     [role] = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)

@@ -168,7 +168,7 @@ Starts = Callable[[str], Container]
 
 @pytest.fixture
 def unmigrated_stack(services: Services, home: Path) -> Iterator[Stack]:
-    """A stack without tables and without processes."""
+    """A test stack without running processes, whose database has no tables yet."""
     port = free_port()
     with open_stack(
         services, home, "pods", DATABASES - 2, port, migrated=False, programs=TEST_PROGRAMS

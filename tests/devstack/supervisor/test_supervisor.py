@@ -83,7 +83,7 @@ def stack_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", autouse=True)
 def _share_compiled_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Share compiled modules between the commands, if the environment forbids to write any."""
+    """Let the tested commands share a bytecode cache if Python may not write bytecode files."""
     with pytest.MonkeyPatch.context() as patch:
         if sys.dont_write_bytecode:
             patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
@@ -104,7 +104,7 @@ def local_stack(stack_home: Path) -> Iterator[Stack]:
 
 @pytest.fixture
 def running_stack(local_stack: Stack) -> Stack:
-    """A running stack. The tests share the stack until one of the tests stops it."""
+    """A local development stack, which the fixture starts unless it is already running."""
     if not (local_stack.home / "run.json").exists():
         started = local_stack.command("up", "--detach", "--json")
         assert started.returncode == 0, started.stderr

@@ -12,7 +12,7 @@ from tests.support.lists.people_on_lists import new_list
 from tests.support.stack.backups import BACKUP_KEYS
 from tests.support.stack.proxied_dependencies import proxy_each_dependency
 
-# Maps the queues of each worker to its number of threads or processes.
+# Maps the queues of each worker to the number of threads or processes of the worker.
 _WORKERS = {
     ("media",): 2,
     ("mail",): 2,

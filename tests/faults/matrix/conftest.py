@@ -19,7 +19,10 @@ def matrix_stack(make_lasting_stack: Callable[[str], Stack]) -> Iterator[Rig]:
 
 @pytest.fixture(scope="session")
 def undisturbed_calls(matrix_stack: Rig) -> Samples:
-    """The measured calls without a fault. With SIZE=full, each fault is compared to these calls."""
+    """Measurements of API calls without any fault, for comparison with calls during a fault.
+
+    Only test runs with SIZE=full measure calls without a fault.
+    """
     if not FULL:
         return {}
     matrix_stack.refill(LEAVING)
@@ -38,7 +41,10 @@ def report(undisturbed_calls: Samples) -> Iterator[Report]:
 
 @pytest.fixture(scope="session")
 def observe_fault(matrix_stack: Rig, report: Report) -> Callable[[str, list[str]], Observed]:
-    """A function that returns the results of calls during a fault. Each fault happens once."""
+    """A function that makes calls during a fault and returns their results.
+
+    Each fault is caused only once per test run, and the results of the calls are cached.
+    """
 
     def observe_once(fault: str, calls: list[str]) -> Observed:
         if fault not in report.observed:

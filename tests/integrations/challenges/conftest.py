@@ -7,6 +7,6 @@ from tests.support.challenges.server import Server, serving
 
 @pytest.fixture
 def challenge_server() -> Iterator[Server]:
-    """A challenge provider whose replies the test sets."""
+    """A test server in the role of the CAPTCHA provider, whose replies the test sets."""
     with serving() as running:
         yield running

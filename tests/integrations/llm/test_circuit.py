@@ -26,7 +26,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def run_with_open_circuit(model_run: Run, clock: Clock) -> Run:
-    """A run with an open circuit: three calls failed, so the next 30 seconds have no call."""
+    """A client of the language model whose circuit breaker is open after three failed calls.
+
+    An open circuit breaker prevents calls for 30 seconds.
+    """
     model_run.server = LlmServerState(openai_protocol.breaker(tolerated=2))
     model_run.steer("broken")
     for _ in range(3):

@@ -7,7 +7,7 @@ from tests.support.mail.server import Sandbox, Talker, running_sandbox, running_
 
 @pytest.fixture(scope="module")
 def mail_sandbox() -> Iterator[Sandbox]:
-    """The SMTP server of the sandbox, with an empty mailbox."""
+    """The SMTP server of the sandbox, whose mailbox is empty when a test module starts."""
     with running_sandbox() as running:
         yield running
 

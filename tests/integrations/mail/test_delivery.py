@@ -47,7 +47,7 @@ def tls_context(certificate: Path) -> ssl.SSLContext:
 
 @pytest.fixture
 def trusted_certificate(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make this process trust the self-signed certificate."""
+    """Make the test process trust the self-signed certificate of the SMTP server."""
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
 
 

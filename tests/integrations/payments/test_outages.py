@@ -23,7 +23,7 @@ HANGING = 50.0
 
 @pytest.fixture
 def impatient_account(sandbox_url: str, stripe_keys: StripeKeys) -> StripeCheckout:
-    """The account of `account`, but with a short timeout for each attempt."""
+    """The Stripe account of the fixture `account`, with a shorter timeout per attempt."""
     return account_at(f"{sandbox_url}/stripe", stripe_keys, attempt_seconds=ATTEMPT)
 
 

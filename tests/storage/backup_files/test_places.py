@@ -39,7 +39,7 @@ def bucket_url(stack: Stack, prefix: str) -> str:
 
 @pytest.fixture(params=["folder", "bucket"])
 def backup_place(request: pytest.FixtureRequest, stack: Stack, tmp_path: Path) -> BackupPlace:
-    """An empty place for backups: a folder on disk, then a prefix of a bucket."""
+    """An empty place for backups, which is a local folder or a prefix in an S3 bucket."""
     urls = {
         "folder": lambda: f"file://{quote(str(tmp_path / 'back ups'))}",
         "bucket": lambda: bucket_url(stack, f"places/{tmp_path.name}"),

@@ -102,7 +102,7 @@ def test_steps_taken_at_the_same_time_keep_their_order(empty_stack: Stack) -> No
 
 
 def test_calls_made_while_redis_is_hanging_fail_at_the_same_time() -> None:
-    """A call that waits for the calls before it would time out after each of them."""
+    """Calls that waited for each other would time out one by one, at intervals of two seconds."""
 
     async def failure_times(url: str) -> list[float]:
         calls = RequestCalls(open_async_redis(settings(redis_url=url)), "here")
@@ -120,5 +120,5 @@ def test_calls_made_while_redis_is_hanging_fail_at_the_same_time() -> None:
 
     with silent_server() as address:
         times = asyncio.run(failure_times(f"redis://{address}/0"))
-    # One call fails after two seconds. Twenty calls, one after the other, would take forty.
+    # A call fails after two seconds, so twenty calls in a row would take forty seconds.
     assert max(times) < 20

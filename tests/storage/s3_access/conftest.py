@@ -29,7 +29,7 @@ _ADMIN = S3Identity("admin", "administrator", "administrators-secret")
 
 @pytest.fixture(scope="session")
 def seaweedfs_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The host and port of a second SeaweedFS, next to the one of the stack."""
+    """The host and port of a second SeaweedFS server, next to the S3 server of the test stack."""
     home = Home(tmp_path_factory.mktemp("elsewhere"))
     home.create()
     own = S3(home, pick_ports(PICKER), _ADMIN, S3Identity("other", "other", "others"), "k", BUCKET)
@@ -56,7 +56,7 @@ def regional_server(seaweedfs_address: str) -> Iterator[RegionalServer]:
 
 @pytest.fixture
 def regional_settings(stack: Stack, regional_server: RegionalServer) -> Settings:
-    """Settings with the endpoint, keys and bucket of the regional server, but without a region."""
+    """Settings with the endpoint, keys and bucket of the regional S3 server, but no region."""
     return stack.settings().model_copy(
         update={
             "s3_endpoint": AnyHttpUrl(regional_server.url),
@@ -69,7 +69,7 @@ def regional_settings(stack: Stack, regional_server: RegionalServer) -> Settings
 
 @pytest.fixture
 def local_bucket_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Resolve each host name of a bucket to this machine."""
+    """Make the host names of all S3 buckets resolve to this machine."""
     real = socket.getaddrinfo
 
     def find(host: Any, *arguments: Any, **options: Any) -> Any:

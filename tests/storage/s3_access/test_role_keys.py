@@ -26,14 +26,14 @@ from tests.support.http.servers import silent_server
 
 @pytest.fixture(autouse=True)
 def _remove_aws_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Remove environment variables of AWS, because these variables could select another role."""
+    """Remove the environment variables of AWS, because they could select another AWS role."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
 
 
 @pytest.fixture
 def role_settings(regional_server: RegionalServer, regional_settings: Settings) -> Settings:
-    """Settings without keys. The product must fetch temporary keys from the server."""
+    """Settings without S3 keys, so that Pressroom must fetch temporary keys from a server."""
     return regional_settings.model_copy(
         update={
             "s3_region": REGION,
@@ -46,7 +46,7 @@ def role_settings(regional_server: RegionalServer, regional_settings: Settings) 
 
 @pytest.fixture
 def web_identity(tmp_path: Path) -> dict[str, str]:
-    """The variables that Kubernetes sets for a process with a web identity."""
+    """The environment variables that Kubernetes sets for a process with an AWS web identity."""
     token = tmp_path / "token"
     token.write_text(IDENTITY_TOKEN)
     return {"AWS_WEB_IDENTITY_TOKEN_FILE": str(token), "AWS_ROLE_ARN": ROLE}
@@ -54,7 +54,7 @@ def web_identity(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def web_identity_variables(web_identity: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Set the variables of the web identity in this process."""
+    """Set the environment variables of the fixture `web_identity` in the test process."""
     for name, value in web_identity.items():
         monkeypatch.setenv(name, value)
 
