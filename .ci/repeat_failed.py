@@ -3,8 +3,8 @@
 Usage: repeat_failed.py RECORD TIER BASE
 
 RECORD is the JSON file in which `tests/runner/failed_tests.py` recorded the failed tests. TIER is
-the tier of the recorded run. pytest gets TIER as `--tier`. BASE is the commit that the change is
-based on.
+the test tier of the recorded run, and is passed to pytest as `--tier`. BASE is the Git commit that
+the tested change is based on.
 
 If every repeated test passes, the exit status is 0, and the ids of these tests are appended to
 `repeated.txt` in the folder of RECORD.

@@ -80,7 +80,7 @@ def create_app(settings: Settings) -> FastAPI:
         redirect_slashes=False,
         # A contract: generated clients call their functions so.
         generate_unique_id_function=lambda route: route.name,
-        # Pressroom records its own spans, metrics and log lines.
+        # Switch off FastAPI's telemetry, because Pressroom records its own spans, metrics and logs.
         telemetry={"tracing": False, "metrics": False, "logs": False},
         # Our own page shows the document (``api_docs``).
         docs_url=None,
@@ -236,9 +236,12 @@ async def _write_last_uses(state: State) -> None:
             log.warning("api_keys.uses_not_written", reason=type(error).__name__)
 
 
-# Optimization: memory that the API gives back (decision 17).
+# Optimization: memory that the API returns to the system (decision 17).
 async def _give_memory_back() -> None:
-    """Give the memory of large answers back to the system, because each thread would keep some."""
+    """Return freed memory to the operating system every few seconds.
+
+    Otherwise each thread would keep some memory of the large responses that it built.
+    """
     while True:
         await asyncio.sleep(_GIVE_BACK_SECONDS)
         await BACKGROUND.run(give_memory_back)

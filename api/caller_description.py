@@ -1,4 +1,4 @@
-"""Describes to an operator how the API sees a caller, to check the proxy in front of the API."""
+"""Tells `pressroom doctor` how the API sees its request, to check the proxy before the API."""
 
 import json
 from ipaddress import ip_address
@@ -9,12 +9,12 @@ from core import clock
 from core.settings import Settings
 from core.signed_urls import SEEN_CALLERS
 
-# The key in a request's scope for the address at the other end of the connection.
+# The key in the ASGI scope of a request under which the address of the TCP peer is stored.
 PEER = "pressroom.peer"
 
 
 def describe_caller(request: Request, settings: Settings) -> str | None:
-    """Return how the API sees the caller, as JSON; ``None`` without a signature by our keys."""
+    """Return how the API sees the caller, as JSON; ``None`` if the URL has no valid signature."""
     query = request.query_params
     signature = {name: query.get(name, "") for name in ("expires", "signature")}
     path = request.url.path
@@ -24,7 +24,7 @@ def describe_caller(request: Request, settings: Settings) -> str | None:
     address = peer[0] if peer else None
     try:
         peer_address = ip_address(address or "")
-    except ValueError:  # The peer is not an IP address, for example the path of a socket.
+    except ValueError:  # A peer may be the path of a Unix socket, not an IP address.
         is_trusted = False
     else:
         is_trusted = any(peer_address in network for network in settings.trusted_proxies or ())

@@ -1,10 +1,10 @@
-"""Details of a request that describe its client: IP address, referring page, browser."""
+"""Reads the IP address, the referring page and the browser of a client from its request."""
 
 from fastapi import Request
 
 from core.settings import origins
 
-# The first match counts, because most browsers also name others in their ``User-Agent``.
+# The first match counts, because most browsers also name other browsers in their ``User-Agent``.
 _BROWSERS = (
     ("Edg", "Edge"),
     ("OPR/", "Opera"),
@@ -27,17 +27,17 @@ _SYSTEMS = (
 
 def client_address(request: Request) -> str | None:
     """Return the IP address of the caller."""
-    # Behind a trusted proxy, the server has already replaced the proxy by its client.
+    # Behind a trusted proxy, Uvicorn has already replaced the proxy's address by the caller's.
     return request.client.host if request.client else None
 
 
 def referring_page(request: Request) -> str | None:
-    """Return the page that led to the request, without its query, if the browser sends it."""
+    """Return the URL of the referring page without its query, if the browser sent this URL."""
     return origins.page_of(request.headers.get("referer", ""))
 
 
 def browser_name(user_agent: str | None) -> str | None:
-    """Return a name for the browser that its user recognises, such as "Firefox on Linux"."""
+    """Return a browser name that the user recognises, such as "Firefox on Linux"."""
     text = (user_agent or "")[:1000]
     browser = next((name for mark, name in _BROWSERS if mark in text), None)
     system = next((name for mark, name in _SYSTEMS if mark in text), None)

@@ -1,4 +1,4 @@
-"""Calls of the composer, by a program or from a page."""
+"""Calls to the composer, from the API or from a page of the console."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -13,7 +13,7 @@ from services.accounts.mailed_tokens import TOKEN_LIFETIMES, Purpose
 
 @dataclass(frozen=True)
 class Cookie:
-    """A cookie of Pressroom. Without ``seconds``, it lasts until the browser is closed."""
+    """A cookie of Pressroom. A cookie without ``seconds`` lasts until the browser is closed."""
 
     name: str
     seconds: float | None
@@ -22,16 +22,17 @@ class Cookie:
 SESSION = Cookie("pressroom_session", SESSION_LIFETIME.total_seconds())
 # Ties forms to a browser without a session.
 FORM = Cookie("pressroom_form", None)
-# Proves that a person logged in with this browser before (``services.accounts.logins``).
+# This cookie proves that someone has logged in with this browser before
+# (``services.accounts.logins``).
 KNOWN = Cookie("pressroom_known", 365 * 24 * 3600)
-# Proves that the password was right, if the login also needs a second factor
+# This cookie proves that the password was correct while a login waits for the second factor
 # (``services.accounts.factors.second_steps``).
 FIRST_STEP = Cookie("pressroom_first_step", PROOF_LIFETIME.total_seconds())
 # A reader's visit to their preferences (``services.subscriptions.preferences``).
 VISIT = Cookie("pressroom_visit", TOKEN_LIFETIMES[Purpose.VISIT_PREFERENCES].total_seconds())
-# The notice that the next page of the console shows (``api.console.requests``).
+# This cookie holds the notice that the next page of the console shows (``api.console.requests``).
 NOTICE = Cookie("pressroom_notice", 60)
-# The cookies of readers' pages if these pages have their own host.
+# The cookies that readers' pages use if readers' pages have a host of their own.
 OF_READERS = (VISIT, FORM)
 
 

@@ -1,4 +1,4 @@
-"""Metrics of the whole deployment, which are read when a collector asks for them."""
+"""Metrics of the whole deployment, which are updated when a metrics collector requests them."""
 
 import asyncio
 import time
@@ -18,9 +18,11 @@ from services.privacy.overdue_rows import count_overdue_rows
 from storage.redis.canaries import Canaries
 from storage.resources import Resources
 
-# Several collectors of metrics within this time cause only one read of the database.
+# Figures from the database are reused for this time, so that several metrics collectors cause only
+# one read.
 _LIFETIME_SECONDS = 3.0
-# The result of a slow read lives longer, so that reads take at most a twentieth of the time.
+# The figures of a slow read are reused for longer, so that reading takes at most a twentieth of the
+# time.
 _LIFETIME_PER_READ_SECOND = 20.0
 
 _Quotas = Mapping[PhotoProviderName, list[Quota]]
@@ -28,7 +30,7 @@ _Rows = tuple[DeploymentFigures, Mapping[str, int]]
 
 
 class DeploymentMetrics:
-    """Updates the metrics of the deployment when a collector asks for them."""
+    """Updates the metrics of the whole deployment when a metrics collector requests them."""
 
     def __init__(self, resources: Resources, readiness: Readiness) -> None:
         def read_rows() -> tuple[_Rows, float]:
@@ -47,7 +49,7 @@ class DeploymentMetrics:
         self._expires_at = 0.0
 
     async def refresh(self) -> None:
-        """Read all figures again. If a dependency is unavailable, remove its figures."""
+        """Update all metrics. If Redis or the database is unavailable, remove its metrics."""
         dependencies, noted, _ = await asyncio.gather(
             self._readiness.dependencies(), self._noted.answer(), self._refresh_rows()
         )
@@ -68,7 +70,7 @@ class DeploymentMetrics:
     async def _refresh_rows(self) -> None:
         if time.monotonic() < self._expires_at:
             return
-        # Callers who ask at the same time share this read.
+        # Requests for metrics at the same time share one read of the database.
         answer = await self._rows.answer()
         if answer is None:
             metrics.show_nothing()

@@ -1,4 +1,4 @@
-"""Drains the process after SIGTERM, so that no request is lost."""
+"""Keeps the API process serving for a while after SIGTERM, so that no request is lost."""
 
 import asyncio
 import os
@@ -13,19 +13,19 @@ from core.logging import get_logger
 
 log = get_logger(__name__)
 
-# After the last response, the server needs only a moment to close.
+# How long the server may take to close after it has sent the last response.
 MAX_CLOSE_SECONDS = 5.0
 
 
 class Drain:
     """The period after SIGTERM in which the server still serves requests.
 
-    A proxy sends requests to this process until ``/readyz`` returns 503. A closed server would lose
-    these requests. During the drain, ``/readyz`` returns 503, and each response closes its
-    connection.
+    A proxy sends requests to this process until ``/readyz`` returns 503. If the server closed at
+    SIGTERM, requests that the proxy sent afterwards would be lost. During the drain, ``/readyz``
+    returns 503, and each response closes its connection.
 
     Args:
-        seconds: the duration of the drain.
+        seconds: the time after SIGTERM in which the server still serves requests.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -34,10 +34,10 @@ class Drain:
 
     @contextmanager
     def begun_by_sigterm(self, at_end: Callable[[], None]) -> Iterator[None]:
-        """Start the drain at SIGTERM. Then call ``at_end`` and the previous signal handler.
+        """Start the drain at SIGTERM. At its end, call ``at_end`` and the previous signal handler.
 
-        A second SIGTERM changes nothing. A process manager may signal both a process and its
-        parent, and the parent passes the signal on.
+        A second SIGTERM during the drain changes nothing. A process may get SIGTERM twice, because
+        a process manager may signal a process and its parent, which passes the signal on.
         """
         loop = asyncio.get_running_loop()
         earlier_handler = signal.getsignal(signal.SIGTERM)
@@ -65,9 +65,9 @@ class Drain:
                 signal.signal(signal.SIGTERM, earlier_handler)
 
     def end_in_time(self) -> None:
-        """End a drained process, even if a hanging call keeps the server from closing.
+        """End the process a few seconds after the drain, even if a call hangs.
 
-        All requests have their responses by then.
+        All requests are answered before the drain ends the process, so no response is lost.
         """
 
         def end() -> None:

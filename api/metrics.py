@@ -106,7 +106,7 @@ Sums = dict[tuple[str, str, str], float]
 
 
 class _Usage(Collector):
-    """Collects the figures about the language model, which workers store in Redis."""
+    """Exports the usage of the language model, which workers count in Redis."""
 
     def __init__(self) -> None:
         self.sums: Sums = {}

@@ -226,7 +226,10 @@ _ANSWERS = {
 def event_calls(
     types: Mapping[FeedEventType, TypeEntry], schemas: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return one webhook call per event type, and add the schemas of its data to ``schemas``."""
+    """Return the OpenAPI description of the webhook call for each event type.
+
+    Add the schema of each event type's data to ``schemas``.
+    """
     for entry in types.values():
         schemas[entry.data.__name__] = entry.data.model_json_schema()
     return {kind.value: {"post": _call(kind, entry, schemas)} for kind, entry in types.items()}

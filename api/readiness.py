@@ -1,9 +1,10 @@
-"""The readiness of this process to serve requests, by the conditions of its dependencies.
+"""Decides whether this API process is ready to serve requests (``/readyz``).
 
-A load balancer sends no requests to a process that is not ready (``/readyz``). Only the database
-counts, with the tables of this release, because every route needs it. All processes share Redis,
-the broker and the object storage, and most routes work without them. If these counted, one outage
-would stop all routes.
+A load balancer sends no requests to a process that is not ready. A process is ready if it reaches
+the database, and if the database has the tables of this release, because every route needs the
+database. Redis, the broker and the object storage don't matter for the readiness of a process,
+because most routes work without them. All API processes share Redis. If readiness required Redis,
+an outage of Redis would stop all routes of all processes.
 """
 
 import asyncio
@@ -29,18 +30,18 @@ class Condition(StrEnum):
     UNAVAILABLE = "unavailable"
     # The database has the tables of an earlier release or of a development version.
     OUTDATED = "outdated"
-    # A dependency is unavailable that some routes don't need.
+    # Redis, the broker or the object storage is unavailable, so some routes don't work.
     DEGRADED = "degraded"
-    # The process received SIGTERM, and serves requests for a few more seconds.
+    # The process has received SIGTERM, and serves requests for a few more seconds.
     ENDING = "ending"
 
 
-# A process in one of these conditions gets requests.
+# The conditions in which a process is ready to serve requests.
 READY = frozenset({Condition.OK, Condition.DEGRADED})
 
 
 class Readiness:
-    """Checks the dependencies, at most once a second. Callers within a second share a result."""
+    """Checks the dependencies of this process at most once per second, for all callers together."""
 
     def __init__(self, resources: Resources) -> None:
         needed = revisions.newest_revision()
@@ -73,7 +74,8 @@ class Readiness:
             self._check.done() and now - self._checked_at >= _LIFETIME_SECONDS
         ):
             self._check = asyncio.ensure_future(self._ask_all())
-        # Other callers may wait for the same check, so a cancelled caller must not cancel it.
+        # Several callers may wait for one check, so a caller who is cancelled must not cancel the
+        # check.
         return await asyncio.shield(self._check)
 
     async def _ask_all(self) -> Mapping[str, Condition]:
@@ -84,7 +86,7 @@ class Readiness:
 
 
 def judge_process(dependencies: Mapping[str, Condition], *, is_ending: bool) -> Condition:
-    """Return the health of the process, which depends on the health of its dependencies."""
+    """Return the condition of the process, given the conditions of its dependencies."""
     if is_ending:
         return Condition.ENDING
     if dependencies["database"] is not Condition.OK:
@@ -94,9 +96,9 @@ def judge_process(dependencies: Mapping[str, Condition], *, is_ending: bool) -> 
 
 
 class _Bucket:
-    """Checks the bucket, and logs why it can't be used.
+    """Checks the bucket of the object storage, and logs why the bucket can't be used.
 
-    Each reason is logged once until the bucket can be used again.
+    Each reason is logged only once until the bucket can be used again.
     """
 
     def __init__(self, objects: ObjectStore) -> None:

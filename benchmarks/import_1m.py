@@ -21,7 +21,8 @@ LEAST_TIMES = 1.0
 LEAST_TIMES_OF_TWO = 0.85
 MEMBERS_OF_RATIO = 400_000 if full_size() else MEMBERS
 MIN_RATIO = 1.4
-# Enough chunks for two processes, so that each process has loaded its code before the measurement.
+# The warm-up import has chunks for two processes, so that both processes have loaded their code
+# before the measurement.
 WARM_UP_MEMBERS = 60_000
 MOST_MORE_MB = 50.0
 _SAMPLE_EVERY_SECONDS = 0.05
@@ -66,7 +67,7 @@ def _speed(
 
 
 def _compare_processes(bench: BulkBench) -> Finding:
-    """Compare the rate of two bulk processes with the rate of one bulk process."""
+    """Compare the import rate of two bulk worker processes with the rate of one process."""
 
     def import_by_two() -> float:
         with _second_worker(bench):
@@ -97,7 +98,7 @@ def _second_worker(bench: BulkBench) -> Iterator[None]:
 
 
 def _measure_import(bench: BulkBench, count: int) -> float:
-    """Return the seconds that an import of this many new members takes."""
+    """Return how many seconds an import of ``count`` new members takes."""
     content = _file(people(count))
     list_id = bench.new_list()
     seconds = seconds_of(lambda: _import(bench, list_id, content, count))

@@ -18,8 +18,9 @@ class CommandGroup(NamedTuple):
     sentence: str
 
 
-# Optimization: lazy command groups (decision 17).
-# A group is imported when one of its commands runs. `pressroom --help` shows the sentences below.
+# Optimization: command groups imported at first use (decision 17).
+# The module of a command group is imported only when one of the group's commands runs.
+# `pressroom --help` shows the sentence of each group.
 GROUPS = {
     "env": CommandGroup(
         "cli.environment_file:app",

@@ -66,8 +66,8 @@ class Attachment(Model):
 class ObjectRemoval(Model):
     """An object that a worker must remove from the object storage.
 
-    The transaction that no longer needs the object writes the row. A worker retries the removal
-    until the object is gone, and then deletes the row.
+    The transaction that makes an object unnecessary writes a row of this table. A worker tries to
+    remove the object until the object is gone, and then deletes the row.
     """
 
     __tablename__ = "object_removals"

@@ -77,10 +77,11 @@ class FieldType(StrEnum):
 
 
 class MemberField(Model):
-    """A field of all lists of one owner. A retired field is shown nowhere, but its values stay.
+    """A member field, which an owner defines once for all of the owner's lists.
 
-    ``subscriptions.fields`` stores the values by the field's id, so renaming a field rewrites no
-    member.
+    A retired field is hidden everywhere, but Pressroom keeps the members' values of this field.
+    ``subscriptions.fields`` stores a member's values by the ids of the fields, so that renaming a
+    field changes no row of ``subscriptions``.
     """
 
     __tablename__ = "fields"
@@ -117,7 +118,8 @@ class MemberField(Model):
 class MemberTag(Model):
     """A word that an owner uses to group the members of one list.
 
-    ``subscriptions.tag_ids`` stores the tag's id, so renaming a tag rewrites no member.
+    ``subscriptions.tag_ids`` stores the ids of a member's tags, so that renaming a tag changes no
+    row of ``subscriptions``.
     """
 
     __tablename__ = "tags"

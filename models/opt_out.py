@@ -78,10 +78,10 @@ class DepartureKind(StrEnum):
 
 
 class Departure(Model):
-    """An opt-out or an erasure that the backup journal must contain.
+    """An opt-out or an erasure that isn't in the journal next to the backups yet.
 
-    A trigger writes the row with each opt-out and each erasure. Within a minute, maintenance moves
-    the row to the journal next to the backups. The rows have no use if there are no backups.
+    A database trigger writes a row for each opt-out and each erasure. Within a minute, maintenance
+    moves the row to the journal. Without backups, the rows of this table have no use.
     """
 
     __tablename__ = "departures"

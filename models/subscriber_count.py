@@ -46,9 +46,10 @@ def active_count(list_id: ColumnElement[int] | InstrumentedAttribute[int]) -> Co
 
 
 class MemberDay(Model):
-    """How many members of one list, source and tier came and left on one day (UTC).
+    """How many members of one list, source and tier joined and left on one day (UTC).
 
-    A statement that reads these rows also reads ``MemberDayDelta``.
+    Some changes are still in ``MemberDayDelta``, so a statement that reads the table
+    ``member_days`` must also read ``member_day_deltas``.
     """
 
     __tablename__ = "member_days"
@@ -67,9 +68,9 @@ class MemberDay(Model):
 
 
 class MemberDayDelta(Model):
-    """A change of a ``MemberDay`` that maintenance has not added yet.
+    """A change that maintenance has not added to the row of ``MemberDay`` yet.
 
-    The trigger on ``subscriptions`` that counts subscribers writes the row.
+    The database trigger on ``subscriptions`` that counts subscribers writes the rows of this table.
     """
 
     __tablename__ = "member_day_deltas"

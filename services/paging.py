@@ -91,10 +91,10 @@ def newest_first(
 
 
 def of_owner(query: Q, owner: InstrumentedAttribute[Any], value: int, wanted: PageRequest) -> Q:
-    """Return the query for a page of an owner's rows with rising ids, plus one row.
+    """Return the query for one page of an owner's rows, in descending order of their ids.
 
-    ``read`` removes the extra row. The query needs an index on the owner and the falling id.
-    Raises ``cursor.invalid``.
+    The query returns one row more than the page has, and ``read`` removes the extra row. The query
+    needs an index on the owner and on the id in descending order. Raises ``cursor.invalid``.
     """
     before = None if wanted.cursor is None else ids.of_cursor(wanted.cursor)
     query = newest_first(query, owner, value, owner.class_.id, before=before)
@@ -104,9 +104,10 @@ def of_owner(query: Q, owner: InstrumentedAttribute[Any], value: int, wanted: Pa
 
 
 def by_id(query: Q, column: InstrumentedAttribute[int], wanted: PageRequest) -> Q:
-    """Return the query for a page of few rows by falling ids, plus one row.
+    """Return the query for one page of a small result, in descending order of the ids.
 
-    Postgres finds the rows by the query's conditions, and sorts them.
+    The query returns one row more than the page has. Postgres finds all rows that meet the query's
+    conditions and sorts these rows, so the result must be small.
     """
     if wanted.cursor is None:
         query = query.offset(wanted.offset)
@@ -121,9 +122,10 @@ def by_moment(
     column: SQLColumnExpression[Any],
     wanted: PageRequest,
 ) -> Q:
-    """Return the query for a page of rows with random ids, plus one row.
+    """Return the query for one page of rows whose ids don't rise with time, newest rows first.
 
-    The newest row comes first. Rows of the same moment are sorted by id. Raises ``cursor.invalid``.
+    The query returns one row more than the page has. Rows with the same time are sorted by id.
+    Raises ``cursor.invalid``.
     """
     if wanted.cursor is None:
         query = query.offset(wanted.offset)

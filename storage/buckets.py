@@ -1,4 +1,4 @@
-"""Creates the bucket, with a user who may use only this bucket."""
+"""Creates the bucket in the object storage, and a user who may use only this bucket."""
 
 from minio.credentials.providers import StaticProvider
 from minio.error import MinioAdminException

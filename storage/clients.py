@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from storage.redis.notifier import Notifier
 
 
-# Optimization: lazy clients (decision 17).
+# Optimization: storage clients created at first use (decision 17).
 @dataclass(frozen=True)
 class Clients:
-    """Clients that are opened, and whose libraries are imported, at their first use.
+    """The clients of Redis, the broker and the object storage, each created at its first use.
 
-    Most commands need only the database.
+    The library of a client is also imported at the client's first use. Commands start faster this
+    way, because most commands need only the database.
     """
 
     settings: Settings

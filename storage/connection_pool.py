@@ -1,4 +1,4 @@
-"""A pool of connections for single statements, each of which is a transaction of its own."""
+"""A pool of database connections for SQL statements that are transactions of their own."""
 
 import select
 import time
@@ -9,17 +9,18 @@ import psycopg2
 from psycopg2.extensions import connection
 from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2
 
-# A connection that was idle for longer must answer a statement before it is used.
+# A connection that has been idle for longer than this must answer a test statement before it is
+# used.
 TRUSTED_IDLE_SECONDS = 1.0
 
 _DIALECT = PGDialect_psycopg2()  # type: ignore[no-untyped-call]
 
 
-# Optimization: own connection pool (decision 17).
+# Optimization: our own connection pool (decision 17).
 class ConnectionPool:
     """A pool of autocommitting connections, each of which serves one thread at a time.
 
-    The connection that was used last is taken first.
+    ``take`` returns the idle connection that was used last.
     """
 
     def __init__(self, connect: Callable[[], connection], max_connections: int) -> None:

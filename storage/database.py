@@ -1,4 +1,4 @@
-"""Connections to Postgres for sessions or for single statements."""
+"""Connections to Postgres: for SQLAlchemy sessions, and for single SQL statements."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -79,11 +79,11 @@ class Database:
         return sessionmaker(self.engine, expire_on_commit=False)
 
     def rows(self, statement: Statement, **values: object) -> list[tuple[Any, ...]]:
-        """Run a statement in a transaction of its own, commit it, and return the rows.
+        """Run an SQL statement in a transaction of its own, commit, and return the rows.
 
         Raises ``psycopg2.Error``.
         """
-        # Optimization: single statements without SQLAlchemy (decision 17).
+        # Optimization: single SQL statements without SQLAlchemy (decision 17).
         connection = self.connections.take()
         if connection is None:
             return self._rows_beside_transactions(statement, values)

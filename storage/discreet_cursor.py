@@ -30,7 +30,7 @@ class DiscreetCursor(cursor):
 
 @contextmanager
 def _first_line_only() -> Iterator[None]:
-    """Shorten the message of a database error to its first line."""
+    """Shorten the message of a database error in the block to the first line of the message."""
     try:
         yield
     except psycopg2.Error as error:

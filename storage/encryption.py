@@ -51,7 +51,7 @@ class KeyWrapper:
         return self._keyring.current.id
 
     def rewrap(self, wrapped: WrappedKey, context: str) -> WrappedKey:
-        """Wrap a wrapped key again, under the current encryption key. Raises ``Tampered``."""
+        """Unwrap a key, and wrap it under the current encryption key. Raises ``Tampered``."""
         return self.wrap(self.unwrap(wrapped, context), context)
 
     def unwrap(self, wrapped: WrappedKey, context: str) -> bytes:

@@ -196,7 +196,7 @@ def run_job(context: WorkerContext, *, job_id: int) -> None:
         raise Retry("The job is queued again, for later.")
 
 
-# Optimization: jobs that stay in their process (decision 17).
+# Optimization: import jobs that stay in their worker process (decision 17).
 class _StayingJobs:
     """The jobs that take turns in this process, for at most ``max_stay_seconds`` of the first one.
 

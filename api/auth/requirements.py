@@ -1,7 +1,7 @@
 """The access that each route declares: which credentials its callers need.
 
-A route declares exactly one access. The route admits its caller before it reads a body, so that
-strangers can't fill the memory for bodies.
+Each route declares exactly one ``Access``. A route checks the credentials of its caller before it
+reads the request body, so that strangers can't fill the memory that is reserved for bodies.
 """
 
 from abc import ABC, abstractmethod

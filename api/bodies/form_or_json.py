@@ -1,7 +1,8 @@
-"""Bodies that are a form or JSON, and may have a trace id.
+"""Request bodies that are either a form or JSON, and may contain a trace id.
 
-Sign-ups and links in mails send these requests. The trace id of a link is in the body or in the
-query. Mail clients post forms without credentials (RFC 8058), and programs send JSON.
+Sign-up forms and links in mails send requests with a form or JSON as the body. The trace id of a
+link in a mail is in the body or in the query of the request. Mail clients post forms without
+credentials (RFC 8058), and programs send JSON.
 """
 
 from collections.abc import Iterable

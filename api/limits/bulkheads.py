@@ -47,7 +47,7 @@ class Bulkhead:
         self._wait_seconds = wait_seconds
         self._max_calls = threads + max_waiting
         self._error = error
-        # Optimization: own thread pools (decision 17).
+        # Optimization: our own thread pools (decision 17).
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._lock = Lock()
         self._calls = 0

@@ -1,4 +1,4 @@
-"""ASGI layers that rewrite the headers or the path of each request."""
+"""ASGI middleware that rewrites the headers or the path of each request."""
 
 from typing import cast
 
@@ -75,9 +75,9 @@ class HeadersMiddleware:
 
 
 VERSION_HEADER = "Pressroom-Version"
-# The versions of the API's contract, newest first. Each is the date of a breaking change
-# (docs/conventions.md). Clients that name no version get the oldest, so that a new version doesn't
-# break them.
+# The versions of the API's contract, newest first. Each version is the date of a breaking change
+# (docs/conventions.md). Clients that name no version get the oldest version, so that a new version
+# doesn't break these clients.
 VERSIONS = ("2026-11-21",)
 
 _NAME = VERSION_HEADER.lower().encode()

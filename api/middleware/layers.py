@@ -1,4 +1,4 @@
-"""The ASGI layers around all routes, in their order."""
+"""The ASGI middleware that every request passes through, in order."""
 
 import asyncio
 import re
@@ -166,12 +166,12 @@ _FORMS = (b"application/x-www-form-urlencoded", b"multipart/form-data")
 
 
 class PagesHostMiddleware:
-    """Serves readers' pages on their own host, and nothing else there.
+    """Serves readers' pages on a host of their own, and nothing else on this host.
 
-    Owners write texts of readers' pages. On the login's host, such a page could imitate the login
-    and deceive people and password managers.
+    Owners write texts of readers' pages. On the host of the login, a page with an owner's texts
+    could imitate the login and deceive people and password managers.
 
-    It stands below the layer that knows readers' pages.
+    This middleware comes after the middleware that recognises readers' pages.
     """
 
     def __init__(self, app: ASGIApp, *, settings: Settings, cookies: Collection[str]) -> None:

@@ -1,4 +1,4 @@
-"""The endpoints of attachments."""
+"""The API endpoints for attachments."""
 
 from functools import partial
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""The endpoints of exports."""
+"""The API endpoints for exports."""
 
 from typing import Annotated, Any
 

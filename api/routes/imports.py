@@ -1,4 +1,4 @@
-"""The endpoints of imports."""
+"""The API endpoints for imports."""
 
 from functools import partial
 from typing import Annotated, Literal

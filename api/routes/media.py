@@ -1,4 +1,4 @@
-"""Serves the files of attachments, in whole or as byte ranges."""
+"""Serves the files of attachments, either whole files or byte ranges."""
 
 import re
 from collections.abc import Iterator

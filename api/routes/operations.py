@@ -1,4 +1,4 @@
-"""Routes about the service itself: its health, its metrics, its contacts."""
+"""The API endpoints that describe the service itself: its health, metrics and contacts."""
 
 import secrets
 from datetime import timedelta

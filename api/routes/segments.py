@@ -1,4 +1,4 @@
-"""The endpoints of segments."""
+"""The API endpoints for segments."""
 
 from functools import partial
 from typing import Any

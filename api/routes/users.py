@@ -1,4 +1,4 @@
-"""The endpoints of a user's own account."""
+"""The API endpoints with which users read and change their own account."""
 
 from functools import partial
 from typing import Annotated

@@ -252,21 +252,21 @@ def envelope(data: T) -> Envelope[T]:
     return Envelope(data=data, ts=int(time.time()))
 
 
-# Optimization: large answers without pydantic (decision 17).
+# Optimization: large responses without pydantic (decision 17).
 def enveloped(data: Any) -> Response:
-    """Return a response with plain data in an envelope.
+    """Return a JSON response with the data in an envelope, without validating the data.
 
-    The route declares the model of the data, and a test validates the responses.
+    The route declares the pydantic model of the data, and a test validates the route's responses.
     """
     content = {"data": data, "ts": int(time.time())}
     return Response(orjson.dumps(content, option=orjson.OPT_UTC_Z), media_type="application/json")
 
 
-# Optimization: moments that orjson formats (decision 17).
+# Optimization: times formatted by orjson (decision 17).
 def plain_moment(moment: datetime | None) -> datetime | str | None:
-    """Return a UTC moment in a form that ``enveloped`` writes as a Timestamp.
+    """Return a UTC time in a form that ``enveloped`` writes in the format of a ``Timestamp``.
 
-    orjson omits the microseconds if they are 0, so this function formats such a moment itself.
+    orjson omits microseconds that are 0, so this function formats a time without microseconds.
     """
     if moment is None or moment.microsecond:
         return moment

@@ -1,4 +1,4 @@
-"""Bodies of the endpoints of members' fields or tags."""
+"""The request and response bodies of the API endpoints for member fields and tags."""
 
 from typing import Annotated, Any
 

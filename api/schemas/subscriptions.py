@@ -82,9 +82,9 @@ def member_record(
     return SubscriptionRecord.of_row(record, user=user, **shown.of_record(record), **others)
 
 
-# Optimization: large answers without pydantic (decision 17).
+# Optimization: large responses without pydantic (decision 17).
 def member_item(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a SubscriptionRecord and its person as plain data."""
+    """Return a ``SubscriptionRecord`` with its person as a dictionary for ``enveloped``."""
     person = {"id": row["user_id"], "name": row.pop("user_name")}
     moments = {name: plain_moment(row[name]) for name in _MOMENTS}
     return {**row, **moments, "user": person, "list": None}

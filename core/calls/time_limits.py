@@ -70,7 +70,10 @@ class _TlsSocket(_Limited, ssl.SSLSocket):
 
 
 def limited(connected: socket.socket) -> socket.socket:
-    """Convert a connected socket into a limited one. The old socket object is closed."""
+    """Convert a connected socket into one that respects ``time_limit``.
+
+    The function closes the passed socket object, and keeps its connection open.
+    """
     usual = connected.gettimeout()
     made = _PlainSocket(fileno=connected.detach())
     made.settimeout(usual)

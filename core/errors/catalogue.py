@@ -54,7 +54,7 @@ class ErrorType:
         return DomainError(self.kind, self.code, message, wait, problems, needed_scope, facts or {})
 
     def filled(self, **values: object) -> Self:
-        """Return a copy of this entry with ``values`` in its sentence, such as a route's limit."""
+        """Return a copy of this error type with ``values`` filled into its sentence."""
         return dataclasses.replace(
             self,
             sentence=self.sentence.format(**values),

@@ -56,7 +56,7 @@ def translated(language: str, text: str) -> str:
 
 
 def marked(text: str) -> str:
-    """Return the text. The call marks the text, so that the catalogues include it."""
+    """Return the text unchanged. Texts in calls of ``marked`` are collected for translation."""
     return text
 
 

@@ -1,18 +1,18 @@
-"""Hides installed libraries that other libraries would import without need."""
+"""Hides installed modules from libraries that would import these modules without need."""
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# The Redis client imports this module for metrics that Pressroom doesn't use. The import takes a
-# tenth of a second and a few megabytes in each process.
+# The Redis client imports ``opentelemetry.sdk.metrics`` for metrics that Pressroom doesn't use.
+# Importing this module takes a tenth of a second and a few megabytes in each process.
 _METRICS = "opentelemetry.sdk.metrics"
 
 
-# Optimization: hidden imports (decision 17).
+# Optimization: modules hidden from imports (decision 17).
 @contextmanager
 def without(module: str) -> Iterator[None]:
-    """Hide a module from the imports in the block, unless the module is already loaded."""
+    """Make a module appear uninstalled within the ``with`` block, unless it is already loaded."""
     known = sys.modules.setdefault(module, None)  # type: ignore[arg-type] # means: not installed
     try:
         yield
@@ -22,11 +22,11 @@ def without(module: str) -> Iterator[None]:
 
 
 def hide_metrics() -> None:
-    """Hide the metrics of OpenTelemetry, unless the module is already loaded."""
+    """Make the metrics module of OpenTelemetry appear uninstalled, unless it is loaded."""
     sys.modules.setdefault(_METRICS, None)  # type: ignore[arg-type] # means: not installed
 
 
 def show_metrics() -> None:
-    """Make the metrics of OpenTelemetry importable again."""
+    """Allow imports of the metrics module of OpenTelemetry again."""
     if sys.modules.get(_METRICS) is None:
         sys.modules.pop(_METRICS, None)

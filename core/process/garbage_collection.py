@@ -1,6 +1,6 @@
-"""Controls when Python collects garbage: never while a process starts, and as usual afterwards.
+"""Switches Python's garbage collection off while a process starts, and on again afterwards.
 
-A server creates 200,000 objects at its start, and only fifty of these are garbage.
+A server creates 200,000 objects while it starts, and only fifty of these objects are garbage.
 """
 
 import gc
@@ -10,16 +10,17 @@ _STANDARD = gc.get_threshold()
 _WHILE_STARTING = (1_000_000, 10, 10)
 
 
-# Optimization: no garbage collection at the start (decision 17).
+# Optimization: no garbage collection while a process starts (decision 17).
 def begin_start() -> None:
-    """Stop collecting garbage until ``end_start``."""
+    """Stop Python's garbage collection until ``end_start`` is called."""
     gc.set_threshold(*_WHILE_STARTING)
 
 
 def end_start() -> None:
-    """Exclude all existing objects from garbage collection, and collect garbage as usual.
+    """Start garbage collection as usual, but exclude all objects that exist already.
 
-    There is no collection before, because it takes a tenth of a second and finds no garbage.
+    The existing garbage isn't collected first, because that takes a tenth of a second for almost
+    no garbage.
     """
     gc.freeze()
     gc.set_threshold(*_STANDARD)

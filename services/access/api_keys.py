@@ -109,14 +109,15 @@ def authenticate(
     """Return the caller of a key; raises ``auth.invalid_credentials``.
 
     Args:
-        recent: whether a caller from the last minute is enough. The key may have been
-            revoked in that minute, so the SQL statement of the request must check the key again.
+        recent: whether the result of an earlier check is enough if it is less than a minute old.
+            The key may have been revoked since the earlier check, so the SQL statement of the
+            request must check the key again.
     """
     if not API_KEY.matches(secret):
         raise errors.AUTH_INVALID_API_KEY()
     now = clock.now()
     digests = keyring.signer(_PURPOSE).digests(secret.encode())
-    # Optimization: recent callers of API keys (decision 17).
+    # Optimization: cache of the callers of API keys (decision 17).
     if recent and (caller := uses.recent(digests[0], now)):
         return caller
     rows = database.rows(_CREDENTIAL, digests=digests, now=now)

@@ -1,4 +1,4 @@
-"""Users: how they are created, found or changed."""
+"""Functions that create, find and change users."""
 
 from sqlalchemy import Column, exists, func, or_, select
 from sqlalchemy.dialects.postgresql import insert

@@ -261,7 +261,7 @@ def piece_name(backup_id: str, number: int) -> str:
 
 
 def _in_pieces(output: Iterable[bytes]) -> Iterator[bytes]:
-    """Cut the output into pieces of ``PIECE_BYTES``. The last piece may be shorter."""
+    """Cut the output into pieces of ``PIECE_BYTES`` bytes; the last piece may be shorter."""
     held = bytearray()
     for read in itertools.chain(output, [b""]):
         held += read

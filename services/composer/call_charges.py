@@ -54,10 +54,12 @@ def charge_call(
     same: str,
     seconds: float,
 ) -> int | None:
-    """Charge for a call before its work is enqueued. Return the id of the ledger entry, if any.
+    """Charge for a call of the composer before the work of the call is enqueued.
 
-    Callers choose the names of their calls. A name therefore stands for a call only together with
-    the input of the call. Raises what ``own_charges.charge_call`` raises.
+    Return the id of the ledger entry, or ``None`` if the same call was already charged and settled.
+    Callers choose the idempotency keys of their calls, and may use one key for different inputs.
+    The key of the charge therefore also depends on the input. Raises the errors of
+    ``own_charges.charge_call``.
     """
     digest = hashlib.sha256(call.fingerprint + call.key.encode()).hexdigest()
     key = replace(call, route=SOURCE_TYPE, key=digest)

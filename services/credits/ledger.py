@@ -1,11 +1,12 @@
 """Charges accounts and corrects their balances.
 
-``consume_credits`` makes the charge of an API call with the database function ``credit_consume``.
-Pressroom's own charges are in ``own_charges``. Both use the database function ``credit_append``,
-which locks the account, refuses to make the balance negative, and writes the entry and the new
-balance. ``credit_append`` also compares the balance with the threshold of ``thresholds``, so a
-charge needs no other query. Each statement here is a separate
-transaction, and its result is committed when it returns.
+``consume_credits`` charges an account when a program calls the API to consume credits, with the
+database function ``credit_consume``. The module ``own_charges`` charges for Pressroom's own
+services, such as the composer. Every charge uses the database function ``credit_append``, which
+locks the account, refuses to make the balance negative, and writes the entry and the new balance.
+``credit_append`` also compares the balance with the account's threshold (``thresholds``), so a
+charge needs no other query. Each SQL statement of this module is a separate transaction, which is
+committed when the statement returns.
 """
 
 import math

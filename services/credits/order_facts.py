@@ -1,4 +1,4 @@
-"""The facts of an order, which determine its status.
+"""The facts about a payment order, which determine the status of the order.
 
 Facts only grow: whether the order was paid, failed, expired or closed, and the largest sums of
 refunds, failed refunds, disputes, ended disputes and lost disputes. A provider's messages may

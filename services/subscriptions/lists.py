@@ -1,4 +1,4 @@
-"""Mailing lists: how they are created, found, changed or archived."""
+"""Functions that create, find, change and archive mailing lists."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence

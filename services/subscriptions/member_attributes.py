@@ -123,9 +123,9 @@ def merged(
 class Submission:
     """The data that a person submits with a sign-up: a name, and values of fields.
 
-    Anyone can enter any address into a form. The data therefore applies at once only to a new
-    record. For an existing record, the data is stored with the mailed token, and applies when the
-    person confirms with that token.
+    Anyone can enter any address into a sign-up form. The submitted data is therefore applied at
+    once only if the person has no subscription to the list yet. For an existing subscription, the
+    data is stored with the mailed token, and is applied when the person confirms with this token.
 
     Attributes:
         fields: stored values, by the ids of fields as text.

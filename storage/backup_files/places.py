@@ -208,8 +208,9 @@ class BackupKeyMissing(Exception):
 class SealedPlace:
     """A place for backups whose files are encrypted.
 
-    Each file begins with its key, which is wrapped under one of the backup keys. The key is also
-    bound to the file's name. A file under the wrong name therefore can't be decrypted.
+    Each file is encrypted with a key of its own. A file begins with its key, which is wrapped under
+    one of the backup keys. The wrapped key is bound to the name of the file, so that a file under
+    the wrong name can't be decrypted.
 
     Attributes:
         max_wait_seconds: for how long a call is tried while the place fails.

@@ -135,8 +135,9 @@ class EncryptedMasterConnection(_ClosedByTimeout, redis.sentinel.SentinelManaged
 class _SharedSentinel(redis.sentinel.Sentinel):
     """A Sentinel client that several threads can use at the same time.
 
-    If the first Sentinel doesn't respond, the library swaps two entries of its list. Two threads
-    that swap at the same time would lose an entry, so each search uses a copy of the list.
+    The Redis library has a list of Sentinels. If the first Sentinel doesn't respond, the library
+    swaps two entries of the list. If two threads swapped entries at the same time, an entry would
+    be lost, so each search for the master uses a copy of the list.
     """
 
     def discover_master(self, service_name: str) -> Any:

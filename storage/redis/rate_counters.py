@@ -56,9 +56,11 @@ class RateCounters:
     and processes whose clocks differ count in the same one. Each answer of Redis brings its time,
     from which this process goes on by its own monotonic clock.
 
-    For a high limit, a process reserves a block of numbers with one INCR and gives each call one of
-    these numbers. No limit is ever exceeded. Each of several processes may hold unused numbers, so
-    calls may be refused before the limit is reached: up to 1/300 of the limit per process.
+    The calls of a caller are numbered within a window, and a call is refused if its number is above
+    the limit. For a high limit, a process reserves a block of numbers in one call to Redis, and
+    then gives each call a number from this block. No limit is ever exceeded. If several processes
+    hold unused numbers, calls may be refused before the limit is reached: up to 1/300 of the limit
+    per process.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -74,7 +76,7 @@ class RateCounters:
         """Count one call; ``None`` while Redis is away."""
         window = item.get_expiry()
         now = self._now()
-        # Optimization: blocks of rate limit numbers (decision 17).
+        # Optimization: call numbers reserved in blocks for rate limits (decision 17).
         number = self._blocks.take(_key(now, window, limit, caller))
         if number is None:
             size = max(item.amount // _BLOCKS_PER_LIMIT, 1)

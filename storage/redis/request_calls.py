@@ -146,7 +146,7 @@ class RequestCalls:
         while self._steps:
             steps = [self._steps.popleft()]
             size = steps[0].size
-            # Optimization: batches of Redis steps (decision 17).
+            # Optimization: several Redis scripts per round trip (decision 17).
             while self._steps and size + self._steps[0].size <= MAX_ROUND_TRIP_BYTES:
                 steps.append(self._steps.popleft())
                 size += steps[-1].size

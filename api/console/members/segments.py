@@ -1,4 +1,4 @@
-"""Pages about the named groups of a list: segments or tags."""
+"""The console pages that show the segments and the tags of a list."""
 
 from dataclasses import replace
 from functools import partial

@@ -1,4 +1,4 @@
-"""The console's first page, with its search."""
+"""The first page of the console, and the search on this page."""
 
 import json
 from decimal import Decimal

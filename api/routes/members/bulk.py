@@ -1,4 +1,4 @@
-"""The endpoints that change many members of a list."""
+"""The API endpoints that change many members of a list with one request."""
 
 from collections.abc import Iterator
 from functools import partial

@@ -114,8 +114,9 @@ class Found:
 def find(uow: UnitOfWork, caller: Caller, sought: str) -> Found:
     """Find the caller's lists by title or slug, and active members by the start of their address.
 
-    Finds nothing for fewer than ``MIN_SOUGHT_CHARACTERS``. The cost grows with the number of the
-    owner's lists, not with the number of their members.
+    The result is empty if ``sought`` has fewer than ``MIN_SOUGHT_CHARACTERS`` characters. The
+    duration of a search grows with the number of the owner's lists, but not with the number of
+    members.
     """
     words = unicodedata.normalize("NFC", strip_unseen(sought)).lower()
     if not MIN_SOUGHT_CHARACTERS <= len(words) <= MAX_SOUGHT_CHARACTERS:
@@ -150,8 +151,9 @@ def keep(
 ) -> dict[str, Any]:
     """A caller's filter as it is stored. Its tags can't be deleted until the transaction ends.
 
-    The filter is stored with the ids of fields and tags. The filter therefore matches the same
-    members after a field or a tag is renamed, even if another one gets the old name.
+    A stored filter contains the ids of fields and tags instead of their names. A stored filter
+    therefore matches the same members after a field or a tag is renamed, even if another field or
+    tag gets the old name.
 
     ``make_tags``: whether tags are made that the list has not. Otherwise they keep their names, and
     are on no member for good. Raises ``filter.invalid``, ``filter.too_large`` and ``list.busy``,

@@ -152,9 +152,10 @@ class _Search:
         return self.wanted.condition(rows, asked=self.statuses)
 
     def _by_index(self, before: int | None) -> list[int] | None:
-        """Return the ids of the newest matching members, found by indexes on the compared values.
+        """Find the newest matching members by indexes on the values that the filter compares.
 
-        Returns ``None`` without such indexes, or if Postgres needs too long.
+        Return the members' ids. Return ``None`` if the filter compares values that have no index,
+        or if Postgres takes too long.
         """
         indexed = self.wanted.indexed()
         if indexed is None:
@@ -163,8 +164,8 @@ class _Search:
         query = query.where(self._condition(_TABLE))
         if before is not None:
             query = query.where(_record.id < before)
-        # OFFSET 0 makes Postgres find and sort all matching members. Otherwise it might test every
-        # member of the list, newest first.
+        # OFFSET 0 makes Postgres find all matching members by index, and then sort them. Without
+        # OFFSET 0, Postgres might test every member of the list, newest first.
         found = query.offset(literal_column("0")).subquery()
         newest = select(found.c.id).order_by(found.c.id.desc()).limit(self.limit + 1)
         try:
@@ -177,7 +178,7 @@ class _Search:
             return None
 
 
-# SQLAlchemy needs a millisecond to build the subquery, so all searches share one.
+# The subquery is cached for all searches, because SQLAlchemy needs a millisecond to build it.
 @cache
 def newest(
     statuses: tuple[SubscriptionStatus, ...],

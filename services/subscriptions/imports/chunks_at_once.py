@@ -12,7 +12,7 @@ from services.subscriptions.imports.applying import NotInTurn
 MAX_CHUNKS_AT_ONCE = 2
 
 
-# Optimization: two chunks of a request at the same time (decision 17).
+# Optimization: two chunks of one request applied at the same time (decision 17).
 class ChunksAtOnce:
     """Chunks that threads commit at the same time.
 
@@ -25,7 +25,10 @@ class ChunksAtOnce:
         self._running: deque[tuple[Callable[[], None], Future[None]]] = deque()
 
     def make_room(self, max_chunks: int = MAX_CHUNKS_AT_ONCE) -> None:
-        """Wait until fewer than ``max_chunks`` chunks are running. Raise the error of a chunk."""
+        """Wait until threads are committing fewer than ``max_chunks`` chunks.
+
+        Raises the error of a chunk that could not be committed.
+        """
         while len(self._running) >= max_chunks:
             self._end_oldest()
 

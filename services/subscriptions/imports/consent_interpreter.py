@@ -36,7 +36,7 @@ MAX_VALUES_SHOWN = 50
 MAX_VALUES_COUNTED = 1_000
 # The maximum number of columns with unrecognised headers that are searched for status words.
 MAX_COLUMNS_WATCHED = 100
-# Optimization: one status for equal consent cells (decision 17).
+# Optimization: cached status of equal consent cells (decision 17).
 # Most rows repeat a few combinations of cells in the consent columns, so results are cached.
 MAX_CACHED_ROWS = 1_024
 MAX_CACHED_CHARACTERS = 200

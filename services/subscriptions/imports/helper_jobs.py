@@ -11,9 +11,10 @@
         v
     last helper   Finds no waiting chunk and no other helper. Ends the import job and the import.
 
-A helper that finds no chunk ends. A helper that is the only one with a chunk applies two chunks at
-the same time. A helper's claim on a chunk is valid while the same attempt of the helper's job is
-running. If the import was cancelled, or if the helper lost its lease, the chunk is rolled back.
+The job of a helper ends when no chunk is waiting. If only one helper of an import has a chunk, it
+applies two chunks at the same time. A helper's claim on a chunk is valid while the same attempt of
+the helper's job is running. If the import was cancelled, or if the helper lost its lease, the chunk
+is rolled back.
 
 Chunks of one file have no address in common. If two imports into a list run at the same time, one
 of them has only one helper, and the two take turns on the lock of the list.
@@ -88,7 +89,10 @@ _ERRORS_OF_NO_CHUNK = (
 
 @dataclass(frozen=True)
 class _Work:
-    """The import that a helper works on. All helpers share the lease of the import's job."""
+    """The import that a helper works on, and the lease of the import's job.
+
+    All helpers of an import share the lease of the import's job.
+    """
 
     import_lease: Lease
     task: MemberImport
@@ -199,7 +203,7 @@ def _start_turn(resources: Resources, lease: Lease) -> _Work | None:
             return None
         waiting = sum(chunk.tries < MAX_TRIES for chunk in _next_chunks(uow, task))
         statuses = _other_helpers(uow, lease, task)
-        # Optimization: several helpers for one file (decision 17).
+        # Optimization: several helper jobs for one imported file (decision 17).
         max_helpers = MAX_SHARES if task.side_by_side else 1
         if JobStatus.QUEUED not in statuses and len(statuses) + 1 < min(waiting, max_helpers):
             _enqueue_helper(uow, import_lease.job_id, task)
@@ -273,7 +277,7 @@ def _apply_chunks(resources: Resources, lease: Lease, work: _Work) -> bool:
             resources.database.rows(_GIVE_UP, most=MAX_TRIES, number=chunk.number, **claim)
 
     try:
-        # Optimization: two chunks of a helper at the same time (decision 17).
+        # Optimization: two chunks applied at the same time by one helper (decision 17).
         with chunks_at_once() as commits:
             while True:
                 commits.make_room(_find_max_chunks(resources, lease, task))
@@ -302,9 +306,9 @@ def _apply_chunks(resources: Resources, lease: Lease, work: _Work) -> bool:
 
 
 def _find_max_chunks(resources: Resources, lease: Lease, task: MemberImport) -> int:
-    """Return how many chunks the helper may apply at the same time.
+    """Return how many chunks this helper may apply at the same time.
 
-    Three chunks at the same time take longer on two cores than two chunks.
+    The maximum is two chunks, because three chunks at the same time are slower on two cores.
     """
     claim = {"import_id": task.id, "job_id": lease.job_id}
     if not task.side_by_side or resources.database.rows(_OTHER_CLAIMS, **claim):

@@ -121,7 +121,7 @@ def _add_chunks(resources: Resources, lease: Lease, task: MemberImport, rows: Re
     with resources.unit_of_work() as uow:
         numbers = select(ImportChunk.number).where(ImportChunk.import_id == task.id)
         applied = set(uow.session.scalars(numbers))
-    # Optimization: two chunks of a request at the same time (decision 17).
+    # Optimization: two chunks of one request applied at the same time (decision 17).
     with chunks_at_once() as commits:
         while not rows.is_complete:
             lease.check_cancelled()

@@ -134,7 +134,8 @@ def lock_list_shared(uow: UnitOfWork, list_id: int) -> None:
 def share_lists(uow: UnitOfWork, *list_ids: int) -> None:
     """Lock several lists for a job, so that no bulk action changes them during the transaction.
 
-    A job waits for the lock until its statement timeout. Then ``TransientError`` is raised.
+    A job waits for the locks until the timeout of the SQL statement. Raises ``TransientError`` if
+    the job gets no lock in this time.
     """
     with _unless_busy():
         for list_id in sorted(list_ids):

@@ -1,22 +1,23 @@
-"""Checks of opt-outs: whether a person has refused a list, or mail from the list.
+"""Checks whether a person has an opt-out: has refused a list, or only the mail of a list.
 
-All code that asks about opt-outs is here or uses a function of this module. Adding or restoring one
-member, transferring a member, enabling mail and sending a list's mail call ``find_opt_outs``.
+All code that checks opt-outs is in this module or uses this module. Code that adds, restores or
+transfers one member, enables mail or sends a list's mail calls ``find_opt_outs``.
 
-Work on many members can't look up one person at a time. Their SQL statements contain a condition
-or a query of this module:
+Code that works on many members can't look up one person at a time. These modules therefore use a
+condition or a query of this module in their SQL statements:
 
-- ``imports.judge_statements`` judges the rows of a chunk (``build_opt_out_query``).
-- ``bulk_actions.batches`` undoes a bulk action (``build_no_opt_out_condition``), and skips people
-  who left before they confirmed (``HAS_LEFT``).
-- ``export_sheets`` exports members (``HAS_LEFT``, ``HAS_NO_MAIL``) and the recipients of a mail
-  (``has_opt_out_on``, ``find_opted_out_digests``).
+- ``imports.judge_statements`` checks the rows of an import (``build_opt_out_query``).
+- ``bulk_actions.batches`` checks members when it undoes a bulk action
+  (``build_no_opt_out_condition``), and skips people who left before they confirmed (``HAS_LEFT``).
+- ``export_sheets`` checks the members that it exports (``HAS_LEFT``, ``HAS_NO_MAIL``) and the
+  recipients of a mail (``has_opt_out_on``, ``find_opted_out_digests``).
 - ``unsubscribe``, ``members`` and ``opt_outs`` find subscriptions that don't show an opt-out yet
   (``HAS_LEFT``, ``HAS_NO_MAIL``).
 
-``imports.undo`` needs no check, because it never makes a member active and never enables mail.
+``imports.undo`` checks no opt-outs, because undoing an import never makes a member active and never
+enables mail.
 
-Deny lists are checked by ``deny_lists.find_denied``, for one address or many.
+``deny_lists.find_denied`` checks deny lists, for one address or for many addresses.
 """
 
 from collections.abc import Callable, Collection
@@ -28,12 +29,13 @@ from core.keyring import Keyring
 from models import OptOut, OptOutKind, Subscription, SubscriptionStatus, User
 from storage.unit_of_work import UnitOfWork
 
-# Keep an old key in the keyring for as long as opt-outs of erased people must be recognised.
+# An old key must stay in the keyring for as long as Pressroom must recognise the opt-outs of erased
+# people that were stored under this key.
 _PURPOSE = "opt-out"
 
 
 def find_opt_outs(uow: UnitOfWork, list_id: int, person: User) -> set[OptOutKind]:
-    """Return the person's opt-outs on this list. The caller decides whether an opt-out matters."""
+    """Return the kinds of a person's opt-outs on a list. The caller decides which kinds matter."""
     query = select(OptOut.kind).where(
         OptOut.list_id == list_id, is_opt_out_of(uow.settings.keyring, person)
     )
@@ -41,29 +43,29 @@ def find_opt_outs(uow: UnitOfWork, list_id: int, person: User) -> set[OptOutKind
 
 
 def is_opt_out_of(keyring: Keyring, person: User) -> ColumnElement[bool]:
-    """The condition that an opt-out belongs to the person or to their address."""
+    """The SQL condition that an opt-out belongs to a person or to the person's address."""
     digests = address_digests(keyring, person.email)
     return or_(OptOut.user_id == person.id, OptOut.address_hmac.in_(digests))
 
 
 def address_digests(keyring: Keyring, address: str) -> list[bytes]:
-    """Return the digests under which an opt-out of this address may be stored: one per key."""
+    """Return the digests under which an opt-out of an address may be stored: one per key."""
     return create_address_digester(keyring)(address)
 
 
 def create_address_digester(keyring: Keyring) -> Callable[[str], list[bytes]]:
-    """Return a function like ``address_digests`` that is fast for many addresses."""
+    """Return a function like ``address_digests`` that works faster for many addresses."""
     signer = keyring.signer(_PURPOSE)
     return lambda address: signer.digests(address.encode())
 
 
 def address_digest(keyring: Keyring, address: str) -> bytes:
-    """Return the digest under which a new opt-out of this address is stored."""
+    """Return the digest under which a new opt-out of an address is stored."""
     return keyring.signer(_PURPOSE).digest(address.encode())
 
 
 def _has_opt_out(kind: OptOutKind, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
-    """The condition that the person of a subscription has an opt-out of this kind."""
+    """The SQL condition that a subscriber has an opt-out of the kind ``kind`` on the list."""
     return exists().where(
         OptOut.list_id == Subscription.list_id,
         OptOut.user_id == Subscription.user_id,
@@ -72,8 +74,9 @@ def _has_opt_out(kind: OptOutKind, *conditions: ColumnElement[bool]) -> ColumnEl
     )
 
 
-# The person has left the list, but the subscription's status doesn't show it yet. A pending person
-# may sign up again after an opt-out, so only an opt-out after the last change counts.
+# The condition that a person has left the list, but the status of the subscription doesn't show the
+# opt-out yet. A person with a pending subscription may have signed up again after an opt-out. For a
+# pending subscription, only an opt-out after the last change of the subscription counts.
 HAS_LEFT = or_(
     and_(Subscription.status == SubscriptionStatus.ACTIVE, _has_opt_out(OptOutKind.LIST)),
     and_(
@@ -81,12 +84,12 @@ HAS_LEFT = or_(
         _has_opt_out(OptOutKind.LIST, OptOut.created_at > Subscription.updated_at),
     ),
 )
-# The person has disabled mail, but the subscription doesn't show it yet.
+# The condition that a person has disabled mail, but the subscription doesn't show the opt-out yet.
 HAS_NO_MAIL = and_(Subscription.email_enabled, _has_opt_out(OptOutKind.EMAIL))
 
 
 def find_unsettled_values(uow: UnitOfWork, record: Subscription) -> dict[str, Any]:
-    """Return the new values of the subscription's columns that contradict an opt-out."""
+    """Return new values for those columns of a subscription that contradict an opt-out."""
     query = select(HAS_LEFT, HAS_NO_MAIL).where(Subscription.id == record.id)
     has_left, has_no_mail = uow.session.execute(query).one()
     status = {"status": SubscriptionStatus.UNSUBSCRIBED} if has_left else {}
@@ -94,14 +97,14 @@ def find_unsettled_values(uow: UnitOfWork, record: Subscription) -> dict[str, An
 
 
 def has_opt_out_on(list_id: int) -> ColumnElement[bool]:
-    """The condition that the person of a subscription has any opt-out on this list."""
+    """The SQL condition that a subscriber has any opt-out on the list ``list_id``."""
     return exists().where(OptOut.list_id == list_id, OptOut.user_id == Subscription.user_id)
 
 
 def find_opted_out_digests(
     connection: Connection, list_id: int, digests: Collection[bytes]
 ) -> set[bytes]:
-    """Return the digests that belong to an opt-out of the list."""
+    """Return the digests in ``digests`` that belong to an opt-out on the list."""
     values = {"list_id": list_id, "digests": list(digests)}
     return {bytes(digest) for (digest,) in connection.execute(_FIND_DIGESTS, values)}
 
@@ -112,9 +115,9 @@ _FIND_DIGESTS = text(
 
 
 def build_no_opt_out_condition(member: str, kind: OptOutKind | None = None) -> str:
-    """The SQL condition that a subscriber has no opt-out, or no opt-out of this kind.
+    """The SQL condition that a subscriber has no opt-out, or no opt-out of the kind ``kind``.
 
-    ``member`` is the alias of the table ``subscriptions``.
+    ``member`` is the alias of the table ``subscriptions`` in the SQL statement.
     """
     of_kind = f" AND o.kind = '{kind}'" if kind else ""
     return f"""NOT EXISTS (
@@ -123,20 +126,21 @@ def build_no_opt_out_condition(member: str, kind: OptOutKind | None = None) -> s
 
 
 def build_opt_out_query(list_id: str, condition: str) -> str:
-    """Return the SQL query for the kinds of a list's opt-outs that meet the condition.
+    """Return the SQL query for the kinds of those opt-outs of a list that meet a condition.
 
-    OFFSET 0 makes Postgres look up one row at a time. ``imports.judge_statements`` has the reason.
+    OFFSET 0 makes Postgres look up one row at a time, for the reason that is explained in
+    ``imports.judge_statements``.
     """
     return f"SELECT kind FROM opt_outs WHERE list_id = {list_id} AND {condition} OFFSET 0"  # noqa: S608
 
 
 def has_opt_outs(uow: UnitOfWork, list_id: int) -> bool:
-    """Return whether the list has any opt-out."""
+    """Return whether any person has an opt-out on the list."""
     return bool(uow.session.scalar(_COUNT_FIRST, {"list_id": list_id}))
 
 
-# ORDER BY makes Postgres use an index. Otherwise, if most opt-outs belong to another list,
-# Postgres would search the whole table for an opt-out of this list.
+# ORDER BY makes Postgres find an opt-out of the list by an index. Without ORDER BY, Postgres would
+# search the whole table ``opt_outs`` if most opt-outs belong to other lists.
 _COUNT_FIRST = text("""
 SELECT count(*) FROM (
     SELECT 1 FROM opt_outs WHERE list_id = :list_id ORDER BY user_id LIMIT 1

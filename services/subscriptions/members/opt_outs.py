@@ -1,8 +1,8 @@
-"""Changes of opt-outs: a person refuses a list, or mail from the list.
+"""Stores and lifts opt-outs: a person refuses a list, or only the mail of a list.
 
 Only the person who opted out can lift the opt-out.
 
-``opt_out_checks`` finds opt-outs before a person becomes a member or gets mail.
+The module ``opt_out_checks`` looks for opt-outs before a person becomes a member or gets mail.
 
 An opt-out refers to the person, and to an HMAC of their address. The HMAC remains after the person
 was erased. If an owner adds the address again, the opt-out therefore still applies. An opt-out is
