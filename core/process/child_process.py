@@ -1,6 +1,5 @@
 """Runs risky work in a child process, so that a crash or an exploit can't harm the parent."""
 
-import fcntl
 import json
 import os
 import select
@@ -15,7 +14,6 @@ from typing import IO, Any
 
 from core.process.child_loop import HEAD, pack
 
-_PIPE_BYTES = 1024 * 1024
 _EXIT_SECONDS = 1.0
 _MAX_PRINTED_CHARACTERS = 4_000
 _ROOT = Path(__file__).parents[2]
@@ -138,12 +136,6 @@ class ChildProcess:
         )
         for pipe in (child.stdin, child.stdout, child.stderr):
             os.set_blocking(_descriptor(pipe), False)
-        # Optimization: larger pipes to child processes (decision 17).
-        for pipe in (child.stdin, child.stdout):
-            # A larger pipe transfers data faster, but is optional. Linux refuses to enlarge pipes
-            # of a user whose pipes already take too much memory.
-            with suppress(OSError):
-                fcntl.fcntl(_descriptor(pipe), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._child, self._messages = child, 0
         return child
 
