@@ -4,10 +4,10 @@ Each round of the job is one transaction, followed by calls outside of any trans
 transaction records the outcomes of the previous calls (``outcomes``) and claims the next deliveries
 (``claims``). Each transaction checks the lease, so a worker that lost its lease writes nothing.
 
-A database transaction takes longer than a call to a fast receiver. After a successful call, the
-worker therefore claims ``MAX_BATCH_DELIVERIES`` deliveries in one transaction. After a failed call,
-the worker claims only one delivery. If a worker is killed after it sent a batch of deliveries and
-before it recorded their outcomes, all deliveries of the batch are sent again.
+Deliveries are claimed in batches, because a transaction takes longer than a call to a fast
+receiver. After a successful call, the worker claims ``MAX_BATCH_DELIVERIES`` deliveries in one
+transaction. After a failed call, the worker claims only one delivery. If a worker is killed after
+it sent a batch of deliveries and before it recorded their outcomes, the batch is sent again.
 """
 
 import time

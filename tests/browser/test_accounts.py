@@ -119,7 +119,7 @@ def test_a_person_logs_in_changes_password_and_address_and_takes_their_account_b
 def named_url(stack: Stack) -> Iterator[str]:
     """The URL of an API at the host `localhost`.
 
-    Browsers create no passkeys for an IP address such as 127.0.0.1.
+    The host is a name, because browsers refuse passkeys for IP addresses such as 127.0.0.1.
     """
     port = free_port()
     url = f"http://localhost:{port}"

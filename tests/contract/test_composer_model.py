@@ -85,7 +85,7 @@ def test_the_offline_writer_stands_in_for_a_model_without_an_answer_of_use_in_ti
 def test_a_worker_that_may_stand_in_has_loaded_all_before_its_first_post(
     composer_with_model: Modelled,
 ) -> None:
-    """A worker loads the offline writer early, because loading could exceed a short wait."""
+    """A worker loads the offline writer at its start, because some callers wait only briefly."""
     composer_with_model.rest()
     assert not _has_loaded_models(composer_with_model.work("error").pid)
     worker = composer_with_model.work("offline").pid

@@ -77,7 +77,7 @@ def test_a_tag_is_renamed_and_taken_off_all_members(
 
 
 def with_whole_count(console: OwnerAtConsole, path: str) -> str:
-    """Reload a console page until it shows a complete count of the members, and return it.
+    """Reload a console page until its count of members is complete, and return the page.
 
     A count that takes more than two seconds is stopped, and the page shows a lower bound.
     """

@@ -29,7 +29,7 @@ def id_of_list_with_fields(console: OwnerAtConsole) -> int:
 
 
 def form_of(console: OwnerAtConsole, path: str, **typed: str) -> dict[str, str]:
-    """Load a page with the given inputs, and return the fields of the first form on it."""
+    """Request a page with these query parameters, and return the fields of its first form."""
     (_, form), *_ = forms_of(console.visitor.get(path, **typed))
     return dict(form)
 

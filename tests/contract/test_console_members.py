@@ -208,7 +208,7 @@ def test_name_tier_tags_and_fields_are_changed(
         "vegan": True,
         "size": "M",
     }
-    # Unchanged values change nothing, and an empty value is removed.
+    # The stored value stays if the new value is equal. An empty value deletes the stored value.
     assert "Nothing was to be changed." in console.do(path)
     console.do(path, **{"fields.city": "", "tags": "", "paid_expiry": ""})
     after = member(console, id_of_list_with_members, "ada@example.com")

@@ -29,7 +29,7 @@ def scene(
     sandbox_payments: SandboxPayments,
     list_id: int,
 ) -> Scene:
-    """The people and the mailing list that take part in the actions recorded in the event feed."""
+    """The people and the mailing list that appear in the event feed."""
     return Scene(stack, owner, client, stranger, reader, sandbox_payments, list_id)
 
 
@@ -45,7 +45,7 @@ def test_each_type_is_written_by_its_action_with_the_data_that_its_schema_has(
     assert set(found["data"]) == set(entry.data.model_fields)
     entry.data.model_validate(found["data"], strict=True)
     assert found["list_id"] is None or found["list_id"] == scene.list_id or "transfer" in kind
-    # The action creates no event of the same type for other owners.
+    # The action must create an event of this type for its own owner only.
     with scene.stack.client(scene.stack.new_owner().key) as other:
         assert kind == FeedEventType.KEY_CREATED or page(other, type=kind.value)["items"] == []
 

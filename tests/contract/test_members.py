@@ -22,7 +22,7 @@ from tests.support.lists.subscribers import (
 
 @pytest.fixture
 def member_path(reader: Reader, list_id: int) -> str:
-    """The API path of the subscription of `reader`, who has joined the list `list_id`."""
+    """The API path of the subscription of `reader` to the list `list_id`."""
     reader.joins(list_id)
     return f"/subscriptions/{list_id}/members/{reader.user_id}"
 

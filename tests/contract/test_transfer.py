@@ -31,7 +31,7 @@ from tests.support.people.visiting import PASSWORD, Visitor, a_visitor, user_id_
 
 UINT64_MAX = 2**64 - 1
 SOONER, LATER = "2030-01-01T00:00:00.000000Z", "2035-01-01T00:00:00.000000Z"
-# The tier of a member, and the time until which the tier is paid.
+# The tier of a member, and the time when the paid period of the tier ends.
 Paid = tuple[str, str | None]
 
 

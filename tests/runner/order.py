@@ -18,7 +18,7 @@ import pytest
 
 # The seconds and the processor seconds of each long test file, measured by `make test TIMES=1`.
 MEASURED = Path(__file__).with_name("order.json")
-# The assumed seconds of a test in a test file without a measurement.
+# The assumed duration in seconds of each test in a file that has not been measured.
 _SECONDS_A_TEST = 0.15
 
 
@@ -36,7 +36,8 @@ def longest_first(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     def length(name: str) -> float:
         return measured[name][0] if name in measured else len(files[name]) * _SECONDS_A_TEST
 
-    # On a busy machine all files wait, so only a file that waits more than usual counts as waiting.
+    # On a busy machine, all test files wait for a processor. Therefore a file only counts as
+    # waiting if it waits longer than the median file.
     usual = median(computing / seconds for seconds, computing in measured.values())
 
     def waits(name: str) -> bool:

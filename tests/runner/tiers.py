@@ -19,7 +19,7 @@ tiers, for example ``@pytest.mark.tier("fast", "properties")``.
 
 import pytest
 
-# The names of the parts of `make test-full`, which are also names of tiers.
+# The parts of `make test-full`. Each part has the same name as its tier.
 PARTS = (
     "faults",
     "machines",

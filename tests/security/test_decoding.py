@@ -47,7 +47,7 @@ def hostile(*confinement: str) -> Iterator[ConverterProcess]:
 
 @pytest.fixture(scope="module")
 def confined_converter() -> Iterator[ConverterProcess]:
-    """An image converter with all restrictions of production, which runs hostile code."""
+    """An image converter that runs hostile code under all restrictions of production."""
     with hostile() as converter:
         yield converter
 

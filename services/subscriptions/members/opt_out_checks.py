@@ -6,7 +6,8 @@ transfers one member, enables mail or sends a list's mail calls ``find_opt_outs`
 Code that works on many members can't look up one person at a time. These modules therefore use a
 condition or a query of this module in their SQL statements:
 
-- ``imports.judge_statements`` checks the rows of an import (``build_opt_out_query``).
+- ``imports.judge_statements`` finds the opt-outs of the people in an import with
+  ``build_opt_out_query``.
 - ``bulk_actions.batches`` checks members when it undoes a bulk action
   (``build_no_opt_out_condition``), and skips people who left before they confirmed (``HAS_LEFT``).
 - ``export_sheets`` checks the members that it exports (``HAS_LEFT``, ``HAS_NO_MAIL``) and the
@@ -35,7 +36,7 @@ _PURPOSE = "opt-out"
 
 
 def find_opt_outs(uow: UnitOfWork, list_id: int, person: User) -> set[OptOutKind]:
-    """Return the kinds of a person's opt-outs on a list. The caller decides which kinds matter."""
+    """Return the kinds of all opt-outs that the person has on the list."""
     query = select(OptOut.kind).where(
         OptOut.list_id == list_id, is_opt_out_of(uow.settings.keyring, person)
     )

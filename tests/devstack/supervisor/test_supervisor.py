@@ -83,7 +83,7 @@ def stack_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", autouse=True)
 def _share_compiled_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Let the tested commands share a bytecode cache if Python may not write bytecode files."""
+    """Give the tested commands a common cache of compiled modules, so that they start faster."""
     with pytest.MonkeyPatch.context() as patch:
         if sys.dont_write_bytecode:
             patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)

@@ -13,7 +13,7 @@ from tests.support.probe.job_states import claim_lease
 
 @pytest.fixture(scope="session")
 def probes_without_workers(make_lasting_stack: Callable[[str], Stack]) -> Bench:
-    """Probe jobs on a stack without workers, because the tests claim and finish jobs themselves."""
+    """A stack for probe jobs, without workers because the tests claim and finish the jobs."""
     probes = make_bench(make_lasting_stack("jobs"))
     # No lease counts as lost until workers had time to renew theirs after the database's start.
     steady = "SELECT pg_postmaster_start_time() < now() - %s"

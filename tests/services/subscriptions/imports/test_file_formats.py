@@ -1,4 +1,4 @@
-"""An import reads members from each file format: CSV dialects, text encodings and JSON Lines."""
+"""Tests that imports read CSV files of many dialects and encodings, and JSON Lines."""
 
 import csv
 import io
