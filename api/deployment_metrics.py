@@ -18,8 +18,8 @@ from services.privacy.overdue_rows import count_overdue_rows
 from storage.redis.canaries import Canaries
 from storage.resources import Resources
 
-# Figures from the database are reused for this time, so that several metrics collectors cause only
-# one read.
+# How long figures from the database are cached, so that several metrics collectors cause only one
+# read.
 _LIFETIME_SECONDS = 3.0
 # The figures of a slow read are reused for longer, so that reading takes at most a twentieth of the
 # time.

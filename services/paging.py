@@ -94,7 +94,7 @@ def of_owner(query: Q, owner: InstrumentedAttribute[Any], value: int, wanted: Pa
     """Return the query for one page of an owner's rows, in descending order of their ids.
 
     The query returns one row more than the page has, and ``read`` removes the extra row. The query
-    needs an index on the owner and on the id in descending order. Raises ``cursor.invalid``.
+    needs an index on (owner, id DESC). Raises ``cursor.invalid``.
     """
     before = None if wanted.cursor is None else ids.of_cursor(wanted.cursor)
     query = newest_first(query, owner, value, owner.class_.id, before=before)

@@ -113,7 +113,7 @@ def empty_stack(request: pytest.FixtureRequest, make_stack: MakeStack) -> Stack:
 
 @pytest.fixture(scope="session")
 def make_lasting_stack(open_stacks: OpenStacks) -> Iterator[MakeStack]:
-    """A function that makes a test stack for several test modules.
+    """A function that makes test stacks, each of which several test modules share.
 
     The test stack is stopped at the end of the test run.
     """

@@ -22,7 +22,7 @@ from tests.support.lists.subscribers import known_member
     ids=["without scripts", "with scripts"],
 )
 def list_page(request: pytest.FixtureRequest, open_empty_page: Open) -> Page:
-    """An empty browser page. A parameter of the fixture enables or disables JavaScript."""
+    """An empty browser page. Each test with this page runs twice: with JavaScript and without."""
     return open_empty_page(scripts=request.param)
 
 

@@ -128,7 +128,7 @@ def test_asking_tells_nothing_of_an_address(
 def test_an_address_with_an_account_is_refused_to_who_proved_it(
     logged_in_visitor: Visitor, email: str, recorded_address: str
 ) -> None:
-    # A person without a login counts as an account once they own credits.
+    # Someone who can't log in is still an account holder if they own credits.
     grant(logged_in_visitor.stack, user_id_of(logged_in_visitor.stack, recorded_address), "5")
     for each in (new_account(logged_in_visitor.stack), recorded_address):
         reply = logged_in_visitor.get(link_to(logged_in_visitor, each))
@@ -189,7 +189,7 @@ def test_an_undo_brings_no_record_back_and_lifts_no_opt_out(
 
 @pytest.fixture
 def changed_address(logged_in_visitor: Visitor, list_id: int) -> str:
-    """The new e-mail address of a member who lets the owners of their lists see it."""
+    """The new e-mail address of a member, which the owners of the member's lists may see."""
     join(logged_in_visitor, list_id)
     new = new_address()
     logged_in_visitor.fill_in(link_to(logged_in_visitor, new), show="yes")

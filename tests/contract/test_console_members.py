@@ -72,7 +72,7 @@ def test_members_are_found_by_what_is_known_of_them(
         reply = console.visitor.get(path_of(id_of_list_with_members), **query)
         assert [row[0] for row in rows_of(shown(reply))[1:]] == expected, query
         assert ("Nobody fits" in reply.text) == (expected == [])
-        # The search form keeps the values of the search.
+        # After a search, the form still shows the searched values.
         [(_, form), *_] = forms_of(reply)
         assert query.items() <= form.items()
 

@@ -1,6 +1,6 @@
 """The order in which several pytest processes run the test files.
 
-A pytest process always runs a whole test file.
+A test file is never divided between several pytest processes.
 """
 
 import json
@@ -52,7 +52,7 @@ def longest_first(items: Iterable[pytest.Item]) -> list[pytest.Item]:
 
 # The number of slowest test files in the summary of a test run.
 _SHOWN = 10
-# `--times` writes only test files to order.json that take more than this number of seconds.
+# A test file must take more seconds than this, or `--times` omits it from order.json.
 _MIN_SECONDS = 3
 _TICKS = os.sysconf("SC_CLK_TCK")
 

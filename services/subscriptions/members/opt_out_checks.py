@@ -1,4 +1,4 @@
-"""Checks whether a person has an opt-out: has refused a list, or only the mail of a list.
+"""Checks whether a person has opted out of a list, or only of its mail.
 
 All code that checks opt-outs is in this module or uses this module. Code that adds, restores or
 transfers one member, enables mail or sends a list's mail calls ``find_opt_outs``.

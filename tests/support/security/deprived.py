@@ -1,8 +1,7 @@
 """Runs a `pressroom` command without Linux capabilities and without system call filters.
 
-``python -m tests.support.security.deprived …`` runs ``pressroom …`` without capabilities and
-filters. Even if root starts the command, the command runs as for an ordinary user on a kernel
-without system call filters.
+``python -m tests.support.security.deprived …`` runs ``pressroom …`` as if an ordinary user had
+started the command on a kernel without system call filters.
 """
 
 import ctypes
