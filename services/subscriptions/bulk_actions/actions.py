@@ -166,11 +166,13 @@ def _change_batch(uow: UnitOfWork, lease: Lease) -> bool:
     bulk = uow.session.get(BulkAction, lease.subject_id)
     if bulk is None:
         raise JobCancelled
-    members = member_filter.read_begun(uow, lists.get_list(uow, bulk.list_id), bulk.filter)
+    members = member_filter.read_for_running_job(
+        uow, lists.get_list(uow, bulk.list_id), bulk.filter
+    )
     if bulk.action == BulkActionKind.TAG:
         tags.get_tag(uow, bulk.list_id, bulk.tag_id or 0)
     locks.lock_list(uow, bulk.list_id)
-    statuses = members.statuses()
+    statuses = members.list_statuses()
     batch = batches.next_batch(uow, bulk, statuses)
     if batch is None:
         counts = {"bulk_id": bulk.id, "matched": bulk.matched, "changed": bulk.changed}
@@ -180,7 +182,7 @@ def _change_batch(uow: UnitOfWork, lease: Lease) -> bool:
     total = None
     if not bulk.seen and statuses == (SubscriptionStatus.ACTIVE,):
         total = subscriber_counts.count_subscribers(uow, [bulk.list_id])[bulk.list_id]
-    matched, changed = batches.change_batch(uow, bulk, batch, members.condition())
+    matched, changed = batches.change_batch(uow, bulk, batch, members.build_condition())
     # Write the job before the action, because a transaction that ends both locks the job first.
     record_progress(uow, lease, done=bulk.seen + batch.seen, total=total)
     bulk.reached_status = batch.status
