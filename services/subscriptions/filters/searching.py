@@ -133,7 +133,7 @@ class _Search:
         return MemberSearchPage(rows, total)
 
     def _find_ids(self, before: int | None) -> tuple[list[int], int | None]:
-        """Return the ids of matching members, and the id of the last member that the search checked.
+        """Return the ids of matching members, and the id of the last checked member.
 
         The ids include at most one member after the page. The second value is ``None`` if the
         search reached the end of the list.
