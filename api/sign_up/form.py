@@ -46,7 +46,7 @@ class ListForm:
             mailing_list,
             fields={each.field.key: each.field for each in sign_up_fields},
             required_keys=frozenset(each.field.key for each in sign_up_fields if each.is_required),
-            wording=wordings.current_wordings(uow, [mailing_list]).get(mailing_list.id),
+            wording=wordings.read_current_wordings(uow, [mailing_list]).get(mailing_list.id),
             look=branding.read_look(uow, mailing_list),
             masked_owner=email_addresses.masked(owner.email),
         )

@@ -185,14 +185,14 @@ def members(
     none = [None] * len(fields)
 
     def values(reading: Connection, rows: Sequence[AnyRow]) -> Iterator[Values]:
-        agreed = evidence.evidence_by_member(reading, [row.id for row in rows])
+        agreed = evidence.read_evidence_by_member(reading, [row.id for row in rows])
         for row in rows:
             email, name, status, tier, expiry, has_mail, source, user_id, made_at, *others = row
             joined_at, tag_ids, own, subscription_id = others
             yield (
                 *(email, name, status, tier, expiry and clock.iso(expiry), has_mail, source),
                 *(user_id, clock.iso(made_at), clock.iso(joined_at)),
-                *evidence.export_values(agreed.get(subscription_id, ())),
+                *evidence.build_export_values(agreed.get(subscription_id, ())),
                 sorted(tags[each] for each in tag_ids if each in tags) if tag_ids else [],
                 *([own.get(each) for each in fields] if own else none),
             )

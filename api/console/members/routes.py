@@ -254,7 +254,7 @@ def show_member(
         wanted = PageRequest(ENTRIES_ON_PAGE, cursor=cursor)
         history = members.list_history(uow, held.mailing_list, user_id, wanted)
         agreed = evidence.list_evidence(uow, held.record, PageRequest(ENTRIES_ON_PAGE))
-        of_networks = networks.count_others(uow, held.record, agreed.rows)
+        of_networks = networks.count_people_by_network(uow, held.record, agreed.rows)
         others = lists.list_choices(uow, console.user_id, LISTS_TO_CHOOSE)
     shown = held.shown
     typed = {
