@@ -174,7 +174,7 @@ def change_face(console: ConsoleForm, list_id: ListId) -> Response:
 def show_settings(console: Console, list_id: ListId, form: EmptyForm) -> Response:
     with console.unit_of_work() as uow:
         shown = describe_list(uow, console.state, console.own_list(uow, list_id))
-        public = [*fields.read_own_fields(uow, console.user_id).public().by_key.values()]
+        public = [*fields.read_own_fields(uow, console.user_id).select_public().by_key.values()]
     texts = ("title", "slug", "challenge_provider", *_TEXTS)
     typed = {name: getattr(shown, name) or "" for name in texts}
     typed[_ORIGINS] = "\n".join(shown.redirect_origins)

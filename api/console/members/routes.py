@@ -48,7 +48,7 @@ from services.accounts import accounts, email_addresses
 from services.paging import PageOfRows, PageRequest
 from services.subscriptions import fields, lists, member_attributes, segments
 from services.subscriptions.consent import evidence, networks
-from services.subscriptions.fields import FieldValue, ValueRefused
+from services.subscriptions.fields import FieldValue, InvalidAttribute
 from services.subscriptions.filters import member_filter, searching
 from services.subscriptions.members import member_pages, members
 from services.subscriptions.members.changes import Actor
@@ -240,7 +240,7 @@ def _hold(uow: UnitOfWork, console: ConsoleRequest, list_id: int, user_id: int) 
     mailing_list = console.own_list(uow, list_id)
     record = members.get_member(uow, mailing_list, user_id)
     person = accounts.get(uow, user_id)
-    attributes = member_attributes.read_attributes(uow, mailing_list.user_id, [record.tag_ids])
+    attributes = member_attributes.create_formatter(uow, mailing_list.user_id, [record.tag_ids])
     return _Held(mailing_list, record, member_record(record, person, attributes))
 
 
@@ -264,7 +264,9 @@ def show_member(
         "tags": ", ".join(shown.tags or ()),
     }
     values = (shown.fields or {}).items()
-    form = form.filled(typed | {f"{_OF_FIELD}{key}": fields.as_text(each) for key, each in values})
+    form = form.filled(
+        typed | {f"{_OF_FIELD}{key}": fields.format_value(each) for key, each in values}
+    )
     return console.form_page(
         "member.html",
         form,
@@ -328,7 +330,7 @@ def _typed_fields(form: FormFields, own: Iterable[MemberField]) -> dict[str, Fie
             continue
         try:
             found[field.key] = fields.parse_value(field, form[name])
-        except ValueRefused as error:
+        except InvalidAttribute as error:
             problems.append(FieldProblem(f"body.{name}", "field.value", str(error)))
     if problems:
         rules = "; ".join(f"{each.field}: {each.message}" for each in problems)

@@ -115,7 +115,7 @@ def commit_chunk(
     if chunk.has_extras:
         with resources.unit_of_work() as uow:
             task = uow.session.get_one(MemberImport, import_id)
-        tag_ids = chunk_extras.make_tags(resources, task, chunk.rows)
+        tag_ids = chunk_extras.create_tags(resources, task, chunk.rows)
     try:
         with resources.unit_of_work() as uow:
             task = uow.session.get_one(MemberImport, import_id)

@@ -30,7 +30,7 @@ TagIds = Mapping[str, int]
 _UNKNOWN_PRODUCT = "file"
 
 
-def make_tags(resources: Resources, task: MemberImport, rows: Sequence[JudgedRow]) -> TagIds:
+def create_tags(resources: Resources, task: MemberImport, rows: Sequence[JudgedRow]) -> TagIds:
     """Create the tags in the rows, and return their ids. A tag is missing if the list has no room.
 
     This is a transaction of its own, because other transactions wait to create the same tags.
@@ -40,9 +40,9 @@ def make_tags(resources: Resources, task: MemberImport, rows: Sequence[JudgedRow
     if not names:
         return {}
     with suppress(DomainError), resources.unit_of_work() as uow:
-        return tags.find_tag_ids(uow, task.list_id, names, make=not task.dry_run)
+        return tags.find_tag_ids(uow, task.list_id, names, create=not task.dry_run)
     with resources.unit_of_work() as uow:
-        return tags.find_tag_ids(uow, task.list_id, names, make=False)
+        return tags.find_tag_ids(uow, task.list_id, names, create=False)
 
 
 def copy_extras(uow: UnitOfWork, rows: Sequence[JudgedRow], tag_ids: TagIds) -> None:

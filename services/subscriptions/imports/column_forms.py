@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from core.errors.imports import IMPORT_DATE_ORDER_NEEDED
-from services.subscriptions.export_sheets import bare_cell
+from services.subscriptions.export_sheets import unguard_cell
 from services.subscriptions.imports.dates import NUMBERED_DATE, DateOrder, parse_date
 from services.subscriptions.imports.known_words import MAX_WORD_CHARACTERS
 
@@ -67,13 +67,13 @@ class ColumnForms:
             for index in indexes:
                 for record in records:
                     if index < len(record):
-                        note(index, bare_cell(record[index]).strip())
+                        note(index, unguard_cell(record[index]).strip())
                 if len(self._evidence[index]) == 1:
                     self._used.setdefault(index, *self._evidence[index])
 
     def parse_date(self, index: int, cell: str) -> datetime | None:
         """Return the date in a cell of this column. Raises ``ValueError`` as ``dates`` does."""
-        text = bare_cell(cell).strip()
+        text = unguard_cell(cell).strip()
         self._note_date(index, text)
         return parse_date(text, self._used.get(index, self._usual_order))
 
