@@ -43,7 +43,7 @@ from services.attachments.images.blurhash import tiles
 from services.attachments.upload import Upload, clean_filename
 from services.jobs.idempotency import AcceptedJob
 from services.paging import PageRequest
-from storage.redis.notifications import job_topic
+from storage.redis.notifications import build_job_topic
 
 PATH = f"{CONSOLE_PATH}/images"
 router = console_router(PATH)
@@ -151,7 +151,9 @@ async def upload_image(request: Request, console: Console) -> Response:
     try:
         state.admit(Queue.MEDIA, console.user_id, WAIT_SECONDS)
         accepted = await _accept(request, console, typed)
-        ended = state.jobs.wait(job_topic(accepted.job_id), WAIT_SECONDS, owner_id=console.user_id)
+        ended = state.jobs.wait(
+            build_job_topic(accepted.job_id), WAIT_SECONDS, owner_id=console.user_id
+        )
         await run_while_connected(request.receive, ended)
         image = await RECORDS.run(_outcome, console, accepted)
     except DomainError as error:
