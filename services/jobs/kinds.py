@@ -46,8 +46,8 @@ class JobKind:
     on_abandoned: Callable[[UnitOfWork, Job], None] | None = None
     # If ``needs_recent_login`` is true, a session must have logged in recently to retry a job.
     needs_recent_login: bool = False
-    # An attempt that exceeds the deadline counts as stuck. The deadline of a bulk job applies to each
-    # of its turns.
+    # An attempt that exceeds the deadline counts as stuck. The deadline of a bulk job applies to
+    # each of its turns.
     deadline_seconds: float = 60.0
     # How long one process may keep running the turns of a job, for example because the process has
     # the job's files open. If ``max_stay_seconds`` is 0, each turn can run in any process.

@@ -74,7 +74,7 @@ class Lease:
         return lease
 
     def check_cancelled(self) -> None:
-        """Raise ``JobCancelled`` if the owner cancelled the job. A long job must check regularly."""
+        """Raise ``JobCancelled`` if the owner cancelled the job. Long jobs must check regularly."""
         if self.cancelled.is_set():
             raise JobCancelled
 
