@@ -136,7 +136,7 @@ def _describe_error(error: DomainError) -> dict[str, Any]:
 def run_maintenance(context: WorkerContext, *, kind: MaintenanceKind) -> None:
     """Run the maintenance if it is due. For an early or repeated message, the claim fails."""
     try:
-        maintenance.run_due(context.resources, kind, partial(kind.run, context.resources))
+        maintenance.run_if_due(context.resources, kind, partial(kind.run, context.resources))
     except LeaseLost:
         log.warning("maintenance.lease_lost", maintenance=kind.name)
     except Exception as error:  # its row has the error, and the next run is due soon

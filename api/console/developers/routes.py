@@ -158,7 +158,7 @@ def make_key(console: RecentConsoleForm) -> Response:
 @router.get("/keys/{key_id}/end")
 def show_key_end(console: Console, uow: Transaction, key_id: PathId) -> Response:
     each = _own_key(uow, console, key_id)
-    endpoints = endpoints_of_keys.live_of_key(uow, key_id)
+    endpoints = endpoints_of_keys.list_live_endpoints_of_key(uow, key_id)
     return console.form_page("end_key.html", TypedForm(), each=each, endpoints=endpoints)
 
 

@@ -282,7 +282,7 @@ def ask_to_replay(console: Console, endpoint_id: PathId, form: EmptyForm) -> Res
         try:
             since = _moment(form.typed)
             with console.unit_of_work() as uow:
-                found = deliveries.count_since(uow, console.caller, endpoint_id, since)
+                found = deliveries.count_events_since(uow, console.caller, endpoint_id, since)
         except DomainError as error:
             form = form.refused(error)
     return console.form_page(
