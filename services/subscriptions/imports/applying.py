@@ -153,7 +153,7 @@ def apply_chunk(
     """
     # Copy before the list is locked, because no other change of the list must wait for that.
     staging.copy_rows(uow, chunk.lines)
-    (locks.lock_list_as_chunk if task.side_by_side else locks.lock_list)(uow, task.list_id)
+    (locks.lock_list_for_chunk if task.side_by_side else locks.lock_list)(uow, task.list_id)
     # Each row's verdict. Rows that change something are in the table JUDGED too.
     verdicts = list(chunk.verdicts)
     parameters = _parameters_of(task)
