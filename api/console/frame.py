@@ -19,8 +19,9 @@ from api.console.navigation import (
     current_mark,
     of_list,
 )
-from api.html.frame import HEADERS, policy
-from api.html.problems import ShownProblem, words_of
+from api.html.content_policy import build_policy
+from api.html.frame import HEADERS
+from api.html.problems import ErrorDetails, describe_error
 from core.errors.requests import REQUEST_INVALID
 from core.settings import Settings
 
@@ -88,13 +89,13 @@ def console_page(
     values: Mapping[str, object],
     *,
     status: int = 200,
-    foreign: Mapping[str, str] = _NOTHING,
+    other_sources: Mapping[str, str] = _NOTHING,
 ) -> Response:
     """Render a page of the console; each value is escaped.
 
-    ``foreign``: the other origins of which the page shows something, by directive.
+    ``other_sources``: the other origins of which the page shows something, by directive.
     """
-    headers = {**_HEADERS, "Content-Security-Policy": policy(_ALLOWED, foreign)}
+    headers = {**_HEADERS, "Content-Security-Policy": build_policy(_ALLOWED, other_sources)}
     return HTMLResponse(console_part(template, values), status, headers=headers)
 
 
@@ -102,7 +103,7 @@ _NOT_FOUND = ("There is nothing here", "It is gone, or it was never yours.")
 _OUR_FAULT = ("Something went wrong here", "We’re sorry. Please try again in a few minutes.")
 
 
-def console_problem(settings: Settings, problem: ShownProblem) -> Response:
+def console_problem(settings: Settings, problem: ErrorDetails) -> Response:
     status = problem.status
     # A word where the paths of our pages have an id.
     is_no_path = problem.code == REQUEST_INVALID.code and problem.message.startswith("path.")
@@ -112,7 +113,7 @@ def console_problem(settings: Settings, problem: ShownProblem) -> Response:
     elif status == HTTPStatus.INTERNAL_SERVER_ERROR:
         heading, text = _OUR_FAULT
     else:
-        heading, text = words_of(problem.code) or ("Failed", problem.message)
-    number = problem.request_id if problem.is_our_fault else None
+        heading, text = describe_error(problem.code) or ("Failed", problem.message)
+    number = problem.request_id if problem.is_server_error else None
     values = {"base": settings.public_base, "heading": heading, "text": text, "number": number}
     return console_page("console_problem.html", values, status=status)

@@ -91,18 +91,18 @@ class ConsoleRequest:
         template: str,
         *,
         status: int = 200,
-        foreign: Mapping[str, str] = _NOTHING,
+        other_sources: Mapping[str, str] = _NOTHING,
         **values: Any,
     ) -> Response:
         """Render a page of the console, with the notice of the last action.
 
-        ``foreign``: other origins from which the page loads content, by directive.
+        ``other_sources``: other origins from which the page loads content, by directive.
         """
         cookies = self.state.cookies
         cookie = cookies.read(self.request, NOTICE)
         notice = unquote(cookie)[:MAX_NOTICE_CHARACTERS] if cookie else None
         page_values = {**self._frame(), "notice": notice, **values}
-        response = console_page(template, page_values, status=status, foreign=foreign)
+        response = console_page(template, page_values, status=status, other_sources=other_sources)
         if cookie:
             cookies.drop(response, NOTICE)
         return response

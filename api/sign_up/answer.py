@@ -6,8 +6,8 @@ from typing import Any
 from fastapi import Request, Response
 
 from api.errors import STATUS_OF
-from api.html.frame import redirect
-from api.html.problems import reader_language
+from api.html.frame import redirect_to
+from api.html.problems import get_reader_language
 from api.sign_up.form import FormErrors, ListForm, find_redirect_url, render_form
 from api.sign_up.inputs import EMPTY_ADDRESS, describe_field_errors
 from api.sign_up.submission import subscribe_stranger, validate_inputs
@@ -58,7 +58,7 @@ async def answer_form(
         page_url: the URL of our page with the form, or ``None`` for a form on another site.
     """
     settings = state.resources.settings
-    language = reader_language(request)
+    language = get_reader_language(request)
     form = await state.in_unit_of_work(ListForm.read, mailing_list, settings)
     try:
         submission = validate_inputs(_add_widget_token(mailing_list, inputs))
@@ -77,8 +77,8 @@ async def answer_form(
             raise
         return render_form(language, state, form, values=inputs, errors=errors)
     if find_redirect_url(state, mailing_list, inputs):
-        return redirect(inputs["redirect_url"])
-    return redirect(page_urls.subscribed_url(settings, mailing_list.id))
+        return redirect_to(inputs["redirect_url"])
+    return redirect_to(page_urls.subscribed_url(settings, mailing_list.id))
 
 
 def _add_widget_token(mailing_list: MailingList, inputs: dict[str, Any]) -> dict[str, Any]:

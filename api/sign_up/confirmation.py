@@ -13,8 +13,8 @@ from api.auth import actors
 from api.auth.actors import Principal
 from api.auth.requirements import BY_LINK
 from api.bodies.form_or_json import FormOrJsonBodyOf
-from api.html.frame import list_page, see_other
-from api.html.problems import reader_language
+from api.html.frame import redirect_to_query, render_list_page
+from api.html.problems import get_reader_language
 from api.limits.shares import ACTS_BY_LIST
 from api.route_classes import ThreadedRoute
 from api.state import StateOf, Transaction
@@ -34,10 +34,10 @@ def show_confirmation(
     confirmation = sign_up.read_confirmation(uow, _read_secret(token))
     mailing_list = confirmation.mailing_list
     address = confirmation.record.email
-    return list_page(
+    return render_list_page(
         "confirm.html",
         branding.read_look(uow, mailing_list),
-        language=reader_language(request),
+        language=get_reader_language(request),
         list_title=mailing_list.title,
         wording=wordings.current_wordings(uow, [mailing_list]).get(mailing_list.id),
         is_confirmed=confirmation.is_confirmed,
@@ -60,7 +60,7 @@ async def confirm_subscription(
     actor = actors.actor_of_principal(request, principal)
     confirm = partial(sign_up.confirm_subscription, secret=secret, actor=actor)
     await ACTS_BY_LIST.run(confirmation.mailing_list.id, state.transact, confirm)
-    return see_other(urlencode({"token": secret}))
+    return redirect_to_query(urlencode({"token": secret}))
 
 
 def _read_secret(*values: object) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import Response
 
-from api.html.frame import list_page
+from api.html.frame import render_list_page
 from api.sign_up.inputs import build_inputs
 from api.state import State
 from core.settings import Settings, origins
@@ -92,7 +92,7 @@ def render_form(
         errors.by_input if errors else {},
         form.required_keys,
     )
-    response = list_page(
+    response = render_list_page(
         "sign_up.html",
         form.look,
         language=language,
@@ -138,7 +138,7 @@ def build_widget_values(state: State, mailing_list: MailingList) -> dict[str, An
     widget = WIDGETS[provider]
     return {
         "widget": widget,
-        "foreign": widget.policy,
+        "other_sources": widget.policy,
         "site_key": state.challenges.challenge_for(provider).site_key,
         "action_name": ChallengeAction.SUBSCRIBE,
     }

@@ -6,8 +6,8 @@ from fastapi import APIRouter, Query, Request, Response
 
 from api.auth.requirements import PUBLIC
 from api.bodies.form_or_json import body_fields, nested_inputs
-from api.html.frame import list_page
-from api.html.problems import reader_language
+from api.html.frame import render_list_page
+from api.html.problems import get_reader_language
 from api.record_ids import PathId, find_list
 from api.route_classes import ThreadedRoute
 from api.sign_up.answer import answer_form
@@ -29,7 +29,7 @@ def show_form(
 ) -> Response:
     form = ListForm.read(uow, find_list(uow, slug), state.resources.settings)
     values = {"redirect_url": redirect_url} if redirect_url else {}
-    return render_form(reader_language(request), state, form, values=values)
+    return render_form(get_reader_language(request), state, form, values=values)
 
 
 @router.post(page_urls.SIGN_UP_PATH)
@@ -50,10 +50,10 @@ def show_subscribed(
 ) -> Response:
     """Show the result of a submitted form, which is the same for every address."""
     mailing_list = lists.get_list(uow, list_id)
-    return list_page(
+    return render_list_page(
         "subscribed.html",
         branding.read_look(uow, mailing_list),
-        language=reader_language(request),
+        language=get_reader_language(request),
         list_title=mailing_list.title,
         must_confirm=mailing_list.confirm_required,
         words=mailing_list.thanks_text,

@@ -1,6 +1,6 @@
 """Previews of the pages and mails of a list's sign-up, with links that lead nowhere."""
 
-from api.html.frame import fragment, list_page
+from api.html.frame import render_fragment, render_list_page
 from api.schemas.lists import EmbeddedForm, ListPreview, PreviewPart
 from api.sign_up.form import ListForm, build_widget_values, render_form
 from api.sign_up.inputs import build_inputs
@@ -36,7 +36,7 @@ def render_preview(
     else:
         # The page that shows the owner's thanks.
         must_confirm = mailing_list.confirm_required
-        page = list_page(
+        page = render_list_page(
             "confirm.html" if must_confirm else "subscribed.html",
             branding.read_look(uow, mailing_list),
             language=language,
@@ -56,7 +56,7 @@ def render_embedded_form(state: State, form: ListForm, *, language: str) -> Embe
     mailing_list = form.mailing_list
     # The URL has the id, because the slug of a list may change.
     action = page_urls.submission_url(settings, mailing_list.id)
-    html = fragment(
+    html = render_fragment(
         "embed_form.html",
         language=language,
         action=action,

@@ -16,7 +16,7 @@ from api.bodies.form_or_json import body_fields, nested_inputs
 from api.bodies.json_bodies import media_type
 from api.bodies.multipart import MULTIPART
 from api.bodies.url_encoded_forms import FORM
-from api.html.problems import is_for_browser, mark_as_reader_page
+from api.html.problems import is_for_browser, mark_reader_request
 from api.openapi import refuses
 from api.record_ids import ListId
 from api.route_classes import Handler, JsonRoute
@@ -58,7 +58,7 @@ def _mark_browser_form(request: Request) -> None:
     is_program = "application/json" in accepted and "text/html" not in accepted
     is_form = media_type(request.headers.get("content-type", "")) in {FORM, MULTIPART}
     if is_form and not is_program:
-        mark_as_reader_page(request.scope)
+        mark_reader_request(request.scope)
 
 
 def _describe_body() -> dict[str, Any]:

@@ -241,7 +241,7 @@ def _page(
     return console.page(
         "composer.html",
         status=form.status,
-        foreign={"img-src": " ".join(origins)} if photos else {},
+        other_sources={"img-src": " ".join(origins)} if photos else {},
         form=form,
         is_of_photos=is_of_photos,
         parts=PARTS,

@@ -18,7 +18,7 @@ from api.console.requests import (
     console_router,
 )
 from api.console.typed_forms import body_of_form
-from api.html.frame import redirect
+from api.html.frame import redirect_to
 from api.limits.bulkheads import RECORDS
 from api.paging import Cursor
 from api.record_ids import ListId, PathId, parse_id_or_text
@@ -200,7 +200,7 @@ def download_export_file(console: RecentConsole, uow: Transaction, export_id: Pa
     export = exports.get_export(uow, console.caller, export_id)
     if lapses_at(export) is None:
         raise EXPORT_NOT_FOUND()
-    return redirect(sign_export_url(console.state, export.id, export.format))
+    return redirect_to(sign_export_url(console.state, export.id, export.format))
 
 
 def _shown(uow: UnitOfWork, console: ConsoleRequest, export_id: int) -> ShownExport:

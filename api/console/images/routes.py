@@ -138,7 +138,7 @@ def show_images(console: Console, form: EmptyForm, cursor: Cursor = None) -> Res
     return console.form_page(
         "images.html",
         form,
-        foreign=console.media_sources(),
+        other_sources=console.media_sources(),
         images=[_shown(console, each) for each in found.rows],
         next_cursor=found.next_cursor,
     )
@@ -209,7 +209,7 @@ def show_image(console: Console, hash_id: str, form: EmptyForm) -> Response:
     return console.form_page(
         "image.html",
         form.filled(typed),
-        foreign=console.media_sources(),
+        other_sources=console.media_sources(),
         image=image,
     )
 
@@ -270,7 +270,7 @@ def _link_page(
 @router.get("/{hash_id}/delete")
 def show_deletion(console: Console, uow: Transaction, hash_id: str) -> Response:
     image = _shown(console, records.get_attachment(uow, console.caller, hash_id))
-    return console.page("delete_image.html", foreign=console.media_sources(), image=image)
+    return console.page("delete_image.html", other_sources=console.media_sources(), image=image)
 
 
 @router.post("/{hash_id}/delete")

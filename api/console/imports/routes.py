@@ -38,7 +38,7 @@ from api.console.requests import (
     console_router,
 )
 from api.console.typed_forms import TypedForm, wrong_field
-from api.html.frame import redirect
+from api.html.frame import redirect_to
 from api.limits.bulkheads import RECORDS
 from api.paging import Cursor
 from api.record_ids import PathId
@@ -303,7 +303,7 @@ def download_rejects(console: RecentConsole, uow: Transaction, import_id: PathId
     """Redirect to the file of the rows that were not added, by a link that is made now."""
     if records.get_import(uow, console.caller, import_id).files_removed_at is not None:
         raise errors.IMPORT_ERRORS_GONE()
-    return redirect(build_import_errors_url(console.state, import_id))
+    return redirect_to(build_import_errors_url(console.state, import_id))
 
 
 @router.get("/{import_id}/undo")

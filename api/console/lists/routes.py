@@ -13,7 +13,7 @@ from api.console.lists.growth import growth_plot
 from api.console.navigation import list_path
 from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, console_router
 from api.console.typed_forms import TypedForm, body_of_form, lines_of, text_or_none
-from api.html.frame import list_style_sources
+from api.html.frame import get_list_style_hashes
 from api.limits.shares import threaded_by_list
 from api.paging import Cursor
 from api.record_ids import ListId
@@ -146,7 +146,10 @@ def show_face(console: Console, list_id: ListId, form: EmptyForm, language: str 
         "list_face.html",
         form.filled({**typed, "colour": shown.colour or USUAL_COLOUR}),
         # The picture of the sign-up page is inlined, and has the style of that page.
-        foreign={**console.media_sources(), "style-src": list_style_sources(sign_up_form.look)},
+        other_sources={
+            **console.media_sources(),
+            "style-src": get_list_style_hashes(sign_up_form.look),
+        },
         list=shown,
         contrast=colours.colour_contrast(shown.colour or USUAL_COLOUR, colours.LIGHT_GROUND),
         language=language,

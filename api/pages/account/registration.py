@@ -27,7 +27,7 @@ from api.auth.second_factors import (
 from api.bodies.page_forms import FormFields, FormOf
 from api.client_details import client_address
 from api.errors import STATUS_OF
-from api.html.frame import page, see_other
+from api.html.frame import redirect_to_query, render_page
 from api.limits.bulkheads import PASSWORDS, RECORDS
 from api.pages.account.keys import list_newest_keys, read_ticked_boxes, read_unticked_boxes
 from api.response_timing import pad_duration
@@ -92,7 +92,11 @@ _RESET: _Words = {
 
 @router.get(page_paths.REGISTER_PATH, dependencies=[PUBLIC])
 def show_registering(request: Request, state: StateOf, sent: Sent = None) -> Response:
-    return page("mailed.html") if sent is not None else _render_request(request, state, _REGISTER)
+    return (
+        render_page("mailed.html")
+        if sent is not None
+        else _render_request(request, state, _REGISTER)
+    )
 
 
 @router.post(page_paths.REGISTER_PATH, dependencies=[LOGIN])
@@ -103,7 +107,11 @@ async def ask_to_register(request: Request, state: StateOf, form: FormOf) -> Res
 
 @router.get(page_paths.FORGOTTEN_PATH, dependencies=[PUBLIC])
 def show_forgotten(request: Request, state: StateOf, sent: Sent = None) -> Response:
-    return page("mailed.html") if sent is not None else _render_request(request, state, _FORGOTTEN)
+    return (
+        render_page("mailed.html")
+        if sent is not None
+        else _render_request(request, state, _FORGOTTEN)
+    )
 
 
 @router.post(page_paths.FORGOTTEN_PATH, dependencies=[LOGIN])
@@ -168,7 +176,7 @@ def _render_request(request: Request, state: State, words: _Words, **values: Any
     if provider is not None:
         widget = WIDGETS[provider]
         site_key = state.challenges.challenge_for(provider).site_key
-        values |= {"widget": widget, "foreign": widget.policy, "site_key": site_key}
+        values |= {"widget": widget, "other_sources": widget.policy, "site_key": site_key}
     return render_anonymous_page(request, state, "ask_mail.html", **values)
 
 
@@ -200,7 +208,7 @@ async def _request_mail(
     async with pad_duration():
         source = unsolicited_mail.source_digest(state.resources.keyring, client_address(request))
         await state.in_unit_of_work(account_mails.request_mail, kind, email, source=source)
-    return see_other("sent=yes")
+    return redirect_to_query("sent=yes")
 
 
 def _show_choice(
@@ -237,7 +245,7 @@ def _render_choice(
         state,
         "new_password.html",
         form_cookie=form_cookie,
-        scripted=passkey_options is not None,
+        has_passkey_script=passkey_options is not None,
         passkey_options=passkey_options,
         **{"email": email, "name": "", "problem": None, **credentials, **ticked, **values, **words},
     )

@@ -125,7 +125,7 @@ def _render_login(
         "login.html",
         status=status,
         form_cookie=form_cookie,
-        scripted=True,
+        has_passkey_script=True,
         passkey_options=passkeys.request_options(state.resources.settings, form_cookie),
         problem=problem,
         next=read_local_path(form.get("next")),

@@ -17,7 +17,7 @@ from api.auth.page_sessions import (
 from api.auth.requirements import PUBLIC
 from api.bodies.oauth_messages import oauth_request_of_query
 from api.bodies.page_forms import FormOf
-from api.html.frame import redirect
+from api.html.frame import redirect_to
 from api.route_classes import ThreadedRoute
 from api.state import State, StateOf, Transaction
 from core.errors.requests import BODY_INVALID
@@ -81,4 +81,4 @@ def _read_authorization(
 def _redirect_to_client(reply: OAuthResponse) -> Response:
     # With status 303, browsers don't post this page's form to the client.
     assert reply.location
-    return redirect(reply.location)
+    return redirect_to(reply.location)

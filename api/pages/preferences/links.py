@@ -15,8 +15,8 @@ from api.auth.requirements import LOGIN, PUBLIC
 from api.bodies.page_forms import FormOf
 from api.client_details import client_address
 from api.cookies import VISIT
-from api.html.frame import list_page, page, redirect
-from api.html.problems import reader_language
+from api.html.frame import redirect_to, render_list_page, render_page
+from api.html.problems import get_reader_language
 from api.pages.preferences.visits import (
     redirect_to_preferences,
     render_last_page,
@@ -48,7 +48,7 @@ def show_link_request(
     sent: Annotated[str | None, Query()] = None,
 ) -> Response:
     if sent is not None:
-        return page("asked_preferences.html", language=reader_language(request))
+        return render_page("asked_preferences.html", language=get_reader_language(request))
     mailing_list = find_list(uow, list_name, archived=True)
     look = branding.read_look(uow, mailing_list)
     return _render_request(request, look, mailing_list)
@@ -80,10 +80,10 @@ async def request_link(
             link_mails.request_link,
             mailing_list=mailing_list,
             email=email,
-            language=reader_language(request),
+            language=get_reader_language(request),
             source=unsolicited_mail.source_digest(state.resources.keyring, client_address(request)),
         )
-    return redirect(f"?{urlencode({'sent': 'yes'})}")
+    return redirect_to(f"?{urlencode({'sent': 'yes'})}")
 
 
 def _find_recipient(uow: UnitOfWork, trace_id: str) -> tuple[MailingList, str]:
@@ -99,10 +99,10 @@ def _find_recipient(uow: UnitOfWork, trace_id: str) -> tuple[MailingList, str]:
 def _render_request(
     request: Request, look: Look, mailing_list: MailingList, invalid_address: str | None = None
 ) -> Response:
-    language = reader_language(request)
+    language = get_reader_language(request)
     errors = {} if invalid_address is None else {"email": translated(language, EMPTY_ADDRESS)}
     email, *_ = build_inputs(language, (), {"email": invalid_address or ""}, errors)
-    return list_page(
+    return render_list_page(
         "ask_preferences.html",
         look,
         language=language,
@@ -117,7 +117,7 @@ def show_link(
     request: Request, state: StateOf, uow: Transaction, token: Annotated[str, Query()] = ""
 ) -> Response:
     visits.read_link(uow, token)
-    language = reader_language(request)
+    language = get_reader_language(request)
     return render_anonymous_page(request, state, "open_preferences.html", language=language)
 
 

@@ -12,7 +12,7 @@ from api.auth.requirements import PUBLIC
 from api.bodies.form_or_json import nested_inputs
 from api.bodies.page_forms import FormFields, FormOf
 from api.html.frame import HEADERS
-from api.html.problems import reader_language
+from api.html.problems import get_reader_language
 from api.limits.bulkheads import LEAVING, RECORDS
 from api.limits.shares import ACTS_BY_LIST
 from api.pages.preferences.actions import OPT_OUTS, RETURNS, unknown_action_error
@@ -129,7 +129,7 @@ def _render_answers(
     error: DomainError | None = None,
 ) -> Response:
     """Render the answers that the list has, or the answers of the form with their errors."""
-    language = reader_language(request)
+    language = get_reader_language(request)
     with state.resources.unit_of_work() as uow:
         mailing_list, record = own_lists.find_list(uow, find_visit(uow, request, state), list_id)
         public = fields.read_own_fields(uow, mailing_list.user_id).public()
@@ -160,7 +160,7 @@ def _render_answers(
 
 @router.get(page_urls.OWN_DATA_PATH, dependencies=[PUBLIC])
 def show_own_data(request: Request, state: StateOf, uow: Transaction) -> Response:
-    language = reader_language(request)
+    language = get_reader_language(request)
     visit = find_visit(uow, request, state)
     return render_visit_page(
         request,

@@ -7,8 +7,8 @@ from fastapi import Request, Response
 from api.auth.csrf import CSRF_FIELD
 from api.bodies.page_forms import FormFields
 from api.cookies import VISIT
-from api.html.frame import page, redirect
-from api.html.problems import reader_language
+from api.html.frame import redirect_to, render_page
+from api.html.problems import get_reader_language
 from api.state import State
 from core.errors import access
 from services.access import sessions
@@ -38,9 +38,9 @@ def require_visit_form(request: Request, state: State, form: FormFields) -> str 
 
 def render_visit_page(request: Request, state: State, template: str, **values: Any) -> Response:
     token = sessions.csrf_token(state.resources.keyring, read_visit_secret(request, state) or "")
-    return page(
+    return render_page(
         template,
-        language=reader_language(request),
+        language=get_reader_language(request),
         base=state.resources.settings.pages_base,
         csrf_token=token,
         **values,
@@ -48,11 +48,13 @@ def render_visit_page(request: Request, state: State, template: str, **values: A
 
 
 def redirect_to_preferences(state: State) -> Response:
-    return redirect(state.resources.settings.pages_base + page_urls.PREFERENCES_PATH)
+    return redirect_to(state.resources.settings.pages_base + page_urls.PREFERENCES_PATH)
 
 
 def render_last_page(request: Request, state: State, *, is_erased: bool) -> Response:
     """Render the last page of a visit, and delete the cookie of the visit."""
-    response = page("visit_ended.html", language=reader_language(request), is_erased=is_erased)
+    response = render_page(
+        "visit_ended.html", language=get_reader_language(request), is_erased=is_erased
+    )
     state.cookies.drop(response, VISIT)
     return response

@@ -14,8 +14,8 @@ from api.auth import actors
 from api.auth.actors import Principal, require_trace
 from api.auth.requirements import BY_LINK
 from api.bodies.form_or_json import FormOrJsonBodyOf
-from api.html.frame import list_page, see_other, short_answer
-from api.html.problems import reader_language
+from api.html.frame import redirect_to_query, render_line, render_list_page
+from api.html.problems import get_reader_language
 from api.limits.bulkheads import LEAVING
 from api.limits.shares import ACTS_BY_LIST
 from api.pages.preferences.actions import (
@@ -42,7 +42,7 @@ def show_subscription(
     request: Request, state: StateOf, uow: Transaction, submission: FormOrJsonBodyOf
 ) -> Response:
     trace = require_trace(state, submission)
-    language = reader_language(request)
+    language = get_reader_language(request)
     mailing_list = lists.get_list(uow, trace.list_id, archived=True)
     person = accounts.find(uow, trace.user_id)
     subscription = members.read_own_subscription(uow, mailing_list, person)
@@ -50,7 +50,7 @@ def show_subscription(
     if is_revoked:
         subscription = members.without_what_identifies(subscription)
     is_open = mailing_list.archived_at is None
-    return list_page(
+    return render_list_page(
         "unsubscribe.html",
         branding.read_look(uow, mailing_list),
         language=language,
@@ -78,7 +78,7 @@ async def change_subscription(
     if submission.is_one_click:
         await LEAVING.run(_unsubscribe, request, state, trace, OptOutKind.EMAIL, Via.ONE_CLICK)
         text = marked("You get no more e-mails from this list.")
-        return short_answer(translated(reader_language(request), text))
+        return render_line(translated(get_reader_language(request), text))
     action = submission.fields.get("action")
     if isinstance(action, str) and action in OPT_OUTS:
         reason = submission.fields.get("reason")
@@ -89,7 +89,7 @@ async def change_subscription(
         await ACTS_BY_LIST.run(trace.list_id, _subscribe_again, request, state, trace, action)
     else:
         raise unknown_action_error()
-    return see_other(urlencode({"trace_id": submission.trace_id}))
+    return redirect_to_query(urlencode({"trace_id": submission.trace_id}))
 
 
 def _unsubscribe(
