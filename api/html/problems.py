@@ -34,7 +34,7 @@ _INCOMPLETE = (marked("This link is incomplete"), marked("Its last part is missi
 _MIXED_UP = (_DOES_NOT_WORK, marked("It got mixed up on its way."), _OPEN_AGAIN)
 
 # The heading and the sentences of the page for an error, by the code of the error. ``marked``
-# selects texts that readers may see for translation. Texts without ``marked`` are English.
+# selects a text for translation, because readers may see the text. Other texts stay English.
 _TEXTS_BY_CODE: dict[str, tuple[str, ...]] = {
     mailing.TRACE_MISSING.code: _INCOMPLETE,
     mailing.TRACE_AMBIGUOUS.code: _MIXED_UP,

@@ -1,6 +1,7 @@
 """The pages on which a person confirms a sign-up by a mailed link.
 
-Opening the link changes nothing, because scanners follow links. The button confirms.
+Opening the link changes nothing, because mail scanners open links. The button on the page confirms
+the subscription.
 """
 
 from functools import partial
@@ -42,7 +43,7 @@ def show_confirmation(
         wording=wordings.current_wordings(uow, [mailing_list]).get(mailing_list.id),
         is_confirmed=confirmation.is_confirmed,
         wants_mail=confirmation.record.email_enabled,
-        words=mailing_list.thanks_text,
+        owner_text=mailing_list.thanks_text,
         address=None if address is None else email_addresses.masked(address),
     )
 
@@ -64,9 +65,10 @@ async def confirm_subscription(
 
 
 def _read_secret(*values: object) -> str:
-    """Return the token of the request, which may be in the query, in the form or in both.
+    """Return the token from the query or the form.
 
-    Raises ``link.missing``, and ``link.ambiguous`` for two different tokens.
+    Raises ``link.missing`` if the request has no token. Raises ``link.ambiguous`` if the query and
+    the form have different tokens.
     """
     secrets = {value for value in values if isinstance(value, str) and value}
     if not secrets:

@@ -1,4 +1,4 @@
-"""The pages of a stranger's sign-up for a list. They act for nobody, and identify nobody."""
+"""The pages on which anyone can sign up for a list, without a login."""
 
 from typing import Annotated
 
@@ -39,7 +39,7 @@ async def submit_form(request: Request, state: StateOf, slug: str) -> Response:
         raise requests.BODY_NO_FORM_TYPE()
     inputs = nested_inputs(pairs, "fields")
     mailing_list = await state.in_unit_of_work(find_list, slug)
-    # Browsers send no Referer from our own pages.
+    # Our pages forbid the Referer header, so the URL of the page is built here.
     page_url = page_urls.sign_up_url(state.resources.settings, mailing_list.slug)
     return await answer_form(request, state, mailing_list, inputs, page_url=page_url)
 
@@ -48,7 +48,10 @@ async def submit_form(request: Request, state: StateOf, slug: str) -> Response:
 def show_subscribed(
     request: Request, uow: Transaction, list_id: Annotated[PathId, Query(alias="list")]
 ) -> Response:
-    """Show the result of a submitted form, which is the same for every address."""
+    """Show the page after a sign-up.
+
+    The page is the same for every address, so that nobody learns who subscribes to the list.
+    """
     mailing_list = lists.get_list(uow, list_id)
     return render_list_page(
         "subscribed.html",
@@ -56,5 +59,5 @@ def show_subscribed(
         language=get_reader_language(request),
         list_title=mailing_list.title,
         must_confirm=mailing_list.confirm_required,
-        words=mailing_list.thanks_text,
+        owner_text=mailing_list.thanks_text,
     )

@@ -1,7 +1,8 @@
 """The pages that mail a reader the link to their preferences, and begin or end the visit.
 
-A trace id can only request the link, because each mail has a trace id and mails are forwarded.
-Opening the link changes nothing, because scanners follow links. The button begins a visit.
+Every mail of a list contains a trace id that identifies the recipient. A trace id can only request
+the link, because people forward mails. Opening the link changes nothing, because mail scanners open
+links. The button on the page begins the visit.
 """
 
 from typing import Annotated
@@ -62,9 +63,10 @@ async def request_link(
     list_name: Annotated[str, Query(alias="list")] = "",
     trace_id: Annotated[str | None, Query()] = None,
 ) -> Response:
-    """Mail the link to the person of the trace id, or else to the address in the form.
+    """Mail the link to the person that the trace id identifies, or to the address in the form.
 
-    The response and its duration are the same for every address.
+    The response and its duration are the same for every address, so that nobody learns which
+    addresses are on the list.
     """
     async with pad_duration():
         if trace_id is not None:
@@ -87,7 +89,7 @@ async def request_link(
 
 
 def _find_recipient(uow: UnitOfWork, trace_id: str) -> tuple[MailingList, str]:
-    """Return the list and the address of a trace id; raises ``trace.invalid``."""
+    """Return the list and the address that a trace id identifies, or raise ``trace.invalid``."""
     trace = traces.read_trace_id(uow.settings.keyring, trace_id)
     mailing_list = lists.get_list(uow, trace.list_id, archived=True)
     person = accounts.find(uow, trace.user_id)
@@ -129,7 +131,8 @@ def begin_visit(
     form: FormOf,
     token: Annotated[str, Query()] = "",
 ) -> Response:
-    # Otherwise another site's form could put a reader into a visit of somebody else.
+    # Without this check, a form on another site could begin a visit to somebody else's preferences
+    # in the reader's browser.
     require_form_csrf(request, state, form)
     response = redirect_to_preferences(state)
     state.cookies.keep(response, VISIT, visits.begin_visit(uow, token))

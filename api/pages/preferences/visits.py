@@ -1,4 +1,4 @@
-"""A reader's visit to their preferences, which a cookie identifies."""
+"""Reads a reader's visit to their preferences from a cookie, and renders the visit's pages."""
 
 from typing import Any
 
@@ -23,12 +23,15 @@ def read_visit_secret(request: Request, state: State) -> str | None:
 
 
 def find_visit(uow: UnitOfWork, request: Request, state: State) -> Visit:
-    """Return the visit; raises ``visit.over``, even for a browser without a visit."""
+    """Return the browser's visit. Raise ``visit.over`` if the visit has ended or never began."""
     return visits.read_visit(uow, read_visit_secret(request, state))
 
 
 def require_visit_form(request: Request, state: State, form: FormFields) -> str | None:
-    """Return the secret of the visit; raises ``auth.csrf`` if another site sent the form."""
+    """Return the secret of the browser's visit, if the browser has one.
+
+    Raises ``auth.csrf`` if another site sent the form.
+    """
     secret = read_visit_secret(request, state)
     token = form.get(CSRF_FIELD, "")
     if secret and not sessions.is_csrf_token(state.resources.keyring, secret, token):
@@ -52,7 +55,7 @@ def redirect_to_preferences(state: State) -> Response:
 
 
 def render_last_page(request: Request, state: State, *, is_erased: bool) -> Response:
-    """Render the last page of a visit, and delete the cookie of the visit."""
+    """Render the page after the end of a visit, and delete the cookie of the visit."""
     response = render_page(
         "visit_ended.html", language=get_reader_language(request), is_erased=is_erased
     )

@@ -1,7 +1,7 @@
 """The pages on which a person reports a list for abuse.
 
-A mail links to the first page, and the list's sign-up page links to the second. Opening a page
-changes nothing, because scanners follow links. The button reports.
+A mail links to the first page, and the list's sign-up page links to the second page. Opening a page
+changes nothing, because mail scanners open links. The button on the page reports the list.
 """
 
 from typing import Annotated
@@ -74,7 +74,7 @@ def show_page_report(
 ) -> Response:
     mailing_list = find_list(uow, slug)
     form_cookie = obtain_form_cookie(request, state)
-    reply = render_list_page(
+    response = render_list_page(
         "report_page.html",
         branding.read_look(uow, mailing_list),
         language=get_reader_language(request),
@@ -82,15 +82,15 @@ def show_page_report(
         is_reported=sent is not None,
         csrf_token=sessions.csrf_token(state.resources.keyring, form_cookie),
     )
-    state.cookies.keep(reply, FORM, form_cookie)
-    return reply
+    state.cookies.keep(response, FORM, form_cookie)
+    return response
 
 
 @router.post(page_urls.REPORT_PAGE_PATH, dependencies=[PUBLIC])
 def report_page(
     request: Request, state: StateOf, uow: Transaction, slug: str, form: FormOf
 ) -> Response:
-    # Without this check, another website could make its visitors report a list unknowingly.
+    # Without this check, another site could make its visitors report a list without their consent.
     require_form_csrf(request, state, form)
     mailing_list = find_list(uow, slug)
     network = unsolicited_mail.source_digest(state.resources.keyring, client_address(request))

@@ -1,8 +1,8 @@
-"""The page on which a person unsubscribes from a list, and subscribes again.
+"""The page on which a person unsubscribes from a list, or subscribes again.
 
-Mails link to the page. Opening it changes nothing, because scanners follow links. The buttons
-change the subscription. The link acts for the mail's recipient, so cookies and credentials are
-ignored.
+Every mail of a list links to the page. Opening the link changes nothing, because mail scanners open
+links. The buttons on the page change the subscription of the mail's recipient. The page ignores
+cookies and credentials, because the link identifies the recipient.
 """
 
 from dataclasses import replace
@@ -19,9 +19,9 @@ from api.html.problems import get_reader_language
 from api.limits.bulkheads import LEAVING
 from api.limits.shares import ACTS_BY_LIST
 from api.pages.preferences.actions import (
+    LIFT_OPT_OUT,
     OPT_OUTS,
     REASONS,
-    RETURNS,
     translate_reasons,
     unknown_action_error,
 )
@@ -58,7 +58,7 @@ def show_subscription(
         is_open=is_open,
         can_leave=person is not None,
         can_return=is_open and not is_revoked,
-        own=subscription,
+        subscription=subscription,
         address=None if subscription.email is None else email_addresses.masked(subscription.email),
         trace_query=urlencode({"trace_id": submission.trace_id}),
         reasons=translate_reasons(language),
@@ -70,9 +70,10 @@ def show_subscription(
 async def change_subscription(
     request: Request, state: StateOf, submission: FormOrJsonBodyOf
 ) -> Response:
-    """Do the action of the button. A mail client's one click (RFC 8058) stops the mail.
+    """Unsubscribe the person, or lift an opt-out, depending on the button.
 
-    The response to one click is text, because RFC 8058 forbids a redirect.
+    A mail client can also stop the mail with a one-click request (RFC 8058). The response to a
+    one-click request is text, because RFC 8058 forbids a redirect.
     """
     trace = require_trace(state, submission)
     if submission.is_one_click:
@@ -85,7 +86,7 @@ async def change_subscription(
         if not isinstance(reason, str) or reason not in REASONS:
             reason = None
         await LEAVING.run(_unsubscribe, request, state, trace, OPT_OUTS[action], Via.PAGE, reason)
-    elif isinstance(action, str) and action in RETURNS:
+    elif isinstance(action, str) and action in LIFT_OPT_OUT:
         await ACTS_BY_LIST.run(trace.list_id, _subscribe_again, request, state, trace, action)
     else:
         raise unknown_action_error()
@@ -113,7 +114,7 @@ def _subscribe_again(request: Request, state: State, trace: traces.Trace, action
     principal = Principal(trace.user_id, Via.PAGE, trace)
     actor = actors.actor_of_principal(request, principal)
     with state.resources.unit_of_work() as uow:
-        # A person can leave an archived list, but not join it.
+        # Raises an error for an archived list, because nobody can join an archived list.
         mailing_list = lists.get_list(uow, trace.list_id)
         person = principal.get_person(uow, mailing_list)
-        RETURNS[action](uow, mailing_list, person, actor)
+        LIFT_OPT_OUT[action](uow, mailing_list, person, actor)
