@@ -109,7 +109,7 @@ def resend_unclaimed_jobs(resources: Resources, queue: Queue, *, full_scan: bool
 
     Without ``full_scan``, only jobs that became due recently are found.
     """
-    waiting = resources.broker.waiting(queue)
+    waiting = resources.broker.count_waiting(queue)
     if waiting is None:
         return 0
     room = RESEND_BELOW_MESSAGES - waiting
