@@ -317,7 +317,7 @@ class Stack:
     def stored(self, prefix: str = "") -> list[str]:
         """Remove forgotten objects as a worker does, and return the remaining keys."""
         removals.work_off(self.resources)
-        return [each.key for each in self.resources.objects.stored(prefix)]
+        return [each.key for each in self.resources.objects.list_objects(prefix)]
 
     def _connect(self) -> psycopg2.extensions.connection:
         # A login costs ten times as much as a statement, so connections are reused.

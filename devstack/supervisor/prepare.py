@@ -86,7 +86,7 @@ def main() -> int:
     try:
         ensure(place, resources, home_folder.load_or_create_secrets(place).demo_password)
         if "--bucket" in sys.argv:
-            resources.objects.make_bucket()
+            resources.objects.create_bucket()
     finally:
         resources.close()
     return 0

@@ -28,7 +28,7 @@ _CONTEXTS: tuple[InstrumentedAttribute[str], ...] = (
 def rewrap_data_keys(resources: Resources) -> Iterator[int]:
     """Rewrap each data key that an older encryption key wraps, and yield the size of each batch.
 
-    Raises ``Tampered`` for a data key that no key of the keyring unwraps.
+    Raises ``DecryptionFailed`` for a data key that no key of the keyring unwraps.
     """
     return chain.from_iterable(_rewrap_column(resources, context) for context in _CONTEXTS)
 

@@ -52,7 +52,7 @@ def find_strays(resources: Resources, *, now: datetime) -> Iterator[Stray]:
     for prefix in (MEDIA, RENDITIONS):
         stored = (
             (item.key, item.modified_at < before, StrayKind.OBJECT_WITHOUT_ROW)
-            for item in resources.objects.stored(prefix)
+            for item in resources.objects.list_objects(prefix)
         )
         named = _named(resources, prefix, before)
         for key, entries in groupby(heapq.merge(stored, named), key=itemgetter(0)):
@@ -101,7 +101,7 @@ def sweep_uploads(resources: Resources, *, now: datetime) -> int:
 
 def _stray_originals(resources: Resources, before: datetime) -> Iterator[Stray]:
     """Yield the originals whose upload is neither being processed nor failed recently."""
-    stored = resources.objects.stored(ORIGINALS)
+    stored = resources.objects.list_objects(ORIGINALS)
     old = (item.key for item in stored if item.modified_at < before)
     while keys := list(islice(old, _MAX_BATCH_ROWS)):
         hash_ids = [key.removeprefix(ORIGINALS) for key in keys]

@@ -108,7 +108,7 @@ def accept_upload(
     data_key: bytes | None = None
     wrapped: WrappedKey | None = None
     if upload.encrypted:
-        data_key, wrapped = resources.key_wrapper.new_key(hash_id)
+        data_key, wrapped = resources.key_wrapper.create_key(hash_id)
     # The object is stored before the row that names it: a crash between them leaves a stray
     # object, which a sweep removes, and never a row without its object.
     object_key = original_key(hash_id)
