@@ -11,7 +11,7 @@ from urllib3.exceptions import HTTPError
 
 from core.calls.breaker import Breaker
 from core.calls.time_limits import time_limit
-from core.counters.store_metrics import observed_s3
+from core.counters.store_metrics import observe_s3
 from core.errors import ServerFailed, TransientError
 from core.settings.store_settings import ObjectStorageSettings
 from core.telemetry import spans
@@ -164,8 +164,8 @@ class ObjectStore:
         with (
             # The host is the operator's; a key may be named after what a person sent.
             spans.step_span(f"s3 {what}", "client", self._about),
-            self._breaker.guarding(),
-            observed_s3(TransientError),
+            self._breaker.protect(),
+            observe_s3(TransientError),
             _translated(key),
             time_limit(MAX_CALL_SECONDS),
         ):

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 from jinja2 import Environment, FileSystemLoader
 
-from core.languages.reader_languages import ENGLISH, templates_in
+from core.languages.reader_languages import ENGLISH, create_templates
 from services.subscriptions import colours
 from services.subscriptions.branding import Look
 
@@ -68,7 +68,7 @@ _FOLDERS = [
 
 @cache
 def _templates(language: str) -> Environment:
-    templates = templates_in(language, FileSystemLoader(_FOLDERS))
+    templates = create_templates(language, FileSystemLoader(_FOLDERS))
     templates.globals.update(style=_STYLE, script=_SCRIPT)
     return templates
 

@@ -12,7 +12,7 @@ from starlette.types import Scope
 from api.html.frame import page
 from core.errors import access, mailing, money, people, requests
 from core.languages import reader_languages
-from core.languages.reader_languages import ENGLISH, marked, translated
+from core.languages.reader_languages import ENGLISH, marked, translate
 
 _OPEN_AGAIN = marked("Please open the link in your e-mail again, or copy all of it.")
 _SIGN_UP_AGAIN = marked(
@@ -171,7 +171,7 @@ ProblemPage = Callable[[ShownProblem], Response]
 def problem_page(problem: ShownProblem, *, language: str = ENGLISH) -> Response:
     other = _OUR_FAULT if problem.is_our_fault else _ASKED_WRONGLY
     words = _BY_CODE.get(problem.code, other)
-    heading, *sentences = (translated(language, each) for each in words)
+    heading, *sentences = (translate(language, each) for each in words)
     return page(
         "problem.html",
         language=language,
@@ -210,7 +210,7 @@ _LANGUAGE = "pressroom.language"
 def mark_as_reader_page(scope: Scope) -> None:
     """Note that the answer is a page for a reader, an error too, and its language."""
     accepted = b",".join(value for name, value in scope["headers"] if name == b"accept-language")
-    language = reader_languages.chosen(accepted.decode("latin-1"))
+    language = reader_languages.choose_language(accepted.decode("latin-1"))
     scope[_LANGUAGE] = language
     mark_as_page(scope, partial(problem_page, language=language))
 

@@ -57,7 +57,7 @@ def list_entries(
     """
     if only.actions or only.first is not None or only.last is not None:
         return _list_filtered(database, user_id, wanted, only)
-    before = None if wanted.cursor is None else ids.of_cursor(wanted.cursor)
+    before = None if wanted.cursor is None else ids.parse_id_cursor(wanted.cursor)
     rows = database.rows(
         PAGE, user_id=user_id, offset=wanted.offset, limit=wanted.limit + 1, before=before
     )
@@ -81,7 +81,7 @@ def _list_filtered(
         raise REQUEST_INVALID(place="query.offset", rule="a filter goes on by the cursor alone")
     highest = _last_before(database, user_id, only.last, days=1)
     if wanted.cursor is not None:
-        highest = min(highest, ids.of_cursor(wanted.cursor) - 1)
+        highest = min(highest, ids.parse_id_cursor(wanted.cursor) - 1)
     lowest = 0 if only.first is None else _last_before(database, user_id, only.first, days=0)
     look_after = max(lowest, highest - MAX_ENTRIES_LOOKED_AT)
     actions = [str(action) for action in only.actions or CreditAction]

@@ -102,7 +102,7 @@ def read_member_page(
     def read(asked: PageRequest) -> PageOfRows[_Row]:
         start = {"offset": asked.offset}
         if asked.cursor is not None:
-            start = {"before": ids.of_cursor(asked.cursor)}
+            start = {"before": ids.parse_id_cursor(asked.cursor)}
         records, _ = _statements(kind, by_cursor=asked.cursor is not None)
         found = database.rows(records, **values | start | {"limit": asked.limit + 1})
         rows = [dict(zip(_NAMES, row, strict=True)) for row in found]
