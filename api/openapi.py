@@ -292,7 +292,7 @@ def _add_errors(responses: Responses, *errors: ErrorType) -> None:
         # The operations of OAuth have an answer of their own for the same status.
         examples = content.setdefault("application/problem+json", problem)["examples"]
         sample = openapi_samples.problem_sample(error, status)
-        examples[error.code] = {"summary": error.documented, "value": sample}
+        examples[error.code] = {"summary": error.example_sentence, "value": sample}
         if len(content) == 1:
             response["description"] = "; ".join(f"`{code}`" for code in examples)
 

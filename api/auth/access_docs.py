@@ -54,7 +54,7 @@ def describe_unrestricted_credential() -> AccessDocs:
 def describe_scope(scope: Scope) -> AccessDocs:
     # People can't grant some scopes to programs, so no OAuth token has these scopes.
     security = _every_scheme(scope) if scope in GRANTABLE_SCOPES else _own_schemes(scope)
-    errors = [*_MISSING_OR_INVALID, access.AUTH_INSUFFICIENT_SCOPE.filled(scope=scope)]
+    errors = [*_MISSING_OR_INVALID, access.AUTH_INSUFFICIENT_SCOPE.fill(scope=scope)]
     return AccessDocs(f"Scope: `{scope}`.", errors, security)
 
 
@@ -64,7 +64,7 @@ def describe_scope_or_trace(scope: Scope) -> AccessDocs:
         access.AUTH_INVALID_API_KEY,
         access.AUTH_SECOND_FACTOR,
         mailing.TRACE_INVALID,
-        access.AUTH_INSUFFICIENT_SCOPE.filled(scope=scope),
+        access.AUTH_INSUFFICIENT_SCOPE.fill(scope=scope),
     ]
     sentence = f"Credential: a trace id, or a login. Scope: `{scope}`."
     return AccessDocs(sentence, errors, [{}, *_every_scheme(scope)])

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from api.errors import STATUS_OF
 from api.schemas.envelope import Body
-from core.errors import DomainError, FieldProblem, Kind, own_words
+from core.errors import DomainError, FieldProblem, Kind, strip_pydantic_prefix
 from core.errors.requests import BODY_INVALID
 
 B = TypeVar("B", bound=Body)
@@ -87,7 +87,9 @@ def body_of_form(schema: type[B], values: Mapping[str, Any]) -> B:
     except ValidationError as error:
         problems = tuple(
             FieldProblem(
-                ".".join(["body", *map(str, each["loc"])]), each["type"], own_words(each["msg"])
+                ".".join(["body", *map(str, each["loc"])]),
+                each["type"],
+                strip_pydantic_prefix(each["msg"]),
             )
             for each in error.errors()
         )

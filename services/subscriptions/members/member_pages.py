@@ -35,7 +35,7 @@ from sqlalchemy import (
 
 from core import ids
 from core.errors import DomainError
-from core.languages.shown_lines import strip_unseen
+from core.languages.shown_lines import strip_invisible
 from models import (
     MailingList,
     MemberField,
@@ -174,7 +174,7 @@ def _query_kind(filters: MemberFilters) -> tuple[MemberFilters, dict[str, Any]]:
     # A member on the free tier is a member who is not on a paid one.
     premium = False if filters.premium is Tier.FREE else filters.premium
     kind = replace(filters, email=None, premium=premium)
-    email = None if filters.email is None else strip_unseen(filters.email)
+    email = None if filters.email is None else strip_invisible(filters.email)
     if email is None or email == "*":
         return kind, {}
     if "\0" in email:
