@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from core.process.linux import end_with_parent
+from core.process.linux import exit_with_parent
 from devstack.supervisor.environment import cleaned
 from devstack.supervisor.home_folder import StackError
 from devstack.supervisor.ports import listens
@@ -70,7 +70,7 @@ class Program:
 
 
 def _options(run_as: tuple[int, int] | None, keep_open: tuple[int, ...]) -> dict[str, Any]:
-    tie = partial(end_with_parent, os.getpid())
+    tie = partial(exit_with_parent, os.getpid())
     options: dict[str, Any] = {"start_new_session": True, "pass_fds": keep_open, "preexec_fn": tie}
     if run_as is not None:
         options |= {"user": run_as[0], "group": run_as[1], "extra_groups": []}

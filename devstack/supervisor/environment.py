@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
 from core.settings import MAY_BE_EMPTY, Settings, SettingsError
-from core.settings.given_settings import FILE_SUFFIX, PREFIX, secrets_in_files, variable_of
+from core.settings.given_settings import FILE_SUFFIX, PREFIX, read_secret_files, variable_of
 from devstack.supervisor.home_folder import StackError
 
 
@@ -64,7 +64,7 @@ def own_settings() -> dict[str, str]:
     A secret in a file is among them by its own name, as if it were in a variable.
     """
     try:
-        secrets = secrets_in_files(Settings)
+        secrets = read_secret_files(Settings)
     except SettingsError as error:
         raise StackError(f"Settings are wrong:\n{error}", exit_code=2) from None
     in_files = {variable_of(name): value for name, value in secrets.items()}

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from core.queues import Queue
-from core.settings.process_settings import settings_of
+from core.settings.process_settings import list_settings
 from devstack import LOOPBACK, LOOPBACK_HOSTS
 from devstack.sandbox.sandbox_settings import STRIPE_KEYS, WEBHOOK_PATH
 from devstack.supervisor.child import Program
@@ -57,7 +57,7 @@ def plan(
 
     def worker(name: str) -> Program:
         queues = [word for queue in WORKERS[name] for word in ("--queue", queue)]
-        settings = settings_of("worker", WORKERS[name])
+        settings = list_settings("worker", WORKERS[name])
         address = f"{LOOPBACK}:{ports.workers[name]}"
         plain = program(name, settings, "worker", *queues, PRESSROOM_WORKER_METRICS_ADDRESS=address)
         return _worker(plain, home.work)
@@ -65,14 +65,14 @@ def plan(
     prepare = program(
         "prepare",
         # It alone may change tables.
-        settings_of("serve") | settings_of("migrate") | settings_of("bucket"),
+        list_settings("serve") | list_settings("migrate") | list_settings("bucket"),
         *(["--bucket"] if makes_bucket else []),
         module="devstack.supervisor.prepare",
         PRESSROOM_HOME=str(home.path),
     )
-    api = program("api", settings_of("serve"), *_listening("serve", ports.api))
+    api = program("api", list_settings("serve"), *_listening("serve", ports.api))
     names = [word for name in LOOPBACK_HOSTS for word in ("--host-name", name)]
-    flower = program("flower", settings_of("flower"), *_listening("flower", ports.flower), *names)
+    flower = program("flower", list_settings("flower"), *_listening("flower", ports.flower), *names)
     return [
         replace(prepare, once=True, grace=5.0, needs=frozenset({"postgres"})),
         replace(_server(api, ports.api, "/readyz"), needs=_NEEDS),

@@ -23,7 +23,7 @@ from api.state import Transaction
 from core import clock
 from core.errors import DomainError
 from core.errors.access import API_KEY_NAME, API_KEY_NOT_FOUND, GRANT_NOT_FOUND
-from core.scopes import KEY_EXPLANATIONS, Scope
+from core.scopes import KEY_SCOPE_EXPLANATIONS, Scope
 from models import ApiKey, EndpointState
 from services.access import api_keys
 from services.accounts import own_keys
@@ -57,7 +57,7 @@ def show_developers(console: Console, uow: Transaction) -> Response:
 def _scope_words(scopes: Sequence[str]) -> Sequence[str]:
     # The scope without an explanation is given by the operator alone.
     of_operator = "Get the rosters of lists that are sent by mail"
-    return [KEY_EXPLANATIONS.get(Scope(scope), of_operator) for scope in scopes]
+    return [KEY_SCOPE_EXPLANATIONS.get(Scope(scope), of_operator) for scope in scopes]
 
 
 @router.get("/access")
@@ -125,7 +125,9 @@ def show_new_key(console: RecentConsole, form: EmptyForm) -> Response:
     return console.render_form(
         "new_key.html",
         form.fill({"lifetime": "90", "reach": "chosen"}),
-        scopes=[(_BOX + scope, words, str(scope)) for scope, words in KEY_EXPLANATIONS.items()],
+        scopes=[
+            (_BOX + scope, words, str(scope)) for scope, words in KEY_SCOPE_EXPLANATIONS.items()
+        ],
         lifetimes=[(value, label, "") for value, (label, _) in _LIFETIMES.items()],
     )
 
@@ -134,7 +136,7 @@ def show_new_key(console: RecentConsole, form: EmptyForm) -> Response:
 def make_key(console: RecentConsoleForm) -> Response:
     """Create the key and show it, once: the answer is no redirect, since no URL may hold it."""
     form = console.form
-    ticked = [scope for scope in KEY_EXPLANATIONS if _BOX + scope in form]
+    ticked = [scope for scope in KEY_SCOPE_EXPLANATIONS if _BOX + scope in form]
     reach, lifetime = form.get("reach"), form.get("lifetime", "")
     try:
         if reach not in {"all", "chosen"} or (reach == "chosen" and not ticked):

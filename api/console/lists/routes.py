@@ -121,7 +121,7 @@ def show_list(
 
 @router.get("/{list_id}/public")
 def show_face(console: Console, list_id: ListId, form: EmptyForm, language: str = "") -> Response:
-    state, language = console.state, reader_languages.chosen(language)
+    state, language = console.state, reader_languages.choose_language(language)
     with console.unit_of_work() as uow:
         mailing_list = console.get_own_list(uow, list_id)
         shown = describe_list(uow, state, mailing_list)
@@ -139,7 +139,7 @@ def show_face(console: Console, list_id: ListId, form: EmptyForm, language: str 
         logos.setdefault(shown.logo_hash_id, shown.logo_hash_id)
     names = {
         name: Locale.parse(name, sep="-").get_display_name("en") or name
-        for name in reader_languages.languages()
+        for name in reader_languages.list_languages()
     }
     typed = {name: getattr(shown, name) or "" for name in _LOOK}
     return console.render_form(

@@ -54,7 +54,7 @@ class UnreadableImage(Exception):
 
 def refused(error: ErrorType, **values: object) -> UnreadableImage:
     """Make an entry of the catalogue of errors an error that the converter process can send."""
-    return UnreadableImage(error.code, error.filled(**values).sentence)
+    return UnreadableImage(error.code, error.fill(**values).sentence)
 
 
 def unreadable(reason: str) -> UnreadableImage:

@@ -82,7 +82,7 @@ def search(
 
     The offset plays no part. Raises ``cursor.invalid``, ``filter.too_slow``.
     """
-    before = None if asked.cursor is None else ids.of_cursor(asked.cursor)
+    before = None if asked.cursor is None else ids.parse_id_cursor(asked.cursor)
     statuses = wanted.statuses(None if status is None else (status,))
     if not statuses:
         return FoundMembers(PageOfRows([], None), 0 if before is None else None)
