@@ -206,8 +206,8 @@ class _Bench:
         event.listen(engine, "before_cursor_execute", note)
         try:
             with self.stack.resources.unit_of_work() as uow:
-                wanted = member_filter.read(uow, lists.get_list(uow, self.list_id), filter_)
-                searching.search(uow, self.list_id, wanted, asked)
+                wanted = member_filter.read_filter(uow, lists.get_list(uow, self.list_id), filter_)
+                searching.search_members(uow, self.list_id, wanted, asked)
         finally:
             event.remove(engine, "before_cursor_execute", note)
         return sent

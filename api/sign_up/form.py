@@ -49,7 +49,7 @@ class ListForm:
             required_keys=frozenset(
                 entry.field.key for entry in sign_up_fields if entry.is_required
             ),
-            wording=wordings.current_wordings(uow, [mailing_list]).get(mailing_list.id),
+            wording=wordings.read_current_wordings(uow, [mailing_list]).get(mailing_list.id),
             look=branding.read_look(uow, mailing_list),
             masked_owner=email_addresses.masked(owner.email),
         )

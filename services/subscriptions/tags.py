@@ -135,7 +135,7 @@ def _with_lock(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
     return query.with_for_update(read=True, key_share=True)
 
 
-# Searches the form that ``member_filter.keep`` stores. Strict mode doesn't unwrap lists.
+# Searches a stored filter for the id of a tag. Strict mode doesn't unwrap lists.
 _IN_FILTER = """jsonb_path_exists(filter,
     'strict $.** ? (@.field == "tag").* ? (@ == $id || exists(@[*] ? (@ == $id)))',
     jsonb_build_object('id', CAST(:tag_id AS bigint)), true)"""

@@ -143,7 +143,7 @@ def _begin(console: ConsoleRequest, list_id: int, order: BulkOrder) -> int | Non
         job = actions.begin_bulk_action(
             uow,
             mailing_list,
-            member_filter.keep(uow, mailing_list, written),
+            member_filter.prepare_stored_filter(uow, mailing_list, written),
             order,
             caller=console.caller,
         )
@@ -162,7 +162,7 @@ def _new_act_page(
         mailing_list = console.get_own_list(uow, list_id)
         try:
             written = selection.written(uow, mailing_list) or ALL_ACTIVE
-            wanted = member_filter.read(uow, mailing_list, written)
+            wanted = member_filter.read_filter(uow, mailing_list, written)
         except DomainError as error:
             form, written, wanted = form.add_error(error, SELECTION_PLACES), ALL_ACTIVE, None
         values = {
@@ -188,7 +188,7 @@ def show_act(console: Console, list_id: ListId, bulk_id: PathId) -> Response:
     with console.unit_of_work() as uow:
         mailing_list = console.get_own_list(uow, list_id)
         bulk = _owned(uow, console, mailing_list.id, bulk_id)
-        [written] = member_filter.shown(uow, mailing_list, bulk.filter)
+        [written] = member_filter.restore_names(uow, mailing_list, bulk.filter)
         [shown] = _shown(uow, [bulk])
         return console.render_page(
             "bulk_action.html",

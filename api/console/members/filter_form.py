@@ -20,7 +20,7 @@ from models import FieldType, MailingList, MemberField, SubscriptionStatus
 from services.paging import PageRequest
 from services.subscriptions import fields, tags
 from services.subscriptions.filters.grammar import MAX_CONDITIONS, MAX_DEPTH
-from services.subscriptions.filters.names import FilterName, Operator, ValueKind, known_names
+from services.subscriptions.filters.names import FilterName, Operator, ValueKind, build_filter_names
 from storage.unit_of_work import UnitOfWork
 
 _NEGATED = {"all": "not_all", "any": "none", "none": "any", "not_all": "all"}
@@ -389,7 +389,7 @@ def choices_of(uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Choice]:
     listed = tags.list_tags(uow, mailing_list.id, PageRequest(MAX_TAGS_TO_CHOOSE)).rows
     return {
         name.name: _choice(name, by_key.get(name.name), tuple(tag.name for tag in listed))
-        for name in known_names(own).values()
+        for name in build_filter_names(own).values()
     }
 
 

@@ -104,7 +104,7 @@ def _members_page(
         with console.unit_of_work() as uow:
             if (own := draft.written()) is not None:
                 # An error names its place in this filter, and a row has that place.
-                member_filter.read(uow, mailing_list, own)
+                member_filter.read_filter(uow, mailing_list, own)
             written = selection.written(uow, mailing_list)
         found, total = _found(console, mailing_list, selection, written, wanted)
         count_members_page(console.state, console.caller)
@@ -182,8 +182,8 @@ def _found(
         )
         return listed.page, listed.total
     with console.unit_of_work() as uow:
-        read = member_filter.read(uow, mailing_list, written)
-        found = searching.search(uow, mailing_list.id, read, wanted)
+        read = member_filter.read_filter(uow, mailing_list, written)
+        found = searching.search_members(uow, mailing_list.id, read, wanted)
     return found.page, found.total
 
 
@@ -254,7 +254,7 @@ def show_member(
         wanted = PageRequest(ENTRIES_ON_PAGE, cursor=cursor)
         history = members.list_history(uow, held.mailing_list, user_id, wanted)
         agreed = evidence.list_evidence(uow, held.record, PageRequest(ENTRIES_ON_PAGE))
-        of_networks = networks.count_others(uow, held.record, agreed.rows)
+        of_networks = networks.count_people_by_network(uow, held.record, agreed.rows)
         others = lists.list_choices(uow, console.user_id, LISTS_TO_CHOOSE)
     shown = held.shown
     typed = {

@@ -88,11 +88,11 @@ def _segment_page(console: ConsoleRequest, list_id: int, segment_id: int, asked:
     with console.unit_of_work() as uow:
         mailing_list = console.get_own_list(uow, list_id)
         segment = segments.get_segment(uow, mailing_list.id, segment_id)
-        [written] = member_filter.shown(uow, mailing_list, segment.filter)
+        [written] = member_filter.restore_names(uow, mailing_list, segment.filter)
         form = TypedForm({"name": segment.name})
         draft = draft_of_filter(written, choices_of(uow, mailing_list))
         try:
-            wanted = member_filter.read(uow, mailing_list, written)
+            wanted = member_filter.read_filter(uow, mailing_list, written)
         except DomainError as error:
             # A field was retired, or has lost a choice: the page says so.
             stale = replace(form.add_error(error, SELECTION_PLACES), status=HTTPStatus.OK)
@@ -156,7 +156,7 @@ def _edited(console: ConsoleRequest, list_id: int, segment_id: int | None = None
             if segment_id is not None:
                 segments.get_segment(uow, mailing_list.id, segment_id)
             written = draft.written()
-            wanted = member_filter.read(uow, mailing_list, written or ALL_ACTIVE)
+            wanted = member_filter.read_filter(uow, mailing_list, written or ALL_ACTIVE)
     except DomainError as error:
         return _refused_page(console, list_id, error, draft, segment_id, status=HTTPStatus.OK)
     if written is not None:

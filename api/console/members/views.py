@@ -5,7 +5,7 @@ from typing import Any
 
 from models import SubscriptionEvent
 from services.subscriptions.consent.evidence import ConsentEvidence
-from services.subscriptions.consent.networks import MAX_OTHERS
+from services.subscriptions.consent.networks import MAX_COUNTED_PEOPLE
 
 _ACTIONS = {
     "requested": "Asked to subscribe",
@@ -85,5 +85,5 @@ def others_words(shown: ConsentEvidence, others: Mapping[str, int]) -> str:
     count = 0 if shown.claimed_by or shown.ip is None else others.get(shown.ip, 0)
     if not count:
         return ""
-    number = f"{count:,} or more" if count == MAX_OTHERS else f"{count:,}"
+    number = f"{count:,} or more" if count == MAX_COUNTED_PEOPLE else f"{count:,}"
     return f" ({number} other {'person' if count == 1 else 'people'} came from its network)"

@@ -107,11 +107,11 @@ def _next_steps(
 
 @router.get("/find")
 def show_found(console: Console, uow: Transaction, q: str = "") -> Response:
-    sought = q.replace("\0", "")[: member_filter.MAX_SOUGHT_CHARACTERS]
-    found = member_filter.find(uow, console.caller, sought)
+    sought = q.replace("\0", "")[: member_filter.MAX_SEARCH_CHARACTERS]
+    found = member_filter.search_lists_and_members(uow, console.caller, sought)
     some = lists.list_of(uow, console.user_id, PageRequest(LISTS_TO_SEARCH)).rows
     is_operator = accounts.get(uow, console.user_id).is_operator
-    least = member_filter.MIN_SOUGHT_CHARACTERS
+    least = member_filter.MIN_SEARCH_CHARACTERS
     return console.render_page(
         "find.html",
         q=sought,

@@ -236,7 +236,7 @@ def _selected(
 def _preview(state: State, caller: Caller, list_id: int, body: NewBulkAction) -> BulkPreview:
     with state.resources.unit_of_work() as uow:
         mailing_list, kept = _selected(uow, caller, list_id, body)
-        wanted = member_filter.read_stored(uow, mailing_list, kept)
+        wanted = member_filter.read_stored_filter(uow, mailing_list, kept)
     counted = member_counts.count_members(state.resources, mailing_list, wanted)
     return BulkPreview(matched=counted.count, is_exact=counted.is_exact)
 
