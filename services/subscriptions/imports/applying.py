@@ -155,7 +155,7 @@ def apply_chunk(
     # Copy the rows before locking the list, so that other changes of the list don't wait for the
     # copy.
     staging.copy_rows(uow, chunk.lines)
-    (locks.lock_list_as_chunk if task.side_by_side else locks.lock_list)(uow, task.list_id)
+    (locks.lock_list_for_chunk if task.side_by_side else locks.lock_list)(uow, task.list_id)
     # The verdicts on all rows of the chunk. The table JUDGED has only the rows that change
     # something.
     verdicts = list(chunk.verdicts)

@@ -18,7 +18,7 @@ from services.accounts import account_mails
 from services.accounts.account_mails import MailKind
 from services.feed.catalogue import FeedEventType, announce
 from services.jobs.lease import Lease
-from services.jobs.records import KEPT_FOR_RETRY, describe_error, is_retry_sensible
+from services.jobs.records import RETRY_INPUT_RETENTION, describe_error, is_retry_sensible
 from services.jobs.transitions import complete_job, fail_job
 from services.subscriptions.imports.verdicts import COUNTS
 from storage.unit_of_work import UnitOfWork
@@ -62,7 +62,7 @@ def end_with_job(uow: UnitOfWork, job: Job) -> None:
         task.status = job.status
         task.error = describe_error(job)
         task.side_by_side = False
-        keep_for = KEPT_FOR_RETRY if is_retry_sensible(job) else timedelta(0)
+        keep_for = RETRY_INPUT_RETENTION if is_retry_sensible(job) else timedelta(0)
         if task.error is not None and task.error["code"] == IMPORT_ENCODING_NEEDED.code:
             # Keep the file, because the owner must see some rows of the file to choose the
             # encoding.

@@ -55,9 +55,9 @@ from services.jobs.outbox import enqueue_job
 from services.jobs.transitions import (
     cancel_job,
     complete_job,
+    delegate_to_helpers,
     fail_job,
     hand_back_job,
-    leave_to_helpers,
     lock_shared_lease,
     record_progress,
 )
@@ -123,7 +123,7 @@ def hand_over_chunks(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
 
     ``lease``: the lease of the import's job. All chunks must have been stored.
     """
-    leave_to_helpers(uow, lease)
+    delegate_to_helpers(uow, lease)
     enable_parallel_chunks(uow, task)
     uow.session.flush()
     uow.session.execute(text(_ADD_WAITING_CHUNKS), {"import_id": task.id, "chunks": task.chunks})
