@@ -121,7 +121,7 @@ def _converted(changed: MemberField, found: Sequence[FieldValue]) -> list[FieldV
             new.append(None)
     unfit = [abbreviate_cell(each) for each, value in zip(texts, new, strict=True) if value is None]
     try:
-        forms.settled([changed.label])
+        forms.find_notations([changed.label])
     except DomainError:
         # Nothing shows whether the day or the month comes first.
         unfit = [abbreviate_cell(each) for each in texts]

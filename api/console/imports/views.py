@@ -323,7 +323,7 @@ class ShownImport:
         ended = self.task.finished_at
         if not self.task.dry_run or ended is None or self.is_broken:
             return None
-        until = ended + endings.DRY_RUN_FILE_KEPT
+        until = ended + endings.DRY_RUN_FILE_RETENTION
         is_kept = self.task.status != "cancelled" and self.task.source == "file"
         return until if is_kept and until > clock.now() else None
 
@@ -372,7 +372,7 @@ def shown_import(console: ConsoleRequest, import_id: int) -> ShownImport:
     shown = ShownImport(task, title, job, undo, fields=own)
     if shown.is_live:
         return shown
-    found = add_samples(resources, endings.result_of(task))
+    found = add_samples(resources, endings.build_result(task))
     return replace(
         shown,
         choices=column_choices(task, found.get("columns", ()), own) if task.dry_run else (),

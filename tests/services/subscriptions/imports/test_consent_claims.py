@@ -166,7 +166,7 @@ def test_an_undo_takes_the_claims_back_and_no_others(
     claimants: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(undo, "BATCH", 2)
+    monkeypatch.setattr(undo, "MEMBERS_PER_BATCH", 2)
     kept = claimants[0]
     first = bring(importing, importer, list_id, claimants[:3])
     second = bring(importing, importer, list_id, claimants)
