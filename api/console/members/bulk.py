@@ -79,7 +79,7 @@ class BulkState(StrEnum):
 
 
 @dataclass(frozen=True)
-class _Shown:
+class _BulkActionView:
     """A bulk action as the pages show it.
 
     Attributes:
@@ -193,7 +193,7 @@ def show_act(console: Console, list_id: ListId, bulk_id: PathId) -> Response:
         return console.render_page(
             "bulk_action.html",
             list=mailing_list,
-            shown=shown,
+            view=shown,
             job=actions.find_job(uow, bulk),
             written_text=as_json(written),
         )
@@ -229,7 +229,7 @@ def _owned(uow: UnitOfWork, console: ConsoleRequest, list_id: int, bulk_id: int)
     return bulk
 
 
-def _shown(uow: UnitOfWork, bulks: list[BulkAction]) -> list[_Shown]:
+def _shown(uow: UnitOfWork, bulks: list[BulkAction]) -> list[_BulkActionView]:
     names = tags.find_tag_names(uow, (each.tag_id for each in bulks if each.tag_id))
     shown = []
     for bulk in bulks:
@@ -238,12 +238,14 @@ def _shown(uow: UnitOfWork, bulks: list[BulkAction]) -> list[_Shown]:
             # A job and its effects end in one transaction: whoever has seen the job's end, and
             # reads the record after it, sees all of them.
             uow.session.refresh(bulk)
-        words = words_of(bulk, names)
-        shown.append(_Shown(bulk, words, BULK_UNDO.available_until(bulk), _state(bulk, undo_job)))
+        words = describe_bulk_action(bulk, names)
+        shown.append(
+            _BulkActionView(bulk, words, BULK_UNDO.available_until(bulk), _state(bulk, undo_job))
+        )
     return shown
 
 
-def words_of(bulk: BulkAction, names: Mapping[int, str]) -> str:
+def describe_bulk_action(bulk: BulkAction, names: Mapping[int, str]) -> str:
     """Say what the bulk action does; ``names``: of tags by their ids."""
     tag = names.get(bulk.tag_id or 0)
     of_tag = f"the tag “{tag}”" if tag is not None else "a tag that is gone"

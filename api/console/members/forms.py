@@ -111,7 +111,7 @@ def as_json(written: object) -> str:
 
 
 @dataclass(frozen=True)
-class ShownCount:
+class MemberCount:
     """The number of the members who fit a filter.
 
     Attributes:
@@ -124,7 +124,7 @@ class ShownCount:
 
 
 # The count for a filter that is invalid.
-NOBODY = ShownCount(0, is_exact=True)
+NOBODY = MemberCount(0, is_exact=True)
 
 
 def shown_count(
@@ -133,7 +133,7 @@ def shown_count(
     wanted: MemberFilter,
     asked: str,
     query: Mapping[str, str],
-) -> ShownCount:
+) -> MemberCount:
     """Count the members at once, as far as that goes.
 
     Args:
@@ -144,4 +144,4 @@ def shown_count(
     counted = member_counts.count_members(resources, mailing_list, wanted, within=within)
     may_differ = asked != EXACTLY and not counted.is_exact
     recount = f"?{urlencode({**query, 'count': EXACTLY})}" if may_differ else None
-    return ShownCount(counted.count, counted.is_exact, recount)
+    return MemberCount(counted.count, counted.is_exact, recount)

@@ -18,8 +18,8 @@ from api.console.members.filter_form import (
 from api.console.members.forms import (
     ALL_ACTIVE,
     SELECTION_PLACES,
+    MemberCount,
     SelectionOf,
-    ShownCount,
     shown_count,
 )
 from api.console.navigation import get_list_path
@@ -193,7 +193,7 @@ def _form_page(
     draft: FilterDraft,
     segment_id: int | None = None,
     *,
-    counted: ShownCount | None = None,
+    counted: MemberCount | None = None,
 ) -> Response:
     with console.unit_of_work() as uow:
         mailing_list = console.get_own_list(uow, list_id)
