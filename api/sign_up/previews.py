@@ -21,7 +21,7 @@ def render_preview(
     settings = state.resources.settings
     owner = accounts.get(uow, mailing_list.user_id)
     if part == PreviewPart.CONFIRMATION_MAIL:
-        mail = mails.confirmation_mail(
+        mail = mails.render_confirmation_mail(
             mailing_list,
             owner,
             to=owner.email,

@@ -8,7 +8,7 @@ from core.scopes import EXPLANATIONS, Scope
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from models import Plan
-from services.webhooks.deliveries import MAX_COUNTED
+from services.webhooks.deliveries import MAX_COUNTED_EVENTS
 from tests.support.http.replies import data, problem
 from tests.support.http.webhook_receiver import (
     CREATED,
@@ -320,7 +320,7 @@ def test_a_number_that_takes_long_to_tell_is_told_as_more_than_the_bound(
         "INSERT INTO feed_events (user_id, type) SELECT %s, %s FROM generate_series(1, %s)",
         console.owner.user_id,
         LEFT.value,
-        MAX_COUNTED,
+        MAX_COUNTED_EVENTS,
     )
     assert "Send 1,000 events again?" in console.see(path, **an_hour_ago())
     happen(stack, console.owner, LEFT)

@@ -155,7 +155,7 @@ def show_password(console: RecentConsole, form: EmptyForm) -> Response:
         keys, more = list_newest_keys(uow, console.user_id)
         given = grants.list_of(uow, console.user_id).rows
         own_passkeys = passkeys.list_of(uow, console.user_id)
-        own_endpoints = webhook_endpoints.live_of(uow, console.user_id)
+        own_endpoints = webhook_endpoints.list_live_endpoints(uow, console.user_id)
         email = accounts.get(uow, console.user_id).email
     return console.render_form(
         "change_password.html",

@@ -35,7 +35,7 @@ from services.accounts import accounts
 from services.composer import call_charges
 from services.credits import checkout, ledger, ledger_pages, orders, return_urls, thresholds
 from services.credits.checkout import OrderRequest
-from services.credits.ledger_pages import MAX_ENTRIES_LOOKED_AT, LedgerFilter
+from services.credits.ledger_pages import MAX_SCANNED_ENTRIES, LedgerFilter
 from services.paging import PageOfRows, PageRequest
 
 PATH = f"{CONSOLE_PATH}/credits"
@@ -155,7 +155,7 @@ def _credits_page(console: ConsoleRequest, cursor: str | None, low: TypedForm | 
         debt=format_credits(debt) if debt else None,
         entries=[EntryView.of(entry) for _, entry in found.rows],
         actions=[("", "All kinds"), *((str(action), words) for action, words in ACTIONS.items())],
-        looked_at=MAX_ENTRIES_LOOKED_AT,
+        looked_at=MAX_SCANNED_ENTRIES,
         query=f"?{urlencode(form.typed)}",
         next_cursor=found.next_cursor,
     )

@@ -170,7 +170,7 @@ def make_key(console: RecentConsoleForm) -> Response:
 @router.get("/keys/{key_id}/end")
 def show_key_end(console: Console, uow: Transaction, key_id: PathId) -> Response:
     key = _get_key(uow, console, key_id)
-    endpoints = endpoints_of_keys.live_of_key(uow, key_id)
+    endpoints = endpoints_of_keys.list_live_endpoints_of_key(uow, key_id)
     return console.render_form("end_key.html", TypedForm(), each=key, endpoints=endpoints)
 
 

@@ -9,7 +9,7 @@ from api.console.assets import CONSOLE_PATH
 from services.access.caller import Caller
 from services.feed import reading
 from services.feed.catalogue import CATALOGUE, FeedEventType, SubjectKind, visible_types
-from services.webhooks.deliveries import TEST_TYPE
+from services.webhooks.deliveries import TEST_EVENT_TYPE
 from storage.unit_of_work import UnitOfWork
 
 _TYPE = FeedEventType
@@ -63,7 +63,7 @@ TYPE_GROUPS = [
 
 
 def describe_type(kind: str) -> str:
-    if kind == TEST_TYPE:
+    if kind == TEST_EVENT_TYPE:
         return "A test"
     # A later release may have recorded an event type that this release doesn't know.
     return TYPE_LABELS[FeedEventType(kind)] if kind in [*FeedEventType] else kind

@@ -297,7 +297,7 @@ def ask_to_replay(console: Console, endpoint_id: PathId, form: EmptyForm) -> Res
         try:
             since = _read_moment(form.typed)
             with console.unit_of_work() as uow:
-                event_count = deliveries.count_since(uow, console.caller, endpoint_id, since)
+                event_count = deliveries.count_events_since(uow, console.caller, endpoint_id, since)
         except DomainError as error:
             form = form.add_error(error)
     return console.render_form(

@@ -43,7 +43,7 @@ from services.attachments.images.blurhash import tiles
 from services.attachments.upload import Upload, clean_filename
 from services.jobs.idempotency import AcceptedJob
 from services.paging import PageRequest
-from storage.redis.notifications import job_topic
+from storage.redis.notifications import build_job_topic
 
 PATH = f"{CONSOLE_PATH}/images"
 router = build_router(PATH)
@@ -170,7 +170,7 @@ async def upload_image(request: Request, console: Console) -> Response:
         state.admit(Queue.MEDIA, console.user_id, WAIT_SECONDS)
         accepted = await _accept_upload(request, console, typed)
         job_end = state.jobs.wait(
-            job_topic(accepted.job_id), WAIT_SECONDS, owner_id=console.user_id
+            build_job_topic(accepted.job_id), WAIT_SECONDS, owner_id=console.user_id
         )
         await run_while_connected(request.receive, job_end)
         image = await RECORDS.run(_get_uploaded_image, console, accepted)

@@ -170,7 +170,9 @@ def show_orders(
 ) -> Response:
     """Show the orders of all users, newest first: those in review unless others are asked for."""
     chosen = next((each for each in OrderStatus if each == status), None)
-    found = orders.list_all(uow, PageRequest(ORDERS_ON_PAGE, cursor=cursor), status=chosen)
+    found = orders.list_orders_of_all_users(
+        uow, PageRequest(ORDERS_ON_PAGE, cursor=cursor), status=chosen
+    )
     return console.render_page(
         "operator_orders.html",
         orders=found.rows,
@@ -203,7 +205,7 @@ def resolve_order(console: OperatorConsoleForm, order_id: PathId) -> Response:
 
 def _order_page(console: ConsoleRequest, order_id: int, form: TypedForm) -> Response:
     with console.unit_of_work() as uow:
-        order = orders.get_any(uow, order_id)
+        order = orders.get_order_of_any_user(uow, order_id)
         changes, events = orders.list_changes(uow, order_id), orders.list_events(uow, order_id)
     return console.render_form(
         "operator_order.html", form, order=order, changes=changes, events=events

@@ -76,7 +76,7 @@ def show_overview(console: Console) -> Response:
 def _attention(uow: UnitOfWork, user_id: int) -> list[tuple[str, str]]:
     """Return what waits for the owner: words, and the path of the page that has more."""
     found = []
-    for each in webhook_endpoints.live_of(uow, user_id):
+    for each in webhook_endpoints.list_live_endpoints(uow, user_id):
         if each.state == EndpointState.PAUSED or each.failing_since is not None:
             host = urlsplit(each.url).netloc
             is_paused = each.state == EndpointState.PAUSED

@@ -243,7 +243,7 @@ def _render_choice(
         if person is not None:
             credentials["keys"], credentials["more_keys"] = list_newest_keys(uow, person.id)
             credentials["passkeys"] = passkeys.list_of(uow, person.id)
-            credentials["endpoints"] = webhook_endpoints.live_of(uow, person.id)
+            credentials["endpoints"] = webhook_endpoints.list_live_endpoints(uow, person.id)
             credentials["asks_factor"] = sessions.is_asked(uow, person.id)
             passkey_options = passkeys.options_of_person(uow, person.id, form_cookie)
     return render_anonymous_page(

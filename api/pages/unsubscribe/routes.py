@@ -48,7 +48,7 @@ def show_subscription(
     subscription = members.read_own_subscription(uow, mailing_list, person)
     is_revoked = traces.is_revoked(mailing_list, trace.delivery)
     if is_revoked:
-        subscription = members.without_what_identifies(subscription)
+        subscription = members.hide_personal_state(subscription)
     is_open = mailing_list.archived_at is None
     return render_list_page(
         "unsubscribe.html",
