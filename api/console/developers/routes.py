@@ -130,7 +130,8 @@ def show_new_key(console: RecentConsole, form: EmptyForm) -> Response:
         "new_key.html",
         form.fill({"lifetime": "90", "reach": "chosen"}),
         scopes=[
-            (_SCOPE_PREFIX + scope, words, str(scope)) for scope, words in KEY_SCOPE_EXPLANATIONS.items()
+            (_SCOPE_PREFIX + scope, words, str(scope))
+            for scope, words in KEY_SCOPE_EXPLANATIONS.items()
         ],
         lifetimes=[(value, label, "") for value, (label, _) in _LIFETIMES.items()],
     )
