@@ -15,7 +15,7 @@ from services.attachments import files
 from services.attachments.files import MediaFile
 from services.attachments.images.outcome import ConvertedImage, UnreadableImage
 from services.attachments.isolation.converter import ConverterProcess
-from services.feed.catalogue import FeedEventType, announce
+from services.feed.catalogue import FeedEventType, announce_event
 from services.jobs.lease import JobCancelled, Lease, renew_lease
 from services.jobs.transitions import complete_job
 from storage.encryption import Tampered, seal, unseal
@@ -68,7 +68,9 @@ def convert_upload(resources: Resources, lease: Lease, images: ConverterProcess)
         if not all(removals.keep_object(uow, key) for key in files.keys_of_files(row)):
             raise TransientError("The storage still removes an earlier copy of the file.")
         removals.forget_objects(uow, source)
-        announce(uow, row.user_id, FeedEventType.ATTACHMENT_READY, row.id, hash_id=row.hash_id)
+        announce_event(
+            uow, row.user_id, FeedEventType.ATTACHMENT_READY, row.id, hash_id=row.hash_id
+        )
 
 
 def _convert_image(

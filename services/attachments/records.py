@@ -18,7 +18,7 @@ from services.access.sessions import require_recent_login
 from services.attachments import files
 from services.attachments.files import MediaFile
 from services.attachments.upload import PROCESS_ATTACHMENT
-from services.feed.catalogue import FeedEventType, announce
+from services.feed.catalogue import FeedEventType, announce_event
 from services.jobs import records
 from services.jobs.idempotency import AcceptedJob
 from services.paging import PageOfRows, PageRequest
@@ -98,7 +98,7 @@ def delete_attachment(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
         # A worker that runs the job loses its lease.
         records.cancel_with_subject(uow, job, errors.ATTACHMENT_DELETED())
     uow.session.delete(row)
-    announce(uow, row.user_id, FeedEventType.ATTACHMENT_DELETED, row.id, hash_id=row.hash_id)
+    announce_event(uow, row.user_id, FeedEventType.ATTACHMENT_DELETED, row.id, hash_id=row.hash_id)
     removals.forget_objects(uow, *files.keys_of_files(row), files.original_key(row.hash_id))
     return 1
 

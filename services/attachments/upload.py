@@ -18,7 +18,7 @@ from services.access import quotas
 from services.access.caller import Caller
 from services.attachments.files import original_key
 from services.attachments.images.outcome import ALLOWED_EXTENSIONS, ImageType, sniff_image_type
-from services.feed.catalogue import FeedEventType, announce
+from services.feed.catalogue import FeedEventType, announce_event
 from services.jobs import idempotency
 from services.jobs.idempotency import AcceptedJob, IdempotencyKey
 from services.jobs.kinds import JobKind, register_kind
@@ -50,7 +50,7 @@ def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
     error = describe_error(job)
     row.status = AttachmentStatus.FAILED
     row.error = error
-    announce(
+    announce_event(
         uow,
         row.user_id,
         FeedEventType.ATTACHMENT_FAILED,

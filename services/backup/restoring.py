@@ -64,7 +64,7 @@ def restore(resources: Resources, place: SealedPlace, manifest: Manifest) -> Res
     revision = fill(settings, place, manifest)
     with resources.unit_of_work() as uow:
         # Before the journal is replayed, which may add events.
-        reading.raise_places(uow)
+        reading.raise_feed_places(uow)
     return Restored(put, revision, journal.replay(resources, place, manifest.began_at))
 
 

@@ -24,7 +24,7 @@ from services.credits.order_facts import (
     is_credited,
     next_status,
 )
-from services.feed.catalogue import FeedEventType, announce
+from services.feed.catalogue import FeedEventType, announce_event
 from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
@@ -139,7 +139,7 @@ def _update_status(uow: UnitOfWork, order: PaymentOrder, via: OrderVia) -> None:
         uow.session.flush()
         uow.after_commit(ORDERS.labels(status).inc)
         if order.user_id is not None and status in _ANNOUNCED:
-            announce(uow, order.user_id, _ANNOUNCED[status], order.id, before=before)
+            announce_event(uow, order.user_id, _ANNOUNCED[status], order.id, before=before)
 
 
 _GIVE = text(

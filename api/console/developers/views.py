@@ -8,7 +8,7 @@ from typing import Any
 from api.console.assets import CONSOLE_PATH
 from services.access.caller import Caller
 from services.feed import reading
-from services.feed.catalogue import CATALOGUE, FeedEventType, SubjectKind, visible_types
+from services.feed.catalogue import CATALOGUE, FeedEventType, SubjectKind, list_visible_types
 from services.webhooks.deliveries import TEST_EVENT_TYPE
 from storage.unit_of_work import UnitOfWork
 
@@ -89,9 +89,9 @@ def newest_events(
     uow: UnitOfWork, caller: Caller, *, only: Collection[FeedEventType], limit: int
 ) -> list[ShownEvent]:
     """Return the caller's newest events, of these types or of all, with those alike as one."""
-    types = visible_types(caller.scopes, unrestricted=caller.unrestricted, only=only)
-    found = reading.newest(uow.session, caller.user_id, types=types, limit=limit)
-    return _folded(_shown_event(each) for each in reading.show(uow.session, found))
+    types = list_visible_types(caller.scopes, unrestricted=caller.unrestricted, only=only)
+    found = reading.list_newest_events(uow.session, caller.user_id, types=types, limit=limit)
+    return _folded(_shown_event(each) for each in reading.render_events(uow.session, found))
 
 
 def _folded(events: Iterable[ShownEvent]) -> list[ShownEvent]:

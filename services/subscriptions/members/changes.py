@@ -21,7 +21,7 @@ from models import (
     SubscriptionStatus,
     User,
 )
-from services.feed.catalogue import FeedEventType, announce_of_list
+from services.feed.catalogue import FeedEventType, announce_list_event
 from services.subscriptions.consent import entries
 from storage.unit_of_work import UnitOfWork
 
@@ -242,7 +242,7 @@ def announce_change(
     **others: Any,
 ) -> None:
     """Tell the owner's feed of a change that was made just now."""
-    announce_of_list(
+    announce_list_event(
         uow,
         subscription.list_id,
         kind,
