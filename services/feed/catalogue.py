@@ -309,7 +309,7 @@ def list_visible_types(
 ) -> frozenset[FeedEventType]:
     """Return the event types that a credential may see.
 
-    ``only``: requested event types. Without them, the result contains all visible event types.
+    ``only``: the requested event types. If ``only`` is empty, return all visible event types.
 
     Raises ``auth.insufficient_scope`` or ``auth.restricted_credential`` if the credential may not
     see a requested type.

@@ -1,9 +1,9 @@
 """Reads the feed, which holds an owner's events in order.
 
 An event's place is the number of the transaction that wrote the event, plus an offset. A reader
-sees only events whose place is below the place of the oldest open transaction. These places never
-get another event. A reader that continues after its last event therefore misses no event, in whatever
-the order of commits is.
+sees only events whose place is below the place of the oldest open transaction. No event is added
+below that place later. A reader that continues after its last event therefore misses no event, even
+if transactions commit in a different order.
 """
 
 import re
@@ -198,7 +198,7 @@ def next_events(
 ) -> Select[FeedEvent]:
     """Build the query of the owner's next events of these types, in the order of the feed.
 
-    The query omits events at places that may still get an earlier event. For each type, the query
+    The query omits places that may still get an earlier event. For each type, the query
     reads at most ``limit`` rows of an index. The first ``limit`` of all these events are returned.
 
     ``type_starts``: start positions of single types, which apply if they are after ``position``.

@@ -39,7 +39,7 @@ from core.errors.media import SIGNED_LINK_NOT_ENCRYPTED
 from core.queues import Queue
 from models import Attachment, AttachmentStatus
 from services.attachments import records, upload
-from services.attachments.images.blurhash import tiles
+from services.attachments.images.blurhash import compute_tiles
 from services.attachments.upload import Upload, clean_filename
 from services.jobs.idempotency import AcceptedJob
 from services.paging import PageRequest
@@ -115,7 +115,7 @@ class ShownImage:
     @property
     def tiles(self) -> list[list[str]]:
         blurhash = self.record.blurhash
-        return [] if blurhash is None else tiles(blurhash, *_TILES)
+        return [] if blurhash is None else compute_tiles(blurhash, *_TILES)
 
     @property
     def files(self) -> list[ShownFile]:
@@ -190,7 +190,7 @@ def _outcome(console: ConsoleRequest, accepted: AcceptedJob) -> Attachment:
     with console.unit_of_work() as uow:
         found = records.find_outcome(uow, accepted)
         if isinstance(found, DomainError):
-            records.forget_failed(uow, accepted)
+            records.delete_failed_attachment(uow, accepted)
     if isinstance(found, DomainError):
         raise found
     return found
