@@ -128,7 +128,7 @@ def read_ledger(
     page_request = PageRequest(limit, offset, cursor)
     filters = LedgerFilter(actions, first, last)
     read = partial(
-        ledger_pages.list_entries, state.resources.database, caller.user_id, only=filters
+        ledger_pages.list_entries, state.resources.database, caller.user_id, ledger_filter=filters
     )
     entries = fill(
         page_request, read, lambda rows: [text for _, text in rows], lambda text: len(text.encode())
@@ -231,7 +231,7 @@ def _answer(state: State, accepted: AcceptedJob) -> Response:
     # Always with its page, even if a payer has paid the order meanwhile.
     record = schemas.record_of(order) | {
         "payment_url": order.payment_url,
-        "claim_token": claim_tokens.token_of(state.resources.keyring, order),
+        "claim_token": claim_tokens.restore_token(state.resources.keyring, order),
     }
     headers = {"Idempotent-Replayed": "true"} if accepted.replayed else {}
     return schemas.decimal_response(record, headers)

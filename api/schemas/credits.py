@@ -218,8 +218,8 @@ def prices_of(settings: Settings, channels: Iterable[str]) -> dict[str, Any]:
             {
                 "currency": currency.code,
                 "decimals": digits,
-                "minimum": Decimal(rate.least_minor).scaleb(-digits),
-                "maximum": Decimal(rate.most_minor).scaleb(-digits),
+                "minimum": Decimal(rate.min_minor).scaleb(-digits),
+                "maximum": Decimal(rate.max_minor).scaleb(-digits),
                 "credits_per_unit": rate.credits(10**digits),
             }
         )

@@ -21,7 +21,7 @@ from services.jobs.kinds import get_kind
 from services.jobs.lease import Lease, LeaseLost, has_status, is_held_by, lease_end
 from services.jobs.outbox import plan_turn, send_after_commit, send_next_job
 from services.security_events import is_plan_error, record_error
-from storage.redis.notifications import job_topic
+from storage.redis.notifications import build_job_topic
 from storage.unit_of_work import UnitOfWork
 
 # The end of the lease of a job that was delegated to helpers. Such a lease never expires.
@@ -182,7 +182,7 @@ def change_job(
     job: Job | None = uow.session.scalar(statement.returning(Job), execution_options=refreshed)
     if job is None:
         return None
-    uow.after_commit(lambda: uow.notifier.tell(job.waiter, job_topic(job.id), job.status))
+    uow.after_commit(lambda: uow.notifier.publish(job.waiter, build_job_topic(job.id), job.status))
     if to in FINISHED:
         code = error.code if to == JobStatus.FAILED and error else None
         uow.after_commit(partial(work_metrics.count_end, job.queue, job.kind, to, code))

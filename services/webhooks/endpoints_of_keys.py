@@ -45,7 +45,7 @@ def revoke_key(
 
 
 def list_live_endpoints_of_key(uow: UnitOfWork, key_id: int) -> list[WebhookEndpoint]:
-    """Return the live endpoints of an API key and of all keys that it created, newest first."""
+    """Return the live endpoints of an API key and of keys that the key created, newest first."""
     return webhook_endpoints.find_live_endpoints(
         uow, WebhookEndpoint.key_id.in_(api_keys.family(key_id))
     )

@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, datetime, timedelta
 
-from api.console.console_display import day
+from api.console.console_display import format_day
 from core.scopes import EXPLANATIONS, Scope
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
@@ -356,4 +356,4 @@ def test_events_that_are_alike_are_one_row_below_their_day(console: OwnerAtConso
         put(console.api, list_id, "ada@example.com", **values)
     words = "A member was changed, 3 times"
     eventually(lambda: any(row[0] == words for row in event_rows(console)), what="the events")
-    assert rows_of(console.see(EVENTS))[1] == [day(datetime.now(UTC))]
+    assert rows_of(console.see(EVENTS))[1] == [format_day(datetime.now(UTC))]

@@ -85,7 +85,7 @@ def test_answer_with_a_rendition_that_is_not_known_is_none(converter: ConverterP
         parse_answer(deepcopy(answer), data)
     answer["fields"]["renditions"][0]["name"] = "../mail"
     with pytest.raises(ValueError, match="not a valid RenditionName"):
-        outcome(answer, data)
+        parse_answer(answer, data)
 
 
 def test_five_megabytes_go_both_ways_without_a_deadlock(converter: ConverterProcess) -> None:
