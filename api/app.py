@@ -47,7 +47,7 @@ from integrations.stock_photos.registry import StockPhotoProviders
 from services import event_origins
 from services.access.api_keys import UsedKeys
 from services.accounts.page_paths import ACCOUNT_PATH
-from services.composer.photos import CachedStockPhotos, note_quotas
+from services.composer.photos import CachedStockPhotos, record_quotas
 from services.composer.requests import MetadataCache
 from services.security_events import is_plan_error, record_error
 from storage.redis.client import open_async_redis
@@ -193,7 +193,7 @@ def _answer_all(state: State) -> None:
 def _state(resources: Resources, redis: Redis, drain: Drain) -> State:
     settings = resources.settings
     # Workers call the providers; this process only checks what a caller may ask them for.
-    stock_photos = StockPhotoProviders(settings, partial(note_quotas, resources.redis))
+    stock_photos = StockPhotoProviders(settings, partial(record_quotas, resources.redis))
     # A script puts a message on a queue that is beside it; a broker elsewhere is sent to.
     is_beside = settings.broker == settings.cache
     calls = RequestCalls(redis, resources.waiter, None if is_beside else _sender(resources))

@@ -158,7 +158,7 @@ def _answer(state: State, accepted: AcceptedJob) -> JSONResponse:
     with state.resources.unit_of_work() as uow:
         attachment = records.find_outcome(uow, accepted)
         if isinstance(attachment, DomainError):
-            records.forget_failed(uow, accepted)
+            records.delete_failed_attachment(uow, accepted)
     if isinstance(attachment, DomainError):
         raise attachment
     record = AttachmentRecord.of(attachment, state.resources.settings)

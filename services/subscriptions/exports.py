@@ -28,7 +28,7 @@ from services.access import quotas
 from services.access.caller import Caller, require_scope
 from services.access.sessions import require_recent_login
 from services.accounts import accounts
-from services.feed.catalogue import FeedEventType, announce
+from services.feed.catalogue import FeedEventType, announce_event
 from services.jobs.kinds import JobKind, call_with_subject, register_kind
 from services.jobs.lease import JobCancelled, Lease, renew_lease
 from services.jobs.outbox import enqueue_job
@@ -60,7 +60,7 @@ def _abandon(uow: UnitOfWork, export: MemberExport, job_id: int, status: str) ->
 
 
 def _announce_end(uow: UnitOfWork, export: MemberExport, job_id: int, status: str) -> None:
-    announce(
+    announce_event(
         uow,
         export.user_id,
         FeedEventType.EXPORT_ENDED,
