@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from api import openapi
 from api.auth.page_sessions import FactorNeeded, LoginNeeded, redirect_to_factors, redirect_to_login
 from api.console.assets import CONSOLE_PATH
-from api.console.frame import console_problem
+from api.console.frame import render_console_problem
 from api.cookies import OF_READERS, cookies_of
 from api.deployment_metrics import DeploymentMetrics
 from api.drain import Drain
@@ -36,7 +36,7 @@ from api.waiting.worker_calls import WorkerCalls
 from core.errors import DomainError
 from core.logging import get_logger
 from core.process.garbage_collection import end_start
-from core.process.linux import give_memory_back
+from core.process.linux import trim_memory
 from core.queues import RequestKind
 from core.settings import Settings
 from core.telemetry import spans
@@ -47,7 +47,7 @@ from integrations.stock_photos.registry import StockPhotoProviders
 from services import event_origins
 from services.access.api_keys import UsedKeys
 from services.accounts.page_paths import ACCOUNT_PATH
-from services.composer.photos import CachedStockPhotos, note_quotas
+from services.composer.photos import CachedStockPhotos, record_quotas
 from services.composer.requests import MetadataCache
 from services.security_events import is_plan_error, record_error
 from storage.redis.client import open_async_redis
@@ -75,7 +75,9 @@ def create_app(settings: Settings) -> FastAPI:
             else None,
             pages=PAGES,
             reader_pages=READER_PAGES,
-            folders=dict.fromkeys((CONSOLE_PATH, ACCOUNT_PATH), partial(console_problem, settings)),
+            folders=dict.fromkeys(
+                (CONSOLE_PATH, ACCOUNT_PATH), partial(render_console_problem, settings)
+            ),
         ),
         redirect_slashes=False,
         # A contract: generated clients call their functions so.
@@ -191,7 +193,7 @@ def _answer_all(state: State) -> None:
 def _state(resources: Resources, redis: Redis, drain: Drain) -> State:
     settings = resources.settings
     # Workers call the providers; this process only checks what a caller may ask them for.
-    stock_photos = StockPhotoProviders(settings, partial(note_quotas, resources.redis))
+    stock_photos = StockPhotoProviders(settings, partial(record_quotas, resources.redis))
     # A script puts a message on a queue that is beside it; a broker elsewhere is sent to.
     is_beside = settings.broker == settings.cache
     calls = RequestCalls(redis, resources.waiter, None if is_beside else _sender(resources))
@@ -244,4 +246,4 @@ async def _give_memory_back() -> None:
     """
     while True:
         await asyncio.sleep(_GIVE_BACK_SECONDS)
-        await BACKGROUND.run(give_memory_back)
+        await BACKGROUND.run(trim_memory)

@@ -127,7 +127,7 @@ def reset_password(
     second_steps.require(uow, person, shown)
     grants.revoke_all(uow, person.id)
     api_keys.revoke_all(uow, person.id, but=keep.key_ids)
-    webhook_endpoints.end_all(uow, person.id, but=keep.endpoint_ids)
+    webhook_endpoints.end_all_endpoints(uow, person.id, but=keep.endpoint_ids)
     passkey_ids = {each.id for each in passkeys.list_of(uow, person.id)}
     own_factors.remove_passkeys(uow, person.id, passkey_ids - keep.passkey_ids)
     person.recovered_at = clock.now()
@@ -149,7 +149,7 @@ def undo_address_change(uow: UnitOfWork, secret: str, *, password_hash: str) -> 
     own_factors.remove_later(uow, person.id, changed_at)
     grants.revoke_all(uow, person.id)
     api_keys.revoke_all(uow, person.id, but=())
-    webhook_endpoints.end_all(uow, person.id)
+    webhook_endpoints.end_all_endpoints(uow, person.id)
     person.recovered_at = clock.now()
     purpose = Purpose.RESET_PASSWORD
     return mailed_tokens.create_token(uow, purpose, user_id=person.id, email=person.email)

@@ -14,7 +14,7 @@ from sqlalchemy import delete, exists, func, select, text
 
 from core.errors import FieldProblem
 from core.errors.mailing import DENY_LIST_ENTRY, DENY_LIST_TOO_LONG, MEMBER_DENIED
-from core.languages.shown_lines import strip_unseen
+from core.languages.shown_lines import strip_invisible
 from core.logging import get_logger
 from models import DeniedEntry, ErasedDenial
 from services.accounts import email_addresses
@@ -110,7 +110,7 @@ def _normalise_domain(written: str) -> str | None:
 
     Return ``None`` if the text is neither a domain nor a pattern.
     """
-    written = strip_unseen(written)
+    written = strip_invisible(written)
     if not written.startswith(_SUBDOMAINS):
         return email_addresses.normalise_domain(written)
     # The text after the star may be a top-level domain such as ``.com``. The normalisation rejects

@@ -28,7 +28,7 @@ from services.access import quotas
 from services.access.caller import Caller, require_scope
 from services.access.sessions import require_recent_login
 from services.accounts import accounts
-from services.feed.catalogue import FeedEventType, announce
+from services.feed.catalogue import FeedEventType, announce_event
 from services.jobs.kinds import JobKind, call_with_subject, register_kind
 from services.jobs.lease import JobCancelled, Lease, renew_lease
 from services.jobs.outbox import enqueue_job
@@ -38,7 +38,7 @@ from services.security_events import EventType, record
 from services.subscriptions import bulk_files, export_sheets, lists, segments
 from services.subscriptions.bulk_files import EXPORTS
 from services.subscriptions.export_sheets import ExportFormat, ExportKind, Sheet, Values
-from storage.encryption import Tampered
+from storage.encryption import DecryptionFailed
 from storage.parts import StoredFile
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -61,7 +61,7 @@ def _abandon_export(uow: UnitOfWork, export: MemberExport, job_id: int, status: 
 
 
 def _announce_end(uow: UnitOfWork, export: MemberExport, job_id: int, status: str) -> None:
-    announce(
+    announce_event(
         uow,
         export.user_id,
         FeedEventType.EXPORT_ENDED,
@@ -189,7 +189,7 @@ def open_export_file(resources: Resources, export: MemberExport) -> StoredFile:
     """Return the file of a finished export, or raise ``media.damaged``."""
     try:
         return bulk_files.stored_file(resources, export)
-    except Tampered as error:
+    except DecryptionFailed as error:
         raise MEDIA_DAMAGED() from error
 
 
@@ -266,7 +266,7 @@ EXPORT_JOBS = {
 
 
 def _read_batches(resources: Resources, sheet: Sheet, *, failures: int) -> Iterator[list[Values]]:
-    with resources.long_reads.view(_MAX_DURATION, failures=failures) as connection:
+    with resources.replica_reads.view(_MAX_DURATION, failures=failures) as connection:
         result = connection.execution_options(yield_per=_BATCH_ROWS).execute(sheet.query)
         for rows in result.partitions():
             yield list(sheet.convert_rows(connection, rows))

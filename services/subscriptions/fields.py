@@ -17,7 +17,7 @@ from sqlalchemy import func, select
 
 from core.errors import FieldProblem
 from core.errors import mailing as errors
-from core.languages.shown_lines import caseless, is_shown
+from core.languages.shown_lines import fold_case, is_shown
 from models import FieldType, MemberField
 from services.access import sessions
 from services.subscriptions import misleading_texts, text_reviews
@@ -80,8 +80,8 @@ def parse_value(field: MemberField, text: str) -> FieldValue | None:
     elif field.type == FieldType.BOOLEAN:
         value = _BOOLEAN_BY_WORD.get(text.casefold(), text)
     elif field.type == FieldType.CHOICE:
-        choices_by_key = {caseless(each): each for each in reversed(field.choices)}
-        value = choices_by_key.get(caseless(text), text) if text not in field.choices else text
+        choices_by_key = {fold_case(each): each for each in reversed(field.choices)}
+        value = choices_by_key.get(fold_case(text), text) if text not in field.choices else text
     return normalise_value(field, value)
 
 

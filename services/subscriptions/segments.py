@@ -10,7 +10,7 @@ from sqlalchemy import and_, delete, func, select, text
 from sqlalchemy.orm import undefer
 
 from core.errors import mailing as errors
-from core.languages.shown_lines import caseless, is_plain
+from core.languages.shown_lines import fold_case, is_plain
 from core.settings.notations import PlanQuota
 from models import MailingList, Segment
 from services import paging
@@ -133,7 +133,7 @@ def _require_room(uow: UnitOfWork, mailing_list: MailingList, more: int) -> None
 
 def _name(segment: Segment, name: str) -> None:
     segment.name = name = name.strip()
-    segment.folded = caseless(name)
+    segment.folded = fold_case(name)
     if len(name) > MAX_SEGMENT_NAME_CHARACTERS or not is_plain(name):
         raise errors.SEGMENT_NAME(most=MAX_SEGMENT_NAME_CHARACTERS)
 

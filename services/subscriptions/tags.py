@@ -13,7 +13,7 @@ from sqlalchemy import ARRAY, BigInteger, Select, Text, any_, func, literal, sel
 from sqlalchemy.dialects.postgresql import insert
 
 from core.errors import mailing as errors
-from core.languages.shown_lines import caseless, is_shown
+from core.languages.shown_lines import fold_case, is_shown
 from models import DeletedTag, MemberTag
 from services import paging
 from services.paging import PageOfRows, PageRequest
@@ -59,7 +59,7 @@ def fold_tag(name: str) -> str:
 
     Spellings may differ in case and in Unicode composition.
     """
-    return caseless(name)
+    return fold_case(name)
 
 
 def find_tag_ids(
@@ -169,7 +169,7 @@ def delete_tag(uow: UnitOfWork, list_id: int, tag_id: int) -> int:
     values = {"tag_id": tag_id, "list_id": list_id}
     if uses := [row._asdict() for row in uow.session.execute(_FIND_USES, values)]:
         raise errors.TAG_IN_USE(
-            name=tag.name, uses=errors.uses_named(uses), facts={"used_by": uses}
+            name=tag.name, uses=errors.format_uses(uses), facts={"used_by": uses}
         )
     uow.session.delete(tag)
     uow.session.add(DeletedTag(list_id=list_id, id=tag_id))

@@ -88,7 +88,7 @@ _MEMBERS_SCHEMA = {
         access.QUOTA_EXCEEDED,
         imports.MEMBERS_TOO_MANY,
         requests.BODY_NO_JSON_TYPE,
-        requests.BODY_INVALID.filled(place="body.members[0].email", rule="must be a string"),
+        requests.BODY_INVALID.fill(place="body.members[0].email", rule="must be a string"),
         imports.MEMBERS_ALL_INVALID,
         *OF_IDEMPOTENCY,
         *OF_QUEUES,

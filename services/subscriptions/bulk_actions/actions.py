@@ -22,7 +22,7 @@ from services import paging
 from services.access import quotas
 from services.access.caller import Caller
 from services.access.sessions import require_recent_login
-from services.feed.catalogue import FeedEventType, announce
+from services.feed.catalogue import FeedEventType, announce_event
 from services.jobs import records
 from services.jobs.batches import work_in_turns
 from services.jobs.kinds import JobKind, call_with_subject, register_kind
@@ -153,7 +153,7 @@ def announce_end(
     ``total``: the number of matching members, or the number of members that the undone bulk action
     had changed.
     """
-    announce(
+    announce_event(
         uow,
         bulk.user_id,
         FeedEventType.BULK_ENDED,

@@ -86,7 +86,7 @@ def record_claims(
         "hows": [each.how.value for each in claims],
         "moments": [each.occurred_at for each in claims],
         "ips": [normalise_ip(each.ip) for each in claims],
-        "urls": [origins.page_of((each.url or "").strip()) for each in claims],
+        "urls": [origins.strip_query((each.url or "").strip()) for each in claims],
         "wordings": [each[:MAX_CLAIMED_WORDING_CHARACTERS] or None for each in wordings],
         "claimed_by": claimed_by,
         "age": timedelta(days=uow.settings.retention[Retained.IP_ADDRESSES]),

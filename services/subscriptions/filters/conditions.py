@@ -33,7 +33,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 
 from core.errors import DomainError
-from core.languages.shown_lines import strip_unseen
+from core.languages.shown_lines import strip_invisible
 from models import MemberTag, Subscription, SubscriptionStatus
 from services.accounts import email_addresses
 from services.subscriptions.filters.names import (
@@ -166,7 +166,7 @@ def _compare_address(comparison: Comparison, members: Members) -> Condition:
     values = [str(value) for value in comparison.values]
     # Keep a value that consists of whitespace, so that the value matches no address. An empty value
     # would match all addresses.
-    lowered = unicodedata.normalize("NFC", strip_unseen(values[0]) or values[0]).lower()
+    lowered = unicodedata.normalize("NFC", strip_invisible(values[0]) or values[0]).lower()
     if operator is Operator.CONTAINS:
         return column.like(_build_pattern(operator, lowered))
     if operator is Operator.BEGINS:

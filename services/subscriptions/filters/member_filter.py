@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import FromClause, and_, func, or_, select, text
 
 from core.errors.mailing import FILTER_TOO_LARGE, SEGMENT_FIELD_RETIRED, SEGMENT_TAG_DELETED
-from core.languages.shown_lines import strip_unseen
+from core.languages.shown_lines import strip_invisible
 from models import MailingList, MemberField, Subscription, SubscriptionStatus
 from services.access.caller import Caller
 from services.subscriptions import fields, tags
@@ -150,7 +150,7 @@ def search_lists_and_members(uow: UnitOfWork, caller: Caller, query: str) -> Sea
     duration of a search grows with the number of the owner's lists, but not with the number of
     members.
     """
-    words = unicodedata.normalize("NFC", strip_unseen(query)).lower()
+    words = unicodedata.normalize("NFC", strip_invisible(query)).lower()
     if not MIN_SEARCH_CHARACTERS <= len(words) <= MAX_SEARCH_CHARACTERS:
         return SearchResult([], [])
     pattern = re.sub(r"([\\%_])", r"\\\1", words)

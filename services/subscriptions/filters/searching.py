@@ -91,7 +91,7 @@ def search_members(
     ``status``: the status of the members. By default, the members have one of the statuses that the
     filter names, or else the status ``active``.
     """
-    before = None if page.cursor is None else ids.of_cursor(page.cursor)
+    before = None if page.cursor is None else ids.parse_id_cursor(page.cursor)
     statuses = member_filter.list_statuses(None if status is None else (status,))
     if not statuses:
         return MemberSearchPage(PageOfRows([], None), 0 if before is None else None)

@@ -166,7 +166,7 @@ def test_an_undo_takes_the_claims_back_and_no_others(
     claimants: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(undo, "BATCH", 2)
+    monkeypatch.setattr(undo, "MEMBERS_PER_BATCH", 2)
     kept = claimants[0]
     first = bring(importing, importer, list_id, claimants[:3])
     second = bring(importing, importer, list_id, claimants)
@@ -275,7 +275,7 @@ def test_an_export_gets_the_consent_of_many_members_at_once(
         "SELECT email, id FROM subscriptions WHERE list_id = %s ORDER BY email", list_id
     )
     ids = {str(email): int(str(row_id)) for email, row_id in rows}
-    with importing.resources.long_reads.view(timedelta(minutes=1), failures=0) as reading:
+    with importing.resources.replica_reads.view(timedelta(minutes=1), failures=0) as reading:
         shown = read_evidence_by_member(reading, [*ids.values(), 2**52])
     assert set(shown) == set(ids.values())
     assert {ids[each]: consent_of(importing, list_id, each) for each in claimants[:2]} == shown
