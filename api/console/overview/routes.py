@@ -48,10 +48,12 @@ def show_overview(console: Console) -> Response:
     with console.unit_of_work() as uow:
         person = accounts.get(uow, console.user_id)
         used = quotas.uses(uow, person)
-        found = lists.list_of(uow, console.user_id, PageRequest(LISTS_ON_OVERVIEW))
+        found = lists.list_for_user(uow, console.user_id, PageRequest(LISTS_ON_OVERVIEW))
         newest = describe_lists(uow, console.state, found.rows)
         name, plan = person.name, Plan(person.plan)
-        net = [(days, daily_figures.owner_growth(uow, console.user_id, days)) for days in (7, 30)]
+        net = [
+            (days, daily_figures.count_owner_growth(uow, console.user_id, days)) for days in (7, 30)
+        ]
         attention = _attention(uow, console.user_id)
         lately = list_newest_events(
             uow, console.caller, only=_COMINGS_AND_GOINGS, limit=EVENTS_TO_FOLD
@@ -111,7 +113,7 @@ def _next_steps(
 def show_found(console: Console, uow: Transaction, q: str = "") -> Response:
     sought = q.replace("\0", "")[: member_filter.MAX_SEARCH_CHARACTERS]
     found = member_filter.search_lists_and_members(uow, console.caller, sought)
-    some = lists.list_of(uow, console.user_id, PageRequest(LISTS_TO_SEARCH)).rows
+    some = lists.list_for_user(uow, console.user_id, PageRequest(LISTS_TO_SEARCH)).rows
     is_operator = accounts.get(uow, console.user_id).is_operator
     least = member_filter.MIN_SEARCH_CHARACTERS
     return console.render_page(
