@@ -36,7 +36,7 @@ from api.waiting.worker_calls import WorkerCalls
 from core.errors import DomainError
 from core.logging import get_logger
 from core.process.garbage_collection import end_start
-from core.process.linux import give_memory_back
+from core.process.linux import trim_memory
 from core.queues import RequestKind
 from core.settings import Settings
 from core.telemetry import spans
@@ -246,4 +246,4 @@ async def _give_memory_back() -> None:
     """
     while True:
         await asyncio.sleep(_GIVE_BACK_SECONDS)
-        await BACKGROUND.run(give_memory_back)
+        await BACKGROUND.run(trim_memory)

@@ -89,7 +89,7 @@ _UPLOAD: dict[str, Any] = {
         media.ATTACHMENT_SEVERAL_FILES,
         requests.BODY_NOT_MULTIPART,
         requests.BODY_MALFORMED_MULTIPART,
-        requests.OPTION_IN_BODY.filled(name="encrypted"),
+        requests.OPTION_IN_BODY.fill(name="encrypted"),
         media.ATTACHMENT_GONE,
         access.QUOTA_EXCEEDED,
         requests.BODY_TOO_SLOW,

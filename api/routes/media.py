@@ -85,7 +85,7 @@ _FOREVER = "public, max-age=31536000, immutable"
         206: {"content": file_of(*_TYPES), "description": "The range asked for"},
         304: {"description": "The caller's copy, named by If-None-Match, is still right"},
         **refuses(
-            access.AUTH_INSUFFICIENT_SCOPE.filled(scope=Scope.ATTACHMENT),
+            access.AUTH_INSUFFICIENT_SCOPE.fill(scope=Scope.ATTACHMENT),
             media.MEDIA_NOT_FOUND,
             media.MEDIA_RANGE_UNSATISFIABLE,
         ),

@@ -29,7 +29,7 @@ _CONTEXT_COLUMNS: tuple[InstrumentedAttribute[str], ...] = (
 def rewrap_data_keys(resources: Resources) -> Iterator[int]:
     """Rewrap each data key that is under an older encryption key. Yield the size of each batch.
 
-    Raises ``Tampered`` for a data key that no encryption key can unwrap.
+    Raises ``DecryptionFailed`` for a data key that no encryption key can unwrap.
     """
     return chain.from_iterable(_rewrap_column(resources, context) for context in _CONTEXT_COLUMNS)
 

@@ -18,7 +18,7 @@ from services.attachments.isolation.converter import ConverterProcess
 from services.feed.catalogue import FeedEventType, announce_event
 from services.jobs.lease import JobCancelled, Lease, renew_lease
 from services.jobs.transitions import complete_job
-from storage.encryption import Tampered, seal, unseal
+from storage.encryption import DecryptionFailed, seal, unseal
 from storage.objects import ObjectMissing
 from storage.resources import Resources
 
@@ -46,7 +46,7 @@ def convert_upload(resources: Resources, lease: Lease, images: ConverterProcess)
         original = unseal(resources.objects.get(source), key, source)
     except ObjectMissing:
         raise ATTACHMENT_ORIGINAL_MISSING() from None
-    except Tampered as error:
+    except DecryptionFailed as error:
         raise ATTACHMENT_DAMAGED() from error
     converted = _convert_image(images, original, attachment)
     lease.check_cancelled()

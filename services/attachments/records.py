@@ -22,7 +22,7 @@ from services.feed.catalogue import FeedEventType, announce_event
 from services.jobs import records
 from services.jobs.idempotency import AcceptedJob
 from services.paging import PageOfRows, PageRequest
-from storage.encryption import Tampered, unseal
+from storage.encryption import DecryptionFailed, unseal
 from storage.objects import ObjectMissing
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -125,7 +125,7 @@ def read_encrypted_file(resources: Resources, attachment: Attachment, file: Medi
         return unseal(resources.objects.get(key), files.unwrap_data_key(resources, attachment), key)
     except ObjectMissing:
         raise errors.MEDIA_NOT_FOUND() from None
-    except Tampered as error:
+    except DecryptionFailed as error:
         raise errors.MEDIA_DAMAGED() from error
 
 

@@ -58,7 +58,7 @@ def find_strays(resources: Resources, *, now: datetime) -> Iterator[Stray]:
     for prefix in (MEDIA_PREFIX, RENDITIONS_PREFIX):
         stored = (
             (item.key, item.modified_at < before, StrayKind.OBJECT_WITHOUT_ROW)
-            for item in resources.objects.stored(prefix)
+            for item in resources.objects.list_objects(prefix)
         )
         referenced = _iterate_referenced_keys(resources, prefix, before)
         for key, entries in groupby(heapq.merge(stored, referenced), key=itemgetter(0)):
@@ -114,7 +114,7 @@ def sweep_uploads(resources: Resources, *, now: datetime) -> int:
 
 def _find_stray_originals(resources: Resources, before: datetime) -> Iterator[Stray]:
     """Yield old originals whose attachment is neither in processing nor failed."""
-    stored = resources.objects.stored(ORIGINALS_PREFIX)
+    stored = resources.objects.list_objects(ORIGINALS_PREFIX)
     old_keys = (item.key for item in stored if item.modified_at < before)
     while keys := list(islice(old_keys, _MAX_BATCH_ROWS)):
         hash_ids = [key.removeprefix(ORIGINALS_PREFIX) for key in keys]

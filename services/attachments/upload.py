@@ -108,7 +108,7 @@ def accept_upload(
     data_key: bytes | None = None
     wrapped: WrappedKey | None = None
     if upload.encrypted:
-        data_key, wrapped = resources.key_wrapper.new_key(hash_id)
+        data_key, wrapped = resources.key_wrapper.create_key(hash_id)
     # Store the object before its row, so that no row ever lacks its object. A crash after the first
     # step leaves an object without a row, which a sweep removes.
     object_key = build_original_key(hash_id)

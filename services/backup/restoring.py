@@ -30,7 +30,7 @@ from services.feed import reading
 from storage.backup_files import postgres_tools
 from storage.backup_files.places import SealedPlace
 from storage.backup_files.postgres_tools import PostgresToolFailed
-from storage.migrations.revisions import dead_end, newest_revision
+from storage.migrations.revisions import explain_unsupported, get_newest_revision
 from storage.migrations.run import migrate
 from storage.objects import ObjectStore
 from storage.parts import remove_prefix
@@ -86,9 +86,9 @@ def require_fit(manifest: Manifest, settings: Settings) -> None:
     ``backup.key_differs``.
     """
     # Revisions are in the order of their names.
-    if manifest.revision > newest_revision():
+    if manifest.revision > get_newest_revision():
         raise errors.BACKUP_TOO_NEW(release=manifest.release, revision=manifest.revision)
-    if dead_end(manifest.revision):
+    if explain_unsupported(manifest.revision):
         raise errors.BACKUP_TOO_OLD(release=manifest.release, revision=manifest.revision)
     for needed, keyring, setting in (
         (manifest.secret_keys, settings.keyring, "secret_keys"),

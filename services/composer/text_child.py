@@ -30,7 +30,9 @@ def main() -> None:
 
 
 def _confine(memory_bytes: int) -> None:
-    confinement.limit(memory_bytes, open_files=_MAX_OPEN_FILES, file_bytes=_MAX_FILE_BYTES)
+    confinement.limit_resources(
+        memory_bytes, open_files=_MAX_OPEN_FILES, file_bytes=_MAX_FILE_BYTES
+    )
 
 
 def _answer(request: Any, _: bytes) -> tuple[Any, Sequence[bytes]]:

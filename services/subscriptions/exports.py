@@ -38,7 +38,7 @@ from services.security_events import EventType, record
 from services.subscriptions import bulk_files, export_sheets, lists, segments
 from services.subscriptions.bulk_files import EXPORTS
 from services.subscriptions.export_sheets import ExportFormat, ExportKind, Sheet, Values
-from storage.encryption import Tampered
+from storage.encryption import DecryptionFailed
 from storage.parts import StoredFile
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -182,7 +182,7 @@ def open_file(resources: Resources, export: MemberExport) -> StoredFile:
     """The file of a finished export; raises ``media.damaged``."""
     try:
         return bulk_files.stored_file(resources, export)
-    except Tampered as error:
+    except DecryptionFailed as error:
         raise MEDIA_DAMAGED() from error
 
 
@@ -256,7 +256,7 @@ EXPORT_JOBS = {
 
 
 def _batches(resources: Resources, sheet: Sheet, *, failures: int) -> Iterator[list[Values]]:
-    with resources.long_reads.view(_MAX_TIME, failures=failures) as reading:
+    with resources.replica_reads.view(_MAX_TIME, failures=failures) as reading:
         result = reading.execution_options(yield_per=_ROWS_AT_ONCE).execute(sheet.query)
         for rows in result.partitions():
             yield list(sheet.values(reading, rows))

@@ -49,7 +49,7 @@ def count_live_secrets(uow: UnitOfWork, endpoint_id: int) -> int:
 
 
 def load_live_secrets(uow: UnitOfWork, endpoint_id: int) -> list[bytes]:
-    """Return the endpoint's secrets that have not expired, newest first. Raises ``Tampered``."""
+    """Return the endpoint's live secrets, newest first, or raise ``DecryptionFailed``."""
     query = select(WebhookSecret).where(*_are_live(endpoint_id))
     return [
         uow.key_wrapper.unwrap(WrappedKey(row.wrapped_by, row.wrapped_key), row.context)

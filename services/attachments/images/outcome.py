@@ -73,7 +73,7 @@ def create_refusal(error: ErrorType, **values: object) -> UnreadableImage:
 
     The child process sends the exception's code and message to the worker.
     """
-    return UnreadableImage(error.code, error.filled(**values).sentence)
+    return UnreadableImage(error.code, error.fill(**values).sentence)
 
 
 def create_unreadable_error(reason: str) -> UnreadableImage:

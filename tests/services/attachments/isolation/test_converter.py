@@ -236,7 +236,7 @@ def test_filter_exists_for_the_processors_that_we_support(
     monkeypatch: pytest.MonkeyPatch, machine: str
 ) -> None:
     monkeypatch.setattr(platform, "machine", lambda: machine)
-    assert confinement.decoding_filter().program
+    assert confinement.create_decoding_filter().program
 
 
 def test_processor_without_a_filter_is_an_error_of_the_filter_alone(
