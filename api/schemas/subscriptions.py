@@ -12,7 +12,7 @@ from models import Subscription, Tier, User
 from services.accounts import email_addresses
 from services.subscriptions.consent.evidence import ConsentEvidence
 from services.subscriptions.consent.networks import MAX_COUNTED_PEOPLE
-from services.subscriptions.member_attributes import GivenAttributes, ShownAttributes
+from services.subscriptions.member_attributes import AttributeChanges, AttributeFormatter
 from services.subscriptions.members.changes import Via
 from services.subscriptions.members.members import MemberEdit
 
@@ -76,10 +76,10 @@ class SubscriptionRecord(Schema):
 
 
 def member_record(
-    record: Subscription, person: User, shown: ShownAttributes, **others: Any
+    record: Subscription, person: User, shown: AttributeFormatter, **others: Any
 ) -> SubscriptionRecord:
     user = Person(id=person.id, name=person.name if record.source == Via.LOGIN else None)
-    return SubscriptionRecord.of_row(record, user=user, **shown.of_record(record), **others)
+    return SubscriptionRecord.of_row(record, user=user, **shown.format_record(record), **others)
 
 
 # Optimization: large responses without pydantic (decision 17).
@@ -216,7 +216,7 @@ class MemberValues(Body):
         """Return the changes that the caller named."""
         named = self.model_dump(exclude_unset=True)
         columns = {name: named.pop(name) for name in _COLUMNS if name in named}
-        return MemberEdit(columns, GivenAttributes(**named))
+        return MemberEdit(columns, AttributeChanges(**named))
 
 
 _COLUMNS = ("name", "type", "paid_expiry")

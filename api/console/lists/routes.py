@@ -192,7 +192,9 @@ def change_face(console: ConsoleForm, list_id: ListId) -> Response:
 def show_settings(console: Console, list_id: ListId, form: EmptyForm) -> Response:
     with console.unit_of_work() as uow:
         record = describe_list(uow, console.state, console.get_own_list(uow, list_id))
-        public_fields = [*fields.read_own_fields(uow, console.user_id).public().by_key.values()]
+        public_fields = [
+            *fields.read_own_fields(uow, console.user_id).select_public().by_key.values()
+        ]
     texts = ("title", "slug", "challenge_provider", *_TEXT_FIELDS)
     typed = {name: getattr(record, name) or "" for name in texts}
     typed[_ORIGINS_FIELD] = "\n".join(record.redirect_origins)

@@ -48,7 +48,7 @@ from services.accounts import accounts, email_addresses
 from services.paging import PageOfRows, PageRequest
 from services.subscriptions import fields, lists, member_attributes, segments
 from services.subscriptions.consent import evidence, networks
-from services.subscriptions.fields import FieldValue, ValueRefused
+from services.subscriptions.fields import FieldValue, InvalidAttribute
 from services.subscriptions.filters import member_filter, searching
 from services.subscriptions.members import member_pages, members
 from services.subscriptions.members.changes import Actor
@@ -260,7 +260,7 @@ def _get_member(uow: UnitOfWork, console: ConsoleRequest, list_id: int, user_id:
     subscription = members.get_member(uow, mailing_list, user_id)
     person = accounts.get(uow, user_id)
     tag_ids = [subscription.tag_ids]
-    attributes = member_attributes.read_attributes(uow, mailing_list.user_id, tag_ids)
+    attributes = member_attributes.create_formatter(uow, mailing_list.user_id, tag_ids)
     record = member_record(subscription, person, attributes)
     return _Member(mailing_list, subscription, record)
 
@@ -286,7 +286,7 @@ def show_member(
     }
     values = (record.fields or {}).items()
     form = form.fill(
-        typed | {f"{_FIELD_PREFIX}{key}": fields.as_text(each) for key, each in values}
+        typed | {f"{_FIELD_PREFIX}{key}": fields.format_value(each) for key, each in values}
     )
     return console.render_form(
         "member.html",
@@ -364,7 +364,7 @@ def _read_fields(
             continue
         try:
             values[field.key] = fields.parse_value(field, form[name])
-        except ValueRefused as error:
+        except InvalidAttribute as error:
             problems.append(FieldProblem(f"body.{name}", "field.value", str(error)))
     if problems:
         rules = "; ".join(f"{each.field}: {each.message}" for each in problems)

@@ -138,13 +138,13 @@ def _render_answers(
     language = get_reader_language(request)
     with state.resources.unit_of_work() as uow:
         mailing_list, record = own_lists.find_list(uow, find_visit(uow, request, state), list_id)
-        public = fields.read_own_fields(uow, mailing_list.user_id).public()
+        public = fields.read_own_fields(uow, mailing_list.user_id).select_public()
     values: dict[str, str]
     if form is None:
         values = {"name": record.name or ""}
-        for key, value in public.shown(record.fields).items():
+        for key, value in public.replace_ids(record.fields).items():
             yes_or_no = "yes" if value else "no"
-            text = yes_or_no if isinstance(value, bool) else fields.as_text(value)
+            text = yes_or_no if isinstance(value, bool) else fields.format_value(value)
             values[f"fields.{key}"] = text
     else:
         values = form

@@ -105,7 +105,7 @@ def list_member_subscriptions(
     found = members.list_subscriptions_to_owner(uow, mailing_list, user_id, paging)
     person = accounts.get(uow, user_id)
     channels = describe_lists(uow, state, [each for _, each in found.rows])
-    shown = member_attributes.read_attributes(
+    shown = member_attributes.create_formatter(
         uow, caller.user_id, [record.tag_ids for record, _ in found.rows]
     )
     records = [
@@ -180,7 +180,7 @@ def _shown(
     uow: UnitOfWork, mailing_list: MailingList, member: Subscription
 ) -> schemas.SubscriptionRecord:
     person = accounts.get(uow, member.user_id)
-    shown = member_attributes.read_attributes(uow, mailing_list.user_id, [member.tag_ids])
+    shown = member_attributes.create_formatter(uow, mailing_list.user_id, [member.tag_ids])
     return schemas.member_record(member, person, shown)
 
 
