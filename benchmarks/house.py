@@ -205,10 +205,10 @@ def with_one_client(product: list[Module]) -> dict[str, list[str]]:
 
 def files_behind_urls() -> Iterator[tuple[str, str]]:
     from api.app import create_app
-    from api.openapi import api_routes
+    from api.openapi import list_api_routes
     from core.settings import Settings
 
-    for route in api_routes(create_app(Settings.model_construct())):
+    for route in list_api_routes(create_app(Settings.model_construct())):
         assert route.endpoint
         file = Path(inspect.getfile(inspect.unwrap(route.endpoint)))
         yield f"{','.join(route.methods or ())} {route.path}", str(file.relative_to(ROOT))

@@ -10,7 +10,7 @@ import secrets
 from fastapi import Request
 
 from api.bodies.page_forms import FormFields
-from api.cookies import FORM
+from api.cookies import FORM_COOKIE
 from api.state import State
 from core.errors import access
 from services.access import sessions
@@ -42,7 +42,7 @@ def require_csrf(request: Request, state: State, cookie: str | None, token: obje
 
 def require_form_csrf(request: Request, state: State, form: FormFields) -> None:
     """Check the CSRF token of a form that doesn't need a login; raises ``auth.csrf``."""
-    cookie = state.cookies.read(request, FORM)
+    cookie = state.cookies.read(request, FORM_COOKIE)
     require_csrf(request, state, cookie, form.get(CSRF_FIELD))
 
 
@@ -51,5 +51,5 @@ def obtain_form_cookie(request: Request, state: State) -> str:
 
     The value ties a form to the browser, because the form's CSRF token is made from the value.
     """
-    value = state.cookies.read(request, FORM) or ""
+    value = state.cookies.read(request, FORM_COOKIE) or ""
     return value if _FORM_COOKIE_VALUE.match(value) else secrets.token_urlsafe(32)

@@ -5,7 +5,7 @@ from fastapi import Request
 from api.auth.csrf import SAFE_METHODS, require_csrf
 from api.auth.page_sessions import find_page_session
 from api.client_details import client_address
-from api.cookies import SESSION
+from api.cookies import SESSION_COOKIE
 from api.limits.rate_limits import RateLimitName, rate_key_of_address, rate_key_of_caller
 from api.state import state_of
 from core.errors import DomainError, Kind, access
@@ -68,7 +68,7 @@ def identify_caller(
     if len(secrets) > 1:
         raise access.AUTH_CREDENTIALS_DISAGREE()
     if not secrets:
-        cookie = state.cookies.read(request, SESSION)
+        cookie = state.cookies.read(request, SESSION_COOKIE)
         if not cookie:
             return None
         everyone = state.resources.settings.require_second_factor

@@ -10,7 +10,7 @@ from api.auth.form_pages import render_anonymous_page
 from api.auth.page_sessions import find_page_session
 from api.auth.redirects import redirect_to_path
 from api.client_details import browser_name, client_address
-from api.cookies import FIRST_STEP, KNOWN, SESSION
+from api.cookies import FIRST_STEP_COOKIE, KNOWN_BROWSER_COOKIE, SESSION_COOKIE
 from api.errors import STATUS_OF
 from api.limits.bulkheads import AUTHENTICATION, PASSWORDS
 from api.metrics import LOGINS
@@ -44,7 +44,7 @@ async def prove_password(
             logins.begin,
             email=email,
             client=client_address(request),
-            known=state.cookies.read(request, KNOWN),
+            known=state.cookies.read(request, KNOWN_BROWSER_COOKIE),
         )
     except DomainError as error:
         if error.code == access.LOGIN_PAUSED.code:
@@ -60,7 +60,7 @@ async def prove_password(
 
 
 def identify_browser(request: Request, state: State) -> Browser:
-    known = state.cookies.read(request, KNOWN)
+    known = state.cookies.read(request, KNOWN_BROWSER_COOKIE)
     return Browser(browser_name(request.headers.get("user-agent")), known)
 
 
@@ -102,14 +102,14 @@ async def begin_session(
     if isinstance(result, _FirstStep):
         options = result.passkey_options
         response = render_second_step(request, state, options, form_cookie=form_cookie, path=path)
-        state.cookies.keep(response, FIRST_STEP, result.cookie)
+        state.cookies.set(response, FIRST_STEP_COOKIE, result.cookie)
         return response
     LOGINS.labels("succeeded").inc()
     session_secret, browser_token = result
     response = redirect_to_path(state, path)
-    state.cookies.keep(response, SESSION, session_secret)
-    state.cookies.keep(response, KNOWN, browser_token)
-    state.cookies.drop(response, FIRST_STEP)
+    state.cookies.set(response, SESSION_COOKIE, session_secret)
+    state.cookies.set(response, KNOWN_BROWSER_COOKIE, browser_token)
+    state.cookies.delete(response, FIRST_STEP_COOKIE)
     return response
 
 

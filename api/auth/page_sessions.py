@@ -13,7 +13,7 @@ from fastapi import Depends, Request, Response
 from api.auth.csrf import CSRF_FIELD, require_csrf
 from api.auth.redirects import redirect_to_path
 from api.bodies.page_forms import FormFields, FormOf
-from api.cookies import SESSION
+from api.cookies import SESSION_COOKIE
 from api.html.frame import HEADERS
 from api.limits.bulkheads import AUTHENTICATION
 from api.state import State, state_of
@@ -61,7 +61,7 @@ class FactorNeeded(Exception):
 
 def find_page_session(request: Request, state: State) -> PageSession | None:
     """Return the session of this browser, or ``None`` if nobody is logged in."""
-    cookie = state.cookies.read(request, SESSION)
+    cookie = state.cookies.read(request, SESSION_COOKIE)
     if not cookie:
         return None
     resources = state.resources

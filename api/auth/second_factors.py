@@ -2,7 +2,7 @@
 
 from fastapi import Request
 
-from api.cookies import FORM, KNOWN
+from api.cookies import FORM_COOKIE, KNOWN_BROWSER_COOKIE
 from api.errors import STATUS_OF
 from api.metrics import LOGINS
 from api.state import State
@@ -19,7 +19,7 @@ _PROBLEMS = frozenset(
 
 
 def read_factor(request: Request, state: State, form: dict[str, str]) -> ShownFactor:
-    form_cookie = state.cookies.read(request, FORM) or ""
+    form_cookie = state.cookies.read(request, FORM_COOKIE) or ""
     return ShownFactor(form_cookie, form.get("code", ""), form.get("passkey", ""))
 
 
@@ -32,7 +32,7 @@ async def count_code(
     """
     if factor is None or factor.passkey or not factor.code:
         return None
-    known = state.cookies.read(request, KNOWN)
+    known = state.cookies.read(request, KNOWN_BROWSER_COOKIE)
     return await state.in_unit_of_work(logins.begin_code, email=email, known=known)
 
 

@@ -14,7 +14,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
 
-from api.errors import written_place
+from api.errors import format_place
 from api.preferences import preference_of
 from api.schemas.segments import FILTER_SCHEMAS
 from api.schemas.subscriptions import NewSubscription
@@ -144,7 +144,7 @@ def _resolve(schema: Schema, schemas: dict[str, Schema]) -> Schema:
 def unknown_names_error(places: Iterable[Place]) -> DomainError:
     """Return the ``request.unknown`` that names these places."""
     problems = tuple(
-        FieldProblem(written_place(place), "unknown", "is not known here") for place in places
+        FieldProblem(format_place(place), "unknown", "is not known here") for place in places
     )
     names = ", ".join(problem.field for problem in problems)
     return requests.REQUEST_UNKNOWN(names=names, problems=problems)

@@ -25,7 +25,7 @@ from api.bodies.page_forms import FormFields, FormOf
 from api.console.frame import console_page, console_part
 from api.console.navigation import navigation_of
 from api.console.typed_forms import TypedForm
-from api.cookies import NOTICE
+from api.cookies import NOTICE_COOKIE
 from api.route_classes import ThreadedRoute
 from api.state import State, StateOf
 from core.errors import DomainError
@@ -99,12 +99,12 @@ class ConsoleRequest:
         ``foreign``: other origins from which the page loads content, by directive.
         """
         cookies = self.state.cookies
-        cookie = cookies.read(self.request, NOTICE)
+        cookie = cookies.read(self.request, NOTICE_COOKIE)
         notice = unquote(cookie)[:MAX_NOTICE_CHARACTERS] if cookie else None
         page_values = {**self._frame(), "notice": notice, **values}
         response = console_page(template, page_values, status=status, foreign=foreign)
         if cookie:
-            cookies.drop(response, NOTICE)
+            cookies.delete(response, NOTICE_COOKIE)
         return response
 
     def part(self, template: str, **values: Any) -> str:
@@ -142,7 +142,7 @@ class ConsoleRequest:
         """Redirect to a page that shows the notice, so that a reload doesn't repeat the action."""
         response = redirect_to_path(self.state, path)
         # A cookie can't hold spaces or letters outside of ASCII.
-        self.state.cookies.keep(response, NOTICE, quote(notice[:MAX_NOTICE_CHARACTERS]))
+        self.state.cookies.set(response, NOTICE_COOKIE, quote(notice[:MAX_NOTICE_CHARACTERS]))
         return response
 
 

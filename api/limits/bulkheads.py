@@ -14,7 +14,7 @@ from functools import partial, wraps
 from threading import Lock
 from typing import Any, ParamSpec, TypeVar
 
-from api.metrics import REFUSED
+from api.metrics import BULKHEAD_ERRORS
 from core.errors import access, requests
 from core.errors.catalogue import ErrorType
 from storage.unit_of_work import UnitOfWork
@@ -106,7 +106,7 @@ class Bulkhead:
             yield item
 
     def _refusal(self) -> Exception:
-        REFUSED.labels(self.name).inc()
+        BULKHEAD_ERRORS.labels(self.name).inc()
         return self._error()
 
 

@@ -337,7 +337,7 @@ def request_layers(
     settings: Settings,
     drain: Drain,
     *,
-    own_cookies: Collection[str] | None,
+    reader_cookies: Collection[str] | None,
     pages: Sequence[APIRouter],
     reader_pages: Sequence[APIRouter],
     folders: Mapping[str, ProblemPage],
@@ -345,15 +345,16 @@ def request_layers(
     """Return what each request passes, the outermost first.
 
     Args:
-        own_cookies: the cookies that readers' own host knows; ``None`` where there is no such host.
+        reader_cookies: the cookies that readers' own host knows; ``None`` where there is no such
+            host.
         pages: the routers of HTML pages, which scripts of other origins can't read.
         reader_pages: those among them that readers get, in their language.
         folders: the first segments of paths below which there are pages alone, and what shows
             their errors.
     """
     own_host = (
-        [Middleware(PagesHostMiddleware, settings=settings, cookies=own_cookies)]
-        if own_cookies
+        [Middleware(PagesHostMiddleware, settings=settings, cookies=reader_cookies)]
+        if reader_cookies
         else []
     )
     layers = [

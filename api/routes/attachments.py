@@ -17,12 +17,12 @@ from api.limits.bulkheads import RECORDS
 from api.limits.shares import UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.openapi import (
+    IDEMPOTENCY_ERRORS,
     IDEMPOTENCY_KEY_PARAMETER,
-    OF_IDEMPOTENCY,
-    OF_QUEUES,
     PREFER_PARAMETER,
+    QUEUE_ERRORS,
     accepted_response,
-    refuses,
+    error_responses,
 )
 from api.paging import Paging
 from api.preferences import PreferenceOf
@@ -47,7 +47,7 @@ router = APIRouter(tags=["Attachments"], route_class=JsonRoute)
 WAIT_SECONDS = 15.0
 
 AttachmentCaller = Annotated[Caller, requires_scope(Scope.ATTACHMENT)]
-_NOT_FOUND = refuses(media.ATTACHMENT_NOT_FOUND)
+_NOT_FOUND = error_responses(media.ATTACHMENT_NOT_FOUND)
 
 
 def _flag(value: object) -> bool:
@@ -101,8 +101,8 @@ _UPLOAD: dict[str, Any] = {
         media.IMAGE_SIDE_TOO_LONG,
         media.IMAGE_TOO_MANY_PIXELS,
         media.IMAGE_TOO_MANY_FRAMES,
-        *OF_IDEMPOTENCY,
-        *OF_QUEUES,
+        *IDEMPOTENCY_ERRORS,
+        *QUEUE_ERRORS,
         requests.SERVICE_BUSY,
         requests.SERVICE_UNAVAILABLE,
         description="The job continues after this answer. Location leads to the record.",
@@ -170,7 +170,7 @@ def _answer(state: State, accepted: AcceptedJob) -> JSONResponse:
     return JSONResponse(envelope(record).model_dump(mode="json"), status, headers)
 
 
-@router.get("/attachments", responses=refuses(requests.CURSOR_INVALID))
+@router.get("/attachments", responses=error_responses(requests.CURSOR_INVALID))
 def list_attachments(
     uow: Transaction, caller: AttachmentCaller, paging: Paging
 ) -> Envelope[Page[AttachmentRecord]]:
@@ -213,7 +213,7 @@ def delete_attachment(uow: Transaction, caller: AttachmentCaller, hash_id: str) 
 
 @router.post(
     "/attachments/{hash_id}/links",
-    responses=refuses(
+    responses=error_responses(
         media.ATTACHMENT_NOT_FOUND,
         media.MEDIA_NOT_FOUND,
         media.SIGNED_LINK_NOT_ENCRYPTED,

@@ -11,11 +11,11 @@ from api.bodies.json_bodies import read_exact_json
 from api.idempotency_keys import read_idempotency_key
 from api.limits.bulkheads import MONEY
 from api.openapi import (
+    IDEMPOTENCY_ERRORS,
     IDEMPOTENCY_KEY_PARAMETER,
-    OF_IDEMPOTENCY,
     PREFER_PARAMETER,
-    json_request_body,
-    refuses,
+    describe_json_body,
+    error_responses,
 )
 from api.paging import Cursor, Limit, Offset, Paging
 from api.preferences import PreferenceOf
@@ -52,10 +52,10 @@ orders_router = APIRouter(tags=["Credits"], route_class=JsonRoute)
 @router.post(
     "/auxilia/credits/consume",
     response_model=Envelope[schemas.CreditEntryRecord],
-    openapi_extra=json_request_body(
+    openapi_extra=describe_json_body(
         schemas.NewCharge.model_json_schema(), parameters=[IDEMPOTENCY_KEY_PARAMETER]
     ),
-    responses=refuses(
+    responses=error_responses(
         requests.BODY_NOT_JSON,
         requests.IDEMPOTENCY_KEY_INVALID,
         money.CREDITS_INSUFFICIENT,
@@ -102,7 +102,7 @@ def read_balance(state: StateOf, caller: CreditReader) -> Response:
 @router.get(
     "/auxilia/credits/ledger",
     response_model=Envelope[schemas.LedgerPage],
-    responses=refuses(requests.CURSOR_INVALID),
+    responses=error_responses(requests.CURSOR_INVALID),
 )
 @MONEY.threaded
 def read_ledger(
@@ -149,8 +149,8 @@ def read_low_balance(state: StateOf, caller: CreditReader) -> Response:
 @router.put(
     "/auxilia/credits/low-balance",
     response_model=Envelope[int],
-    openapi_extra=json_request_body(schemas.NewLowBalance.model_json_schema()),
-    responses=refuses(
+    openapi_extra=describe_json_body(schemas.NewLowBalance.model_json_schema()),
+    responses=error_responses(
         requests.BODY_NOT_JSON,
         requests.BODY_NO_JSON_TYPE,
         requests.BODY_INVALID.filled(place="body.below_credit", rule="must be a number"),
@@ -173,11 +173,11 @@ async def set_low_balance(request: Request, caller: CreditEditor) -> Envelope[in
 @orders_router.post(
     "/auxilia/credits/topup",
     response_model=Envelope[schemas.NewOrderRecord],
-    openapi_extra=json_request_body(
+    openapi_extra=describe_json_body(
         schemas.NewOrder.model_json_schema(),
         parameters=[PREFER_PARAMETER, IDEMPOTENCY_KEY_PARAMETER],
     ),
-    responses=refuses(
+    responses=error_responses(
         requests.BODY_NOT_JSON,
         requests.BODY_NO_JSON_TYPE,
         requests.BODY_INVALID.filled(place="body.redirect_url", rule="must be a string"),
@@ -191,7 +191,7 @@ async def set_low_balance(request: Request, caller: CreditEditor) -> Envelope[in
         money.TOPUP_NO_SANDBOX,
         money.TOPUP_REDIRECT_NOT_ALLOWED,
         requests.QUEUE_OVERLOADED,
-        *OF_IDEMPOTENCY,
+        *IDEMPOTENCY_ERRORS,
         money.PAYMENTS_REFUSED,
         money.PAYMENTS_UNAVAILABLE,
         money.TOPUP_CHANNEL_UNAVAILABLE,
@@ -240,7 +240,7 @@ def _answer(state: State, accepted: AcceptedJob) -> Response:
 @orders_router.post(
     "/auxilia/credits/orders/claim",
     response_model=Envelope[schemas.OrderRecord],
-    responses=refuses(money.ORDER_NOT_FOUND, money.ORDER_CLAIMED, money.ORDER_OVER),
+    responses=error_responses(money.ORDER_NOT_FOUND, money.ORDER_CLAIMED, money.ORDER_OVER),
 )
 @MONEY.threaded
 def claim_order(uow: Transaction, caller: CreditEditor, body: schemas.ClaimToken) -> Response:
@@ -254,7 +254,7 @@ def claim_order(uow: Transaction, caller: CreditEditor, body: schemas.ClaimToken
     "/auxilia/credits/orders/status",
     response_model=Envelope[schemas.OrderRecord],
     dependencies=[PUBLIC],
-    responses=refuses(money.ORDER_NOT_FOUND),
+    responses=error_responses(money.ORDER_NOT_FOUND),
 )
 @MONEY.threaded
 def read_order_by_token(uow: Transaction, body: schemas.ClaimToken) -> Response:
@@ -267,7 +267,7 @@ def read_order_by_token(uow: Transaction, body: schemas.ClaimToken) -> Response:
 @orders_router.get(
     "/auxilia/credits/orders",
     response_model=Envelope[Page[schemas.OrderRecord]],
-    responses=refuses(requests.CURSOR_INVALID),
+    responses=error_responses(requests.CURSOR_INVALID),
 )
 @MONEY.threaded
 def list_orders(
@@ -295,7 +295,7 @@ async def read_prices(state: StateOf) -> Response:
 @orders_router.get(
     "/auxilia/credits/orders/{order_id}",
     response_model=Envelope[schemas.OrderRecord],
-    responses=refuses(money.ORDER_NOT_FOUND),
+    responses=error_responses(money.ORDER_NOT_FOUND),
 )
 @MONEY.threaded
 def read_order(uow: Transaction, caller: CreditReader, order_id: PathId) -> Response:

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Response
 
 from api.auth.member_reads import count_members_page, limit_members_page
 from api.auth.requirements import OF_EVENT_TYPES
-from api.openapi import refuses
+from api.openapi import error_responses
 from api.paging import Limit
 from api.record_ids import PathId
 from api.route_classes import JsonRoute
@@ -33,7 +33,7 @@ Types = Annotated[
 @router.get(
     "/events",
     response_model=Envelope[FeedEventsPage],
-    responses=refuses(
+    responses=error_responses(
         AUTH_INSUFFICIENT_SCOPE, AUTH_RESTRICTED_CREDENTIAL, CURSOR_INVALID, LIST_NOT_FOUND
     ),
 )

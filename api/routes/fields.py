@@ -5,7 +5,7 @@ from functools import partial
 from fastapi import APIRouter
 
 from api.auth.requirements import ListEditor, ListReader
-from api.openapi import OF_OWN_LIST, refuses
+from api.openapi import LIST_ERRORS, error_responses
 from api.paging import Paging
 from api.record_ids import ListId, PathId
 from api.route_classes import JsonRoute
@@ -28,7 +28,7 @@ _RULES = (
 )
 
 
-@router.post("/fields", responses=refuses(mailing.FIELD_TOO_MANY, *_RULES))
+@router.post("/fields", responses=error_responses(mailing.FIELD_TOO_MANY, *_RULES))
 def create_field(uow: Transaction, caller: ListEditor, body: NewField) -> Envelope[FieldRecord]:
     """Create a field that the members of all the caller's lists may have a value of.
 
@@ -46,7 +46,7 @@ def list_fields(uow: Transaction, caller: ListReader) -> Envelope[list[FieldReco
 
 @router.patch(
     "/fields/{field_id}",
-    responses=refuses(
+    responses=error_responses(
         mailing.FIELD_NOT_FOUND,
         *_RULES,
         mailing.FIELD_IN_USE,
@@ -69,7 +69,7 @@ def change_field(
     return envelope(_record(changed))
 
 
-@router.delete("/fields/{field_id}", responses=refuses(mailing.FIELD_NOT_FOUND))
+@router.delete("/fields/{field_id}", responses=error_responses(mailing.FIELD_NOT_FOUND))
 def retire_field(uow: Transaction, caller: ListEditor, field_id: PathId) -> Envelope[int]:
     """Show a field no more. Another field may have its key; its own values are never that one's.
 
@@ -85,7 +85,9 @@ def _record(field: MemberField) -> FieldRecord:
 _ONE = "/lists/{list_id}/tags/{tag_id}"
 
 
-@router.get("/lists/{list_id}/tags", responses=refuses(*OF_OWN_LIST, requests.CURSOR_INVALID))
+@router.get(
+    "/lists/{list_id}/tags", responses=error_responses(*LIST_ERRORS, requests.CURSOR_INVALID)
+)
 def list_tags(
     uow: Transaction, caller: ListReader, list_id: ListId, paging: Paging
 ) -> Envelope[Page[TagRecord]]:
@@ -95,7 +97,9 @@ def list_tags(
     return envelope(page(paging, read, lambda rows: [*map(TagRecord.model_validate, rows)]))
 
 
-@router.patch(_ONE, responses=refuses(*OF_OWN_LIST, mailing.TAG_NOT_FOUND, mailing.TAG_NAME_TAKEN))
+@router.patch(
+    _ONE, responses=error_responses(*LIST_ERRORS, mailing.TAG_NOT_FOUND, mailing.TAG_NAME_TAKEN)
+)
 def rename_tag(
     uow: Transaction, caller: ListEditor, list_id: ListId, tag_id: PathId, body: TagChange
 ) -> Envelope[TagRecord]:
@@ -108,7 +112,9 @@ def rename_tag(
 
 @router.delete(
     _ONE,
-    responses=refuses(*OF_OWN_LIST, mailing.TAG_NOT_FOUND, mailing.TAG_IN_USE, mailing.LIST_BUSY),
+    responses=error_responses(
+        *LIST_ERRORS, mailing.TAG_NOT_FOUND, mailing.TAG_IN_USE, mailing.LIST_BUSY
+    ),
 )
 def delete_tag(
     uow: Transaction, caller: ListEditor, list_id: ListId, tag_id: PathId

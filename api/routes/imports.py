@@ -11,7 +11,13 @@ from api.bodies.multipart import MULTIPART
 from api.bodies.unknown_names import refuse_parts
 from api.bodies.upload_stream import store_upload
 from api.limits.bulkheads import RECORDS
-from api.openapi import OF_OWN_LIST, PREFER_PARAMETER, accepted_response, refuses, text_of
+from api.openapi import (
+    LIST_ERRORS,
+    PREFER_PARAMETER,
+    accepted_response,
+    describe_text,
+    error_responses,
+)
 from api.paging import Paging
 from api.preferences import PreferenceOf
 from api.record_ids import ListId, PathId
@@ -132,7 +138,7 @@ _FORM = {
     response_model=Envelope[JobRecord],
     responses=accepted_response(
         Envelope[JobRecord],
-        *OF_OWN_LIST,
+        *LIST_ERRORS,
         mailing.PLAN_REQUIRED,
         access.QUOTA_EXCEEDED,
         requests.BODY_MALFORMED_UPLOAD,
@@ -203,7 +209,7 @@ async def import_members(
     return await RECORDS.run(build_job_response, state, job)
 
 
-@router.get("/imports", responses=refuses(requests.CURSOR_INVALID))
+@router.get("/imports", responses=error_responses(requests.CURSOR_INVALID))
 def list_imports(
     state: StateOf,
     uow: Transaction,
@@ -224,7 +230,7 @@ def list_imports(
     return envelope(page(paging, partial(records.list_imports, uow, caller, list_id=list_id), show))
 
 
-@router.get("/imports/{import_id}", responses=refuses(imports.IMPORT_NOT_FOUND))
+@router.get("/imports/{import_id}", responses=error_responses(imports.IMPORT_NOT_FOUND))
 def read_import(
     state: StateOf, uow: Transaction, caller: ListReader, import_id: PathId
 ) -> Envelope[ImportRecord]:
@@ -243,14 +249,14 @@ def read_import(
     response_class=StreamingResponse,
     responses={
         200: {
-            "content": text_of(
+            "content": describe_text(
                 "text/csv",
                 "Email Address,Name,line,code,reason\n"
                 "ada@,Ada Reader,17,email.invalid,There must be something after the @-sign.\n",
             ),
             "description": "The original columns, then ours",
         },
-        **refuses(media.SIGNED_LINK_INVALID, imports.IMPORT_ERRORS_GONE),
+        **error_responses(media.SIGNED_LINK_INVALID, imports.IMPORT_ERRORS_GONE),
     },
 )
 def download_import_errors(
@@ -263,7 +269,7 @@ def download_import_errors(
     return stream_file(request, RECORDS, lines, headers, "text/csv; charset=utf-8")
 
 
-@router.get("/imports/{import_id}/undo", responses=refuses(imports.IMPORT_NOT_FOUND))
+@router.get("/imports/{import_id}/undo", responses=error_responses(imports.IMPORT_NOT_FOUND))
 def preview_undo(uow: Transaction, caller: ListReader, import_id: PathId) -> Envelope[UndoPreview]:
     """Count whom an undo would take back now, and name what holds the members who would stay.
 

@@ -13,7 +13,7 @@ from api.auth.identification import identify_caller
 from api.auth.requirements import OF_JOB_KIND
 from api.limits.bulkheads import RECORDS, STREAMS
 from api.middleware.headers import is_head
-from api.openapi import refuses
+from api.openapi import error_responses
 from api.paging import Paging
 from api.record_ids import PathId
 from api.responses.jobs import add_file_samples, add_links, list_readings
@@ -41,10 +41,10 @@ HEARTBEAT_SECONDS = 15.0
 CREDENTIAL_SECONDS = 15.0
 
 _EVENT = 'id: 3\nevent: job\ndata: {"id": 6204117398252, "status": "running"}\n\n'
-_NOT_FOUND = refuses(jobs.JOB_NOT_FOUND, access.AUTH_INSUFFICIENT_SCOPE)
+_NOT_FOUND = error_responses(jobs.JOB_NOT_FOUND, access.AUTH_INSUFFICIENT_SCOPE)
 
 
-@router.get("/jobs", responses=refuses(requests.CURSOR_INVALID))
+@router.get("/jobs", responses=error_responses(requests.CURSOR_INVALID))
 def list_jobs(
     state: StateOf, uow: Transaction, caller: JobCaller, paging: Paging
 ) -> Envelope[Page[JobRecord]]:
@@ -77,7 +77,7 @@ def cancel_job(uow: Transaction, caller: JobCaller, job_id: PathId) -> Envelope[
     "/jobs/{job_id}/retry",
     responses={
         **_NOT_FOUND,
-        **refuses(jobs.JOB_NOT_RETRYABLE, access.AUTH_LOGIN_AGAIN, access.QUOTA_EXCEEDED),
+        **error_responses(jobs.JOB_NOT_RETRYABLE, access.AUTH_LOGIN_AGAIN, access.QUOTA_EXCEEDED),
     },
 )
 def retry_job(uow: Transaction, caller: JobCaller, job_id: PathId) -> Envelope[int]:
@@ -101,7 +101,7 @@ def retry_job(uow: Transaction, caller: JobCaller, job_id: PathId) -> Envelope[i
             },
         },
         **_NOT_FOUND,
-        **refuses(jobs.JOBS_TOO_MANY_STREAMS),
+        **error_responses(jobs.JOBS_TOO_MANY_STREAMS),
     },
 )
 async def stream_job_events(

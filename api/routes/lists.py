@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query
 
 from api.auth.requirements import ListEditor, ListReader
 from api.limits.shares import threaded_by_list
-from api.openapi import OF_OWN_LIST, refuses
+from api.openapi import LIST_ERRORS, error_responses
 from api.paging import Paging
 from api.record_ids import ListId
 from api.responses.lists import describe_list, describe_lists
@@ -43,7 +43,7 @@ _LIST_ERRORS = (
 router = APIRouter(tags=["Lists"], route_class=JsonRoute)
 
 
-@router.post("/lists", responses=refuses(access.QUOTA_EXCEEDED, *_LIST_ERRORS))
+@router.post("/lists", responses=error_responses(access.QUOTA_EXCEEDED, *_LIST_ERRORS))
 def create_list(
     state: StateOf, uow: Transaction, caller: ListEditor, body: schemas.NewList
 ) -> Envelope[schemas.Channel]:
@@ -59,7 +59,7 @@ def create_list(
     return envelope(describe_list(uow, state, made))
 
 
-@router.get("/lists", responses=refuses(requests.CURSOR_INVALID))
+@router.get("/lists", responses=error_responses(requests.CURSOR_INVALID))
 def list_lists(
     state: StateOf, uow: Transaction, caller: ListReader, paging: Paging
 ) -> Envelope[Page[schemas.Channel]]:
@@ -69,7 +69,7 @@ def list_lists(
 
 
 @router.get(
-    "/lists/{list_id}", responses=refuses(mailing.LIST_NAME_INVALID, mailing.LIST_NOT_FOUND)
+    "/lists/{list_id}", responses=error_responses(mailing.LIST_NAME_INVALID, mailing.LIST_NOT_FOUND)
 )
 def read_list(
     state: StateOf, uow: Transaction, caller: ListReader, list_id: str
@@ -78,7 +78,9 @@ def read_list(
     return envelope(describe_list(uow, state, lists.get_named(uow, list_id)))
 
 
-@router.get("/lists/{list_id}/stats", responses=refuses(*OF_OWN_LIST, mailing.FIGURES_RANGE))
+@router.get(
+    "/lists/{list_id}/stats", responses=error_responses(*LIST_ERRORS, mailing.FIGURES_RANGE)
+)
 def read_list_stats(
     uow: Transaction,
     caller: ListReader,
@@ -102,7 +104,9 @@ def read_list_stats(
     return envelope(schemas.ListFigures.of(by, days, found, sign_ups))
 
 
-@router.patch("/lists/{list_id}", responses=refuses(*OF_OWN_LIST, mailing.LIST_BUSY, *_LIST_ERRORS))
+@router.patch(
+    "/lists/{list_id}", responses=error_responses(*LIST_ERRORS, mailing.LIST_BUSY, *_LIST_ERRORS)
+)
 @threaded_by_list
 def change_list(
     state: StateOf, uow: Transaction, caller: ListEditor, list_id: ListId, body: schemas.ListChanges
@@ -117,7 +121,7 @@ def change_list(
 
 @router.delete(
     "/lists/{list_id}/traces",
-    responses=refuses(*OF_OWN_LIST, mailing.LIST_BUSY, access.AUTH_LOGIN_AGAIN),
+    responses=error_responses(*LIST_ERRORS, mailing.LIST_BUSY, access.AUTH_LOGIN_AGAIN),
 )
 @threaded_by_list
 def revoke_trace_ids(uow: Transaction, caller: ListEditor, list_id: ListId) -> Envelope[int]:
@@ -131,7 +135,9 @@ def revoke_trace_ids(uow: Transaction, caller: ListEditor, list_id: ListId) -> E
     return envelope(1)
 
 
-@router.delete("/lists/{list_id}", responses=refuses(mailing.LIST_NAME_INVALID, *OF_OWN_LIST))
+@router.delete(
+    "/lists/{list_id}", responses=error_responses(mailing.LIST_NAME_INVALID, *LIST_ERRORS)
+)
 @threaded_by_list
 def archive_list(uow: Transaction, caller: ListEditor, list_id: ListId) -> Envelope[int]:
     """Archive a list: all calls treat it as gone, but people who got its mail can still leave."""
@@ -143,7 +149,7 @@ Language = Annotated[
 ]
 
 
-@router.get("/lists/{list_id}/embed", responses=refuses(*OF_OWN_LIST))
+@router.get("/lists/{list_id}/embed", responses=error_responses(*LIST_ERRORS))
 def read_embedded_form(
     state: StateOf, uow: Transaction, caller: ListReader, list_id: ListId, language: Language = None
 ) -> Envelope[schemas.EmbeddedForm]:
@@ -153,7 +159,7 @@ def read_embedded_form(
     return envelope(render_embedded_form(state, form, language=chosen))
 
 
-@router.get("/lists/{list_id}/previews/{part}", responses=refuses(*OF_OWN_LIST))
+@router.get("/lists/{list_id}/previews/{part}", responses=error_responses(*LIST_ERRORS))
 def preview_list(
     state: StateOf,
     uow: Transaction,
@@ -173,7 +179,7 @@ def preview_list(
 
 @router.post(
     "/lists/{list_id}/previews/{part}",
-    responses=refuses(*OF_OWN_LIST, mailing.LIST_BUSY, *_LIST_ERRORS),
+    responses=error_responses(*LIST_ERRORS, mailing.LIST_BUSY, *_LIST_ERRORS),
 )
 @threaded_by_list
 def preview_changed_list(
@@ -211,7 +217,7 @@ def read_deny_list(uow: Transaction, caller: ListReader) -> Envelope[schemas.Den
 
 
 @deny_list_router.put(
-    "/deny-list", responses=refuses(mailing.DENY_LIST_ENTRY, mailing.DENY_LIST_TOO_LONG)
+    "/deny-list", responses=error_responses(mailing.DENY_LIST_ENTRY, mailing.DENY_LIST_TOO_LONG)
 )
 def replace_deny_list(
     uow: Transaction, caller: ListEditor, body: schemas.NewDenyList
@@ -226,7 +232,7 @@ def replace_deny_list(
 
 
 @deny_list_router.patch(
-    "/deny-list", responses=refuses(mailing.DENY_LIST_ENTRY, mailing.DENY_LIST_TOO_LONG)
+    "/deny-list", responses=error_responses(mailing.DENY_LIST_ENTRY, mailing.DENY_LIST_TOO_LONG)
 )
 def change_deny_list(
     uow: Transaction, caller: ListEditor, body: schemas.DenyListChanges

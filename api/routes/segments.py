@@ -7,7 +7,7 @@ from fastapi import APIRouter
 
 from api.auth.requirements import ListEditor, ListReader
 from api.limits.shares import SEARCHES_BY_CALLER
-from api.openapi import OF_OWN_LIST, refuses
+from api.openapi import LIST_ERRORS, error_responses
 from api.paging import Paging
 from api.record_ids import ListId, PathId
 from api.route_classes import JsonRoute
@@ -36,7 +36,8 @@ _ONE = "/lists/{list_id}/segments/{segment_id}"
 
 
 @router.post(
-    "/lists/{list_id}/segments", responses=refuses(*OF_OWN_LIST, *_RULES, mailing.SEGMENT_TOO_MANY)
+    "/lists/{list_id}/segments",
+    responses=error_responses(*LIST_ERRORS, *_RULES, mailing.SEGMENT_TOO_MANY),
 )
 def create_segment(
     uow: Transaction, caller: ListEditor, list_id: ListId, body: NewSegment
@@ -51,7 +52,9 @@ def create_segment(
     return envelope(_record(uow, mailing_list, made))
 
 
-@router.get("/lists/{list_id}/segments", responses=refuses(*OF_OWN_LIST, requests.CURSOR_INVALID))
+@router.get(
+    "/lists/{list_id}/segments", responses=error_responses(*LIST_ERRORS, requests.CURSOR_INVALID)
+)
 def list_segments(
     uow: Transaction, caller: ListReader, list_id: ListId, paging: Paging
 ) -> Envelope[Page[SegmentRecord]]:
@@ -71,8 +74,8 @@ def list_segments(
 
 @router.get(
     _ONE,
-    responses=refuses(
-        *OF_OWN_LIST,
+    responses=error_responses(
+        *LIST_ERRORS,
         mailing.SEGMENT_NOT_FOUND,
         mailing.SEGMENT_FIELD_RETIRED,
         mailing.SEGMENT_TAG_DELETED,
@@ -103,7 +106,7 @@ async def read_segment(
     return envelope(await SEARCHES_BY_CALLER.run(caller.user_id, counted))
 
 
-@router.patch(_ONE, responses=refuses(*OF_OWN_LIST, mailing.SEGMENT_NOT_FOUND, *_RULES))
+@router.patch(_ONE, responses=error_responses(*LIST_ERRORS, mailing.SEGMENT_NOT_FOUND, *_RULES))
 def change_segment(
     uow: Transaction, caller: ListEditor, list_id: ListId, segment_id: PathId, body: SegmentChanges
 ) -> Envelope[SegmentRecord]:
@@ -113,7 +116,7 @@ def change_segment(
     return envelope(_record(uow, mailing_list, changed))
 
 
-@router.delete(_ONE, responses=refuses(*OF_OWN_LIST))
+@router.delete(_ONE, responses=error_responses(*LIST_ERRORS))
 def delete_segment(
     uow: Transaction, caller: ListEditor, list_id: ListId, segment_id: PathId
 ) -> Envelope[int]:

@@ -17,7 +17,7 @@ from api.bodies.multipart import MULTIPART
 from api.bodies.url_encoded_forms import FORM
 from api.limits.bulkheads import LEAVING
 from api.limits.shares import ACTS_BY_LIST, threaded_by_list
-from api.openapi import array_pages, refuses
+from api.openapi import array_page_responses, error_responses
 from api.paging import ArrayPaging, link_next_page
 from api.record_ids import ListId, PathId
 from api.responses.lists import describe_list, describe_lists
@@ -68,7 +68,7 @@ def _describe_body(**properties: Any) -> dict[str, Any]:
 
 @router.post(
     "/subscriptions/{list_id}/no-challenge",
-    responses=refuses(
+    responses=error_responses(
         mailing.LIST_NOT_FOUND, mailing.MEMBER_DENIED, mailing.LIST_BUSY, mailing.FIELD_VALUE
     ),
 )
@@ -98,7 +98,7 @@ def subscribe_me(
     "/subscriptions/{list_id}",
     dependencies=[BY_TRACE],
     openapi_extra=_describe_body(),
-    responses=refuses(mailing.LIST_NAME_INVALID, *_TRACE_ERRORS),
+    responses=error_responses(mailing.LIST_NAME_INVALID, *_TRACE_ERRORS),
 )
 @LEAVING.threaded
 def unsubscribe(
@@ -122,7 +122,7 @@ def unsubscribe(
     "/subscriptions/{list_id}/email",
     dependencies=[BY_TRACE],
     openapi_extra=_describe_body(enabled={"type": "boolean", "examples": [False]}),
-    responses=refuses(*_TRACE_ERRORS, mailing.LIST_BUSY),
+    responses=error_responses(*_TRACE_ERRORS, mailing.LIST_BUSY),
 )
 async def set_email_enabled(
     request: Request, state: StateOf, list_id: ListId, submission: FormOrJsonBodyOf
@@ -145,7 +145,7 @@ async def set_email_enabled(
     openapi_extra=_describe_body(
         **{"List-Unsubscribe": {"type": "string", "examples": ["One-Click"]}}
     ),
-    responses=refuses(*_TRACE_ERRORS),
+    responses=error_responses(*_TRACE_ERRORS),
 )
 @LEAVING.threaded
 def disable_email(
@@ -180,7 +180,7 @@ def _disable_email(request: Request, state: State, list_id: int, principal: Prin
 
 @router.get(
     "/subscriptions/{list_id}/rel",
-    responses=refuses(
+    responses=error_responses(
         mailing.LIST_NAME_INVALID, mailing.LIST_NOT_FOUND, mailing.SUBSCRIPTION_NOT_FOUND
     ),
 )
@@ -194,7 +194,7 @@ def read_my_subscription(
     return envelope(SubscriptionRecord.of_row(record, list=channel))
 
 
-@router.get("/subscriptions", responses=array_pages())
+@router.get("/subscriptions", responses=array_page_responses())
 def list_my_subscriptions(
     request: Request,
     response: Response,
@@ -217,7 +217,9 @@ def list_my_subscriptions(
 @router.get(
     "/subscriptions/opponent",
     dependencies=[requires_scope_or_trace(Scope.SUBSCRIPTION_READ)],
-    responses=refuses(mailing.LIST_ID_MISSING, *_TRACE_ERRORS, mailing.SUBSCRIPTION_NOT_FOUND),
+    responses=error_responses(
+        mailing.LIST_ID_MISSING, *_TRACE_ERRORS, mailing.SUBSCRIPTION_NOT_FOUND
+    ),
 )
 def read_opponent(
     request: Request,

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from api.auth.requirements import AnyCaller, UnrestrictedCaller
-from api.openapi import array_pages, refuses
+from api.openapi import array_page_responses, error_responses
 from api.paging import ArrayPaging, Cursor, Limit, link_next_page
 from api.record_ids import PathId
 from api.route_classes import JsonRoute
@@ -54,7 +54,7 @@ def _record(uow: UnitOfWork, user: User) -> schemas.UserRecord:
     return schemas.UserRecord.of_row(user, quotas=quotas.uses(uow, user))
 
 
-@router.get("/users/me/security-events", responses=refuses(requests.CURSOR_INVALID))
+@router.get("/users/me/security-events", responses=error_responses(requests.CURSOR_INVALID))
 def list_security_events(
     uow: Transaction, caller: UnrestrictedCaller, limit: Limit = 50, cursor: Cursor = None
 ) -> Envelope[schemas.SecurityEventsPage]:
@@ -69,7 +69,7 @@ def list_security_events(
 
 @router.post(
     "/apikeys",
-    responses=refuses(
+    responses=error_responses(
         access.AUTH_SCOPE_NOT_GRANTABLE,
         access.AUTH_LOGIN_AGAIN,
         access.QUOTA_EXCEEDED,
@@ -89,7 +89,7 @@ def create_api_key(
     return envelope(schemas.CreatedApiKey.of_row(key, key=secret))
 
 
-@router.get("/apikeys", responses=array_pages())
+@router.get("/apikeys", responses=array_page_responses())
 def list_api_keys(
     request: Request,
     response: Response,
@@ -104,7 +104,7 @@ def list_api_keys(
     return envelope(records)
 
 
-@router.delete("/apikeys/{key_id}", responses=refuses(access.API_KEY_NOT_FOUND))
+@router.delete("/apikeys/{key_id}", responses=error_responses(access.API_KEY_NOT_FOUND))
 def revoke_api_key(
     uow: Transaction,
     caller: UnrestrictedCaller,
@@ -124,7 +124,7 @@ def revoke_api_key(
 grants_router = APIRouter(tags=["OAuth"], route_class=JsonRoute)
 
 
-@grants_router.get("/grants", responses=array_pages())
+@grants_router.get("/grants", responses=array_page_responses())
 def list_grants(
     request: Request,
     response: Response,
@@ -138,7 +138,7 @@ def list_grants(
     return envelope([GrantRecord.model_validate(each) for each in given.rows])
 
 
-@grants_router.delete("/grants/{grant_id}", responses=refuses(access.GRANT_NOT_FOUND))
+@grants_router.delete("/grants/{grant_id}", responses=error_responses(access.GRANT_NOT_FOUND))
 def revoke_grant(uow: Transaction, caller: UnrestrictedCaller, grant_id: PathId) -> Envelope[int]:
     """Revoke a grant with all its tokens, from the next request on: 1, or 0 when it was revoked
     before."""

@@ -5,7 +5,7 @@ from functools import partial
 from fastapi import APIRouter
 
 from api.auth.requirements import WebhookKeeper
-from api.openapi import refuses
+from api.openapi import error_responses
 from api.paging import Cursor, Limit
 from api.record_ids import PathId
 from api.route_classes import JsonRoute
@@ -26,7 +26,7 @@ router = APIRouter(tags=["Webhooks"], route_class=JsonRoute)
 
 @router.post(
     _PATH,
-    responses=refuses(
+    responses=error_responses(
         webhooks.WEBHOOK_URL_NOT_ALLOWED,
         webhooks.WEBHOOK_TOO_MANY,
         mailing.LIST_NOT_FOUND,
@@ -65,7 +65,7 @@ def list_webhook_endpoints(
     return envelope([schemas.WebhookEndpointRecord.model_validate(each) for each in endpoints])
 
 
-@router.get(_ENDPOINT_PATH, responses=refuses(*_ENDPOINT_ERRORS))
+@router.get(_ENDPOINT_PATH, responses=error_responses(*_ENDPOINT_ERRORS))
 def read_webhook_endpoint(
     uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId
 ) -> Envelope[schemas.WebhookEndpointRecord]:
@@ -76,7 +76,7 @@ def read_webhook_endpoint(
 
 @router.patch(
     _ENDPOINT_PATH,
-    responses=refuses(
+    responses=error_responses(
         *_ENDPOINT_ERRORS,
         webhooks.WEBHOOK_URL_NOT_ALLOWED,
         webhooks.WEBHOOK_ENDED,
@@ -100,7 +100,7 @@ async def change_webhook_endpoint(
     return envelope(schemas.WebhookEndpointRecord.model_validate(endpoint))
 
 
-@router.delete(_ENDPOINT_PATH, responses=refuses(*_ENDPOINT_ERRORS))
+@router.delete(_ENDPOINT_PATH, responses=error_responses(*_ENDPOINT_ERRORS))
 def delete_webhook_endpoint(
     uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId
 ) -> Envelope[int]:
@@ -110,7 +110,7 @@ def delete_webhook_endpoint(
 
 @router.post(
     f"{_ENDPOINT_PATH}/rotate",
-    responses=refuses(
+    responses=error_responses(
         *_ENDPOINT_ERRORS,
         webhooks.WEBHOOK_ENDED,
         webhooks.WEBHOOK_TOO_MANY_SECRETS,
@@ -127,7 +127,7 @@ def rotate_webhook_secret(
 
 @router.post(
     f"{_ENDPOINT_PATH}/test",
-    responses=refuses(
+    responses=error_responses(
         *_ENDPOINT_ERRORS,
         webhooks.WEBHOOK_NOT_ACTIVE,
         webhooks.WEBHOOK_TOO_MANY_PENDING,
@@ -144,7 +144,9 @@ def test_webhook_endpoint(
 
 @router.post(
     f"{_ENDPOINT_PATH}/replay",
-    responses=refuses(*_ENDPOINT_ERRORS, webhooks.WEBHOOK_NOT_ACTIVE, access.QUOTA_EXCEEDED),
+    responses=error_responses(
+        *_ENDPOINT_ERRORS, webhooks.WEBHOOK_NOT_ACTIVE, access.QUOTA_EXCEEDED
+    ),
 )
 def replay_webhook_events(
     uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId, body: schemas.ReplaySince
@@ -157,7 +159,8 @@ def replay_webhook_events(
 
 
 @router.get(
-    f"{_ENDPOINT_PATH}/deliveries", responses=refuses(*_ENDPOINT_ERRORS, requests.CURSOR_INVALID)
+    f"{_ENDPOINT_PATH}/deliveries",
+    responses=error_responses(*_ENDPOINT_ERRORS, requests.CURSOR_INVALID),
 )
 def list_webhook_deliveries(
     uow: Transaction,
@@ -179,7 +182,7 @@ def list_webhook_deliveries(
 
 @router.post(
     f"{_ENDPOINT_PATH}/deliveries/{{delivery_id}}/resend",
-    responses=refuses(
+    responses=error_responses(
         *_ENDPOINT_ERRORS,
         webhooks.WEBHOOK_DELIVERY_NOT_FOUND,
         webhooks.WEBHOOK_EVENT_GONE,

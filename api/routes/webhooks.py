@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request
 
 from api.auth.requirements import UNLIMITED
 from api.limits.bulkheads import MONEY
-from api.openapi import refuses
+from api.openapi import error_responses
 from api.route_classes import ThreadedRoute
 from api.schemas.envelope import Envelope, envelope
 from api.state import StateOf
@@ -23,7 +23,7 @@ _SIGNATURE = {
 
 @router.post(
     "/webhooks/stripe",
-    responses=refuses(
+    responses=error_responses(
         money.WEBHOOK_SIGNATURE_INVALID,
         money.WEBHOOK_UNREADABLE,
         requests.BODY_TOO_LARGE.filled(most="1 MB"),

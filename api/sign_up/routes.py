@@ -17,7 +17,7 @@ from api.bodies.json_bodies import media_type
 from api.bodies.multipart import MULTIPART
 from api.bodies.url_encoded_forms import FORM
 from api.html.problems import is_for_browser, mark_as_reader_page
-from api.openapi import refuses
+from api.openapi import error_responses
 from api.record_ids import ListId
 from api.route_classes import Handler, JsonRoute
 from api.schemas.envelope import Envelope, envelope
@@ -78,7 +78,7 @@ def _describe_body() -> dict[str, Any]:
     response_model=Envelope[int],
     responses={
         303: {"description": "To a form: its `redirect_url`, or a page that says what happened"},
-        **refuses(
+        **error_responses(
             requests.BODY_NO_JSON_OR_FORM_TYPE,
             requests.BODY_MALFORMED_FORM,
             mailing.LIST_NOT_FOUND,

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import Generic, TypeVar
 
 from api.limits.bulkheads import BACKGROUND
-from api.metrics import WAITING
+from api.metrics import WAITING_REQUESTS
 from api.waiting.open_counts import counted
 from core.errors.requests import QUEUE_TOO_MANY_OF_YOURS, QUEUE_TOO_MANY_WAITERS
 from core.logging import get_logger
@@ -119,11 +119,11 @@ class Waiters(Generic[V]):
         if self.closed:
             future.set_result(None)
         self._futures[topic].add(future)
-        WAITING.inc()
+        WAITING_REQUESTS.inc()
         try:
             yield future
         finally:
-            WAITING.dec()
+            WAITING_REQUESTS.dec()
             self._futures[topic].discard(future)
             if not self._futures[topic]:
                 del self._futures[topic]

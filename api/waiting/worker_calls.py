@@ -39,7 +39,7 @@ class WorkerCalls:
         *,
         seconds: float,
         owner_id: int | None = None,
-        same: str | None = None,
+        shared_key: str | None = None,
     ) -> dict[str, Any]:
         """Return the result of the work.
 
@@ -48,11 +48,11 @@ class WorkerCalls:
         ``queue.too_many_of_yours`` if the work would wait too long.
 
         Args:
-            same: a key that contains everything that determines the result. Concurrent calls with
+            shared_key: a key made from everything that determines the result. Concurrent calls with
                 an equal key share one run of the work.
         """
         caller = self._calls.new_caller()
-        request_id = request_scripts.request_id(kind.queue, same or caller)
+        request_id = request_scripts.request_id(kind.queue, shared_key or caller)
         join = partial(self._calls.join, request_id, caller, payload, kind=kind, owner_id=owner_id)
         result = None
         if seconds > 0:

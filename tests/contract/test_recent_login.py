@@ -14,7 +14,7 @@ from fastapi.dependencies.models import Dependant
 from api.app import create_app
 from api.auth.member_reads import MAX_MEMBERS_OF_SESSION, MAX_PAGES_AN_HOUR
 from api.auth.page_sessions import depend_on_recent
-from api.openapi import api_routes
+from api.openapi import list_api_routes
 from core.settings import Settings
 from devstack.harness.stack import Owner, Stack
 from tests.support.http.replies import data, problem, send
@@ -190,7 +190,7 @@ def depends_on_recent_login(dependant: Dependant) -> bool:
 
 
 def test_the_table_has_each_route_that_asks_for_a_recent_login() -> None:
-    routes = [*api_routes(create_app(Settings.model_construct()))]
+    routes = [*list_api_routes(create_app(Settings.model_construct()))]
     named = [
         (f"{method} {route.path_format}", route)
         for route in routes

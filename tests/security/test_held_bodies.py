@@ -19,7 +19,7 @@ from api.limits.body_budgets import (
     SHARES,
 )
 from api.limits.rate_limits import RateLimitName
-from api.openapi import access_of, api_routes
+from api.openapi import find_access, list_api_routes
 from core.settings import Settings
 from devstack import LOOPBACK
 from devstack.harness.polling import eventually
@@ -157,8 +157,8 @@ def test_what_was_held_is_given_back(stack: Stack, proxied_port: int, neighbour:
 
 
 def operations(wanted: Callable[[Access], bool]) -> Iterator[str]:
-    for route in api_routes(create_app(Settings.model_construct())):
-        access = access_of(route)
+    for route in list_api_routes(create_app(Settings.model_construct())):
+        access = find_access(route)
         assert access
         if wanted(access):
             path = re.sub(r"\{[^}]*\}", "1", route.path_format or "")

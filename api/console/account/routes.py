@@ -21,7 +21,7 @@ from api.console.requests import (
     RecentConsoleForm,
 )
 from api.console.typed_forms import problem_form
-from api.cookies import KNOWN
+from api.cookies import KNOWN_BROWSER_COOKIE
 from api.limits.bulkheads import PASSWORDS, RECORDS
 from api.pages.account.keys import list_newest_keys, read_ticked_boxes
 from api.paging import Cursor
@@ -261,7 +261,7 @@ def change_address(console: RecentConsoleForm, token: Token = "") -> Response:
         path = f"{page_paths.CONFIRM_EMAIL_PATH}?token={quote(secret)}"
         return redirect_to_path(console.state, path)
     reply = console.done(page_paths.ACCOUNT_PATH, "Your account has its new address.")
-    console.state.cookies.keep(reply, KNOWN, known)
+    console.state.cookies.set(reply, KNOWN_BROWSER_COOKIE, known)
     return reply
 
 

@@ -16,7 +16,7 @@ from api.auth.redirects import read_local_path, redirect_to_path
 from api.auth.requirements import LOGIN, PUBLIC
 from api.bodies.page_forms import FormFields, FormOf
 from api.client_details import browser_name
-from api.cookies import FIRST_STEP, FORM, SESSION
+from api.cookies import FIRST_STEP_COOKIE, FORM_COOKIE, SESSION_COOKIE
 from api.limits.bulkheads import RECORDS
 from api.response_timing import pad_duration
 from api.route_classes import ThreadedRoute
@@ -92,7 +92,7 @@ async def log_in_by_passkey(request: Request, state: StateOf, form: FormOf) -> R
     path = read_local_path(form.get("next")) or page_paths.ACCOUNT_PATH
     prove = partial(
         second_steps.by_passkey,
-        form_cookie=state.cookies.read(request, FORM) or "",
+        form_cookie=state.cookies.read(request, FORM_COOKIE) or "",
         answer=form.get("passkey", ""),
         browser=identify_browser(request, state),
     )
@@ -111,7 +111,7 @@ def log_out(request: Request, state: StateOf, uow: Transaction, form: FormOf) ->
     if member is not None and member.caller.session_id is not None:
         sessions.end(uow, member.caller.session_id)
     response = redirect_to_path(state, page_paths.LOGIN_PATH)
-    state.cookies.drop(response, SESSION)
+    state.cookies.delete(response, SESSION_COOKIE)
     return response
 
 
@@ -179,7 +179,7 @@ def _render_second_step(
     Without a correct password, redirect to the login page.
     """
     path = read_local_path(form.get("next")) or page_paths.ACCOUNT_PATH
-    form_cookie = state.cookies.read(request, FORM) or ""
+    form_cookie = state.cookies.read(request, FORM_COOKIE) or ""
     try:
         with state.resources.unit_of_work() as uow:
             first_step = _read_first_step(request, state)
@@ -196,4 +196,4 @@ def _render_second_step(
 
 
 def _read_first_step(request: Request, state: State) -> str:
-    return state.cookies.read(request, FIRST_STEP) or ""
+    return state.cookies.read(request, FIRST_STEP_COOKIE) or ""

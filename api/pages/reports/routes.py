@@ -16,7 +16,7 @@ from api.auth.requirements import BY_LINK, PUBLIC
 from api.bodies.form_or_json import FormOrJsonBodyOf
 from api.bodies.page_forms import FormOf
 from api.client_details import client_address
-from api.cookies import FORM
+from api.cookies import FORM_COOKIE
 from api.html.frame import list_page, see_other
 from api.html.problems import reader_language
 from api.limits.bulkheads import LEAVING
@@ -82,7 +82,7 @@ def show_page_report(
         is_reported=sent is not None,
         csrf_token=sessions.csrf_token(state.resources.keyring, form_cookie),
     )
-    state.cookies.keep(reply, FORM, form_cookie)
+    state.cookies.set(reply, FORM_COOKIE, form_cookie)
     return reply
 
 

@@ -18,14 +18,14 @@ from api.limits.bulkheads import RECORDS, STORAGE
 from api.limits.shares import SEARCHES_BY_CALLER, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.openapi import (
+    IDEMPOTENCY_ERRORS,
     IDEMPOTENCY_KEY_PARAMETER,
-    OF_IDEMPOTENCY,
-    OF_OWN_LIST,
-    OF_QUEUES,
-    OF_SELECTION,
+    LIST_ERRORS,
     PREFER_PARAMETER,
+    QUEUE_ERRORS,
+    SELECTION_ERRORS,
     accepted_response,
-    json_request_body,
+    describe_json_body,
 )
 from api.preferences import PreferenceOf
 from api.record_ids import ListId, PathId
@@ -75,14 +75,14 @@ _MEMBERS_SCHEMA = {
 
 @adds_router.post(
     "/auxilia/subscriptions/{list_id}/members/add",
-    openapi_extra=json_request_body(
+    openapi_extra=describe_json_body(
         {"type": "object", "required": ["members"], "properties": {"members": _MEMBERS_SCHEMA}},
         parameters=[PREFER_PARAMETER, IDEMPOTENCY_KEY_PARAMETER],
     ),
     response_model=Envelope[int],
     responses=accepted_response(
         Envelope[JobId],
-        *OF_OWN_LIST,
+        *LIST_ERRORS,
         requests.BODY_NOT_JSON,
         mailing.PLAN_REQUIRED,
         access.QUOTA_EXCEEDED,
@@ -90,8 +90,8 @@ _MEMBERS_SCHEMA = {
         requests.BODY_NO_JSON_TYPE,
         requests.BODY_INVALID.filled(place="body.members[0].email", rule="must be a string"),
         imports.MEMBERS_ALL_INVALID,
-        *OF_IDEMPOTENCY,
-        *OF_QUEUES,
+        *IDEMPOTENCY_ERRORS,
+        *QUEUE_ERRORS,
     ),
 )
 async def add_members(
@@ -176,12 +176,12 @@ router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
         200: {"description": "The answer to a dry run"},
         **accepted_response(
             Envelope[JobRecord],
-            *OF_OWN_LIST,
+            *LIST_ERRORS,
             requests.OPTION_IN_BODY,
             mailing.FILTER_INVALID,
             mailing.FILTER_TOO_LARGE,
             mailing.LIST_BUSY,
-            *OF_SELECTION,
+            *SELECTION_ERRORS,
             mailing.BULK_VALUE,
             mailing.TAG_TOO_MANY,
             access.AUTH_LOGIN_AGAIN,

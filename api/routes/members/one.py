@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 from api.auth import actors
 from api.auth.requirements import ListEditor, ListReader
 from api.limits.shares import threaded_by_list
-from api.openapi import OF_OWN_LIST, array_pages, refuses
+from api.openapi import LIST_ERRORS, array_page_responses, error_responses
 from api.paging import ArrayPaging, Paging, link_next_page
 from api.record_ids import ListId, MemberName, PathId
 from api.responses.lists import describe_lists
@@ -28,7 +28,7 @@ from storage.unit_of_work import UnitOfWork
 
 router = APIRouter(tags=["Members"], route_class=JsonRoute)
 
-_FINDING = (*OF_OWN_LIST, mailing.MEMBER_NOT_FOUND)
+_FINDING = (*LIST_ERRORS, mailing.MEMBER_NOT_FOUND)
 _ACTING = (*_FINDING, mailing.LIST_BUSY)
 _EDITING = (*_ACTING, mailing.FIELD_VALUE, mailing.TAG_TOO_MANY, mailing.TAG_TOO_MANY_OF_MEMBER)
 _MEMBER = "/lists/{list_id}/members/{user_id}"
@@ -36,7 +36,7 @@ _MEMBER = "/lists/{list_id}/members/{user_id}"
 
 @router.post(
     "/subscriptions/{list_id}/members/{user_id}/transfer",
-    responses=refuses(*_ACTING, mailing.TRANSFER_SAME_LIST, mailing.MEMBER_DENIED),
+    responses=error_responses(*_ACTING, mailing.TRANSFER_SAME_LIST, mailing.MEMBER_DENIED),
 )
 @threaded_by_list
 def transfer_member(
@@ -59,7 +59,7 @@ def transfer_member(
     return envelope(moved)
 
 
-@router.delete("/subscriptions/{list_id}/members/{user_id}", responses=refuses(*_ACTING))
+@router.delete("/subscriptions/{list_id}/members/{user_id}", responses=error_responses(*_ACTING))
 @threaded_by_list
 def remove_member(
     request: Request, uow: Transaction, caller: ListEditor, list_id: ListId, user_id: PathId
@@ -72,7 +72,7 @@ def remove_member(
 
 @router.put(
     "/subscriptions/{list_id}/members/{user_id}/email",
-    responses=refuses(*_ACTING, mailing.SUBSCRIPTION_OPTED_OUT),
+    responses=error_responses(*_ACTING, mailing.SUBSCRIPTION_OPTED_OUT),
 )
 @threaded_by_list
 def set_member_email_enabled(
@@ -89,7 +89,9 @@ def set_member_email_enabled(
     return envelope(members.set_email(uow, mailing_list, user_id, actor, enabled=body.enabled))
 
 
-@router.get("/subscriptions/{list_id}/members/{user_id}/subs", responses=array_pages(*_FINDING))
+@router.get(
+    "/subscriptions/{list_id}/members/{user_id}/subs", responses=array_page_responses(*_FINDING)
+)
 def list_member_subscriptions(
     request: Request,
     response: Response,
@@ -116,7 +118,7 @@ def list_member_subscriptions(
     return envelope(records)
 
 
-@router.get(_MEMBER, responses=refuses(*_FINDING))
+@router.get(_MEMBER, responses=error_responses(*_FINDING))
 def read_member(
     uow: Transaction, caller: ListReader, list_id: ListId, user_id: MemberName
 ) -> Envelope[schemas.SubscriptionRecord]:
@@ -125,7 +127,7 @@ def read_member(
     return envelope(_shown(uow, mailing_list, members.get_member(uow, mailing_list, user_id)))
 
 
-@router.patch(_MEMBER, responses=refuses(*_EDITING))
+@router.patch(_MEMBER, responses=error_responses(*_EDITING))
 @threaded_by_list
 def change_member(
     request: Request,
@@ -147,7 +149,7 @@ def change_member(
 
 @router.put(
     _MEMBER,
-    responses=refuses(
+    responses=error_responses(
         *_EDITING,
         mailing.SUBSCRIPTION_OPTED_OUT,
         mailing.MEMBER_DENIED,
@@ -186,7 +188,7 @@ def _shown(
 
 @router.get(
     "/lists/{list_id}/members/{user_id}/history",
-    responses=refuses(*_FINDING, requests.CURSOR_INVALID),
+    responses=error_responses(*_FINDING, requests.CURSOR_INVALID),
 )
 def read_member_history(
     uow: Transaction, caller: ListReader, list_id: ListId, user_id: PathId, paging: Paging
@@ -200,7 +202,7 @@ def read_member_history(
 
 @router.get(
     "/lists/{list_id}/members/{user_id}/consent",
-    responses=refuses(*_FINDING, requests.CURSOR_INVALID),
+    responses=error_responses(*_FINDING, requests.CURSOR_INVALID),
 )
 def read_member_consent(
     uow: Transaction, caller: ListReader, list_id: ListId, user_id: PathId, paging: Paging

@@ -74,7 +74,7 @@ async def ask(
 ) -> Envelope[dict[str, Any]]:
     question = {"text": text, "sleep": sleep, "steps": steps, "end": end}
     call = state.worker_calls.call(
-        ASKING, question, seconds=seconds, owner_id=caller.user_id, same=same
+        ASKING, question, seconds=seconds, owner_id=caller.user_id, shared_key=same
     )
     return envelope(await run_while_connected(request.receive, call))
 
