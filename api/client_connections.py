@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from api.limits.body_budgets import holder_of_address
+from api.limits.body_budgets import name_address_holder
 
 # The time limit for the request line and headers. The time starts when the connection is opened, or
 # with the first byte of a later request.
@@ -94,7 +94,7 @@ class BoundedConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(JoinedWrites(transport, self.loop))  # type: ignore[arg-type]
-        self._address = holder_of_address(self.client[0] if self.client else None)
+        self._address = name_address_holder(self.client[0] if self.client else None)
         self._connections_by_address[self._address] += 1
         if self._connections_by_address[self._address] > max_connections_per_address():
             transport.abort()

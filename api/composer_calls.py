@@ -116,7 +116,7 @@ class ComposerCaller:
         shared_key: str | None = None,
         extra_payload: Mapping[str, bool] | None = None,
     ) -> dict[str, Any]:
-        body_of(self.request.scope).keep()
+        body_of(self.request.scope).move_to_large_pool()
         call = self.state.worker_calls.call(
             worker_request.kind,
             worker_request.to_payload() | dict(extra_payload or {}),

@@ -12,7 +12,7 @@ from api import openapi_samples
 from api.auth.requirements import Access, PublicAccess
 from api.bodies.url_encoded_forms import FORM
 from api.errors import STATUS_OF
-from api.middleware.body_limits import body_limit_of
+from api.middleware.body_limits import find_body_limit
 from api.middleware.headers import VERSION_HEADER, VERSIONS
 from api.route_classes import JsonRoute, find_accesses
 from api.schemas.envelope import InvalidField, Problem
@@ -398,5 +398,5 @@ def _add_common_errors(
         if invalid.code not in problems.get("examples", {}):
             _add_errors(responses, invalid)
     if body:
-        limit = body_limit_of(route.path_format or "")
+        limit = find_body_limit(route.path_format or "")
         _add_errors(responses, limit.error, requests.BODY_TOO_MANY_UNFINISHED)

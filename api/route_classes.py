@@ -16,10 +16,10 @@ from api.bodies.json_bodies import JsonRequest, require_json_type
 from api.bodies.unknown_names import (
     KnownNames,
     begin_strict_handling,
+    build_unknown_names_error,
+    find_known_names,
+    find_unknown_query_names,
     has_strict_handling,
-    known_names_of,
-    unknown_names_error,
-    unknown_query_names,
 )
 from api.limits.bulkheads import RECORDS
 from api.preferences import preference_of
@@ -71,7 +71,7 @@ class JsonRoute(ThreadedRoute):
 
     @cached_property
     def known_names(self) -> KnownNames:
-        return known_names_of(self)
+        return find_known_names(self)
 
     def get_admitted_handler(self) -> Handler:
         handle = super().get_admitted_handler()
@@ -95,8 +95,8 @@ class JsonRoute(ThreadedRoute):
     async def _begin_strict_handling(self, request: Request) -> None:
         """Refuse unknown query parameters, and mark the request so that its body is checked too."""
         names = self.known_names
-        if unknown_names := unknown_query_names(request, names):
+        if unknown_names := find_unknown_query_names(request, names):
             if isinstance(self.access, TraceAccess):
                 await self.access.count_refusal(request)
-            raise unknown_names_error(("query", name) for name in unknown_names)
+            raise build_unknown_names_error(("query", name) for name in unknown_names)
         begin_strict_handling(request, names)

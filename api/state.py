@@ -12,8 +12,8 @@ from api.cookies import Cookies
 from api.deployment_metrics import DeploymentMetrics
 from api.drain import Drain
 from api.limits.bulkheads import RECORDS
+from api.limits.keyed_bulkheads import HOST_LOOKUPS_BY_CALLER
 from api.limits.rate_limits import RateLimiter
-from api.limits.shares import NAMES_BY_CALLER
 from api.readiness import Readiness
 from api.waiting.event_streams import StreamCounter
 from api.waiting.queue_ages import QueueAges
@@ -78,7 +78,7 @@ class State:
         Raises ``webhook.url_not_allowed``, and ``service.busy`` while an earlier lookup of the same
         user hangs.
         """
-        lookup = NAMES_BY_CALLER.run(user_id, self.receivers.check, url)
+        lookup = HOST_LOOKUPS_BY_CALLER.run(user_id, self.receivers.check, url)
         try:
             async with asyncio.timeout(MAX_HOST_LOOKUP_SECONDS):
                 # A DNS lookup can't be cancelled. A lookup that hangs keeps its user's only thread.

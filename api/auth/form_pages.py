@@ -1,4 +1,4 @@
-"""Pages whose forms carry the CSRF token of the browser that loads the page."""
+"""Renders pages with forms, which contain a CSRF token for the browser that loads the page."""
 
 from typing import Any
 

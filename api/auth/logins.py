@@ -1,4 +1,4 @@
-"""The steps of a login, from the password to the new session."""
+"""Logs people in: checks the password, requires a second factor and starts the session."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,12 +32,13 @@ class _FirstStep:
     passkey_options: str | None
 
 
-async def prove_password(
+async def verify_password(
     request: Request, state: State, email: str, password: str
 ) -> tuple[logins.Attempt, passwords.PasswordCheck]:
-    """Count the attempt and verify the password; return the attempt and the result.
+    """Count the login attempt and verify the password.
 
-    Raises ``password.wrong``, even for an address without an account, and ``login.paused``.
+    Raises ``login.paused`` and ``password.wrong``. An unknown address also gets ``password.wrong``,
+    so that the error doesn't reveal whether an account exists.
     """
     try:
         attempt = await state.in_unit_of_work(
@@ -50,7 +51,7 @@ async def prove_password(
         if error.code == access.LOGIN_PAUSED.code:
             LOGINS.labels("paused").inc()
         raise
-    # No transaction is open here, because a check may wait long for its thread.
+    # Verify the password outside of a transaction, because it may wait long for a thread.
     check = await PASSWORDS.run(passwords.verify, attempt.password_hash, password)
     if not check.matches:
         LOGINS.labels("failed").inc()
@@ -68,18 +69,19 @@ async def begin_session(
     request: Request,
     state: State,
     path: str,
-    prove: Callable[[UnitOfWork], User],
+    identify: Callable[[UnitOfWork], User],
     *,
-    factor_shown: bool = False,
+    is_factor_verified: bool = False,
 ) -> Response:
-    """Log in the person that ``prove`` returns, and redirect to ``path``.
+    """Log in the person that ``identify`` returns, and redirect to ``path``.
 
-    Every login ends here, including a repeated login and a login by a mailed link. The browser's
-    earlier session ends, even if it belongs to another user. A person with a second factor gets
-    status 403 and the page that asks for the factor instead of a session.
+    Every login calls this function, including a repeated login and a login by a mailed link. The
+    browser's earlier session ends, even if it belongs to another user. A person with a second
+    factor gets no session yet: the response has status 403 and asks for the factor.
 
     Args:
-        factor_shown: whether ``prove`` has checked the second factor already.
+        identify: returns the person, or raises an error.
+        is_factor_verified: whether ``identify`` also verifies the second factor.
     """
     earlier_session = await AUTHENTICATION.run(find_page_session, request, state)
     form_cookie = obtain_form_cookie(request, state)
@@ -87,8 +89,8 @@ async def begin_session(
     browser = identify_browser(request, state)
 
     def begin(uow: UnitOfWork) -> tuple[str, str] | _FirstStep:
-        person = prove(uow)
-        if not factor_shown and sessions.is_asked(uow, person.id):
+        person = identify(uow)
+        if not is_factor_verified and sessions.is_asked(uow, person.id):
             return _FirstStep(
                 second_steps.begin(keyring, person, form_cookie),
                 passkeys.options_of_person(uow, person.id, form_cookie),
@@ -122,9 +124,10 @@ def render_second_step(
     path: str,
     error: DomainError | None = None,
 ) -> Response:
-    """Render the page that asks for the second factor, and redirects to ``path`` afterwards.
+    """Render the page that asks for the second factor. A correct factor redirects to ``path``.
 
-    ``passkey_options``: what the browser signs with a passkey; ``None`` without passkeys.
+    ``passkey_options``: the challenge that the browser signs with a passkey; ``None`` for a person
+    without passkeys.
     """
     is_paused = error is not None and error.kind is Kind.RATE_LIMITED
     response = render_anonymous_page(

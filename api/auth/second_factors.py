@@ -1,4 +1,4 @@
-"""The second factor in a form, which is a code or a passkey."""
+"""Reads the second factor from a form. The factor is a code or a passkey's signature."""
 
 from fastapi import Request
 
@@ -13,8 +13,8 @@ from services.accounts import logins
 from services.accounts.factors.second_steps import ShownFactor
 from services.accounts.logins import Attempt
 
-_PROBLEMS = frozenset(
-    each.code for each in (AUTH_SECOND_FACTOR, SECOND_FACTOR_WRONG, PASSKEY_INVALID, LOGIN_PAUSED)
+_FACTOR_ERROR_CODES = frozenset(
+    error.code for error in (AUTH_SECOND_FACTOR, SECOND_FACTOR_WRONG, PASSKEY_INVALID, LOGIN_PAUSED)
 )
 
 
@@ -26,7 +26,7 @@ def read_factor(request: Request, state: State, form: dict[str, str]) -> ShownFa
 async def count_code(
     request: Request, state: State, email: str, factor: ShownFactor | None
 ) -> Attempt | None:
-    """Count the attempt before the code is checked; raises ``login.paused``.
+    """Count the login attempt before its code is checked; raises ``login.paused``.
 
     Attempts with a passkey aren't counted, because a passkey can't be guessed.
     """
@@ -42,12 +42,12 @@ async def count_wrong_code(state: State, attempt: Attempt | None, error: DomainE
         await state.in_unit_of_work(logins.fail, attempt)
 
 
-def is_factor_problem(error: DomainError) -> bool:
+def is_factor_error(error: DomainError) -> bool:
     """Return whether the form can be shown again with the error."""
-    return error.code in _PROBLEMS
+    return error.code in _FACTOR_ERROR_CODES
 
 
-def problem_status(error: DomainError) -> int:
-    """Return the status of the form, which is 403 for a missing or wrong factor."""
-    is_factor = is_factor_problem(error) and error.kind is not Kind.RATE_LIMITED
+def status_of_error(error: DomainError) -> int:
+    """Return the status of the page with the form, which is 403 for a missing or wrong factor."""
+    is_factor = is_factor_error(error) and error.kind is not Kind.RATE_LIMITED
     return STATUS_OF[AUTH_SECOND_FACTOR.kind if is_factor else error.kind]

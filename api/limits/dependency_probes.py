@@ -8,7 +8,7 @@ import psycopg2
 from redis.exceptions import RedisError
 from sqlalchemy.exc import SQLAlchemyError
 
-from api.limits.bulkheads import Bulkhead
+from api.limits.bulkhead import Bulkhead
 from core.errors import DomainError, TransientError
 
 MAX_READ_SECONDS = 1.0

@@ -7,7 +7,7 @@ from fastapi import Request
 from fastapi.responses import StreamingResponse
 
 from api.client_details import client_address
-from api.limits.bulkheads import Bulkhead
+from api.limits.bulkhead import Bulkhead
 from api.middleware.headers import is_head
 from api.waiting.slow_downloads import SlowDownloads
 

@@ -14,7 +14,7 @@ from api.bodies.unknown_names import refuse_parts
 from api.bodies.url_encoded_forms import parse_boolean
 from api.idempotency_keys import read_idempotency_key
 from api.limits.bulkheads import RECORDS
-from api.limits.shares import UPLOADS_BY_CALLER
+from api.limits.keyed_bulkheads import UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.openapi import (
     IDEMPOTENCY_ERRORS,
@@ -139,9 +139,9 @@ async def _accept(
 ) -> AcceptedJob:
     """Stand apart from the route, so that nothing holds the file's bytes while the caller waits."""
     form = await read_multipart_form(request)
-    refuse_parts(request, form.names())
+    refuse_parts(request, form.list_names())
     part = find_only_file(form, "file")
-    key = read_idempotency_key(request, caller, form.parts())
+    key = read_idempotency_key(request, caller, form.list_parts())
     accepted = await UPLOADS_BY_CALLER.run(
         caller.user_id,
         upload.accept_upload,

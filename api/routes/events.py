@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from api.auth.member_reads import count_members_page, limit_members_page
-from api.auth.requirements import OF_EVENT_TYPES
+from api.auth.requirements import EVENT_TYPE_SCOPES
 from api.openapi import error_responses
 from api.paging import Limit
 from api.record_ids import PathId
@@ -39,7 +39,7 @@ Types = Annotated[
 )
 def list_events(
     state: StateOf,
-    caller: Annotated[Caller, OF_EVENT_TYPES],
+    caller: Annotated[Caller, EVENT_TYPE_SCOPES],
     types: Types = [],  # noqa: B006 - FastAPI copies it
     list_id: Annotated[PathId | None, Query(description="Of this list alone")] = None,
     cursor: Annotated[

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from api.auth.requirements import OF_EXPORT_KIND, UNLIMITED
+from api.auth.requirements import EXPORT_KIND_SCOPE, UNLIMITED
 from api.limits.bulkheads import STORAGE
 from api.openapi import (
     LIST_ERRORS,
@@ -61,7 +61,7 @@ WAIT_SECONDS = 30.0
 async def export_list(
     request: Request,
     state: StateOf,
-    caller: Annotated[Caller, OF_EXPORT_KIND],
+    caller: Annotated[Caller, EXPORT_KIND_SCOPE],
     list_id: ListId,
     body: NewExport,
     preference: PreferenceOf,

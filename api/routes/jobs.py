@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
 from api.auth.identification import identify_caller
-from api.auth.requirements import OF_JOB_KIND
+from api.auth.requirements import JOB_KIND_SCOPE
 from api.limits.bulkheads import RECORDS, STREAMS
 from api.middleware.headers import is_head
 from api.openapi import error_responses
@@ -34,7 +34,7 @@ log = get_logger(__name__)
 
 router = APIRouter(tags=["Jobs"], route_class=JsonRoute)
 
-JobCaller = Annotated[Caller, OF_JOB_KIND]
+JobCaller = Annotated[Caller, JOB_KIND_SCOPE]
 
 HEARTBEAT_SECONDS = 15.0
 # How long a stream may outlive its credential.

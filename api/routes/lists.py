@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from api.auth.requirements import ListEditor, ListReader
-from api.limits.shares import threaded_by_list
+from api.limits.keyed_bulkheads import threaded_by_list
 from api.openapi import LIST_ERRORS, error_responses
 from api.paging import Paging
 from api.record_ids import ListId

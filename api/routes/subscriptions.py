@@ -16,7 +16,7 @@ from api.bodies.form_or_json import FormOrJsonBody, FormOrJsonBodyOf
 from api.bodies.multipart import MULTIPART
 from api.bodies.url_encoded_forms import FORM
 from api.limits.bulkheads import LEAVING
-from api.limits.shares import ACTS_BY_LIST, threaded_by_list
+from api.limits.keyed_bulkheads import CHANGES_BY_LIST, threaded_by_list
 from api.openapi import array_page_responses, error_responses
 from api.paging import ArrayPaging, link_next_page
 from api.record_ids import ListId, PathId
@@ -85,7 +85,7 @@ def subscribe_me(
     The body may set the fields that the list's owner made public.
     """
     person = accounts.get(uow, caller.user_id)
-    actor = actors.actor_of_principal(request, Principal(person.id, Via.LOGIN, None))
+    actor = actors.build_principal_actor(request, Principal(person.id, Via.LOGIN, None))
     mailing_list = lists.get_list(uow, list_id)
     values = {} if body is None else body.fields
     attributes = member_attributes.read_submission(uow, mailing_list.user_id, values=values)
@@ -113,7 +113,7 @@ def unsubscribe(
         mailing_list = lists.get_named(uow, list_id, archived=True)
         person = principal.find_person(uow, mailing_list)
     if person is not None:
-        actor = actors.actor_of_principal(request, principal)
+        actor = actors.build_principal_actor(request, principal)
         leaving.opt_out(state.resources, mailing_list, person, OptOutKind.LIST, actor)
     return envelope(ACCEPTED)
 
@@ -129,13 +129,13 @@ async def set_email_enabled(
 ) -> Envelope[int]:
     """Switch a list's mail off or on, for the person of the trace id or the caller. Always 1."""
     try:
-        is_enabling = submission.flag("enabled")
+        is_enabling = submission.read_boolean("enabled")
     except DomainError:
         # ``_set_email`` reads the value again. A caller without credentials gets the error about
         # credentials first.
         is_enabling = False
     call = partial(_set_email, request, state, list_id, submission)
-    await (ACTS_BY_LIST.run(list_id, call) if is_enabling else LEAVING.run(call))
+    await (CHANGES_BY_LIST.run(list_id, call) if is_enabling else LEAVING.run(call))
     return envelope(ACCEPTED)
 
 
@@ -159,13 +159,13 @@ def disable_email(
 
 def _set_email(request: Request, state: State, list_id: int, submission: FormOrJsonBody) -> None:
     principal = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_FULL)
-    if not submission.flag("enabled"):
+    if not submission.read_boolean("enabled"):
         _disable_email(request, state, list_id, principal)
         return
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get_list(uow, list_id, archived=True)
         person = principal.get_person(uow, mailing_list)
-        actor = actors.actor_of_principal(request, principal)
+        actor = actors.build_principal_actor(request, principal)
         leaving.set_email(uow, mailing_list, person, actor, enabled=True)
 
 
@@ -174,7 +174,7 @@ def _disable_email(request: Request, state: State, list_id: int, principal: Prin
         mailing_list = lists.get_list(uow, list_id, archived=True)
         person = principal.find_person(uow, mailing_list)
     if person is not None:
-        actor = actors.actor_of_principal(request, principal)
+        actor = actors.build_principal_actor(request, principal)
         leaving.opt_out(state.resources, mailing_list, person, OptOutKind.EMAIL, actor)
 
 

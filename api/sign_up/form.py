@@ -78,7 +78,7 @@ def render_form(
     """Render the page with the form.
 
     Args:
-        values: the values that the person wrote, as ``nested_inputs`` returns them.
+        values: the values that the person wrote, as ``nest_inputs`` returns them.
         errors: shown if the person submitted invalid values.
     """
     settings = state.resources.settings

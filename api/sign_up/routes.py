@@ -12,8 +12,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from api.auth.requirements import PUBLIC
-from api.bodies.form_or_json import body_fields, nested_inputs
-from api.bodies.json_bodies import media_type
+from api.bodies.form_or_json import nest_inputs, read_body_fields
+from api.bodies.json_bodies import parse_media_type
 from api.bodies.multipart import MULTIPART
 from api.bodies.url_encoded_forms import FORM
 from api.html.problems import is_for_browser, mark_as_reader_page
@@ -56,7 +56,7 @@ def _mark_browser_form(request: Request) -> None:
     """
     accepted = request.headers.get("accept", "")
     is_program = "application/json" in accepted and "text/html" not in accepted
-    is_form = media_type(request.headers.get("content-type", "")) in {FORM, MULTIPART}
+    is_form = parse_media_type(request.headers.get("content-type", "")) in {FORM, MULTIPART}
     if is_form and not is_program:
         mark_as_reader_page(request.scope)
 
@@ -101,8 +101,8 @@ async def subscribe(request: Request, state: StateOf, list_id: ListId) -> Respon
     credentials calls `/no-challenge` instead. A plain HTML form is answered by a redirect, or by a
     page that says what to correct.
     """
-    pairs, is_form = await body_fields(request)
-    inputs = nested_inputs(pairs, "fields") if is_form else dict(pairs)
+    pairs, is_form = await read_body_fields(request)
+    inputs = nest_inputs(pairs, "fields") if is_form else dict(pairs)
     if is_for_browser(request.scope):
         mailing_list = await state.in_unit_of_work(lists.get_list, list_id)
         return await answer_form(request, state, mailing_list, inputs)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import ExitStack
 
-from api.limits.body_budgets import holder_of_address
+from api.limits.body_budgets import name_address_holder
 from api.waiting.disconnects import CallerDisconnected
 from api.waiting.open_counts import counted
 from core.logging import get_logger
@@ -31,7 +31,7 @@ class SlowDownloads:
         self, address: str | None, content: AsyncIterator[bytes]
     ) -> AsyncGenerator[bytes]:
         """Yield the content, but disconnect a caller who has too many slow downloads already."""
-        caller = holder_of_address(address)
+        caller = name_address_holder(address)
         clock = asyncio.get_running_loop().time
         began_at = clock()
         is_slow = False

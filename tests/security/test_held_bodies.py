@@ -12,11 +12,11 @@ import pytest
 from api.app import create_app
 from api.auth.requirements import MAX_UNCHECKED_BODY_BYTES, Access, PublicAccess, TraceAccess
 from api.limits.body_budgets import (
+    HOLDER_FRACTION,
     MAX_HELD_LARGE_BODY_BYTES,
     MAX_HELD_SMALL_BODY_BYTES,
     MAX_SMALL_BODY_BYTES,
     MAX_UNFINISHED_BODIES,
-    SHARES,
 )
 from api.limits.rate_limits import RateLimitName
 from api.openapi import find_access, list_api_routes
@@ -38,8 +38,8 @@ from tests.support.security.attackers import (
 )
 
 MEGABYTE = 1024 * 1024
-LARGE_SHARE = MAX_HELD_LARGE_BODY_BYTES // SHARES
-SMALL_SHARE = MAX_HELD_SMALL_BODY_BYTES // SHARES
+LARGE_SHARE = MAX_HELD_LARGE_BODY_BYTES // HOLDER_FRACTION
+SMALL_SHARE = MAX_HELD_SMALL_BODY_BYTES // HOLDER_FRACTION
 MOST_LOGINS, MOST_STRANGERS = 20, 100
 ADD_MEMBERS = "POST /auxilia/subscriptions/1/members/add"
 CONSUME = "POST /auxilia/credits/consume"

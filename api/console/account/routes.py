@@ -8,7 +8,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
-from api.auth.logins import prove_password
+from api.auth.logins import verify_password
 from api.auth.redirects import redirect_to_path
 from api.auth.requirements import LOGIN, PUBLIC
 from api.client_details import browser_name, client_address
@@ -271,7 +271,7 @@ async def _proven(console: ConsoleRequest, email: str) -> Attempt:
     Raises ``password.wrong`` and ``login.paused``.
     """
     typed = console.form.get("current", "")
-    attempt, _ = await prove_password(console.request, console.state, email, typed)
+    attempt, _ = await verify_password(console.request, console.state, email, typed)
     await console.state.in_unit_of_work(logins.clear, attempt)
     return attempt
 

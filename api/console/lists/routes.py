@@ -14,7 +14,7 @@ from api.console.navigation import list_path
 from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, console_router
 from api.console.typed_forms import TypedForm, body_of_form, lines_of, text_or_none
 from api.html.frame import list_style_sources
-from api.limits.shares import threaded_by_list
+from api.limits.keyed_bulkheads import threaded_by_list
 from api.paging import Cursor
 from api.record_ids import ListId
 from api.responses.lists import describe_list, describe_lists

@@ -29,7 +29,7 @@ from api.console.navigation import list_path
 from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, console_router
 from api.console.typed_forms import TypedForm, body_of_form, text_or_none
 from api.limits.bulkheads import RECORDS
-from api.limits.shares import SEARCHES_BY_CALLER, threaded_by_list
+from api.limits.keyed_bulkheads import SEARCHES_BY_CALLER, threaded_by_list
 from api.paging import Cursor
 from api.record_ids import ListId, PathId
 from api.schemas.subscriptions import MemberChanges, MemberUpsert, SubscriptionRecord, member_record
@@ -213,7 +213,7 @@ def add_member(console: ConsoleForm, list_id: ListId) -> Response:
 
 
 def _actor(console: ConsoleRequest) -> Actor:
-    return actors.owner_actor(console.request, console.caller)
+    return actors.build_owner_actor(console.request, console.caller)
 
 
 def _path(list_id: int, user_id: int) -> str:

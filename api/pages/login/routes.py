@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 from api.auth import second_factors
 from api.auth.csrf import obtain_form_cookie, require_form_csrf
 from api.auth.form_pages import render_anonymous_page
-from api.auth.logins import begin_session, identify_browser, prove_password, render_second_step
+from api.auth.logins import begin_session, identify_browser, render_second_step, verify_password
 from api.auth.page_sessions import find_form_session, find_page_session
 from api.auth.redirects import read_local_path, redirect_to_path
 from api.auth.requirements import LOGIN, PUBLIC
@@ -60,7 +60,7 @@ async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
     path = read_local_path(form.get("next")) or page_paths.ACCOUNT_PATH
     try:
         async with pad_duration():
-            attempt, check = await prove_password(request, state, email, password)
+            attempt, check = await verify_password(request, state, email, password)
             prove = partial(
                 logins.succeed,
                 attempt=attempt,
@@ -97,7 +97,7 @@ async def log_in_by_passkey(request: Request, state: StateOf, form: FormOf) -> R
         browser=identify_browser(request, state),
     )
     try:
-        return await begin_session(request, state, path, prove, factor_shown=True)
+        return await begin_session(request, state, path, prove, is_factor_verified=True)
     except DomainError as error:
         if error.code != people.PASSKEY_INVALID.code:
             raise
@@ -163,9 +163,9 @@ async def take_second_step(request: Request, state: StateOf, form: FormOf) -> Re
             attempt=attempt,
             browser=identify_browser(request, state),
         )
-        return await begin_session(request, state, path, prove, factor_shown=True)
+        return await begin_session(request, state, path, prove, is_factor_verified=True)
     except DomainError as error:
-        if not second_factors.is_factor_problem(error):
+        if not second_factors.is_factor_error(error):
             raise
         await second_factors.count_wrong_code(state, attempt, error)
         return await RECORDS.run(_render_second_step, request, state, form, error)

@@ -10,12 +10,12 @@ from fastapi.responses import JSONResponse
 from pydantic import TypeAdapter, ValidationError
 
 from api.auth.requirements import ListEditor
-from api.bodies.json_bodies import read_json, require_json_type, without_byte_order_mark
+from api.bodies.json_bodies import read_json, remove_byte_order_mark, require_json_type
 from api.bodies.unknown_names import refuse_options
 from api.errors import MAX_PROBLEMS, request_error
 from api.idempotency_keys import read_idempotency_key
 from api.limits.bulkheads import RECORDS, STORAGE
-from api.limits.shares import SEARCHES_BY_CALLER, UPLOADS_BY_CALLER
+from api.limits.keyed_bulkheads import SEARCHES_BY_CALLER, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.openapi import (
     IDEMPOTENCY_ERRORS,
@@ -115,7 +115,7 @@ async def _accept_members(
     """Stand apart from the route, so that nothing holds the body while the caller waits."""
     require_json_type(request)
     # The request itself would keep what ``request.body()`` returns.
-    body = without_byte_order_mark(b"".join([piece async for piece in request.stream()]))
+    body = remove_byte_order_mark(b"".join([piece async for piece in request.stream()]))
     await STORAGE.run(_check_members, request, body)
     accepted = await UPLOADS_BY_CALLER.run(
         caller.user_id,

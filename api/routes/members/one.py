@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from api.auth import actors
 from api.auth.requirements import ListEditor, ListReader
-from api.limits.shares import threaded_by_list
+from api.limits.keyed_bulkheads import threaded_by_list
 from api.openapi import LIST_ERRORS, array_page_responses, error_responses
 from api.paging import ArrayPaging, Paging, link_next_page
 from api.record_ids import ListId, MemberName, PathId
@@ -54,7 +54,7 @@ def transfer_member(
     """
     source = lists.get_own_list(uow, caller, list_id)
     target = lists.get_own_list(uow, caller, dst_list_id)
-    actor = actors.owner_actor(request, caller)
+    actor = actors.build_owner_actor(request, caller)
     moved = members.transfer_member(uow, source, target, user_id, actor=actor)
     return envelope(moved)
 
@@ -66,7 +66,7 @@ def remove_member(
 ) -> Envelope[int]:
     """Remove a member from the list: 1, or 0 for a removed one. They can be added again."""
     mailing_list = lists.get_own_list(uow, caller, list_id)
-    actor = actors.owner_actor(request, caller)
+    actor = actors.build_owner_actor(request, caller)
     return envelope(members.remove_member(uow, mailing_list, user_id, actor))
 
 
@@ -85,7 +85,7 @@ def set_member_email_enabled(
 ) -> Envelope[int]:
     """Switch the mail to a member off or on: 1, or 0 for no change. An opt-out stays."""
     mailing_list = lists.get_own_list(uow, caller, list_id)
-    actor = actors.owner_actor(request, caller)
+    actor = actors.build_owner_actor(request, caller)
     return envelope(members.set_email(uow, mailing_list, user_id, actor, enabled=body.enabled))
 
 
@@ -142,7 +142,7 @@ def change_member(
     What is not named stays, of `fields` too. Tags are made as they are used.
     """
     mailing_list = lists.get_own_list(uow, caller, list_id)
-    actor = actors.owner_actor(request, caller)
+    actor = actors.build_owner_actor(request, caller)
     member = members.update_member(uow, mailing_list, user_id, body.edit(), actor)
     return envelope(_shown(uow, mailing_list, member))
 
@@ -173,7 +173,7 @@ def put_member(
     the answer is 409, and nothing changes.
     """
     mailing_list = lists.get_own_list(uow, caller, list_id)
-    actor = actors.owner_actor(request, caller)
+    actor = actors.build_owner_actor(request, caller)
     member = members.upsert_member(uow, mailing_list, user_id, body.edit(), actor)
     return envelope(_shown(uow, mailing_list, member))
 

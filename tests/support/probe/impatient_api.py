@@ -18,7 +18,7 @@ from core.settings import load_settings
 body_limits.MAX_BODY_SILENCE_SECONDS = 2.0
 body_limits.MAX_BODY_SECONDS = 4.0
 body_limits.MAX_HELD_SECONDS = 3.0
-body_limits.MAX_ROOM_SECONDS = 0.3
+body_limits.MAX_MEMORY_WAIT_SECONDS = 0.3
 # A share is 4 MB of large bodies and 512 KB of small ones.
 body_budgets.MAX_HELD_LARGE_BODY_BYTES = 32 * body_budgets.MEGABYTE
 body_budgets.MAX_HELD_SMALL_BODY_BYTES = 4 * body_budgets.MEGABYTE
