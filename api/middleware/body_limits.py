@@ -42,12 +42,15 @@ _BODY_KEY = "pressroom.body"
 
 @dataclass(frozen=True)
 class BodyLimit:
-    """The limits of request bodies for the paths that match ``path``."""
+    """The limits of request bodies for the paths that match ``path``.
+
+    ``max_seconds`` is the maximum time for a whole body; ``None`` means ``MAX_BODY_SECONDS``.
+    """
 
     path: re.Pattern[str]
     max_bytes: int
     error: ErrorType
-    max_seconds: float = MAX_BODY_SECONDS
+    max_seconds: float | None = None
 
 
 def _json_limit(path: str, megabytes: int) -> BodyLimit:
@@ -118,7 +121,7 @@ class BoundedBody:
         self._is_complete = False
         self._messages: deque[Message] = deque()
         now = asyncio.get_running_loop().time()
-        self._deadline = now + (limit.max_seconds)
+        self._deadline = now + (limit.max_seconds or MAX_BODY_SECONDS)
         self._held_until = now + MAX_HELD_SECONDS
         self.owner_id: int | None = None
         self.error: ErrorType | None = None
