@@ -24,7 +24,7 @@ from api.errors import HANDLERS, problem_response
 from api.html.api_docs import DOCUMENT_PATH, add_docs
 from api.limits.bulkheads import BACKGROUND, REQUESTS, SINGLE_STATEMENTS, TRANSACTION_THREADS
 from api.limits.rate_limits import RateLimiter
-from api.middleware.layers import request_layers
+from api.middleware.layers import build_request_layers
 from api.pages import PAGES, READER_PAGES
 from api.readiness import Readiness
 from api.routes import ROUTERS
@@ -69,7 +69,7 @@ def create_app(settings: Settings) -> FastAPI:
         title="Pressroom",
         version=version("pressroom"),
         lifespan=partial(_run_application, settings, drain),
-        middleware=request_layers(
+        middleware=build_request_layers(
             settings,
             drain,
             reader_cookies=[*map(configure_cookies(settings).name_of, READER_COOKIES)]

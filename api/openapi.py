@@ -13,7 +13,7 @@ from api.auth.requirements import Access, PublicAccess
 from api.bodies.url_encoded_forms import FORM
 from api.errors import STATUS_OF
 from api.middleware.body_limits import find_body_limit
-from api.middleware.headers import VERSION_HEADER, VERSIONS
+from api.middleware.versions import VERSION_HEADER, VERSIONS
 from api.route_classes import JsonRoute, find_accesses
 from api.schemas.envelope import InvalidField, Problem
 from api.schemas.segments import FILTER_SCHEMAS

@@ -15,7 +15,7 @@ from api.bodies.part_headers import PartHead
 from api.limits.bulkheads import RECORDS
 from api.limits.keyed_bulkheads import UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
-from api.middleware.layers import extend_deadline
+from api.middleware.deadlines import extend_deadline
 from core.errors import imports, requests
 from core.upload_limits import MAX_IMPORT_FILE_BYTES
 from storage.parts import PART_BYTES, PartWriter

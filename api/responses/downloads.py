@@ -8,7 +8,7 @@ from fastapi.responses import StreamingResponse
 
 from api.client_details import client_address
 from api.limits.bulkhead import Bulkhead
-from api.middleware.headers import is_head
+from api.middleware.request_rewriting import is_head
 from api.waiting.slow_downloads import SlowDownloads
 
 _SLOW_DOWNLOADS = SlowDownloads()

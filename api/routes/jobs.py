@@ -12,7 +12,7 @@ from fastapi.responses import StreamingResponse
 from api.auth.identification import identify_caller
 from api.auth.requirements import JOB_KIND_SCOPE
 from api.limits.bulkheads import RECORDS, STREAMS
-from api.middleware.headers import is_head
+from api.middleware.request_rewriting import is_head
 from api.openapi import error_responses
 from api.paging import Paging
 from api.record_ids import PathId

@@ -16,7 +16,7 @@ from api.caller_description import describe_caller
 from api.console.assets import CONSOLE_PATH
 from api.html.api_docs import DOCS_PATH, DOCUMENT_PATH
 from api.html.frame import page
-from api.middleware.headers import VERSIONS
+from api.middleware.versions import VERSIONS
 from api.openapi import describe_text, error_responses
 from api.readiness import READY, judge_process
 from api.route_classes import JsonRoute, ThreadedRoute

@@ -6,7 +6,8 @@ import tracemalloc
 import httpx2
 
 from api.middleware.body_limits import find_body_limit
-from api.middleware.layers import MAX_LOGGED_PATH_CHARACTERS, MAX_PATH_BYTES
+from api.middleware.layers import MAX_PATH_BYTES
+from api.middleware.request_records import MAX_LOGGED_PATH_CHARACTERS
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from tests.support.http.replies import problem
