@@ -207,7 +207,7 @@ def _build_state(resources: Resources, redis: Redis, drain: Drain) -> State:
         challenges=Challenges(settings),
         payments=PaymentChannels(settings),
         subscriber=Subscriber(redis, resources.waiter),
-        jobs=Waiters(waiters.job_lookup(resources.database)),
+        jobs=Waiters(waiters.build_job_lookup(resources.database)),
         request_calls=calls,
         worker_calls=WorkerCalls(calls),
         queue_ages=QueueAges(resources.redis),

@@ -23,7 +23,7 @@ def stream_file(
     *,
     status: int = HTTPStatus.OK,
 ) -> StreamingResponse:
-    """Stream the content, which threads of the bulkhead produce. A HEAD request gets none."""
+    """Stream the content, which threads of the bulkhead produce. A HEAD request gets no content."""
     pieces = bulkhead.iterate(iter(()) if is_head(request.scope) else content)
     limited_pieces = _SLOW_DOWNLOADS.limit(client_address(request), pieces)
     return StreamingResponse(limited_pieces, status, headers, media_type)

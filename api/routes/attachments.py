@@ -28,7 +28,7 @@ from api.paging import Paging
 from api.preferences import PreferenceOf
 from api.route_classes import JsonRoute
 from api.schemas.attachments import AttachmentChanges, AttachmentRecord, LinkRecord, NewLink
-from api.schemas.envelope import Envelope, Page, envelope, page
+from api.schemas.envelope import Envelope, Page, build_envelope, build_page
 from api.state import State, StateOf, Transaction
 from api.waiting.disconnects import run_while_connected
 from core.errors import DomainError, access, media, requests
@@ -167,7 +167,7 @@ def _answer(state: State, accepted: AcceptedJob) -> JSONResponse:
     if attachment.status != AttachmentStatus.READY:
         status = 202
         headers["Location"] = f"/attachments/{attachment.hash_id}"
-    return JSONResponse(envelope(record).model_dump(mode="json"), status, headers)
+    return JSONResponse(build_envelope(record).model_dump(mode="json"), status, headers)
 
 
 @router.get("/attachments", responses=error_responses(requests.CURSOR_INVALID))
@@ -180,7 +180,7 @@ def list_attachments(
     def show(rows: list[Attachment]) -> list[AttachmentRecord]:
         return [AttachmentRecord.of(attachment, settings) for attachment in rows]
 
-    return envelope(page(paging, partial(records.list_attachments, uow, caller), show))
+    return build_envelope(build_page(paging, partial(records.list_attachments, uow, caller), show))
 
 
 @router.get("/attachments/{hash_id}", responses=_NOT_FOUND)
@@ -189,7 +189,7 @@ def read_attachment(
 ) -> Envelope[AttachmentRecord]:
     """Return one of the caller's attachments, whatever its status."""
     attachment = records.get_attachment(uow, caller, hash_id)
-    return envelope(AttachmentRecord.of(attachment, uow.settings))
+    return build_envelope(AttachmentRecord.of(attachment, uow.settings))
 
 
 @router.patch("/attachments/{hash_id}", responses=_NOT_FOUND)
@@ -202,13 +202,13 @@ def change_attachment(
     """
     attachment = records.change_attachment(uow, caller, hash_id, body.sent())
     uow.session.refresh(attachment)
-    return envelope(AttachmentRecord.of(attachment, uow.settings))
+    return build_envelope(AttachmentRecord.of(attachment, uow.settings))
 
 
 @router.delete("/attachments/{hash_id}", responses=_NOT_FOUND)
 def delete_attachment(uow: Transaction, caller: AttachmentCaller, hash_id: str) -> Envelope[int]:
     """Delete the record and the file. Copies in browsers and caches stay until they expire."""
-    return envelope(records.delete_attachment(uow, caller, hash_id))
+    return build_envelope(records.delete_attachment(uow, caller, hash_id))
 
 
 @router.post(
@@ -230,4 +230,4 @@ def create_attachment_link(
     url, expires_at = records.sign_link(
         uow, caller, hash_id, expires_in=body.expires_in, filename=body.filename
     )
-    return envelope(LinkRecord(url=url, expires_at=expires_at))
+    return build_envelope(LinkRecord(url=url, expires_at=expires_at))

@@ -13,7 +13,7 @@ from api.openapi import IDEMPOTENCY_KEY_PARAMETER, WAIT_PARAMETER, Responses, er
 from api.preferences import PreferenceOf
 from api.route_classes import JsonRoute
 from api.schemas import composer as schemas
-from api.schemas.envelope import Envelope, envelope
+from api.schemas.envelope import Envelope, build_envelope
 from api.state import StateOf
 from core import ids
 from core.errors import access, composer, money, requests
@@ -139,7 +139,7 @@ async def _written(calls: ComposerCaller, asked: MetadataRequest) -> Response:
     request = calls.request
     name = partial(read_or_build_key, request, calls.caller, [await request.body()])
     result = await calls.write_metadata(asked, name)
-    body = envelope(result.fields).model_dump()
+    body = build_envelope(result.fields).model_dump()
     return JSONResponse(body, headers={_SOURCE: result.source})
 
 
@@ -209,7 +209,7 @@ async def locate_photo_file(
     chosen = provider.named(state.photos.providers.default)
     use = PhotoUse(chosen, state.photos.providers.named(chosen).photo_at(endpoint))
     url = await ComposerCaller(request, state, caller, preference).obtain_photo_url(use)
-    return envelope(schemas.PhotoFile(url=url))
+    return build_envelope(schemas.PhotoFile(url=url))
 
 
 router = APIRouter()

@@ -23,7 +23,7 @@ from api.record_ids import PathId
 from api.responses.jobs import wait_for_job
 from api.route_classes import JsonRoute
 from api.schemas import credits as schemas
-from api.schemas.envelope import Envelope, Page, Pagination, envelope
+from api.schemas.envelope import Envelope, Page, Pagination, build_envelope
 from api.state import State, StateOf, Transaction, state_of
 from core.errors import money, requests
 from core.queues import Queue
@@ -88,7 +88,7 @@ def _consume(request: Request, caller: Caller, content: bytes) -> Response:
         key=read_idempotency_key(request, caller, [content]),
     )
     headers = {"Idempotent-Replayed": "true"} if charge.is_replayed else {}
-    return schemas.decimal_response(charge.entry, headers)
+    return schemas.build_decimal_response(charge.entry, headers)
 
 
 @router.get("/auxilia/credits/balance", response_model=Envelope[schemas.CreditBalance])
@@ -96,7 +96,7 @@ def _consume(request: Request, caller: Caller, content: bytes) -> Response:
 def read_balance(state: StateOf, caller: CreditReader) -> Response:
     """The caller's credits. The first call opens an empty account."""
     database = state.resources.database
-    return schemas.decimal_response(ledger.read_account(database, caller.user_id))
+    return schemas.build_decimal_response(ledger.read_account(database, caller.user_id))
 
 
 @router.get(
@@ -135,7 +135,7 @@ def read_ledger(
     )
     pagination = Pagination.of(page_request, entries).model_dump_json()
     items = ",".join(entries.rows)
-    return schemas.decimal_response(f'{{"pagination":{pagination},"items":[{items}]}}')
+    return schemas.build_decimal_response(f'{{"pagination":{pagination},"items":[{items}]}}')
 
 
 @router.get("/auxilia/credits/low-balance", response_model=Envelope[schemas.LowBalance])
@@ -143,7 +143,7 @@ def read_ledger(
 def read_low_balance(state: StateOf, caller: CreditReader) -> Response:
     """Below which balance the caller's events tell of low credits; 100 until it is set."""
     below = thresholds.read_threshold(state.resources.database, caller.user_id)
-    return schemas.decimal_response(f'{{"below_credit":{below}}}')
+    return schemas.build_decimal_response(f'{{"below_credit":{below}}}')
 
 
 @router.put(
@@ -167,7 +167,7 @@ async def set_low_balance(request: Request, caller: CreditEditor) -> Envelope[in
         database = state_of(request).resources.database
         return thresholds.set_threshold(database, caller.user_id, body.below_credit)
 
-    return envelope(await MONEY.run(set_threshold))
+    return build_envelope(await MONEY.run(set_threshold))
 
 
 @orders_router.post(
@@ -229,12 +229,12 @@ def _answer(state: State, accepted: AcceptedJob) -> Response:
     with state.resources.unit_of_work() as uow:
         order = uow.session.get_one(PaymentOrder, accepted.subject_id)
     # Always with its page, even if a payer has paid the order meanwhile.
-    record = schemas.record_of(order) | {
+    record = schemas.describe_order(order) | {
         "payment_url": order.payment_url,
         "claim_token": claim_tokens.token_of(state.resources.keyring, order),
     }
     headers = {"Idempotent-Replayed": "true"} if accepted.replayed else {}
-    return schemas.decimal_response(record, headers)
+    return schemas.build_decimal_response(record, headers)
 
 
 @orders_router.post(
@@ -247,7 +247,7 @@ def claim_order(uow: Transaction, caller: CreditEditor, body: schemas.ClaimToken
     """Claim an order that was made without credentials: its credits become the caller's."""
     order = claim_tokens.claim_order(uow, caller.user_id, body.claim_token)
     uow.session.refresh(order)
-    return schemas.decimal_response(schemas.record_of(order))
+    return schemas.build_decimal_response(schemas.describe_order(order))
 
 
 @orders_router.post(
@@ -259,8 +259,8 @@ def claim_order(uow: Transaction, caller: CreditEditor, body: schemas.ClaimToken
 @MONEY.threaded
 def read_order_by_token(uow: Transaction, body: schemas.ClaimToken) -> Response:
     """The order of a `claim_token`; no credentials are needed."""
-    return schemas.decimal_response(
-        schemas.record_of(claim_tokens.find_order(uow, body.claim_token))
+    return schemas.build_decimal_response(
+        schemas.describe_order(claim_tokens.find_order(uow, body.claim_token))
     )
 
 
@@ -278,9 +278,11 @@ def list_orders(
 ) -> Response:
     """The caller's orders, those that they claimed too, newest first."""
     read = partial(orders.list_orders, uow, caller.user_id, status=status)
-    records = fill(paging, read, lambda rows: [*map(schemas.record_of, rows)], schemas.size_of)
+    records = fill(
+        paging, read, lambda rows: [*map(schemas.describe_order, rows)], schemas.count_json_bytes
+    )
     pagination = Pagination.of(paging, records).model_dump()
-    return schemas.decimal_response({"pagination": pagination, "items": records.rows})
+    return schemas.build_decimal_response({"pagination": pagination, "items": records.rows})
 
 
 @orders_router.get(
@@ -288,8 +290,8 @@ def list_orders(
 )
 async def read_prices(state: StateOf) -> Response:
     """The currencies in which credits are sold, and what they cost. Caches may keep the answer."""
-    prices = schemas.prices_of(state.resources.settings, state.payments.configured)
-    return schemas.decimal_response(prices, {"Cache-Control": PRICES_CACHE_CONTROL})
+    prices = schemas.describe_prices(state.resources.settings, state.payments.configured)
+    return schemas.build_decimal_response(prices, {"Cache-Control": PRICES_CACHE_CONTROL})
 
 
 @orders_router.get(
@@ -300,6 +302,6 @@ async def read_prices(state: StateOf) -> Response:
 @MONEY.threaded
 def read_order(uow: Transaction, caller: CreditReader, order_id: PathId) -> Response:
     """Return one of the caller's orders."""
-    return schemas.decimal_response(
-        schemas.record_of(orders.get_order(uow, caller.user_id, order_id))
+    return schemas.build_decimal_response(
+        schemas.describe_order(orders.get_order(uow, caller.user_id, order_id))
     )

@@ -10,7 +10,7 @@ from api.openapi import error_responses
 from api.paging import Limit
 from api.record_ids import PathId
 from api.route_classes import JsonRoute
-from api.schemas.envelope import Envelope, enveloped
+from api.schemas.envelope import Envelope, build_plain_response
 from api.schemas.events import FeedEventsPage
 from api.state import StateOf
 from core.errors.access import AUTH_INSUFFICIENT_SCOPE, AUTH_RESTRICTED_CREDENTIAL
@@ -67,4 +67,4 @@ def list_events(
         items = show(uow.session, found.events)
     count_members_page(state, caller)
     pagination = {"limit": limit, "next_cursor": found.next_cursor, "has_more": found.has_more}
-    return enveloped({"pagination": pagination, "items": items})
+    return build_plain_response({"pagination": pagination, "items": items})

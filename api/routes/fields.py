@@ -9,7 +9,7 @@ from api.openapi import LIST_ERRORS, error_responses
 from api.paging import Paging
 from api.record_ids import ListId, PathId
 from api.route_classes import JsonRoute
-from api.schemas.envelope import Envelope, Page, envelope, page
+from api.schemas.envelope import Envelope, Page, build_envelope, build_page
 from api.schemas.fields import FieldChanges, FieldRecord, NewField, TagChange, TagRecord
 from api.state import Transaction
 from core.errors import mailing, requests
@@ -35,13 +35,13 @@ def create_field(uow: Transaction, caller: ListEditor, body: NewField) -> Envelo
     An owner has at most 50 fields.
     """
     made = fields.create_field(uow, caller.user_id, **body.columns())
-    return envelope(_record(made))
+    return build_envelope(_record(made))
 
 
 @router.get("/fields")
 def list_fields(uow: Transaction, caller: ListReader) -> Envelope[list[FieldRecord]]:
     """The caller's fields, the oldest first."""
-    return envelope([_record(each) for each in fields.list_fields(uow, caller.user_id)])
+    return build_envelope([_record(each) for each in fields.list_fields(uow, caller.user_id)])
 
 
 @router.patch(
@@ -66,7 +66,7 @@ def change_field(
     that may use the field.
     """
     changed = field_types.change_field_and_type(uow, caller.user_id, field_id, body.columns())
-    return envelope(_record(changed))
+    return build_envelope(_record(changed))
 
 
 @router.delete("/fields/{field_id}", responses=error_responses(mailing.FIELD_NOT_FOUND))
@@ -75,7 +75,7 @@ def retire_field(uow: Transaction, caller: ListEditor, field_id: PathId) -> Enve
 
     Members keep the values, unseen, until they are erased.
     """
-    return envelope(fields.retire_field(uow, caller.user_id, field_id))
+    return build_envelope(fields.retire_field(uow, caller.user_id, field_id))
 
 
 def _record(field: MemberField) -> FieldRecord:
@@ -94,7 +94,9 @@ def list_tags(
     """The tags of a list, newest first. A list has at most 10,000."""
     mailing_list = lists.get_own_list(uow, caller, list_id)
     read = partial(tags.list_tags, uow, mailing_list.id)
-    return envelope(page(paging, read, lambda rows: [*map(TagRecord.model_validate, rows)]))
+    return build_envelope(
+        build_page(paging, read, lambda rows: [*map(TagRecord.model_validate, rows)])
+    )
 
 
 @router.patch(
@@ -105,7 +107,7 @@ def rename_tag(
 ) -> Envelope[TagRecord]:
     """Give a tag another name, for all members who have it."""
     mailing_list = lists.get_own_list(uow, caller, list_id)
-    return envelope(
+    return build_envelope(
         TagRecord.model_validate(tags.rename_tag(uow, mailing_list.id, tag_id, body.name))
     )
 
@@ -125,4 +127,4 @@ def delete_tag(
     uses it: its `kind`, `id` and `name`.
     """
     mailing_list = lists.get_own_list(uow, caller, list_id)
-    return envelope(tags.delete_tag(uow, mailing_list.id, tag_id))
+    return build_envelope(tags.delete_tag(uow, mailing_list.id, tag_id))

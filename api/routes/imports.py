@@ -23,9 +23,9 @@ from api.preferences import PreferenceOf
 from api.record_ids import ListId, PathId
 from api.responses.downloads import build_download_headers, stream_file
 from api.responses.file_links import build_import_errors_url, require_signed_url
-from api.responses.jobs import answer_undo, build_job_response, wait_for_job
+from api.responses.jobs import build_job_response, respond_to_undo, wait_for_job
 from api.route_classes import JsonRoute
-from api.schemas.envelope import Envelope, Page, envelope, page
+from api.schemas.envelope import Envelope, Page, build_envelope, build_page
 from api.schemas.imports import ImportRecord, UndoPreview
 from api.schemas.jobs import JobId, JobRecord
 from api.state import State, StateOf, Transaction
@@ -227,7 +227,9 @@ def list_imports(
     def show(rows: list[MemberImport]) -> list[ImportRecord]:
         return [_record(state, task, has_recent_login=is_recent) for task in rows]
 
-    return envelope(page(paging, partial(records.list_imports, uow, caller, list_id=list_id), show))
+    return build_envelope(
+        build_page(paging, partial(records.list_imports, uow, caller, list_id=list_id), show)
+    )
 
 
 @router.get("/imports/{import_id}", responses=error_responses(imports.IMPORT_NOT_FOUND))
@@ -240,7 +242,7 @@ def read_import(
     can't be opened.
     """
     task = records.get_import(uow, caller, import_id)
-    return envelope(_record(state, task, has_recent_login=has_recent_login(uow, caller)))
+    return build_envelope(_record(state, task, has_recent_login=has_recent_login(uow, caller)))
 
 
 @router.get(
@@ -276,7 +278,7 @@ def preview_undo(uow: Transaction, caller: ListReader, import_id: PathId) -> Env
     Looks at no more than 100,000 of the import's members.
     """
     found = forecast_undo(uow, records.get_import(uow, caller, import_id))
-    return envelope(UndoPreview.model_validate(found, from_attributes=True))
+    return build_envelope(UndoPreview.model_validate(found, from_attributes=True))
 
 
 @router.delete(
@@ -306,7 +308,7 @@ async def undo_import(
     otherwise; a 202 has the job's id. A session needs a login of the last 15 minutes.
     """
     undo = partial(records.undo_import, caller=caller, import_id=import_id)
-    return await answer_undo(request, state, preference, undo)
+    return await respond_to_undo(request, state, preference, undo)
 
 
 def _record(state: State, task: MemberImport, *, has_recent_login: bool) -> ImportRecord:

@@ -18,7 +18,7 @@ from api.paging import Paging
 from api.record_ids import PathId
 from api.responses.jobs import add_file_samples, add_links, list_readings
 from api.route_classes import JsonRoute
-from api.schemas.envelope import Envelope, Page, envelope, page
+from api.schemas.envelope import Envelope, Page, build_envelope, build_page
 from api.schemas.jobs import JobRecord
 from api.state import State, StateOf, Transaction
 from api.waiting.event_streams import EventStream
@@ -54,7 +54,7 @@ def list_jobs(
     def show(rows: list[Job]) -> list[JobRecord]:
         return [_record(state, job, has_recent_login=is_recent) for job in rows]
 
-    return envelope(page(paging, partial(records.list_jobs, uow, caller), show))
+    return build_envelope(build_page(paging, partial(records.list_jobs, uow, caller), show))
 
 
 @router.get("/jobs/{job_id}", responses=_NOT_FOUND)
@@ -64,13 +64,13 @@ def read_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[JobR
     If the login of a session is older than 15 minutes, the `url` of an export is null, and the
     `errors_url` of an import lacks its signature, so it can't be opened.
     """
-    return envelope(_read(state, caller, job_id)[1])
+    return build_envelope(_read(state, caller, job_id)[1])
 
 
 @router.delete("/jobs/{job_id}", responses=_NOT_FOUND)
 def cancel_job(uow: Transaction, caller: JobCaller, job_id: PathId) -> Envelope[int]:
     """Cancel a job: a queued one ends at once, a running one at its next step. 0: it had ended."""
-    return envelope(records.cancel_own_job(uow, caller, job_id))
+    return build_envelope(records.cancel_own_job(uow, caller, job_id))
 
 
 @router.post(
@@ -82,7 +82,7 @@ def cancel_job(uow: Transaction, caller: JobCaller, job_id: PathId) -> Envelope[
 )
 def retry_job(uow: Transaction, caller: JobCaller, job_id: PathId) -> Envelope[int]:
     """Start a failed or cancelled job again, if its kind allows that."""
-    return envelope(records.retry_own_job(uow, caller, job_id))
+    return build_envelope(records.retry_own_job(uow, caller, job_id))
 
 
 @router.get(

@@ -1,3 +1,5 @@
+"""The API endpoints for lists and deny lists."""
+
 from datetime import date
 from functools import partial
 from typing import Annotated
@@ -12,7 +14,7 @@ from api.record_ids import ListId
 from api.responses.lists import describe_list, describe_lists
 from api.route_classes import JsonRoute
 from api.schemas import lists as schemas
-from api.schemas.envelope import Envelope, Page, envelope, page
+from api.schemas.envelope import Envelope, Page, build_envelope, build_page
 from api.sign_up.form import ListForm
 from api.sign_up.previews import render_embedded_form, render_preview
 from api.state import StateOf, Transaction
@@ -56,7 +58,7 @@ def create_list(
         fields=body.sent(),
         providers=state.challenges.configured,
     )
-    return envelope(describe_list(uow, state, made))
+    return build_envelope(describe_list(uow, state, made))
 
 
 @router.get("/lists", responses=error_responses(requests.CURSOR_INVALID))
@@ -65,7 +67,7 @@ def list_lists(
 ) -> Envelope[Page[schemas.Channel]]:
     """The caller's lists without archived ones, newest first."""
     read = partial(lists.list_of, uow, caller.user_id)
-    return envelope(page(paging, read, partial(describe_lists, uow, state)))
+    return build_envelope(build_page(paging, read, partial(describe_lists, uow, state)))
 
 
 @router.get(
@@ -75,7 +77,7 @@ def read_list(
     state: StateOf, uow: Transaction, caller: ListReader, list_id: str
 ) -> Envelope[schemas.Channel]:
     """A list of any owner, by its id or slug."""
-    return envelope(describe_list(uow, state, lists.get_named(uow, list_id)))
+    return build_envelope(describe_list(uow, state, lists.get_named(uow, list_id)))
 
 
 @router.get(
@@ -101,7 +103,7 @@ def read_list_stats(
     mailing_list = lists.get_own_list(uow, caller, list_id)
     found = daily_figures.read_figures(uow, mailing_list.id, days, by)
     sign_ups = daily_figures.count_sign_ups(uow, mailing_list.id, days)
-    return envelope(schemas.ListFigures.of(by, days, found, sign_ups))
+    return build_envelope(schemas.ListFigures.of(by, days, found, sign_ups))
 
 
 @router.patch(
@@ -116,7 +118,7 @@ def change_list(
     mailing_list = lists.get_own_list(uow, caller, list_id)
     lists.change_list(uow, mailing_list, values, state.challenges.configured)
     uow.session.refresh(mailing_list)
-    return envelope(describe_list(uow, state, mailing_list))
+    return build_envelope(describe_list(uow, state, mailing_list))
 
 
 @router.delete(
@@ -132,7 +134,7 @@ def revoke_trace_ids(uow: Transaction, caller: ListEditor, list_id: ListId) -> E
     """
     mailing_list = lists.get_own_list(uow, caller, list_id)
     traces.revoke_traces(uow, caller, mailing_list)
-    return envelope(1)
+    return build_envelope(1)
 
 
 @router.delete(
@@ -141,7 +143,7 @@ def revoke_trace_ids(uow: Transaction, caller: ListEditor, list_id: ListId) -> E
 @threaded_by_list
 def archive_list(uow: Transaction, caller: ListEditor, list_id: ListId) -> Envelope[int]:
     """Archive a list: all calls treat it as gone, but people who got its mail can still leave."""
-    return envelope(lists.archive_list(uow, lists.get_own_list(uow, caller, list_id)))
+    return build_envelope(lists.archive_list(uow, lists.get_own_list(uow, caller, list_id)))
 
 
 Language = Annotated[
@@ -156,7 +158,7 @@ def read_embedded_form(
     """The list's sign-up form, to be pasted into a page of any site as plain HTML."""
     form = ListForm.read(uow, lists.get_own_list(uow, caller, list_id), state.resources.settings)
     chosen = reader_languages.chosen(language or "")
-    return envelope(render_embedded_form(state, form, language=chosen))
+    return build_envelope(render_embedded_form(state, form, language=chosen))
 
 
 @router.get("/lists/{list_id}/previews/{part}", responses=error_responses(*LIST_ERRORS))
@@ -174,7 +176,7 @@ def preview_list(
     """
     chosen = reader_languages.chosen(language or "")
     mailing_list = lists.get_own_list(uow, caller, list_id)
-    return envelope(render_preview(uow, state, mailing_list, part, chosen))
+    return build_envelope(render_preview(uow, state, mailing_list, part, chosen))
 
 
 @router.post(
@@ -199,7 +201,7 @@ def preview_changed_list(
     lists.change_list(uow, mailing_list, values, state.challenges.configured)
     shown = render_preview(uow, state, mailing_list, part, chosen)
     trial.rollback()
-    return envelope(shown)
+    return build_envelope(shown)
 
 
 deny_list_router = APIRouter(tags=["Lists"], route_class=JsonRoute)
@@ -209,7 +211,7 @@ deny_list_router = APIRouter(tags=["Lists"], route_class=JsonRoute)
 def read_deny_list(uow: Transaction, caller: ListReader) -> Envelope[schemas.DenyListRecord]:
     """The addresses and domains of which the caller wants no new members."""
     found = deny_lists.read_deny_list(uow, caller.user_id)
-    return envelope(
+    return build_envelope(
         schemas.DenyListRecord(
             addresses=[*found.addresses], domains=[*found.domains], erased=found.erased
         )
@@ -228,7 +230,7 @@ def replace_deny_list(
     addresses of erased people stay denied. To remove one, name the address in a PATCH.
     """
     entries = deny_lists.normalise_entries(body.addresses, body.domains)
-    return envelope(deny_lists.replace_entries(uow, caller.user_id, entries))
+    return build_envelope(deny_lists.replace_entries(uow, caller.user_id, entries))
 
 
 @deny_list_router.patch(
@@ -242,4 +244,4 @@ def change_deny_list(
     remove = deny_lists.normalise_entries(
         body.remove_addresses, body.remove_domains, verb="remove_"
     )
-    return envelope(deny_lists.change_entries(uow, caller.user_id, add=add, remove=remove))
+    return build_envelope(deny_lists.change_entries(uow, caller.user_id, add=add, remove=remove))

@@ -20,7 +20,7 @@ from api.middleware.versions import VERSIONS
 from api.openapi import describe_text, error_responses
 from api.readiness import READY, judge_process
 from api.route_classes import JsonRoute, ThreadedRoute
-from api.schemas.envelope import Envelope, envelope
+from api.schemas.envelope import Envelope, build_envelope
 from api.schemas.operations import DependenciesHealth, ProcessHealth, ServiceLinks, ServiceRecord
 from api.state import StateOf
 from core import clock
@@ -116,7 +116,7 @@ async def read_service(request: Request, state: StateOf) -> Response:
     if "text/html" in request.headers.get("accept", ""):
         reply = page("service.html", service=record)
     else:
-        reply = JSONResponse(envelope(record).model_dump(mode="json"))
+        reply = JSONResponse(build_envelope(record).model_dump(mode="json"))
     reply.headers["Vary"] = "Accept"
     return reply
 

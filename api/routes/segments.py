@@ -11,7 +11,7 @@ from api.openapi import LIST_ERRORS, error_responses
 from api.paging import Paging
 from api.record_ids import ListId, PathId
 from api.route_classes import JsonRoute
-from api.schemas.envelope import Envelope, Page, envelope, page
+from api.schemas.envelope import Envelope, Page, build_envelope, build_page
 from api.schemas.segments import CountedSegment, NewSegment, SegmentChanges, SegmentRecord
 from api.state import StateOf, Transaction
 from core.errors import access, mailing, requests
@@ -49,7 +49,7 @@ def create_segment(
     """
     mailing_list = lists.get_own_list(uow, caller, list_id)
     made = list_segments_module.create_segment(uow, mailing_list, body.name, body.filter)
-    return envelope(_record(uow, mailing_list, made))
+    return build_envelope(_record(uow, mailing_list, made))
 
 
 @router.get(
@@ -69,7 +69,7 @@ def list_segments(
             for each, written in zip(rows, filters, strict=True)
         ]
 
-    return envelope(page(paging, read, show))
+    return build_envelope(build_page(paging, read, show))
 
 
 @router.get(
@@ -103,7 +103,7 @@ async def read_segment(
             found, filter=written, count=number.count, count_is_exact=number.is_exact
         )
 
-    return envelope(await SEARCHES_BY_CALLER.run(caller.user_id, counted))
+    return build_envelope(await SEARCHES_BY_CALLER.run(caller.user_id, counted))
 
 
 @router.patch(_ONE, responses=error_responses(*LIST_ERRORS, mailing.SEGMENT_NOT_FOUND, *_RULES))
@@ -113,7 +113,7 @@ def change_segment(
     """Change the name or the filter; what the body doesn't name stays."""
     mailing_list = lists.get_own_list(uow, caller, list_id)
     changed = list_segments_module.change_segment(uow, mailing_list, segment_id, body.sent())
-    return envelope(_record(uow, mailing_list, changed))
+    return build_envelope(_record(uow, mailing_list, changed))
 
 
 @router.delete(_ONE, responses=error_responses(*LIST_ERRORS))
@@ -122,7 +122,7 @@ def delete_segment(
 ) -> Envelope[int]:
     """Delete a segment, and no member: 1, or 0 when there is none."""
     mailing_list = lists.get_own_list(uow, caller, list_id)
-    return envelope(list_segments_module.delete_segment(uow, mailing_list, segment_id))
+    return build_envelope(list_segments_module.delete_segment(uow, mailing_list, segment_id))
 
 
 def _record(uow: UnitOfWork, mailing_list: MailingList, segment: Segment) -> SegmentRecord:

@@ -22,7 +22,7 @@ from api.paging import ArrayPaging, link_next_page
 from api.record_ids import ListId, PathId
 from api.responses.lists import describe_list, describe_lists
 from api.route_classes import JsonRoute
-from api.schemas.envelope import Envelope, envelope
+from api.schemas.envelope import Envelope, build_envelope
 from api.schemas.subscriptions import (
     Opponent,
     OwnSubmission,
@@ -89,7 +89,7 @@ def subscribe_me(
     mailing_list = lists.get_list(uow, list_id)
     values = {} if body is None else body.fields
     attributes = member_attributes.read_submission(uow, mailing_list.user_id, values=values)
-    return envelope(
+    return build_envelope(
         sign_up.subscribe_person(uow, mailing_list, person, actor, submission=attributes)
     )
 
@@ -115,7 +115,7 @@ def unsubscribe(
     if person is not None:
         actor = actors.build_principal_actor(request, principal)
         leaving.opt_out(state.resources, mailing_list, person, OptOutKind.LIST, actor)
-    return envelope(ACCEPTED)
+    return build_envelope(ACCEPTED)
 
 
 @router.put(
@@ -136,7 +136,7 @@ async def set_email_enabled(
         is_enabling = False
     call = partial(_set_email, request, state, list_id, submission)
     await (CHANGES_BY_LIST.run(list_id, call) if is_enabling else LEAVING.run(call))
-    return envelope(ACCEPTED)
+    return build_envelope(ACCEPTED)
 
 
 @router.post(
@@ -154,7 +154,7 @@ def disable_email(
     """Switch a list's mail off by one click (RFC 8058), for the trace id's person. Always 1."""
     principal = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_FULL)
     _disable_email(request, state, list_id, principal)
-    return envelope(ACCEPTED)
+    return build_envelope(ACCEPTED)
 
 
 def _set_email(request: Request, state: State, list_id: int, submission: FormOrJsonBody) -> None:
@@ -191,7 +191,7 @@ def read_my_subscription(
     mailing_list = lists.get_named(uow, list_id, archived=True)
     record = members.get_own(uow, mailing_list.id, caller.user_id)
     channel = describe_list(uow, state, mailing_list)
-    return envelope(SubscriptionRecord.of_row(record, list=channel))
+    return build_envelope(SubscriptionRecord.of_row(record, list=channel))
 
 
 @router.get("/subscriptions", responses=array_page_responses())
@@ -211,7 +211,7 @@ def list_my_subscriptions(
         for (record, _), channel in zip(page.rows, channels, strict=True)
     ]
     link_next_page(request, response, page)
-    return envelope(records)
+    return build_envelope(records)
 
 
 @router.get(
@@ -245,4 +245,4 @@ def read_opponent(
     subscription = SubscriptionRecord.of_row(record)
     if principal.trace:
         subscription = subscription.masked()
-    return envelope(Opponent(list=channel, sub=subscription))
+    return build_envelope(Opponent(list=channel, sub=subscription))

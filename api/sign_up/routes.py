@@ -20,7 +20,7 @@ from api.html.problems import is_for_browser, mark_as_reader_page
 from api.openapi import error_responses
 from api.record_ids import ListId
 from api.route_classes import Handler, JsonRoute
-from api.schemas.envelope import Envelope, envelope
+from api.schemas.envelope import Envelope, build_envelope
 from api.schemas.subscriptions import NewSubscription, SignUpForm
 from api.sign_up.answer import answer_form
 from api.sign_up.submission import subscribe_stranger, validate_inputs
@@ -114,4 +114,4 @@ async def subscribe(request: Request, state: StateOf, list_id: ListId) -> Respon
     await subscribe_stranger(
         request, state, mailing_list, submission, is_form=is_form, language=language
     )
-    return JSONResponse(envelope(ACCEPTED).model_dump())
+    return JSONResponse(build_envelope(ACCEPTED).model_dump())

@@ -32,7 +32,12 @@ from api.limits.bulkheads import RECORDS
 from api.limits.keyed_bulkheads import SEARCHES_BY_CALLER, threaded_by_list
 from api.paging import Cursor
 from api.record_ids import ListId, PathId
-from api.schemas.subscriptions import MemberChanges, MemberUpsert, SubscriptionRecord, member_record
+from api.schemas.subscriptions import (
+    MemberChanges,
+    MemberUpsert,
+    SubscriptionRecord,
+    build_member_record,
+)
 from api.state import Transaction
 from core.errors import DomainError, FieldProblem
 from core.errors.mailing import (
@@ -241,7 +246,7 @@ def _hold(uow: UnitOfWork, console: ConsoleRequest, list_id: int, user_id: int) 
     record = members.get_member(uow, mailing_list, user_id)
     person = accounts.get(uow, user_id)
     attributes = member_attributes.read_attributes(uow, mailing_list.user_id, [record.tag_ids])
-    return _Held(mailing_list, record, member_record(record, person, attributes))
+    return _Held(mailing_list, record, build_member_record(record, person, attributes))
 
 
 @router.get("/{user_id}")

@@ -29,9 +29,9 @@ from api.openapi import (
 )
 from api.preferences import PreferenceOf
 from api.record_ids import ListId, PathId
-from api.responses.jobs import answer_undo, build_count_response, wait_for_job
+from api.responses.jobs import build_count_response, respond_to_undo, wait_for_job
 from api.route_classes import JsonRoute
-from api.schemas.envelope import Envelope, envelope
+from api.schemas.envelope import Envelope, build_envelope
 from api.schemas.imports import MembersInput
 from api.schemas.jobs import JobId, JobRecord
 from api.schemas.segments import BulkPreview, NewBulkAction
@@ -214,13 +214,15 @@ async def change_members(
         counted = await SEARCHES_BY_CALLER.run(
             caller.user_id, _preview, state, caller, list_id, body
         )
-        return JSONResponse(envelope(counted).model_dump())
+        return JSONResponse(build_envelope(counted).model_dump())
     state.queue_ages.check(Queue.BULK, waits=False)
     begin = partial(_begin, state, caller, list_id, body, order)
     # A bulk action takes long: its caller watches the job rather than waits.
     record = JobRecord.of(await RECORDS.run(begin), None)
     headers = {"Location": f"/jobs/{record.id}"}
-    return JSONResponse(envelope(record).model_dump(mode="json"), HTTPStatus.ACCEPTED, headers)
+    return JSONResponse(
+        build_envelope(record).model_dump(mode="json"), HTTPStatus.ACCEPTED, headers
+    )
 
 
 def _selected(
@@ -277,4 +279,4 @@ async def undo_bulk_action(
     Waits 30 s unless `Prefer` says otherwise; a 202 has the job's id.
     """
     undo = partial(BULK_UNDO.start, caller=caller, row_id=bulk_id)
-    return await answer_undo(request, state, preference, undo)
+    return await respond_to_undo(request, state, preference, undo)

@@ -14,7 +14,7 @@ from api.record_ids import ListId, MemberName, PathId
 from api.responses.lists import describe_lists
 from api.route_classes import JsonRoute
 from api.schemas import subscriptions as schemas
-from api.schemas.envelope import Envelope, Page, envelope, page
+from api.schemas.envelope import Envelope, Page, build_envelope, build_page
 from api.schemas.subscriptions import MemberConsent
 from api.state import StateOf, Transaction
 from core.errors import access, mailing, requests
@@ -56,7 +56,7 @@ def transfer_member(
     target = lists.get_own_list(uow, caller, dst_list_id)
     actor = actors.build_owner_actor(request, caller)
     moved = members.transfer_member(uow, source, target, user_id, actor=actor)
-    return envelope(moved)
+    return build_envelope(moved)
 
 
 @router.delete("/subscriptions/{list_id}/members/{user_id}", responses=error_responses(*_ACTING))
@@ -67,7 +67,7 @@ def remove_member(
     """Remove a member from the list: 1, or 0 for a removed one. They can be added again."""
     mailing_list = lists.get_own_list(uow, caller, list_id)
     actor = actors.build_owner_actor(request, caller)
-    return envelope(members.remove_member(uow, mailing_list, user_id, actor))
+    return build_envelope(members.remove_member(uow, mailing_list, user_id, actor))
 
 
 @router.put(
@@ -86,7 +86,9 @@ def set_member_email_enabled(
     """Switch the mail to a member off or on: 1, or 0 for no change. An opt-out stays."""
     mailing_list = lists.get_own_list(uow, caller, list_id)
     actor = actors.build_owner_actor(request, caller)
-    return envelope(members.set_email(uow, mailing_list, user_id, actor, enabled=body.enabled))
+    return build_envelope(
+        members.set_email(uow, mailing_list, user_id, actor, enabled=body.enabled)
+    )
 
 
 @router.get(
@@ -111,11 +113,11 @@ def list_member_subscriptions(
         uow, caller.user_id, [record.tag_ids for record, _ in found.rows]
     )
     records = [
-        schemas.member_record(record, person, shown, list=channel)
+        schemas.build_member_record(record, person, shown, list=channel)
         for (record, _), channel in zip(found.rows, channels, strict=True)
     ]
     link_next_page(request, response, found)
-    return envelope(records)
+    return build_envelope(records)
 
 
 @router.get(_MEMBER, responses=error_responses(*_FINDING))
@@ -124,7 +126,7 @@ def read_member(
 ) -> Envelope[schemas.SubscriptionRecord]:
     """Return one member of the list, in any status, by the user id or the address."""
     mailing_list = lists.get_own_list(uow, caller, list_id)
-    return envelope(_shown(uow, mailing_list, members.get_member(uow, mailing_list, user_id)))
+    return build_envelope(_shown(uow, mailing_list, members.get_member(uow, mailing_list, user_id)))
 
 
 @router.patch(_MEMBER, responses=error_responses(*_EDITING))
@@ -144,7 +146,7 @@ def change_member(
     mailing_list = lists.get_own_list(uow, caller, list_id)
     actor = actors.build_owner_actor(request, caller)
     member = members.update_member(uow, mailing_list, user_id, body.edit(), actor)
-    return envelope(_shown(uow, mailing_list, member))
+    return build_envelope(_shown(uow, mailing_list, member))
 
 
 @router.put(
@@ -175,7 +177,7 @@ def put_member(
     mailing_list = lists.get_own_list(uow, caller, list_id)
     actor = actors.build_owner_actor(request, caller)
     member = members.upsert_member(uow, mailing_list, user_id, body.edit(), actor)
-    return envelope(_shown(uow, mailing_list, member))
+    return build_envelope(_shown(uow, mailing_list, member))
 
 
 def _shown(
@@ -183,7 +185,7 @@ def _shown(
 ) -> schemas.SubscriptionRecord:
     person = accounts.get(uow, member.user_id)
     shown = member_attributes.read_attributes(uow, mailing_list.user_id, [member.tag_ids])
-    return schemas.member_record(member, person, shown)
+    return schemas.build_member_record(member, person, shown)
 
 
 @router.get(
@@ -197,7 +199,7 @@ def read_member_history(
     mailing_list = lists.get_own_list(uow, caller, list_id)
     entry = schemas.HistoryEntry.model_validate
     read = partial(members.list_history, uow, mailing_list, user_id)
-    return envelope(page(paging, read, lambda rows: [*map(entry, rows)]))
+    return build_envelope(build_page(paging, read, lambda rows: [*map(entry, rows)]))
 
 
 @router.get(
@@ -220,4 +222,4 @@ def read_member_consent(
         others = networks.count_others(uow, member, rows)
         return [MemberConsent.of(each, others) for each in rows]
 
-    return envelope(page(paging, read, show))
+    return build_envelope(build_page(paging, read, show))

@@ -17,7 +17,7 @@ from api.paging import Paging
 from api.record_ids import ListId, PathId
 from api.route_classes import JsonRoute
 from api.schemas import subscriptions as schemas
-from api.schemas.envelope import Envelope, enveloped
+from api.schemas.envelope import Envelope, build_plain_response
 from api.schemas.segments import MemberSearch
 from api.state import State, StateOf
 from core.errors import mailing, requests
@@ -145,5 +145,5 @@ def _members_page(
     paging: PageRequest, page: PageOfRows[dict[str, Any]], total: int | None
 ) -> Response:
     pagination = schemas.MembersPagination.of(paging, page, total=total)
-    items = [schemas.member_item(row) for row in page.rows]
-    return enveloped({"pagination": pagination.model_dump(), "items": items})
+    items = [schemas.build_member_item(row) for row in page.rows]
+    return build_plain_response({"pagination": pagination.model_dump(), "items": items})
