@@ -16,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from api import openapi
 from api.auth.page_sessions import FactorNeeded, LoginNeeded, redirect_to_factors, redirect_to_login
 from api.console.assets import CONSOLE_PATH
-from api.console.frame import console_problem
+from api.console.frame import render_console_problem
 from api.cookies import READER_COOKIES, configure_cookies
 from api.deployment_metrics import DeploymentMetrics
 from api.drain import Drain
@@ -38,7 +38,7 @@ from api.waiting.worker_calls import WorkerCalls
 from core.errors import DomainError
 from core.logging import get_logger
 from core.process.garbage_collection import end_start
-from core.process.linux import give_memory_back
+from core.process.linux import trim_memory
 from core.queues import RequestKind
 from core.settings import Settings
 from core.telemetry import spans
@@ -49,7 +49,7 @@ from integrations.stock_photos.registry import StockPhotoProviders
 from services import event_origins
 from services.access.api_keys import UsedKeys
 from services.accounts.page_paths import ACCOUNT_PATH
-from services.composer.photos import CachedStockPhotos, note_quotas
+from services.composer.photos import CachedStockPhotos, record_quotas
 from services.composer.requests import MetadataCache
 from services.security_events import is_plan_error, record_error
 from storage.redis.client import open_async_redis
@@ -77,7 +77,9 @@ def create_app(settings: Settings) -> FastAPI:
             else None,
             pages=PAGES,
             reader_pages=READER_PAGES,
-            folders=dict.fromkeys((CONSOLE_PATH, ACCOUNT_PATH), partial(console_problem, settings)),
+            folders=dict.fromkeys(
+                (CONSOLE_PATH, ACCOUNT_PATH), partial(render_console_problem, settings)
+            ),
         ),
         redirect_slashes=False,
         # Generated clients name their functions after the operation ids, so the ids must not
@@ -195,7 +197,7 @@ def _end_all_waits(state: State) -> None:
 def _build_state(resources: Resources, redis: Redis, drain: Drain) -> State:
     settings = resources.settings
     # Only workers send requests to the photo providers. This process only checks the requests.
-    stock_photos = StockPhotoProviders(settings, partial(note_quotas, resources.redis))
+    stock_photos = StockPhotoProviders(settings, partial(record_quotas, resources.redis))
     # If the cache is also the broker, a Redis script puts the message into the queue.
     is_shared = settings.broker == settings.cache
     send = None if is_shared else _build_sender(resources)
@@ -251,4 +253,4 @@ async def _release_memory() -> None:
     """
     while True:
         await asyncio.sleep(_RELEASE_MEMORY_EVERY_SECONDS)
-        await BACKGROUND.run(give_memory_back)
+        await BACKGROUND.run(trim_memory)

@@ -52,13 +52,13 @@ class ComposerCaller:
 
         Raises ``auth.insufficient_scope``, ``credits.insufficient``, ``idempotency.in_progress``.
         """
-        call_charges.require_spender(self.state.resources.settings, self.caller)
+        call_charges.require_spending_scope(self.state.resources.settings, self.caller)
         await self._count_call()
         cache = self.state.metadata_cache
         key, cached = await REQUESTS.run(cache.look_up, metadata_request)
         if cached is not None:
             return cached
-        price = call_charges.price_of_call(self.state.resources.settings)
+        price = call_charges.get_call_price(self.state.resources.settings)
         if price is None:
             return MetadataResult.from_payload(
                 await self._call_worker(metadata_request, shared_key=key)

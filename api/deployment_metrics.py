@@ -20,7 +20,7 @@ from api.readiness import Condition, Readiness
 from integrations.stock_photos.port import PhotoProviderName, Quota
 from services import deployment_figures
 from services.composer import call_charges
-from services.composer.photos import noted_quotas
+from services.composer.photos import read_quotas
 from services.deployment_figures import DeploymentFigures
 from services.privacy.overdue_rows import count_overdue_rows
 from storage.redis.canaries import Canaries
@@ -49,8 +49,8 @@ class DeploymentMetrics:
 
         def read_redis() -> tuple[_Quotas, UsageSums, dict[str, float]]:
             client = resources.redis
-            canaries = Canaries(client).seconds_or_silence()
-            return noted_quotas(client), call_charges.noted_usage(client), canaries
+            canaries = Canaries(client).read_delays_or_silence()
+            return read_quotas(client), call_charges.read_usage(client), canaries
 
         self._readiness = readiness
         self._rows = DependencyProbe(read_rows, METRICS)

@@ -18,9 +18,17 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from api.html.problems import ShownProblem, problem_page_of
+from api.html.problems import ErrorDetails, find_problem_renderer
 from api.metrics import ERRORS
-from core.errors import DomainError, FieldProblem, Kind, TransientError, access, own_words, requests
+from core.errors import (
+    DomainError,
+    FieldProblem,
+    Kind,
+    TransientError,
+    access,
+    requests,
+    strip_pydantic_prefix,
+)
 from core.logging import get_logger
 from core.request_ids import current_request_id
 
@@ -102,7 +110,7 @@ class _Problem(Response):
         problems: tuple[FieldProblem, ...] = (),
         facts: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        self._problem = ShownProblem(status, code, message, current_request_id())
+        self._problem = ErrorDetails(status, code, message, current_request_id())
         self._extra_headers = headers
         body: dict[str, Any] = {
             "type": "about:blank",
@@ -120,7 +128,7 @@ class _Problem(Response):
         super().__init__(orjson.dumps(body), status, headers=headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        render_page = problem_page_of(scope)
+        render_page = find_problem_renderer(scope)
         if render_page is None:
             await super().__call__(scope, receive, send)
             return
@@ -186,7 +194,9 @@ def body_error(error: ValidationError) -> DomainError:
 
 
 def _field_problem(error: Mapping[str, Any]) -> FieldProblem:
-    return FieldProblem(format_place(error["loc"]), error["type"], own_words(error["msg"]))
+    return FieldProblem(
+        format_place(error["loc"]), error["type"], strip_pydantic_prefix(error["msg"])
+    )
 
 
 def format_place(parts: Sequence[str | int]) -> str:

@@ -153,7 +153,7 @@ def resolve_schema(schema: JsonSchema, schemas: dict[str, JsonSchema]) -> JsonSc
 
 def build_problem_sample(error: ErrorType, status: int) -> dict[str, Any]:
     """Build the body of the response to an error."""
-    sample = error.filled(**error.examples) if error.examples else error
+    sample = error.fill(**error.examples) if error.examples else error
     problem = Problem(
         type="about:blank",
         title=HTTPStatus(status).phrase,
@@ -189,10 +189,10 @@ def build_invalid_body_error(
     if "properties" not in body:
         return None
     if body.get("required"):
-        return BODY_INVALID.filled(place=f"body.{body['required'][0]}", rule=_REQUIRED_RULE)
+        return BODY_INVALID.fill(place=f"body.{body['required'][0]}", rule=_REQUIRED_RULE)
     name, field = next(iter(body["properties"].items()))
     kind = resolve_schema(_first_alternative(field), schemas).get("type", "string")
-    return BODY_INVALID.filled(place=f"body.{name}", rule=_TYPE_RULES[kind])
+    return BODY_INVALID.fill(place=f"body.{name}", rule=_TYPE_RULES[kind])
 
 
 def build_invalid_parameter_error(
@@ -204,7 +204,7 @@ def build_invalid_parameter_error(
         rule = _broken_rule(schema, is_path=parameter["in"] == "path")
         if rule is not None and parameter["in"] != "header":
             place = f"{parameter['in']}.{parameter['name']}"
-            return REQUEST_INVALID.filled(place=place, rule=rule)
+            return REQUEST_INVALID.fill(place=place, rule=rule)
     return None
 
 

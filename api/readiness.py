@@ -46,10 +46,10 @@ class Readiness:
     """Checks the dependencies of this process at most once per second, for all callers together."""
 
     def __init__(self, resources: Resources) -> None:
-        newest_revision = revisions.newest_revision()
+        newest_revision = revisions.get_newest_revision()
 
         def check_database() -> Condition:
-            fits = revisions.fits(resources.database, newest_revision)
+            fits = revisions.is_compatible(resources.database, newest_revision)
             return Condition.OK if fits else Condition.OUTDATED
 
         def check_redis() -> Condition:
@@ -57,7 +57,7 @@ class Readiness:
             return Condition.OK
 
         def check_broker() -> Condition:
-            is_available = resources.broker.waiting(Queue.MAINTENANCE) is not None
+            is_available = resources.broker.count_waiting(Queue.MAINTENANCE) is not None
             return Condition.OK if is_available else Condition.UNAVAILABLE
 
         checks: Mapping[str, Callable[[], Condition]] = {
@@ -109,7 +109,7 @@ class _BucketCheck:
 
     def check(self) -> Condition:
         try:
-            reason = None if self._objects.ready() else NO_BUCKET
+            reason = None if self._objects.has_bucket() else NO_BUCKET
         except TransientError as error:
             reason = str(error)
         if reason is None:

@@ -32,7 +32,7 @@ def list_orders(
 ) -> None:
     """Show orders of all users, newest first."""
     with connected() as resources, resources.unit_of_work() as uow:
-        page = orders.list_all(uow, PageRequest(limit), status=status)
+        page = orders.list_orders_of_all_users(uow, PageRequest(limit), status=status)
         show_all([_brief_order(order) for order in page.rows], as_json=as_json)
 
 

@@ -52,7 +52,7 @@ class RateLimiter:
             status = self._counters.count(item, rate, key)
             # Limit logins even while Redis is unavailable.
             if status is None and rate is RateLimitName.LOGIN:
-                status = self._counters.count_here(item, rate, key)
+                status = self._counters.count_locally(item, rate, key)
             if status is not None:
                 statuses.append(status)
         if not statuses:

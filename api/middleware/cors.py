@@ -8,7 +8,7 @@ from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from api.html.problems import ProblemPage, mark_as_page, mark_as_reader_page
+from api.html.problems import RenderProblem, mark_page_request, mark_reader_request
 
 # The response headers that scripts of other origins may read, in addition to the headers that
 # browsers always expose. docs/conventions.md lists these headers.
@@ -51,7 +51,7 @@ class ApiCorsMiddleware:
         *,
         pages: Iterable[APIRouter],
         reader_pages: Iterable[APIRouter],
-        folders: Mapping[str, ProblemPage],
+        folders: Mapping[str, RenderProblem],
     ) -> None:
         self._app = app
         self._api = CORSMiddleware(
@@ -68,13 +68,13 @@ class ApiCorsMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"].rstrip("/")
         if self._reader_pages.fullmatch(path):
-            mark_as_reader_page(scope)
+            mark_reader_request(scope)
             await self._app(scope, receive, send)
         elif self._pages.fullmatch(path):
-            mark_as_page(scope)
+            mark_page_request(scope)
             await self._app(scope, receive, send)
         elif folder := self._folders.get("/" + path[1:].partition("/")[0]):
-            mark_as_page(scope, folder)
+            mark_page_request(scope, folder)
             await self._app(scope, receive, send)
         elif all(name != b"origin" for name, _ in scope["headers"]):
             # Most requests have no ``Origin`` header and skip Starlette's middleware. A cache must

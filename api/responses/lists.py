@@ -7,7 +7,7 @@ from api.state import State
 from integrations.challenges.port import ChallengeProviderName
 from models import MailingList
 from services.subscriptions import subscriber_counts
-from services.subscriptions.consent.wordings import current_wordings
+from services.subscriptions.consent.wordings import read_current_wordings
 from services.subscriptions.sign_up_fields import read_field_keys
 from storage.unit_of_work import UnitOfWork
 
@@ -19,7 +19,7 @@ def describe_lists(
     subscribers = subscriber_counts.count_subscribers(
         uow, {mailing_list.id for mailing_list in mailing_lists}
     )
-    wordings = current_wordings(uow, mailing_lists)
+    wordings = read_current_wordings(uow, mailing_lists)
     site_keys = {
         name: state.challenges.challenge_for(ChallengeProviderName(name)).site_key
         for name in {mailing_list.challenge_provider for mailing_list in mailing_lists}

@@ -40,7 +40,7 @@ from services.access.caller import Caller
 from services.attachments import records, upload
 from services.attachments.upload import Upload, clean_filename
 from services.jobs.idempotency import AcceptedJob
-from storage.redis.notifications import job_topic
+from storage.redis.notifications import build_job_topic
 
 router = APIRouter(tags=["Attachments"], route_class=JsonRoute)
 
@@ -89,7 +89,7 @@ _UPLOAD: dict[str, Any] = {
         media.ATTACHMENT_SEVERAL_FILES,
         requests.BODY_NOT_MULTIPART,
         requests.BODY_MALFORMED_MULTIPART,
-        requests.OPTION_IN_BODY.filled(name="encrypted"),
+        requests.OPTION_IN_BODY.fill(name="encrypted"),
         media.ATTACHMENT_GONE,
         access.QUOTA_EXCEEDED,
         requests.BODY_TOO_SLOW,
@@ -129,7 +129,7 @@ async def upload_attachment(
     accepted = await _accept(
         request, state, caller, encrypted=encrypted, with_renditions=renditions
     )
-    ended = state.jobs.wait(job_topic(accepted.job_id), seconds, owner_id=owner_id)
+    ended = state.jobs.wait(build_job_topic(accepted.job_id), seconds, owner_id=owner_id)
     await run_while_connected(request.receive, ended)
     return await RECORDS.run(_answer, state, accepted)
 
@@ -158,7 +158,7 @@ def _answer(state: State, accepted: AcceptedJob) -> JSONResponse:
     with state.resources.unit_of_work() as uow:
         attachment = records.find_outcome(uow, accepted)
         if isinstance(attachment, DomainError):
-            records.forget_failed(uow, accepted)
+            records.delete_failed_attachment(uow, accepted)
     if isinstance(attachment, DomainError):
         raise attachment
     record = AttachmentRecord.of(attachment, state.resources.settings)

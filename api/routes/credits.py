@@ -61,7 +61,7 @@ orders_router = APIRouter(tags=["Credits"], route_class=JsonRoute)
         money.CREDITS_INSUFFICIENT,
         money.CHARGE_IN_PROGRESS,
         requests.BODY_NO_JSON_TYPE,
-        requests.BODY_INVALID.filled(place="body.amount_credit", rule="must be a number"),
+        requests.BODY_INVALID.fill(place="body.amount_credit", rule="must be a number"),
         money.CREDITS_AMOUNT,
         money.CREDITS_SOURCE_ID,
         money.CREDITS_META,
@@ -128,7 +128,7 @@ def read_ledger(
     page_request = PageRequest(limit, offset, cursor)
     filters = LedgerFilter(actions, first, last)
     read = partial(
-        ledger_pages.list_entries, state.resources.database, caller.user_id, only=filters
+        ledger_pages.list_entries, state.resources.database, caller.user_id, ledger_filter=filters
     )
     entries = fill(
         page_request, read, lambda rows: [text for _, text in rows], lambda text: len(text.encode())
@@ -153,7 +153,7 @@ def read_low_balance(state: StateOf, caller: CreditReader) -> Response:
     responses=error_responses(
         requests.BODY_NOT_JSON,
         requests.BODY_NO_JSON_TYPE,
-        requests.BODY_INVALID.filled(place="body.below_credit", rule="must be a number"),
+        requests.BODY_INVALID.fill(place="body.below_credit", rule="must be a number"),
         money.CREDITS_BELOW,
     ),
 )
@@ -180,7 +180,7 @@ async def set_low_balance(request: Request, caller: CreditEditor) -> Envelope[in
     responses=error_responses(
         requests.BODY_NOT_JSON,
         requests.BODY_NO_JSON_TYPE,
-        requests.BODY_INVALID.filled(place="body.redirect_url", rule="must be a string"),
+        requests.BODY_INVALID.fill(place="body.redirect_url", rule="must be a string"),
         money.TOPUP_AMOUNT_MISSING,
         money.TOPUP_AMOUNT_DECIMALS,
         money.TOPUP_AMOUNT_MISMATCH,
@@ -231,7 +231,7 @@ def _answer(state: State, accepted: AcceptedJob) -> Response:
     # Always with its page, even if a payer has paid the order meanwhile.
     record = schemas.describe_order(order) | {
         "payment_url": order.payment_url,
-        "claim_token": claim_tokens.token_of(state.resources.keyring, order),
+        "claim_token": claim_tokens.restore_token(state.resources.keyring, order),
     }
     headers = {"Idempotent-Replayed": "true"} if accepted.replayed else {}
     return schemas.build_decimal_response(record, headers)

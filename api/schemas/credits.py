@@ -16,7 +16,7 @@ from core import clock
 from core.settings import Settings
 from integrations.payments.port import PaymentChannel
 from models import OrderStatus, PaymentOrder
-from services.composer.call_charges import price_of_call
+from services.composer.call_charges import get_call_price
 from services.credits.ledger import MAX_SOURCE_ID_CHARACTERS
 from services.credits.prices import CreditRate
 
@@ -218,15 +218,15 @@ def describe_prices(settings: Settings, channels: Iterable[str]) -> dict[str, An
             {
                 "currency": currency.code,
                 "decimals": digits,
-                "minimum": Decimal(rate.least_minor).scaleb(-digits),
-                "maximum": Decimal(rate.most_minor).scaleb(-digits),
+                "minimum": Decimal(rate.min_minor).scaleb(-digits),
+                "maximum": Decimal(rate.max_minor).scaleb(-digits),
                 "credits_per_unit": rate.credits(10**digits),
             }
         )
     return {
         "channels": list(channels),
         "currencies": currencies,
-        "composer_call": price_of_call(settings),
+        "composer_call": get_call_price(settings),
     }
 
 

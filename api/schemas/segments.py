@@ -12,10 +12,10 @@ from services.subscriptions.export_sheets import ExportFormat, ExportKind
 from services.subscriptions.filters.grammar import (
     MAX_CONDITIONS,
     MAX_DEPTH,
-    MAX_VALUES,
-    MAX_VALUES_IN_ALL,
+    MAX_VALUES_PER_CONDITION,
+    MAX_VALUES_PER_FILTER,
 )
-from services.subscriptions.filters.names import COMMON, Operator
+from services.subscriptions.filters.names import COMMON_NAMES, Operator
 from services.subscriptions.segments import MAX_SEGMENT_NAME_CHARACTERS
 
 _NAME_DESCRIPTION = (
@@ -46,7 +46,12 @@ _BOUND_SCHEMA = {
 _OPERAND_SCHEMAS: dict[Operator, dict[str, Any]] = {
     Operator.IS: _VALUE_SCHEMA,
     Operator.IS_NOT: {**_VALUE_SCHEMA, "description": "Members without any value are found too"},
-    Operator.IN: {"type": "array", "items": _VALUE_SCHEMA, "minItems": 1, "maxItems": MAX_VALUES},
+    Operator.IN: {
+        "type": "array",
+        "items": _VALUE_SCHEMA,
+        "minItems": 1,
+        "maxItems": MAX_VALUES_PER_CONDITION,
+    },
     Operator.CONTAINS: {"type": "string"},
     Operator.BEGINS: {"type": "string"},
     Operator.BEFORE: _MOMENT_SCHEMA,
@@ -68,7 +73,7 @@ def _describe_object(description: str, **properties: dict[str, Any]) -> dict[str
 
 
 def _describe_condition() -> dict[str, Any]:
-    names = ", ".join(each.name for each in COMMON)
+    names = ", ".join(each.name for each in COMMON_NAMES)
     field = {
         "type": "string",
         "description": f"{names}, or fields. and the key of a field",
@@ -90,8 +95,8 @@ def _describe_condition() -> dict[str, Any]:
 FILTER_SCHEMAS: dict[str, dict[str, Any]] = {
     "MemberFilter": {
         "description": f"Which members are meant. At most {MAX_DEPTH} deep, with at most "
-        f"{MAX_CONDITIONS} conditions and {MAX_VALUES_IN_ALL} values. Active members only, unless "
-        "it names `status`",
+        f"{MAX_CONDITIONS} conditions and {MAX_VALUES_PER_FILTER} values. Active members only, "
+        "unless it names `status`",
         "anyOf": [
             {"$ref": f"#/components/schemas/{name}"}
             for name in ("FilterOfAll", "FilterOfAny", "FilterOfOthers", "FilterCondition")

@@ -13,7 +13,7 @@ from core.errors import DomainError
 from models import Subscription, Tier, User
 from services.accounts import email_addresses
 from services.subscriptions.consent.evidence import ConsentEvidence
-from services.subscriptions.consent.networks import MAX_OTHERS
+from services.subscriptions.consent.networks import MAX_COUNTED_PEOPLE
 from services.subscriptions.member_attributes import GivenAttributes, ShownAttributes
 from services.subscriptions.members.changes import Via
 from services.subscriptions.members.members import MemberEdit
@@ -270,7 +270,7 @@ class MemberConsent(Schema):
     )
     others_of_network: int | None = Field(
         description="How many other people came onto this list from the network of `ip`, its /24 "
-        f"or /48: {MAX_OTHERS} at most. null for a claim",
+        f"or /48: {MAX_COUNTED_PEOPLE} at most. null for a claim",
         examples=[0],
     )
     list_id: int = Field(description="Where the person agreed: another list after a transfer")
@@ -278,7 +278,7 @@ class MemberConsent(Schema):
 
     @classmethod
     def of(cls, evidence: ConsentEvidence, others: Mapping[str, int]) -> Self:
-        """Build the record. ``others`` is the result of ``count_others``."""
+        """Build the record. ``others`` is the result of ``count_people_by_network``."""
         values = evidence._asdict()
         others_of_network = None
         if evidence.ip is not None and not evidence.claimed_by:

@@ -16,7 +16,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 
 import models
 from services import removals
-from services.attachments.files import keys_of_files, original_key
+from services.attachments.files import build_original_key, list_file_keys
 from services.subscriptions.consent import history
 from services.subscriptions.members import changes, locks
 from services.subscriptions.members.changes import Actor, ActorKind, Via
@@ -93,7 +93,7 @@ def _blank_subscriptions(uow: UnitOfWork, user_id: int, after: int | None) -> Ba
     if not list_ids:
         return Batch(0, None)
     # An import or its undo may write one of these records, and locks the list exclusively.
-    locks.share_lists(uow, *list_ids)
+    locks.lock_lists_shared(uow, *list_ids)
     on_lists = select(subscription).where(of_person, subscription.list_id.in_(list_ids))
     records = uow.session.scalars(on_lists.order_by(subscription.list_id)).all()
     # An undo locks these rows before the records. Without these rows, it can't restore a name.
@@ -178,7 +178,7 @@ def _delete_attachments(uow: UnitOfWork, user_id: int, before: int | None) -> Ba
     ids = _next_ids(uow, attachment.user_id, user_id, before)
     deletion = delete(attachment).where(attachment.id.in_(ids)).returning(attachment)
     for each in uow.session.scalars(deletion):
-        removals.forget_objects(uow, *keys_of_files(each), original_key(each.hash_id))
+        removals.forget_objects(uow, *list_file_keys(each), build_original_key(each.hash_id))
     return _batch(ids)
 
 

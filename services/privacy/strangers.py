@@ -47,7 +47,7 @@ def purge_strangers(resources: Resources, *, now: datetime) -> int:
     age = timedelta(days=resources.settings.retention[Retained.STRANGERS])
     purge = PurgeRun(resources)
     purge.purge_tables(
-        TablePurge("payment_orders", partial(orders.purge_abandoned, now), _MAX_BATCH_ROWS),
+        TablePurge("payment_orders", partial(orders.purge_abandoned_orders, now), _MAX_BATCH_ROWS),
         TablePurge("subscriptions", partial(_end_requests, age), _MAX_BATCH_ROWS),
     )
     purge.attempt("users", partial(_purge_next_people, resources, age))

@@ -277,11 +277,11 @@ def test_a_charge_whose_process_was_killed_is_reversed_after_its_deadline(
         entry["id"],
         taken_by,
     )
-    own_charges.reverse_overdue(stack.resources)
+    own_charges.reverse_overdue_charges(stack.resources)
     assert credits.balance(author.client) == 0
     stack.query("UPDATE open_charges SET deadline = now() WHERE entry_id = %s", entry["id"])
     for _ in range(2):
-        own_charges.reverse_overdue(stack.resources)
+        own_charges.reverse_overdue_charges(stack.resources)
     own_charges.settle_charge(stack.resources.database, entry["id"], taken_by or "a late worker")
     assert (credits.balance(author.client), author.charges) == (PRICE, [])
     assert ledger_verify.verify_ledger(stack.resources, full=True).faults == []

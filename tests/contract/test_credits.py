@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from devstack.harness.stack import Owner, Stack
-from services.credits.ledger_pages import MAX_ENTRIES_LOOKED_AT
+from services.credits.ledger_pages import MAX_SCANNED_ENTRIES
 from tests.support.credits import credits
 from tests.support.credits.credits import BALANCE, CONSUME, LEDGER, balance, consume, grant
 from tests.support.http.replies import TIMESTAMP, data, problem
@@ -294,9 +294,9 @@ def test_entries_of_some_actions_are_found_however_many_lie_between(
     grant(stack, owner.user_id, "10")
     data(consume(client))
     for _ in range(20):
-        fill(stack, owner, MAX_ENTRIES_LOOKED_AT // 10)
+        fill(stack, owner, MAX_SCANNED_ENTRIES // 10)
     data(consume(client))
-    newest = 2 * MAX_ENTRIES_LOOKED_AT + 3
+    newest = 2 * MAX_SCANNED_ENTRIES + 3
     first = page(client, action="consume")
     assert (places(first), first["pagination"]["next_cursor"] is None) == ([newest], False)
     assert walked(client, action="consume") == ([newest, 2], 3)

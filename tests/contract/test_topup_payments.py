@@ -287,7 +287,7 @@ def test_tokens_made_under_a_retired_key_are_known(stack: Stack, client: httpx2.
     with stack.client() as stranger:
         order = topups.ordered(stranger)
     old = Keyring([RETIRED])
-    token = claim_tokens.make_token(old, order["order_id"])
+    token = claim_tokens.derive_token(old, order["order_id"])
     stack.query(
         "UPDATE payment_orders SET claim_token_hmac = %s WHERE id = %s",
         claim_tokens.token_hmac(old, token),

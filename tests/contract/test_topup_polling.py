@@ -273,7 +273,7 @@ def test_a_channel_that_hangs_stops_no_other_one(
 def test_more_orders_than_one_batch_are_checked_in_one_round(
     stack: Stack, unpaid_order_id: int, sandbox_payments: SandboxPayments
 ) -> None:
-    many = polling.MAX_ORDERS_AT_ONCE + 1
+    many = polling.MAX_BATCH_ORDERS + 1
     stack.query(
         "INSERT INTO payment_orders (id, status, changed_via, channel, currency, amount,"
         " amount_minor, credit_amount, credits_per_usd, units_per_usd, expires_at, next_check_at)"

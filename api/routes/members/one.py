@@ -106,7 +106,7 @@ def list_member_subscriptions(
 ) -> Envelope[list[schemas.SubscriptionRecord]]:
     """The member's records on all lists of this list's owner, newest first."""
     mailing_list = lists.get_own_list(uow, caller, list_id)
-    found = members.subscriptions_to_owner(uow, mailing_list, user_id, paging)
+    found = members.list_subscriptions_to_owner(uow, mailing_list, user_id, paging)
     person = accounts.get(uow, user_id)
     channels = describe_lists(uow, state, [each for _, each in found.rows])
     shown = member_attributes.read_attributes(
@@ -219,7 +219,7 @@ def read_member_consent(
     read = partial(evidence.list_evidence, uow, member)
 
     def show(rows: list[ConsentEvidence]) -> list[MemberConsent]:
-        others = networks.count_others(uow, member, rows)
+        others = networks.count_people_by_network(uow, member, rows)
         return [MemberConsent.of(each, others) for each in rows]
 
     return build_envelope(build_page(paging, read, show))

@@ -116,13 +116,16 @@ def test_look_of_each_second_asks_only_for_owners_with_new_events(empty_stack: S
         *(owners, newest, ENDPOINTS),
     )
     empty_stack.query("ANALYZE feed_events, webhook_endpoints")
-    assert _looks_into_the_feed(empty_stack, since=newest, whole=False) <= 20
-    assert _looks_into_the_feed(empty_stack, since=newest, whole=True) >= ENDPOINTS
+    assert _looks_into_the_feed(empty_stack, since=newest, full_scan=False) <= 20
+    assert _looks_into_the_feed(empty_stack, since=newest, full_scan=True) >= ENDPOINTS
     empty_stack.query("DELETE FROM webhook_endpoints WHERE user_id = ANY(%s)", owners)
 
 
 def _looks_into_the_feed(stack: Stack, **values: object) -> int:
-    return sum(node["Actual Loops"] for node in scans(stack, waking.DUE, most=200, **values))
+    return sum(
+        node["Actual Loops"]
+        for node in scans(stack, waking.FIND_DUE_ENDPOINTS, max_started=200, **values)
+    )
 
 
 def test_workers_of_other_queues_start_jobs_too(
