@@ -82,7 +82,7 @@ def render_form(
     """Render the page with a list's sign-up form.
 
     Args:
-        values: the values that the person typed, in the structure that ``nested_inputs`` returns.
+        values: the values that the person typed, in the structure that ``nest_inputs`` returns.
         errors: the errors in a submitted form, or ``None`` for a new form.
     """
     settings = state.resources.settings

@@ -23,7 +23,7 @@ from api.paging import Cursor
 from api.record_ids import PathId
 from api.responses.jobs import wait_for_job
 from api.route_classes import ThreadedRoute
-from api.schemas.credits import prices_of
+from api.schemas.credits import describe_prices
 from api.state import Transaction
 from core.errors import DomainError
 from core.errors.money import ORDER_NOT_FOUND, TOPUP_CHANNEL, TOPUP_CURRENCY
@@ -201,7 +201,7 @@ def show_buying(console: Console, form: EmptyForm) -> Response:
             "least": money_text(each["minimum"], currency),
             "most": money_text(each["maximum"], currency),
         }
-        for each in prices_of(console.state.resources.settings, channels)["currencies"]
+        for each in describe_prices(console.state.resources.settings, channels)["currencies"]
     ]
     return console.render_form(
         "buy_credits.html",

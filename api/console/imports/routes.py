@@ -10,7 +10,7 @@ from fastapi.responses import Response
 
 from api.auth.csrf import CSRF_FIELD, require_csrf
 from api.auth.redirects import redirect_to_path
-from api.bodies.json_bodies import media_type
+from api.bodies.json_bodies import parse_media_type
 from api.bodies.multipart import MULTIPART
 from api.bodies.upload_stream import store_upload
 from api.console.assets import CONSOLE_PATH
@@ -141,7 +141,7 @@ async def upload_import(request: Request, console: Console) -> Response:
         await state.in_unit_of_work(check_list)
 
     try:
-        if media_type(request.headers.get("content-type", "")) != MULTIPART:
+        if parse_media_type(request.headers.get("content-type", "")) != MULTIPART:
             require_csrf(request, state, console.member.cookie)
             raise BODY_NOT_MULTIPART()
         file = accepting.create_file(resources)

@@ -14,7 +14,7 @@ from api.console.navigation import get_list_path
 from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, build_router
 from api.console.typed_forms import TypedForm, parse_body, read_lines, read_text
 from api.html.frame import get_list_style_hashes
-from api.limits.shares import threaded_by_list
+from api.limits.keyed_bulkheads import threaded_by_list
 from api.paging import Cursor
 from api.record_ids import ListId
 from api.responses.lists import describe_list, describe_lists

@@ -29,10 +29,15 @@ from api.console.navigation import get_list_path
 from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, build_router
 from api.console.typed_forms import TypedForm, parse_body, read_text
 from api.limits.bulkheads import RECORDS
-from api.limits.shares import SEARCHES_BY_CALLER, threaded_by_list
+from api.limits.keyed_bulkheads import SEARCHES_BY_CALLER, threaded_by_list
 from api.paging import Cursor
 from api.record_ids import ListId, PathId
-from api.schemas.subscriptions import MemberChanges, MemberUpsert, SubscriptionRecord, member_record
+from api.schemas.subscriptions import (
+    MemberChanges,
+    MemberUpsert,
+    SubscriptionRecord,
+    build_member_record,
+)
 from api.state import Transaction
 from core.errors import DomainError, FieldProblem
 from core.errors.mailing import (
@@ -233,7 +238,7 @@ def add_member(console: ConsoleForm, list_id: ListId) -> Response:
 
 
 def _build_actor(console: ConsoleRequest) -> Actor:
-    return actors.owner_actor(console.request, console.caller)
+    return actors.build_owner_actor(console.request, console.caller)
 
 
 def _get_member_path(list_id: int, user_id: int) -> str:
@@ -261,7 +266,7 @@ def _get_member(uow: UnitOfWork, console: ConsoleRequest, list_id: int, user_id:
     person = accounts.get(uow, user_id)
     tag_ids = [subscription.tag_ids]
     attributes = member_attributes.create_formatter(uow, mailing_list.user_id, tag_ids)
-    record = member_record(subscription, person, attributes)
+    record = build_member_record(subscription, person, attributes)
     return _Member(mailing_list, subscription, record)
 
 
