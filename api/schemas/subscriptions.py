@@ -84,7 +84,9 @@ def build_member_record(
     record: Subscription, person: User, attributes: AttributeFormatter, **others: Any
 ) -> SubscriptionRecord:
     user = Person(id=person.id, name=person.name if record.source == Via.LOGIN else None)
-    return SubscriptionRecord.of_row(record, user=user, **attributes.format_record(record), **others)
+    return SubscriptionRecord.of_row(
+        record, user=user, **attributes.format_record(record), **others
+    )
 
 
 # Optimization: large responses without pydantic (decision 17).
