@@ -12,7 +12,7 @@ import psutil
 from benchmarks.bulk_stack import BulkBench, Person, bulk_bench, people
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
 from devstack.harness.polling import eventually
-from devstack.harness.process_memory import held_memory
+from devstack.harness.process_memory import measure_memory
 
 MEMBERS = 1_000_000 if full_size() else 200_000
 FEW = 10_000
@@ -134,7 +134,7 @@ def _peak(bench: BulkBench) -> Iterator[list[float]]:
 def _held(bench: BulkBench) -> float:
     main = psutil.Process(bench.worker.pid)
     family = (main, *main.children(recursive=True))
-    return sum(held_memory(process.pid) for process in family) / 1e6
+    return sum(measure_memory(process.pid) for process in family) / 1e6
 
 
 def _file(members: Sequence[Person]) -> bytes:

@@ -237,7 +237,7 @@ def _ms(times: tuple[float, ...]) -> float:
 def _isolation_bench() -> Iterator[IsolationBench]:
     with own_stack("isolation") as stack, ExitStack() as opened:
         proxies = _start(stack, opened)
-        owner, caller = stack.new_owner(), stack.new_owner()
+        owner, caller = stack.create_owner(), stack.create_owner()
         for each in (owner, caller):
             database = stack.resources.database
             ledger.grant_credits(database, each.user_id, Decimal(1_000_000), source_id="benchmark")
@@ -279,9 +279,9 @@ def _start(stack: Stack, opened: ExitStack) -> dict[str, Proxy]:
     through = {
         "PRESSROOM_S3_ENDPOINT": seen["s3"],
         "PRESSROOM_MAIL_URL": seen["mail"],
-        **sandbox_settings.llm_settings(seen["model"], _OPENAI),
+        **sandbox_settings.build_llm_settings(seen["model"], _OPENAI),
         **_OPENAI,
-        **sandbox_settings.stock_photo_settings(seen["photos"], {}),
+        **sandbox_settings.build_stock_photo_settings(seen["photos"], {}),
         **_COUNTED,
     }
     with stack.starting_together():

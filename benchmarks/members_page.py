@@ -104,7 +104,7 @@ def _by_email(name: str, email: str) -> Page:
 def run() -> list[Finding]:
     with _stack() as stack, closing(psycopg2.connect(_url(stack))) as alone:
         alone.autocommit = True
-        owner = stack.new_owner()
+        owner = stack.create_owner()
         list_id, filling = filled_list(stack, owner, alone)
         with alone.cursor() as running:
             running.execute(_DEEPEST, (list_id, DEEP - 1))

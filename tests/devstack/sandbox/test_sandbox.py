@@ -17,7 +17,7 @@ SECRET = "whsec_a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s="
 
 @pytest.fixture
 def app() -> FastAPI:
-    router = hooks.make_router(HookBox(), "/hooks")
+    router = hooks.build_router(HookBox(), "/hooks")
     return create_app((SandboxProvider("Webhooks", "/hooks", "Receives.", router, "/hooks"),))
 
 

@@ -20,8 +20,8 @@ def test_the_figures_are_there_while_somebody_looks() -> None:
 
     with running(http_server(Teller)) as url:
         figures = StatusFigures([MetricsSource(f"{url}/metrics", TOKEN)])
-        asyncio.run(figures.look())
-    assert figures.up() == {"database": True, "redis": False}
+        asyncio.run(figures.take_sample())
+    assert figures.check_dependencies() == {"database": True, "redis": False}
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)

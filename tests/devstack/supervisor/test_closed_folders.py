@@ -29,15 +29,15 @@ def test_the_topmost_folder_closed_to_a_user_is_found(closed_folder: Path) -> No
     below = closed_folder / "open" / "closed too"
     below.mkdir(parents=True)
     below.chmod(0o700)
-    assert postgres.topmost(below, ORDINARY_ID, ORDINARY_ID) == closed_folder
+    assert postgres.find_closed_folder(below, ORDINARY_ID, ORDINARY_ID) == closed_folder
     closed_folder.chmod(0o711)
-    assert postgres.topmost(below, ORDINARY_ID, ORDINARY_ID) == below
+    assert postgres.find_closed_folder(below, ORDINARY_ID, ORDINARY_ID) == below
     shutil.chown(below, ORDINARY_ID)
-    assert postgres.topmost(below, ORDINARY_ID, ORDINARY_ID) is None
+    assert postgres.find_closed_folder(below, ORDINARY_ID, ORDINARY_ID) is None
     shutil.chown(below, 0, ORDINARY_ID)
-    assert postgres.topmost(below, ORDINARY_ID, ORDINARY_ID) == below
+    assert postgres.find_closed_folder(below, ORDINARY_ID, ORDINARY_ID) == below
     below.chmod(0o710)
-    assert postgres.topmost(below, ORDINARY_ID, ORDINARY_ID) is None
+    assert postgres.find_closed_folder(below, ORDINARY_ID, ORDINARY_ID) is None
 
 
 def test_root_is_told_which_folder_postgres_cannot_enter_as_nobody(

@@ -4,12 +4,12 @@ from pathlib import Path
 import pytest
 
 from devstack.supervisor import home_folder
-from devstack.supervisor.environment import for_programs, own_settings
+from devstack.supervisor.environment import build_program_environment, read_user_settings
 from devstack.supervisor.home_folder import (
     Home,
     Lock,
     StackError,
-    supervisor_pid,
+    find_supervisor_pid,
     write_private,
     write_private_json,
 )
@@ -66,15 +66,15 @@ def test_a_home_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 def test_the_lock_tells_who_runs_and_a_stale_file_tells_nothing(new_home: Home) -> None:
-    assert supervisor_pid(new_home) is None
+    assert find_supervisor_pid(new_home) is None
     lock = Lock(new_home.supervisor_lock)
     assert lock.acquire()
-    lock.note("4711")
-    assert supervisor_pid(new_home) == 4711
+    lock.write_text("4711")
+    assert find_supervisor_pid(new_home) == 4711
     assert not Lock(new_home.supervisor_lock).acquire()
     lock.close()
     assert new_home.supervisor_lock.read_text() == "4711"
-    assert supervisor_pid(new_home) is None
+    assert find_supervisor_pid(new_home) is None
 
 
 def test_settings_of_the_users_own_win_and_those_in_files_count_as_such(
@@ -85,11 +85,11 @@ def test_settings_of_the_users_own_win_and_those_in_files_count_as_such(
     monkeypatch.setenv("PRESSROOM_MAIL_URL_FILE", str(file))
     monkeypatch.setenv("PRESSROOM_S3_BUCKET", "mine")
     chosen = {"PRESSROOM_MAIL_URL": "smtp://127.0.0.1:1", "PRESSROOM_S3_BUCKET": "ours"}
-    given = for_programs(chosen)
+    given = build_program_environment(chosen)
     assert given["PRESSROOM_MAIL_URL"] == "smtp://mail.example.com"
     assert given["PRESSROOM_S3_BUCKET"] == "mine"
     # Both of them would be refused.
     assert "PRESSROOM_MAIL_URL_FILE" not in given
     file.unlink()
     with pytest.raises(StackError, match=r"PRESSROOM_MAIL_URL_FILE: the file .* No such file"):
-        own_settings()
+        read_user_settings()

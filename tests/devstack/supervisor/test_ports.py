@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from devstack.supervisor.home_folder import StackError
-from devstack.supervisor.ports import PortPicker, is_free, listens, port_from_setting
+from devstack.supervisor.ports import PortPicker, is_listening, is_port_free, read_port_setting
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def test_a_taken_port_names_itself_its_setting_and_its_holder(
 ) -> None:
     monkeypatch.setenv("PORT", str(taken_port))
     with pytest.raises(StackError) as caught:
-        port_from_setting("PORT", 8000)
+        read_port_setting("PORT", 8000)
     assert caught.value.exit_code == 2
     assert f"Port {taken_port} is taken" in str(caught.value)
     assert f"pid {os.getpid()}" in str(caught.value)
@@ -33,25 +33,25 @@ def test_a_taken_port_names_itself_its_setting_and_its_holder(
 def test_what_is_no_port_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLOWER_PORT", text)
     with pytest.raises(StackError, match="FLOWER_PORT"):
-        port_from_setting("FLOWER_PORT", 5555)
+        read_port_setting("FLOWER_PORT", 5555)
 
 
 def test_a_port_is_free_again_once_its_server_has_ended() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        assert not is_free(port)
-    assert is_free(port)
+        assert not is_port_free(port)
+    assert is_port_free(port)
 
 
 def test_the_next_run_gets_the_same_ports_where_they_are_free(tmp_path: Path) -> None:
     file = tmp_path / "ports.json"
     first = PortPicker(file)
     ports = {first.pick("a"), first.pick("b")}
-    first.keep()
+    first.store_choices()
     second = PortPicker(file)
     assert {second.pick("a"), second.pick("b")} == ports
-    with socket.create_server(("127.0.0.1", first.chosen["a"])):
-        assert PortPicker(file).pick("a") != first.chosen["a"]
+    with socket.create_server(("127.0.0.1", first.chosen_ports["a"])):
+        assert PortPicker(file).pick("a") != first.chosen_ports["a"]
 
 
 def test_no_port_is_given_twice(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_no_port_is_given_twice(tmp_path: Path) -> None:
 
 
 def test_only_who_listens_on_a_port_does(taken_port: int) -> None:
-    assert listens(os.getpid(), taken_port)
+    assert is_listening(os.getpid(), taken_port)
     server = "import socket, sys\nwith socket.create_server(('127.0.0.1', 0)) as server:\n"
     tells = f"{server}    print(server.getsockname()[1], flush=True)\n    sys.stdin.read()"
     with subprocess.Popen(
@@ -68,6 +68,6 @@ def test_only_who_listens_on_a_port_does(taken_port: int) -> None:
     ) as other:
         assert other.stdout
         port = int(other.stdout.readline())
-        assert listens(other.pid, port)
-        assert not listens(other.pid, taken_port)
-    assert not listens(other.pid, port)
+        assert is_listening(other.pid, port)
+        assert not is_listening(other.pid, taken_port)
+    assert not is_listening(other.pid, port)

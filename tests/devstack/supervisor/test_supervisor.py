@@ -20,7 +20,7 @@ from core.settings.given_settings import variable_of
 from core.settings.process_settings import settings_of
 from devstack.harness.free_ports import free_port
 from devstack.harness.polling import eventually
-from devstack.supervisor.programs import WORKERS, answers
+from devstack.supervisor.programs import WORKERS, is_responding
 from tests.support.stack.ordinary_user import OrdinaryUser
 from tests.support.stack.waiting import runs, users_of
 
@@ -313,7 +313,7 @@ def test_a_killed_process_comes_back(running_stack: Stack, name: str) -> None:
     log = running_stack.home / "logs" / "supervisor.log"
     eventually(lambda: f"{name} is back (pid {running_stack.run['pids'][name]})" in log.read_text())
     assert f"{name} was killed by SIGKILL" in log.read_text()
-    eventually(lambda: answers(int(running_stack.variables["PORT"]), "/readyz"))
+    eventually(lambda: is_responding(int(running_stack.variables["PORT"]), "/readyz"))
 
 
 @pytest.mark.tier("processes")
