@@ -40,7 +40,7 @@ def subjects(listed: httpx2.Response) -> list[str]:
     return [each["subject"] for each in listed.json()]
 
 
-def test_the_newest_is_first_and_an_address_finds_its_own(mailbox: Mailbox) -> None:
+def test_mails_are_sorted_newest_first_and_filtered_by_address(mailbox: Mailbox) -> None:
     listed = look(mailbox, "/messages")
     assert subjects(listed) == ["The third one", "The second one", "The first one"]
     mine = look(mailbox, "/messages", to="reader@EXAMPLE.com")
@@ -52,7 +52,9 @@ def test_the_newest_is_first_and_an_address_finds_its_own(mailbox: Mailbox) -> N
 
 
 @pytest.mark.slow
-def test_what_is_kept_is_bounded_in_number_and_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_and_the_size_of_stored_mails_are_limited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     mailbox = Mailbox()
     for number in range(MAX_MAILS + 2):
         mailbox.store(("a@example.com",), written(str(number), html=None))
@@ -68,7 +70,7 @@ def test_what_is_kept_is_bounded_in_number_and_in_bytes(monkeypatch: pytest.Monk
     assert mailbox.list_newest_first()[0].subject == "Hello"
 
 
-def test_a_mail_is_shown_with_headers_text_source_and_its_html_apart() -> None:
+def test_a_mail_is_shown_with_headers_text_and_source_but_separate_html() -> None:
     mailbox = Mailbox()
     mailbox.store(("reader@example.com",), written("<i>Tricky</i>", "See https://a.example/?b=1&c"))
     page = look(mailbox, "/messages/1").text
@@ -94,7 +96,7 @@ def test_a_mail_is_shown_with_headers_text_source_and_its_html_apart() -> None:
         ),
     ],
 )
-def test_the_html_part_may_do_nothing_but_open_links_in_a_tab(html: str, shown: str) -> None:
+def test_the_html_part_can_only_open_links_in_a_tab(html: str, shown: str) -> None:
     mailbox = Mailbox()
     mailbox.store(("reader@example.com",), written(html=html))
     part = look(mailbox, "/messages/1/html")
@@ -120,7 +122,7 @@ def test_the_html_part_may_do_nothing_but_open_links_in_a_tab(html: str, shown: 
         b"From: @@@ <\r\nTo: ,,,\r\nDate: never\r\nSubject: =?x?q?y?=\r\n\r\ntext",
     ],
 )
-def test_a_broken_mail_is_shown_as_far_as_it_goes(raw: bytes) -> None:
+def test_the_readable_parts_of_a_broken_mail_are_shown(raw: bytes) -> None:
     mailbox = Mailbox()
     mailbox.store(("reader@example.com",), raw)
     for path in ("", "/messages", "/messages/1", "/messages/1/raw"):

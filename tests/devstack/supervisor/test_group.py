@@ -79,7 +79,7 @@ def test_restarts_back_off_exponentially(tmp_path: Path) -> None:
     assert "ended with code 7" in said[0]
 
 
-def test_a_program_that_cannot_start_is_named_with_the_end_of_its_log(tmp_path: Path) -> None:
+def test_the_error_for_a_failed_start_contains_the_end_of_the_log(tmp_path: Path) -> None:
     broken = program(
         tmp_path, "broken", "raise SystemExit('no such table')", is_ready=lambda: False
     )
@@ -88,7 +88,7 @@ def test_a_program_that_cannot_start_is_named_with_the_end_of_its_log(tmp_path: 
         await_ready(group)
 
 
-def test_what_a_killed_child_left_behind_ends_with_it(tmp_path: Path) -> None:
+def test_the_processes_of_a_killed_child_are_killed_too(tmp_path: Path) -> None:
     fork = f"import os, signal\nif os.fork() == 0: signal.signal(15, signal.SIG_IGN)\n{SLEEP}"
     pool = program(tmp_path, "pool", fork)
     group = Group([pool], lambda _: None)
@@ -112,7 +112,7 @@ def members(leader: int) -> set[int]:
     return found
 
 
-def test_who_needs_another_starts_after_it(tmp_path: Path) -> None:
+def test_a_program_starts_after_the_programs_that_it_needs(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     code = f"import time, pathlib; time.sleep(0.1); pathlib.Path({str(mark)!r}).touch(); {SLEEP}"
     first = program(tmp_path, "first", code, is_ready=mark.exists)
@@ -125,7 +125,9 @@ def test_who_needs_another_starts_after_it(tmp_path: Path) -> None:
     assert not group.pids
 
 
-def test_a_child_that_ignores_the_stop_is_killed_after_its_grace(tmp_path: Path) -> None:
+def test_a_child_that_ignores_the_stop_signal_is_killed_after_its_grace_time(
+    tmp_path: Path,
+) -> None:
     mark = tmp_path / "mark"
     code = f"{DEAF}; import pathlib; pathlib.Path({str(mark)!r}).touch(); {SLEEP}"
     group = Group([program(tmp_path, "deaf", code, is_ready=mark.exists, grace_seconds=0.3)], print)
@@ -136,7 +138,7 @@ def test_a_child_that_ignores_the_stop_is_killed_after_its_grace(tmp_path: Path)
     assert not runs(pid)
 
 
-def test_stages_end_one_after_the_other(tmp_path: Path) -> None:
+def test_stages_are_stopped_one_after_the_other(tmp_path: Path) -> None:
     order = tmp_path / "order"
     order.touch()
 
