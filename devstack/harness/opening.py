@@ -73,7 +73,7 @@ def open_stack(
             "PRESSROOM_S3_ACCESS_KEY": services.secrets.s3_admin_access_key,
             "PRESSROOM_S3_SECRET_KEY": services.secrets.s3_admin_secret_key,
         }
-        ObjectStore(build_settings(environment, **administrators), connections=1).make_bucket()
+        ObjectStore(build_settings(environment, **administrators), connections=1).create_bucket()
         full_environment = {**clean_environment(), **environment}
         stack = Stack(name, home, full_environment, resources, owner_url, programs, api_port=port)
         OPEN_STACKS.append(stack)

@@ -317,7 +317,7 @@ class Stack:
     def stored(self, prefix: str = "") -> list[str]:
         """Remove the objects that are due for removal, and return the keys of all other objects."""
         removals.work_off(self.resources)
-        return [each.key for each in self.resources.objects.stored(prefix)]
+        return [each.key for each in self.resources.objects.list_objects(prefix)]
 
     def _connect(self) -> psycopg2.extensions.connection:
         # Reuse connections, because a login takes ten times as long as a statement.

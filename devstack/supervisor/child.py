@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from core.process.linux import end_with_parent
+from core.process.linux import exit_with_parent
 from devstack.supervisor.environment import clean_environment
 from devstack.supervisor.home_folder import StackError
 from devstack.supervisor.ports import is_listening
@@ -76,7 +76,7 @@ class Program:
 
 
 def _build_options(run_as: tuple[int, int] | None, keep_open: tuple[int, ...]) -> dict[str, Any]:
-    end_with_supervisor = partial(end_with_parent, os.getpid())
+    end_with_supervisor = partial(exit_with_parent, os.getpid())
     options: dict[str, Any] = {
         "start_new_session": True,
         "pass_fds": keep_open,

@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
 from core.settings import MAY_BE_EMPTY, Settings, SettingsError
-from core.settings.given_settings import FILE_SUFFIX, PREFIX, secrets_in_files, variable_of
+from core.settings.given_settings import FILE_SUFFIX, PREFIX, read_secret_files, variable_of
 from devstack.supervisor.home_folder import StackError
 
 # The prefixes of variables that change how an embedded server or a client works. For example, a
@@ -67,7 +67,7 @@ def read_user_settings() -> dict[str, str]:
     file as the setting without ``_FILE``.
     """
     try:
-        secrets = secrets_in_files(Settings)
+        secrets = read_secret_files(Settings)
     except SettingsError as error:
         raise StackError(f"Settings are wrong:\n{error}", exit_code=2) from None
     in_files = {variable_of(name): value for name, value in secrets.items()}

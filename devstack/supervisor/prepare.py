@@ -88,7 +88,7 @@ def main() -> int:
     try:
         create_demo_data(home, resources, home_folder.load_or_create_secrets(home).demo_password)
         if "--bucket" in sys.argv:
-            resources.objects.make_bucket()
+            resources.objects.create_bucket()
     finally:
         resources.close()
     return 0

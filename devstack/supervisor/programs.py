@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from core.queues import Queue
-from core.settings.process_settings import settings_of
+from core.settings.process_settings import list_settings
 from devstack import LOOPBACK, LOOPBACK_HOSTS
 from devstack.sandbox.sandbox_settings import STRIPE_KEYS, WEBHOOK_PATH
 from devstack.supervisor.child import Program
@@ -58,7 +58,7 @@ def plan_programs(
 
     def worker(name: str) -> Program:
         queues = [word for queue in WORKERS[name] for word in ("--queue", queue)]
-        settings = settings_of("worker", WORKERS[name])
+        settings = list_settings("worker", WORKERS[name])
         address = f"{LOOPBACK}:{ports.workers[name]}"
         plain = program(name, settings, "worker", *queues, PRESSROOM_WORKER_METRICS_ADDRESS=address)
         return _build_worker(plain, home.work)
@@ -66,15 +66,15 @@ def plan_programs(
     prepare = program(
         "prepare",
         # Only the program ``prepare`` may change tables.
-        settings_of("serve") | settings_of("migrate") | settings_of("bucket"),
+        list_settings("serve") | list_settings("migrate") | list_settings("bucket"),
         *(["--bucket"] if creates_bucket else []),
         module="devstack.supervisor.prepare",
         PRESSROOM_HOME=str(home.path),
     )
-    api = program("api", settings_of("serve"), *_build_listen_arguments("serve", ports.api))
+    api = program("api", list_settings("serve"), *_build_listen_arguments("serve", ports.api))
     names = [word for name in LOOPBACK_HOSTS for word in ("--host-name", name)]
     flower = program(
-        "flower", settings_of("flower"), *_build_listen_arguments("flower", ports.flower), *names
+        "flower", list_settings("flower"), *_build_listen_arguments("flower", ports.flower), *names
     )
     return [
         replace(prepare, runs_once=True, grace_seconds=5.0, needs=frozenset({"postgres"})),

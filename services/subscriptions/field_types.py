@@ -93,7 +93,7 @@ def _convert(uow: UnitOfWork, field: MemberField, changed: MemberField) -> None:
     values = {"list_ids": list_ids, "owner_id": field.user_id, "key": str(field.id)}
     name = {"name": f"fields.{field.id}", "list_ids": list_ids}
     if uses := [row._asdict() for row in uow.session.execute(_USES, name)]:
-        words, facts = errors.uses_named(uses), {"used_by": uses}
+        words, facts = errors.format_uses(uses), {"used_by": uses}
         raise errors.FIELD_IN_USE(key=field.key, uses=words, facts=facts)
     too_many = errors.FIELD_TOO_MANY_VALUES(most=MAX_DIFFERENT_VALUES)
     with raise_instead(psycopg2.errors.QueryCanceled, too_many):

@@ -233,7 +233,7 @@ def _answer(
 def _page(
     console: ConsoleRequest, form: TypedForm, finds: PhotoFinds | None, *, is_of_photos: bool
 ) -> Response:
-    price = call_charges.price_of_call(console.state.resources.settings)
+    price = call_charges.get_call_price(console.state.resources.settings)
     providers = console.state.photos.providers
     used, used_url = form.typed.get("used", ""), form.typed.get("used_url", "")
     photos = [] if finds is None else finds.photos

@@ -16,7 +16,7 @@ from services import removals
 from services.access import quotas
 from services.accounts import account_mails
 from services.accounts.account_mails import MailKind
-from services.feed.catalogue import FeedEventType, announce
+from services.feed.catalogue import FeedEventType, announce_event
 from services.jobs.lease import Lease
 from services.jobs.records import RETRY_INPUT_RETENTION, describe_error, is_retry_sensible
 from services.jobs.transitions import complete_job, fail_job
@@ -77,7 +77,7 @@ def _finish(
 
     The database has the verdicts on the rows.
     """
-    announce(
+    announce_event(
         uow,
         task.user_id,
         FeedEventType.IMPORT_ENDED,

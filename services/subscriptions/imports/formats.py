@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from core.errors import imports as errors
-from core.languages.shown_lines import strip_unseen
+from core.languages.shown_lines import strip_invisible
 from models import FieldType
 from services.subscriptions.imports.column_forms import ColumnForms
 from services.subscriptions.imports.column_layout import (
@@ -256,7 +256,7 @@ def _take_sample(blocks: Iterator[Block]) -> tuple[str, bool, Iterator[Block]]:
         characters += len(block) if isinstance(block, str) else 0
     is_complete = characters < HEAD_BYTES // 4
     if is_complete and not any(
-        not isinstance(block, str) or strip_unseen(block) for block in first_blocks
+        not isinstance(block, str) or strip_invisible(block) for block in first_blocks
     ):
         raise errors.IMPORT_EMPTY()
     sample = repair_text("".join(block for block in first_blocks if isinstance(block, str)))

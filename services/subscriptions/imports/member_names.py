@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from unicodedata import normalize
 
-from core.languages.shown_lines import JOINERS, caseless
+from core.languages.shown_lines import JOINERS, fold_case
 from services.subscriptions.export_sheets import bare_cell
 from services.subscriptions.imports.column_layout import ColumnLayout
 from services.subscriptions.imports.column_vocabulary import NAME_OR_PART
@@ -127,4 +127,4 @@ def _contains(name: str, part: str) -> bool:
     if _EAST_ASIAN.match(part):
         # Chinese, Japanese and Korean names are often written without spaces between their parts.
         return part in name
-    return set(caseless(part).split()) <= set(caseless(name).split())
+    return set(fold_case(part).split()) <= set(fold_case(name).split())

@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import lru_cache
 from operator import itemgetter
 
-from core.languages.shown_lines import strip_unseen
+from core.languages.shown_lines import strip_invisible
 from services.subscriptions.export_sheets import bare_cell
 from services.subscriptions.imports.column_forms import ColumnForms
 from services.subscriptions.imports.column_layout import ColumnLayout
@@ -75,7 +75,7 @@ class RowMapper:
         if not email.isascii() or email[:1] == "'" or email[-1:] in _ODD_ENDS:
             email, name_in_cell = _split_address(email)
             name = name or name_in_cell
-            if not email and not any(strip_unseen(cell) for cell in cells):
+            if not email and not any(strip_invisible(cell) for cell in cells):
                 return None
             if not email:
                 reason = "There is no e-mail address in this row."
@@ -172,7 +172,7 @@ class _TierReader:
 
 def _split_address(email: str) -> tuple[str, str]:
     """Split ``Jane Doe <jane@example.com>`` into the address and the name."""
-    email = strip_unseen(bare_cell(email))
+    email = strip_invisible(bare_cell(email))
     if match := _IN_BRACKETS.match(email):
-        return strip_unseen(match[2]), tidy_cell(match[1].strip(' "'))
+        return strip_invisible(match[2]), tidy_cell(match[1].strip(' "'))
     return email, ""

@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from core.errors.imports import IMPORT_NOT_FOUND, IMPORT_RUNNING, IMPORT_UNDO_OVER
 from models import JobStatus, MemberImport
-from services.feed.catalogue import FeedEventType, announce
+from services.feed.catalogue import FeedEventType, announce_event
 from services.subscriptions.consent.claims import delete_claims
 from services.subscriptions.undo import RestoredBatch, Undo
 from storage.unit_of_work import UnitOfWork
@@ -142,7 +142,7 @@ def _end_undo(uow: UnitOfWork, task: MemberImport, job_id: int, status: str) -> 
     if status == JobStatus.SUCCEEDED:
         # These members weren't restored, because a later change affects them.
         task.kept = kept_members
-    announce(
+    announce_event(
         uow,
         task.user_id,
         FeedEventType.BULK_ENDED,
