@@ -129,7 +129,7 @@ def test_keys_and_programs_that_come_and_go_are_events(stack: Stack, owner: Owne
 
 
 def test_what_the_plan_refuses_is_one_event_an_hour(stack: Stack) -> None:
-    frugal = stack.new_owner(plan=Plan.FREE)
+    frugal = stack.create_owner(plan=Plan.FREE)
     with stack.client(frugal.key) as client:
         list_id = new_list(client)["id"]
         for _ in range(3):

@@ -14,7 +14,7 @@ def test_another_worker_goes_on_where_one_died(
     importing: Importing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(member_addresses, "MAX_LISTS", 1)
-    owner, tag = importing.stack.new_owner(), random_hash_id()
+    owner, tag = importing.stack.create_owner(), random_hash_id()
     before, after = f"a.{tag}@example.com", f"b.{tag}@example.com"
     list_ids = sorted(importing.new_list(owner) for _ in range(3))
     for each in list_ids:
