@@ -219,7 +219,7 @@ def undo_act(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -> Response
 
 @router.post("/{bulk_id}/cancel")
 def cancel_act(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -> Response:
-    """Cancel a bulk action. Members that were changed before the cancellation stay changed."""
+    """Cancel a bulk action. The changes until the cancellation are kept."""
     with console.unit_of_work() as uow:
         mailing_list = console.get_own_list(uow, list_id)
         job = actions.find_job(uow, _get_bulk_action(uow, console, mailing_list.id, bulk_id))
