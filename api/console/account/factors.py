@@ -104,7 +104,7 @@ def add_passkey(console: RecentStarterConsoleForm) -> Response:
 
 
 @router.post(RECOVERY_CODES_PATH, dependencies=[PUBLIC])
-def make_codes(console: RecentStarterConsoleForm, uow: Transaction) -> Response:
+def create_recovery_codes(console: RecentStarterConsoleForm, uow: Transaction) -> Response:
     """Create new recovery codes, and show the codes only in this response.
 
     No other page shows the codes, because a browser could load the page again.

@@ -142,7 +142,7 @@ def show_account(console: Console, uow: Transaction) -> Response:
 
 
 @router.post(page_paths.SESSIONS_PATH, dependencies=[PUBLIC])
-def end_sessions(console: ConsoleForm, uow: Transaction) -> Response:
+def log_out_sessions(console: ConsoleForm, uow: Transaction) -> Response:
     selection = console.form.get("session", "")
     if selection == "others":
         sessions.end_all(uow, console.user_id, but=console.caller.session_id)
@@ -213,7 +213,7 @@ def show_email(console: RecentConsole, form: EmptyForm) -> Response:
 
 
 @router.post(page_paths.EMAIL_PATH, dependencies=[LOGIN])
-async def ask_for_address(console: RecentConsoleForm) -> Response:
+async def request_address_change(console: RecentConsoleForm) -> Response:
     """Mail a link to the new address.
 
     The response is the same if the new address has an account, so that nobody learns which

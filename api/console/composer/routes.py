@@ -92,7 +92,7 @@ def show_composer(console: Console) -> Response:
 
 
 @router.post("")
-async def compose(request: Request, console: ConsoleForm) -> Response:
+async def compose_post(request: Request, console: ConsoleForm) -> Response:
     """Write texts or find photos, depending on the button, and show the result in the form."""
     calls = ComposerCaller(request, console.state, console.caller)
     typed = console.form

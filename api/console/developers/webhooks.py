@@ -161,7 +161,7 @@ def show_new_endpoint(console: RecentConsole, form: EmptyForm) -> Response:
 
 
 @router.post("/new")
-async def make_endpoint(console: RecentConsoleForm) -> Response:
+async def create_endpoint(console: RecentConsoleForm) -> Response:
     """Create an endpoint, and show its secret. The secret is shown only in this response."""
     values = {
         "url": console.form.get("url", "").strip(),
@@ -270,12 +270,12 @@ def rotate_secret(console: RecentConsoleForm, endpoint_id: PathId) -> Response:
 
 
 @router.get("/{endpoint_id}/end")
-def show_endpoint_end(console: Console, endpoint_id: PathId) -> Response:
+def show_endpoint_deletion(console: Console, endpoint_id: PathId) -> Response:
     return console.render_page("end_webhook.html", view=_find_view(console, endpoint_id))
 
 
 @router.post("/{endpoint_id}/end")
-def end_endpoint(console: ConsoleForm, uow: Transaction, endpoint_id: PathId) -> Response:
+def delete_endpoint(console: ConsoleForm, uow: Transaction, endpoint_id: PathId) -> Response:
     webhook_endpoints.delete_endpoint(uow, console.caller, endpoint_id)
     return console.redirect_with_notice(
         PATH, "The webhook is deleted: nothing is sent to it any more."
@@ -283,7 +283,7 @@ def end_endpoint(console: ConsoleForm, uow: Transaction, endpoint_id: PathId) ->
 
 
 @router.get("/{endpoint_id}/replay")
-def ask_to_replay(console: Console, endpoint_id: PathId, form: EmptyForm) -> Response:
+def show_replay(console: Console, endpoint_id: PathId, form: EmptyForm) -> Response:
     """Show the form that replays events since a time.
 
     If the query contains a time, the page also shows the number of events since this time.
@@ -318,7 +318,7 @@ def replay_events(console: ConsoleForm, endpoint_id: PathId) -> Response:
             if not deliveries.replay_events(uow, console.caller, endpoint_id, since):
                 raise field_error(DAY_FIELD, "nothing of what it gets has happened since then")
     except DomainError as error:
-        return ask_to_replay(console, endpoint_id, console.add_error(error))
+        return show_replay(console, endpoint_id, console.add_error(error))
     return console.redirect_with_notice(
         f"{PATH}/{endpoint_id}", "The events are sent again, the oldest first."
     )

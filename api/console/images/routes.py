@@ -265,7 +265,7 @@ def show_new_link(console: RecentConsole, hash_id: str, form: EmptyForm) -> Resp
 
 
 @router.post("/{hash_id}/link")
-def make_link(console: RecentConsoleForm, hash_id: str) -> Response:
+def create_link(console: RecentConsoleForm, hash_id: str) -> Response:
     """Create a link to an encrypted image, and show it without a redirect.
 
     The URL of a redirect would reveal the link in logs.

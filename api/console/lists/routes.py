@@ -82,7 +82,7 @@ def show_new_list(console: Console) -> Response:
 
 
 @router.post("/new")
-def make_list(console: ConsoleForm) -> Response:
+def create_list(console: ConsoleForm) -> Response:
     form = console.form
     values = {
         "title": form.get("title", ""),
@@ -133,7 +133,9 @@ def show_list(
 
 
 @router.get("/{list_id}/public")
-def show_face(console: Console, list_id: ListId, form: EmptyForm, language: str = "") -> Response:
+def show_public_pages(
+    console: Console, list_id: ListId, form: EmptyForm, language: str = ""
+) -> Response:
     state = console.state
     language = reader_languages.chosen(language)
     with console.unit_of_work() as uow:
@@ -180,12 +182,12 @@ def show_face(console: Console, list_id: ListId, form: EmptyForm, language: str 
 
 @router.post("/{list_id}/public")
 @threaded_by_list
-def change_face(console: ConsoleForm, list_id: ListId) -> Response:
+def change_public_pages(console: ConsoleForm, list_id: ListId) -> Response:
     values = {name: read_text(console.form, name) for name in _LOOK_FIELDS}
     if _USUAL_COLOUR_BUTTON in console.form or values["colour"] == USUAL_COLOUR:
         values["colour"] = None
     notice = "What readers see is changed."
-    return _change_list(console, list_id, values, show_face, tab="public", notice=notice)
+    return _change_list(console, list_id, values, show_public_pages, tab="public", notice=notice)
 
 
 @router.get("/{list_id}/settings")

@@ -96,7 +96,7 @@ class _BulkActionView:
 
 
 @router.get("")
-def show_acts(console: Console, list_id: ListId, cursor: Cursor = None) -> Response:
+def show_bulk_actions(console: Console, list_id: ListId, cursor: Cursor = None) -> Response:
     with console.unit_of_work() as uow:
         mailing_list = console.get_own_list(uow, list_id)
         page_request = PageRequest(ACTIONS_ON_PAGE, cursor=cursor)
@@ -108,7 +108,7 @@ def show_acts(console: Console, list_id: ListId, cursor: Cursor = None) -> Respo
 
 
 @router.get("/new")
-async def show_new_act(
+async def show_new_bulk_action(
     console: Console, list_id: ListId, selection: Selection, count: str = ""
 ) -> Response:
     form = TypedForm({"action": BulkActionKind.TAG})
@@ -117,7 +117,7 @@ async def show_new_act(
 
 
 @router.post("/new")
-async def begin_act(console: ConsoleForm, list_id: ListId) -> Response:
+async def start_bulk_action(console: ConsoleForm, list_id: ListId) -> Response:
     """Start a bulk action, and redirect to the page that shows its progress."""
     action = console.form.get("action", "")
     try:
@@ -191,7 +191,7 @@ def _render_new_action(
 
 
 @router.get("/{bulk_id}")
-def show_act(console: Console, list_id: ListId, bulk_id: PathId) -> Response:
+def show_bulk_action(console: Console, list_id: ListId, bulk_id: PathId) -> Response:
     with console.unit_of_work() as uow:
         mailing_list = console.get_own_list(uow, list_id)
         bulk = _get_bulk_action(uow, console, mailing_list.id, bulk_id)
@@ -207,7 +207,7 @@ def show_act(console: Console, list_id: ListId, bulk_id: PathId) -> Response:
 
 
 @router.post("/{bulk_id}/undo")
-def undo_act(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -> Response:
+def undo_bulk_action(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -> Response:
     """Start the undo of a bulk action, or resume an undo that failed."""
     with console.unit_of_work() as uow:
         mailing_list = console.get_own_list(uow, list_id)
@@ -218,7 +218,7 @@ def undo_act(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -> Response
 
 
 @router.post("/{bulk_id}/cancel")
-def cancel_act(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -> Response:
+def cancel_bulk_action(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -> Response:
     """Cancel a bulk action. The changes until the cancellation are kept."""
     with console.unit_of_work() as uow:
         mailing_list = console.get_own_list(uow, list_id)

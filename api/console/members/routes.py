@@ -425,7 +425,7 @@ def _run_member_action(
 
 
 @router.get("/{user_id}/remove")
-def ask_to_remove(console: Console, uow: Transaction, list_id: ListId, user_id: PathId) -> Response:
+def show_removal(console: Console, uow: Transaction, list_id: ListId, user_id: PathId) -> Response:
     member = _get_member(uow, console, list_id, user_id)
     return console.render_page("remove_member.html", list=member.mailing_list, member=member.record)
 

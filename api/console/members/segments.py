@@ -73,7 +73,7 @@ def show_new_segment(console: Console, list_id: ListId, selection: Selection) ->
 
 
 @router.post("/segments/new")
-async def make_segment(console: ConsoleForm, list_id: ListId) -> Response:
+async def create_segment(console: ConsoleForm, list_id: ListId) -> Response:
     """Create a segment, or show the form again if the owner pressed a button of the filter."""
     if "do" in console.form:
         return await SEARCHES_BY_CALLER.run(

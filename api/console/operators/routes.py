@@ -281,7 +281,7 @@ def show_job(console: OperatorConsole, job_id: PathId, form: EmptyForm) -> Respo
 
 
 @router.post("/jobs/{job_id}")
-def act_on_job(console: OperatorConsoleForm, job_id: PathId) -> Response:
+def change_job(console: OperatorConsoleForm, job_id: PathId) -> Response:
     """Retry a job that failed or was cancelled, or cancel an unfinished job."""
     try:
         with console.unit_of_work() as uow:
@@ -305,7 +305,7 @@ def show_maintenance(console: OperatorConsole, form: EmptyForm) -> Response:
 
 
 @router.post("/maintenance")
-def begin_maintenance(console: OperatorConsoleForm) -> Response:
+def start_maintenance(console: OperatorConsoleForm) -> Response:
     """Enqueue a maintenance task, even if the task isn't due."""
     name = console.form.get("name", "")
     try:

@@ -111,7 +111,7 @@ def _list_next_steps(
 
 
 @router.get("/find")
-def show_found(console: Console, uow: Transaction, q: str = "") -> Response:
+def show_search_results(console: Console, uow: Transaction, q: str = "") -> Response:
     search_text = q.replace("\0", "")[: member_filter.MAX_SOUGHT_CHARACTERS]
     results = member_filter.find(uow, console.caller, search_text)
     own_lists = lists.list_of(uow, console.user_id, PageRequest(LISTS_TO_SEARCH)).rows

@@ -59,7 +59,7 @@ def show_consent(request: Request, state: StateOf, uow: Transaction) -> Response
 
 
 @router.post(AUTHORIZE_PATH)
-def decide(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
+def decide_consent(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
     """Allow or deny an app's request for access.
 
     The URL contains the app's request. The request is validated again, because the browser can
