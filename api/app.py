@@ -36,7 +36,7 @@ from api.waiting.worker_calls import WorkerCalls
 from core.errors import DomainError
 from core.logging import get_logger
 from core.process.garbage_collection import end_start
-from core.process.linux import give_memory_back
+from core.process.linux import trim_memory
 from core.queues import RequestKind
 from core.settings import Settings
 from core.telemetry import spans
@@ -47,7 +47,7 @@ from integrations.stock_photos.registry import StockPhotoProviders
 from services import event_origins
 from services.access.api_keys import UsedKeys
 from services.accounts.page_paths import ACCOUNT_PATH
-from services.composer.photos import CachedStockPhotos, note_quotas
+from services.composer.photos import CachedStockPhotos, record_quotas
 from services.composer.requests import MetadataCache
 from services.security_events import is_plan_error, record_error
 from storage.redis.client import open_async_redis
@@ -193,7 +193,7 @@ def _answer_all(state: State) -> None:
 def _state(resources: Resources, redis: Redis, drain: Drain) -> State:
     settings = resources.settings
     # Workers call the providers; this process only checks what a caller may ask them for.
-    stock_photos = StockPhotoProviders(settings, partial(note_quotas, resources.redis))
+    stock_photos = StockPhotoProviders(settings, partial(record_quotas, resources.redis))
     # A script puts a message on a queue that is beside it; a broker elsewhere is sent to.
     is_beside = settings.broker == settings.cache
     calls = RequestCalls(redis, resources.waiter, None if is_beside else _sender(resources))
@@ -246,4 +246,4 @@ async def _give_memory_back() -> None:
     """
     while True:
         await asyncio.sleep(_GIVE_BACK_SECONDS)
-        await BACKGROUND.run(give_memory_back)
+        await BACKGROUND.run(trim_memory)

@@ -33,7 +33,7 @@ def client_address(request: Request) -> str | None:
 
 def referring_page(request: Request) -> str | None:
     """Return the URL of the referring page without its query, if the browser sent this URL."""
-    return origins.page_of(request.headers.get("referer", ""))
+    return origins.strip_query(request.headers.get("referer", ""))
 
 
 def browser_name(user_agent: str | None) -> str | None:

@@ -50,13 +50,13 @@ class ComposerCaller:
 
         Raises ``auth.insufficient_scope``, ``credits.insufficient``, ``idempotency.in_progress``.
         """
-        call_charges.require_spender(self.state.resources.settings, self.caller)
+        call_charges.require_spending_scope(self.state.resources.settings, self.caller)
         await self._count()
         cache = self.state.metadata_cache
         key, cached = await REQUESTS.run(cache.look_up, asked)
         if cached is not None:
             return cached
-        price = call_charges.price_of_call(self.state.resources.settings)
+        price = call_charges.get_call_price(self.state.resources.settings)
         if price is None:
             return MetadataResult.from_payload(await self._ask_worker(asked, same=key))
         charge = partial(

@@ -12,7 +12,7 @@ from api.readiness import Condition, Readiness
 from integrations.stock_photos.port import PhotoProviderName, Quota
 from services import deployment_figures
 from services.composer import call_charges
-from services.composer.photos import noted_quotas
+from services.composer.photos import read_quotas
 from services.deployment_figures import DeploymentFigures
 from services.privacy.overdue_rows import count_overdue_rows
 from storage.redis.canaries import Canaries
@@ -41,7 +41,7 @@ class DeploymentMetrics:
         def read_noted() -> tuple[_Quotas, metrics.Sums, dict[str, float]]:
             client = resources.redis
             canaries = Canaries(client).read_delays_or_silence()
-            return noted_quotas(client), call_charges.noted_usage(client), canaries
+            return read_quotas(client), call_charges.read_usage(client), canaries
 
         self._readiness = readiness
         self._rows = Question(read_rows, METRICS)

@@ -20,7 +20,15 @@ from starlette.types import Receive, Scope, Send
 
 from api.html.problems import ErrorDetails, find_problem_renderer
 from api.metrics import ERRORS
-from core.errors import DomainError, FieldProblem, Kind, TransientError, access, own_words, requests
+from core.errors import (
+    DomainError,
+    FieldProblem,
+    Kind,
+    TransientError,
+    access,
+    requests,
+    strip_pydantic_prefix,
+)
 from core.logging import get_logger
 from core.request_ids import current_request_id
 
@@ -184,7 +192,9 @@ def body_error(error: ValidationError) -> DomainError:
 
 
 def _field_problem(error: Mapping[str, Any]) -> FieldProblem:
-    return FieldProblem(written_place(error["loc"]), error["type"], own_words(error["msg"]))
+    return FieldProblem(
+        written_place(error["loc"]), error["type"], strip_pydantic_prefix(error["msg"])
+    )
 
 
 def written_place(parts: Sequence[str | int]) -> str:

@@ -21,7 +21,7 @@ from api.schemas.segments import FILTER_SCHEMAS
 from api.schemas.subscriptions import NewSubscription, SignUpForm
 from core.errors import mailing, requests
 from core.errors.catalogue import ErrorType
-from core.scopes import EXPLANATIONS
+from core.scopes import SCOPE_EXPLANATIONS
 from core.settings import Settings
 from services.feed.catalogue import CATALOGUE
 from services.oauth.adapters import AUTHORIZE_PATH, TOKEN_PATH
@@ -101,7 +101,7 @@ def security_schemes(settings: Settings) -> dict[str, Any]:
         "authorizationUrl": f"{base}{AUTHORIZE_PATH}",
         "tokenUrl": f"{base}{TOKEN_PATH}",
         "refreshUrl": f"{base}{TOKEN_PATH}",
-        "scopes": {str(scope): explanation for scope, explanation in EXPLANATIONS.items()},
+        "scopes": {str(scope): explanation for scope, explanation in SCOPE_EXPLANATIONS.items()},
     }
     return {
         "bearer": {"type": "http", "scheme": "bearer"},
@@ -292,7 +292,7 @@ def _add_errors(responses: Responses, *errors: ErrorType) -> None:
         # The operations of OAuth have an answer of their own for the same status.
         examples = content.setdefault("application/problem+json", problem)["examples"]
         sample = openapi_samples.problem_sample(error, status)
-        examples[error.code] = {"summary": error.documented, "value": sample}
+        examples[error.code] = {"summary": error.example_sentence, "value": sample}
         if len(content) == 1:
             response["description"] = "; ".join(f"`{code}`" for code in examples)
 

@@ -109,7 +109,7 @@ def resolved(schema: JsonSchema, known: dict[str, JsonSchema]) -> JsonSchema:
 
 def problem_sample(error: ErrorType, status: int) -> dict[str, Any]:
     """Return the answer of an error, with each member that the schema requires."""
-    shown = error.filled(**error.examples) if error.examples else error
+    shown = error.fill(**error.examples) if error.examples else error
     problem = Problem(
         type="about:blank",
         title=HTTPStatus(status).phrase,
@@ -165,10 +165,10 @@ def invalid_body(schema: JsonSchema, known: dict[str, JsonSchema]) -> ErrorType 
     if "properties" not in whole:
         return None
     if whole.get("required"):
-        return BODY_INVALID.filled(place=f"body.{whole['required'][0]}", rule=_REQUIRED)
+        return BODY_INVALID.fill(place=f"body.{whole['required'][0]}", rule=_REQUIRED)
     name, first = next(iter(whole["properties"].items()))
     kind = resolved(_first(first), known).get("type", "string")
-    return BODY_INVALID.filled(place=f"body.{name}", rule=_TYPES[kind])
+    return BODY_INVALID.fill(place=f"body.{name}", rule=_TYPES[kind])
 
 
 def invalid_parameter(
@@ -178,7 +178,7 @@ def invalid_parameter(
     for each in parameters:
         rule = _rule_of(resolved(_first(each["schema"]), known), is_path=each["in"] == "path")
         if rule is not None and each["in"] != "header":
-            return REQUEST_INVALID.filled(place=f"{each['in']}.{each['name']}", rule=rule)
+            return REQUEST_INVALID.fill(place=f"{each['in']}.{each['name']}", rule=rule)
     return None
 
 

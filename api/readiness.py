@@ -44,10 +44,10 @@ class Readiness:
     """Checks the dependencies of this process at most once per second, for all callers together."""
 
     def __init__(self, resources: Resources) -> None:
-        needed = revisions.newest_revision()
+        needed = revisions.get_newest_revision()
 
         def database() -> Condition:
-            fits = revisions.fits(resources.database, needed)
+            fits = revisions.is_compatible(resources.database, needed)
             return Condition.OK if fits else Condition.OUTDATED
 
         def redis() -> Condition:
@@ -55,7 +55,7 @@ class Readiness:
             return Condition.OK
 
         def broker() -> Condition:
-            responds = resources.broker.waiting(Queue.MAINTENANCE) is not None
+            responds = resources.broker.count_waiting(Queue.MAINTENANCE) is not None
             return Condition.OK if responds else Condition.UNAVAILABLE
 
         checks: Mapping[str, Callable[[], Condition]] = {
@@ -107,7 +107,7 @@ class _Bucket:
 
     def condition(self) -> Condition:
         try:
-            reason = None if self._objects.ready() else NO_BUCKET
+            reason = None if self._objects.has_bucket() else NO_BUCKET
         except TransientError as error:
             reason = str(error)
         if reason is None:

@@ -17,7 +17,7 @@ from sqlalchemy import event
 from benchmarks.large_list import filled_list
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
 from benchmarks.own_stack import own_stack
-from core.scopes import EVERYTHING_OF_A_USER
+from core.scopes import USER_SCOPES
 from devstack import LOOPBACK
 from devstack.harness.stack import Owner, Stack
 from models import Tier
@@ -187,7 +187,7 @@ class _Bench:
         """The queries that the service sends to Postgres for it, word for word."""
         asked = PageRequest(**{"limit": 50} | page.paging)
         if page.filter is None:
-            caller = Caller(self.owner.user_id, EVERYTHING_OF_A_USER, unrestricted=True)
+            caller = Caller(self.owner.user_id, USER_SCOPES, unrestricted=True)
             used = self.stack.resources.database
             database = _Noting(used.engine, used.connections, running=self.alone)
             member_pages.read_member_page(database, caller, self.list_id, page.filters, asked)
@@ -206,8 +206,8 @@ class _Bench:
         event.listen(engine, "before_cursor_execute", note)
         try:
             with self.stack.resources.unit_of_work() as uow:
-                wanted = member_filter.read(uow, lists.get_list(uow, self.list_id), filter_)
-                searching.search(uow, self.list_id, wanted, asked)
+                wanted = member_filter.read_filter(uow, lists.get_list(uow, self.list_id), filter_)
+                searching.search_members(uow, self.list_id, wanted, asked)
         finally:
             event.remove(engine, "before_cursor_execute", note)
         return sent

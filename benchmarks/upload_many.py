@@ -10,7 +10,7 @@ import httpx2
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
 from benchmarks.running_stack import running_stack
 from benchmarks.upload import photo
-from services.attachments.images.conversion import convert
+from services.attachments.images.conversion import convert_image
 
 AT_A_TIME = 64
 PROCESSES = 2
@@ -84,4 +84,4 @@ def _answer(reply: httpx2.Response) -> dict[str, Any]:
 
 def _converted_size(picture: bytes) -> int:
     """The converted picture stays where it is: sending it back is no part of the baseline."""
-    return len(convert(picture).data)
+    return len(convert_image(picture).data)

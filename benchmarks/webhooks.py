@@ -114,7 +114,7 @@ class WebhookBench:
             assert len(found) == EVENTS_EACH
             return [
                 (signing.build_message_id(event["id"]), signing.serialise_event(event))
-                for event in reading.show(uow.session, found)
+                for event in reading.render_events(uow.session, found)
             ]
 
     async def _post_all(self) -> None:

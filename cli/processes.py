@@ -185,11 +185,11 @@ def bucket(as_json: Json = False) -> None:
     """Make the bucket and its user, unless they exist. The bucket holds every object."""
     from core.settings import read_settings
     from core.settings.store_settings import BucketSettings
-    from storage.buckets import make_bucket
+    from storage.buckets import create_bucket
 
     settings = read_settings(BucketSettings)
     _end_when_asked()
-    make_bucket(settings)
+    create_bucket(settings)
     show({"bucket": settings.s3_bucket}, as_json=as_json)
 
 

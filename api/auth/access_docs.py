@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from core.errors import access, mailing
 from core.errors.catalogue import ErrorType
-from core.scopes import GRANTABLE, Scope
+from core.scopes import GRANTABLE_SCOPES, Scope
 
 # OpenAPI's security requirements: each maps a scheme to the scopes that the scheme needs.
 Security = list[dict[str, list[str]]]
@@ -53,8 +53,8 @@ def describe_unrestricted_credential() -> AccessDocs:
 
 def describe_scope(scope: Scope) -> AccessDocs:
     # People can't grant some scopes to programs, so no OAuth token has these scopes.
-    security = _every_scheme(scope) if scope in GRANTABLE else _own_schemes(scope)
-    errors = [*_MISSING_OR_INVALID, access.AUTH_INSUFFICIENT_SCOPE.filled(scope=scope)]
+    security = _every_scheme(scope) if scope in GRANTABLE_SCOPES else _own_schemes(scope)
+    errors = [*_MISSING_OR_INVALID, access.AUTH_INSUFFICIENT_SCOPE.fill(scope=scope)]
     return AccessDocs(f"Scope: `{scope}`.", errors, security)
 
 
@@ -64,7 +64,7 @@ def describe_scope_or_trace(scope: Scope) -> AccessDocs:
         access.AUTH_INVALID_API_KEY,
         access.AUTH_SECOND_FACTOR,
         mailing.TRACE_INVALID,
-        access.AUTH_INSUFFICIENT_SCOPE.filled(scope=scope),
+        access.AUTH_INSUFFICIENT_SCOPE.fill(scope=scope),
     ]
     sentence = f"Credential: a trace id, or a login. Scope: `{scope}`."
     return AccessDocs(sentence, errors, [{}, *_every_scheme(scope)])

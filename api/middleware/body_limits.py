@@ -43,7 +43,7 @@ class BodyLimit:
 
 
 def _json_limit(path: str, megabytes: int) -> BodyLimit:
-    error = requests.BODY_TOO_LARGE.filled(most=f"{megabytes} MB")
+    error = requests.BODY_TOO_LARGE.fill(most=f"{megabytes} MB")
     return BodyLimit(re.compile(path), megabytes * MEGABYTE, error)
 
 
@@ -63,7 +63,7 @@ LIMITS = (
     BodyLimit(
         re.compile(r"/subscriptions/[^/]+$"),
         MAX_SIGN_UP_BYTES,
-        requests.BODY_TOO_LARGE.filled(most="64 KB"),
+        requests.BODY_TOO_LARGE.fill(most="64 KB"),
     ),
     BodyLimit(
         re.compile(r"(/attachments|/console/images)$"),

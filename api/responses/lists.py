@@ -7,7 +7,7 @@ from api.state import State
 from integrations.challenges.port import ChallengeProviderName
 from models import MailingList
 from services.subscriptions import subscriber_counts
-from services.subscriptions.consent.wordings import current_wordings
+from services.subscriptions.consent.wordings import read_current_wordings
 from services.subscriptions.sign_up_fields import read_field_keys
 from storage.unit_of_work import UnitOfWork
 
@@ -17,7 +17,7 @@ def describe_lists(
 ) -> list[Channel]:
     """Return the records of lists, with their numbers of subscribers, site keys and wordings."""
     subscribers = subscriber_counts.count_subscribers(uow, {each.id for each in mailing_lists})
-    wordings = current_wordings(uow, mailing_lists)
+    wordings = read_current_wordings(uow, mailing_lists)
     site_keys = {
         name: state.challenges.challenge_for(ChallengeProviderName(name)).site_key
         for name in {each.challenge_provider for each in mailing_lists}

@@ -89,7 +89,7 @@ _UPLOAD: dict[str, Any] = {
         media.ATTACHMENT_SEVERAL_FILES,
         requests.BODY_NOT_MULTIPART,
         requests.BODY_MALFORMED_MULTIPART,
-        requests.OPTION_IN_BODY.filled(name="encrypted"),
+        requests.OPTION_IN_BODY.fill(name="encrypted"),
         media.ATTACHMENT_GONE,
         access.QUOTA_EXCEEDED,
         requests.BODY_TOO_SLOW,
@@ -158,7 +158,7 @@ def _answer(state: State, accepted: AcceptedJob) -> JSONResponse:
     with state.resources.unit_of_work() as uow:
         attachment = records.find_outcome(uow, accepted)
         if isinstance(attachment, DomainError):
-            records.forget_failed(uow, accepted)
+            records.delete_failed_attachment(uow, accepted)
     if isinstance(attachment, DomainError):
         raise attachment
     record = AttachmentRecord.of(attachment, state.resources.settings)

@@ -45,7 +45,7 @@ _PHOTO_ERRORS = (
     composer.STOCKPHOTO_UNAVAILABLE,
     *_QUEUE_ERRORS,
     composer.STOCKPHOTO_TOO_SLOW,
-    requests.REQUEST_TOO_SLOW.filled(seconds=20),
+    requests.REQUEST_TOO_SLOW.fill(seconds=20),
 )
 
 
@@ -57,7 +57,7 @@ def _answers(source: str, *errors: ErrorType) -> Responses:
         **refuses(
             access.QUOTA_EXCEEDED,
             *_QUEUE_ERRORS,
-            requests.REQUEST_TOO_SLOW.filled(seconds=45),
+            requests.REQUEST_TOO_SLOW.fill(seconds=45),
             *errors,
         ),
     }

@@ -61,7 +61,7 @@ orders_router = APIRouter(tags=["Credits"], route_class=JsonRoute)
         money.CREDITS_INSUFFICIENT,
         money.CHARGE_IN_PROGRESS,
         requests.BODY_NO_JSON_TYPE,
-        requests.BODY_INVALID.filled(place="body.amount_credit", rule="must be a number"),
+        requests.BODY_INVALID.fill(place="body.amount_credit", rule="must be a number"),
         money.CREDITS_AMOUNT,
         money.CREDITS_SOURCE_ID,
         money.CREDITS_META,
@@ -153,7 +153,7 @@ def read_low_balance(state: StateOf, caller: CreditReader) -> Response:
     responses=refuses(
         requests.BODY_NOT_JSON,
         requests.BODY_NO_JSON_TYPE,
-        requests.BODY_INVALID.filled(place="body.below_credit", rule="must be a number"),
+        requests.BODY_INVALID.fill(place="body.below_credit", rule="must be a number"),
         money.CREDITS_BELOW,
     ),
 )
@@ -180,7 +180,7 @@ async def set_low_balance(request: Request, caller: CreditEditor) -> Envelope[in
     responses=refuses(
         requests.BODY_NOT_JSON,
         requests.BODY_NO_JSON_TYPE,
-        requests.BODY_INVALID.filled(place="body.redirect_url", rule="must be a string"),
+        requests.BODY_INVALID.fill(place="body.redirect_url", rule="must be a string"),
         money.TOPUP_AMOUNT_MISSING,
         money.TOPUP_AMOUNT_DECIMALS,
         money.TOPUP_AMOUNT_MISMATCH,

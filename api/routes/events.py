@@ -18,8 +18,8 @@ from core.errors.mailing import LIST_NOT_FOUND
 from core.errors.requests import CURSOR_INVALID
 from services.access.caller import Caller
 from services.feed import reading
-from services.feed.catalogue import FeedEventType, visible_types
-from services.feed.reading import show
+from services.feed.catalogue import FeedEventType, list_visible_types
+from services.feed.reading import render_events
 from services.paging import PageRequest
 
 router = APIRouter(tags=["Events"], route_class=JsonRoute)
@@ -56,15 +56,15 @@ def list_events(
     """
     limit = limit_members_page(caller, PageRequest(limit)).limit
     with state.resources.unit_of_work() as uow:
-        found = reading.page(
+        found = reading.read_page(
             uow,
             caller.user_id,
-            types=visible_types(caller.scopes, unrestricted=caller.unrestricted, only=types),
+            types=list_visible_types(caller.scopes, unrestricted=caller.unrestricted, only=types),
             list_id=list_id,
             cursor=cursor,
             limit=limit,
         )
-        items = show(uow.session, found.events)
+        items = render_events(uow.session, found.events)
     count_members_page(state, caller)
     pagination = {"limit": limit, "next_cursor": found.next_cursor, "has_more": found.has_more}
     return enveloped({"pagination": pagination, "items": items})

@@ -47,7 +47,7 @@ WAIT_SECONDS = 30.0
         *OF_OWN_LIST,
         access.AUTH_LOGIN_AGAIN,
         access.QUOTA_EXCEEDED,
-        access.AUTH_INSUFFICIENT_SCOPE.filled(scope=Scope.DELIVERY),
+        access.AUTH_INSUFFICIENT_SCOPE.fill(scope=Scope.DELIVERY),
         mailing.LIST_EMAIL_CHANNEL_DISABLED,
         mailing.FILTER_INVALID,
         mailing.FILTER_TOO_LARGE,

@@ -306,7 +306,7 @@ async def undo_import(
 def _record(state: State, task: MemberImport, *, has_recent_login: bool) -> ImportRecord:
     return ImportRecord.of_row(
         task,
-        **endings.columns_of(task),
+        **endings.get_columns(task),
         errors_url=build_import_errors_url(state, task.id, has_recent_login=has_recent_login),
         undo_until=IMPORT_UNDO.available_until(task),
     )

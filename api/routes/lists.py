@@ -149,7 +149,7 @@ def read_embedded_form(
 ) -> Envelope[schemas.EmbeddedForm]:
     """The list's sign-up form, to be pasted into a page of any site as plain HTML."""
     form = ListForm.read(uow, lists.get_own_list(uow, caller, list_id), state.resources.settings)
-    chosen = reader_languages.chosen(language or "")
+    chosen = reader_languages.choose_language(language or "")
     return envelope(render_embedded_form(state, form, language=chosen))
 
 
@@ -166,7 +166,7 @@ def preview_list(
 
     Its links lead nowhere.
     """
-    chosen = reader_languages.chosen(language or "")
+    chosen = reader_languages.choose_language(language or "")
     mailing_list = lists.get_own_list(uow, caller, list_id)
     return envelope(render_preview(uow, state, mailing_list, part, chosen))
 
@@ -186,7 +186,7 @@ def preview_changed_list(
     language: Language = None,
 ) -> Envelope[schemas.ListPreview]:
     """A preview of a page or mail of the list with these changes. The list stays as it is."""
-    chosen = reader_languages.chosen(language or "")
+    chosen = reader_languages.choose_language(language or "")
     values = lists.validate_values(uow.settings, body.sent())
     mailing_list = lists.get_own_list(uow, caller, list_id)
     trial = uow.session.begin_nested()

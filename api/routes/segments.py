@@ -60,7 +60,7 @@ def list_segments(
     read = partial(list_segments_module.list_segments, uow, mailing_list, with_filters=True)
 
     def show(rows: list[Segment]) -> list[SegmentRecord]:
-        filters = member_filter.shown(uow, mailing_list, *(each.filter for each in rows))
+        filters = member_filter.restore_names(uow, mailing_list, *(each.filter for each in rows))
         return [
             SegmentRecord.of_row(each, filter=written)
             for each, written in zip(rows, filters, strict=True)
@@ -93,8 +93,8 @@ async def read_segment(
         with state.resources.unit_of_work() as uow:
             mailing_list = lists.get_own_list(uow, caller, list_id)
             found = list_segments_module.get_segment(uow, mailing_list.id, segment_id)
-            wanted = member_filter.read_stored(uow, mailing_list, found.filter)
-            [written] = member_filter.shown(uow, mailing_list, found.filter)
+            wanted = member_filter.read_stored_filter(uow, mailing_list, found.filter)
+            [written] = member_filter.restore_names(uow, mailing_list, found.filter)
         number = member_counts.count_members(state.resources, mailing_list, wanted)
         return CountedSegment.of_row(
             found, filter=written, count=number.count, count_is_exact=number.is_exact
@@ -124,5 +124,5 @@ def delete_segment(
 
 def _record(uow: UnitOfWork, mailing_list: MailingList, segment: Segment) -> SegmentRecord:
     written: dict[str, Any]
-    [written] = member_filter.shown(uow, mailing_list, segment.filter)
+    [written] = member_filter.restore_names(uow, mailing_list, segment.filter)
     return SegmentRecord.of_row(segment, filter=written)

@@ -49,7 +49,7 @@ _TRACE_ERRORS = (
     mailing.TRACE_AMBIGUOUS,
     requests.BODY_NOT_JSON,
     requests.BODY_NO_JSON_OR_FORM_TYPE,
-    requests.BODY_INVALID.filled(place="body.trace_id", rule="must be a string"),
+    requests.BODY_INVALID.fill(place="body.trace_id", rule="must be a string"),
     mailing.LIST_NOT_FOUND,
 )
 

@@ -26,7 +26,7 @@ _SIGNATURE = {
     responses=refuses(
         money.WEBHOOK_SIGNATURE_INVALID,
         money.WEBHOOK_UNREADABLE,
-        requests.BODY_TOO_LARGE.filled(most="1 MB"),
+        requests.BODY_TOO_LARGE.fill(most="1 MB"),
         requests.SERVICE_UNAVAILABLE,
         money.TOPUP_NO_CHANNEL,
     ),

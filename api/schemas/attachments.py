@@ -6,7 +6,7 @@ from pydantic import Field, StringConstraints
 from api.schemas.envelope import AtMost, Body, Schema, Timestamp, Url
 from core.settings import Settings
 from models import Attachment
-from services.attachments.files import rendition_files
+from services.attachments.files import list_renditions
 
 _CHECKSUM = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 _MAX_ALT_TEXT_CHARACTERS = 2_000
@@ -99,7 +99,7 @@ class AttachmentRecord(Schema):
             return {"pathname": f"media/{filename}", "view_url": f"{base}/media/{filename}"}
 
         renditions = [
-            {**asdict(file), **place(file.filename)} for file in rendition_files(attachment)
+            {**asdict(file), **place(file.filename)} for file in list_renditions(attachment)
         ]
         return cls.of_row(
             attachment,

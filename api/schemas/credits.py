@@ -16,7 +16,7 @@ from core import clock
 from core.settings import Settings
 from integrations.payments.port import PaymentChannel
 from models import OrderStatus, PaymentOrder
-from services.composer.call_charges import price_of_call
+from services.composer.call_charges import get_call_price
 from services.credits.ledger import MAX_SOURCE_ID_CHARACTERS
 from services.credits.prices import CreditRate
 
@@ -226,7 +226,7 @@ def prices_of(settings: Settings, channels: Iterable[str]) -> dict[str, Any]:
     return {
         "channels": list(channels),
         "currencies": currencies,
-        "composer_call": price_of_call(settings),
+        "composer_call": get_call_price(settings),
     }
 
 

@@ -10,10 +10,10 @@ from services.subscriptions.export_sheets import ExportFormat, ExportKind
 from services.subscriptions.filters.grammar import (
     MAX_CONDITIONS,
     MAX_DEPTH,
-    MAX_VALUES,
-    MAX_VALUES_IN_ALL,
+    MAX_VALUES_PER_CONDITION,
+    MAX_VALUES_PER_FILTER,
 )
-from services.subscriptions.filters.names import COMMON, Operator
+from services.subscriptions.filters.names import COMMON_NAMES, Operator
 from services.subscriptions.segments import MAX_SEGMENT_NAME_CHARACTERS
 
 # The two are apart, since a service refuses a filter with the place in it and what would be right
@@ -38,7 +38,12 @@ _BOUND = {
 _OPERANDS: dict[Operator, dict[str, Any]] = {
     Operator.IS: _VALUE,
     Operator.IS_NOT: {**_VALUE, "description": "Members without any value are found too"},
-    Operator.IN: {"type": "array", "items": _VALUE, "minItems": 1, "maxItems": MAX_VALUES},
+    Operator.IN: {
+        "type": "array",
+        "items": _VALUE,
+        "minItems": 1,
+        "maxItems": MAX_VALUES_PER_CONDITION,
+    },
     Operator.CONTAINS: {"type": "string"},
     Operator.BEGINS: {"type": "string"},
     Operator.BEFORE: _MOMENT,
@@ -60,7 +65,7 @@ def _shape(description: str, **properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def _condition() -> dict[str, Any]:
-    names = ", ".join(each.name for each in COMMON)
+    names = ", ".join(each.name for each in COMMON_NAMES)
     field = {
         "type": "string",
         "description": f"{names}, or fields. and the key of a field",
@@ -81,8 +86,8 @@ def _condition() -> dict[str, Any]:
 FILTER_SCHEMAS: dict[str, dict[str, Any]] = {
     "MemberFilter": {
         "description": f"Which members are meant. At most {MAX_DEPTH} deep, with at most "
-        f"{MAX_CONDITIONS} conditions and {MAX_VALUES_IN_ALL} values. Active members only, unless "
-        "it names `status`",
+        f"{MAX_CONDITIONS} conditions and {MAX_VALUES_PER_FILTER} values. Active members only, "
+        "unless it names `status`",
         "anyOf": [
             {"$ref": f"#/components/schemas/{name}"}
             for name in ("FilterOfAll", "FilterOfAny", "FilterOfOthers", "FilterCondition")

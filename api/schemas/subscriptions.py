@@ -11,7 +11,7 @@ from core.errors import DomainError
 from models import Subscription, Tier, User
 from services.accounts import email_addresses
 from services.subscriptions.consent.evidence import ConsentEvidence
-from services.subscriptions.consent.networks import MAX_OTHERS
+from services.subscriptions.consent.networks import MAX_COUNTED_PEOPLE
 from services.subscriptions.member_attributes import GivenAttributes, ShownAttributes
 from services.subscriptions.members.changes import Via
 from services.subscriptions.members.members import MemberEdit
@@ -271,7 +271,7 @@ class MemberConsent(Schema):
     )
     others_of_network: int | None = Field(
         description="How many other people came onto this list from the network of `ip`, its /24 "
-        f"or /48: {MAX_OTHERS} at most. null for a claim",
+        f"or /48: {MAX_COUNTED_PEOPLE} at most. null for a claim",
         examples=[0],
     )
     list_id: int = Field(description="Where the person agreed: another list after a transfer")
@@ -280,7 +280,7 @@ class MemberConsent(Schema):
     @classmethod
     def of(cls, shown: ConsentEvidence, others: Mapping[str, int]) -> Self:
         """Args:
-        others: the result of ``count_others``.
+        others: the result of ``count_people_by_network``.
         """
         values = shown._asdict()
         counted = None if shown.claimed_by or shown.ip is None else others.get(shown.ip)

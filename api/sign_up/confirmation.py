@@ -40,7 +40,7 @@ def show_confirmation(
         branding.read_look(uow, mailing_list),
         language=get_reader_language(request),
         list_title=mailing_list.title,
-        wording=wordings.current_wordings(uow, [mailing_list]).get(mailing_list.id),
+        wording=wordings.read_current_wordings(uow, [mailing_list]).get(mailing_list.id),
         is_confirmed=confirmation.is_confirmed,
         wants_mail=confirmation.record.email_enabled,
         owner_text=mailing_list.thanks_text,

@@ -112,7 +112,7 @@ async def subscribe(request: Request, state: StateOf, list_id: ListId) -> Respon
     mailing_list = await state.in_unit_of_work(lists.get_list, list_id)
     accepted_languages = request.headers.get("accept-language")
     # Most programs send no Accept-Language. A script on a page sends the languages of the reader.
-    language = reader_languages.chosen(accepted_languages) if accepted_languages else None
+    language = reader_languages.choose_language(accepted_languages) if accepted_languages else None
     await subscribe_stranger(
         request, state, mailing_list, submission, is_form=is_form, language=language
     )

@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader
 from sqlalchemy import func, select
 
 from core.languages import reader_languages
-from core.languages.reader_languages import templates_in
+from core.languages.reader_languages import create_templates
 from core.queues import Queue
 from core.scopes import Scope
 from integrations.mail.port import Mail, Mailer
@@ -33,7 +33,7 @@ from storage.unit_of_work import UnitOfWork
 
 @cache
 def _templates(language: str) -> Environment:
-    return templates_in(language, PackageLoader("services.accounts"))
+    return create_templates(language, PackageLoader("services.accounts"))
 
 
 def render_mail(
@@ -50,7 +50,7 @@ def render_mail(
 
     ``language``: that of a reader, if it is known; owners and operators read English.
     """
-    templates = _templates(reader_languages.known(language))
+    templates = _templates(reader_languages.available_language(language))
 
     def fill(name: str) -> str:
         return templates.get_template(name).render(values)

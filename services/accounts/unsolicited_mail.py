@@ -15,7 +15,7 @@ from unicodedata import category, normalize
 from sqlalchemy import text
 
 from core.keyring import Keyring
-from core.languages.shown_lines import folded
+from core.languages.shown_lines import fold_look_alikes
 from core.logging import get_logger
 from core.networks import network_of
 from core.settings import Settings
@@ -177,7 +177,7 @@ def _plain(text: str) -> str:
 
 def _names_place(text: str) -> bool:
     labels = (match[0].casefold() for match in _LABEL.finditer(text))
-    domains = (each for label in labels for each in (label, folded(label)))
+    domains = (each for label in labels for each in (label, fold_look_alikes(label)))
     is_domain = any(
         each in _SPECIAL_DOMAINS or _suffixes().publicsuffix(each) is not None for each in domains
     )

@@ -11,7 +11,7 @@ from core.errors import access as errors
 from core.errors.access import OAUTH_CLIENT_REDIRECT_URI
 from core.ids import random_hash_id
 from core.keyring import Keyring
-from core.scopes import GRANTABLE, Scope
+from core.scopes import GRANTABLE_SCOPES, Scope
 from core.secret_form import CLIENT_SECRET
 from models import OAuthClient
 from storage.unit_of_work import UnitOfWork, record_moment_once
@@ -97,8 +97,8 @@ def create(
     chosen = set(scopes)
     if not chosen:
         raise errors.OAUTH_CLIENT_SCOPES_MISSING()
-    if chosen - GRANTABLE:
-        raise errors.OAUTH_CLIENT_SCOPES(scopes=", ".join(sorted(chosen - GRANTABLE)))
+    if chosen - GRANTABLE_SCOPES:
+        raise errors.OAUTH_CLIENT_SCOPES(scopes=", ".join(sorted(chosen - GRANTABLE_SCOPES)))
     secret = None if public else CLIENT_SECRET.generate()
     client = OAuthClient(
         client_id=random_hash_id(_ID_CHARACTERS),

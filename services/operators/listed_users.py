@@ -7,7 +7,7 @@ a short command.
 from datetime import datetime
 from typing import NamedTuple
 
-from core.languages.shown_lines import strip_unseen
+from core.languages.shown_lines import strip_invisible
 from storage.database import Database, Statement
 
 _NEWEST_USERS = Statement("""
@@ -35,5 +35,5 @@ def newest_users(database: Database, *, owners: bool, email: str) -> list[Listed
         owners: whether to return only users who have a list.
         email: a part of the address, in any case.
     """
-    rows = database.rows(_NEWEST_USERS, owners=owners, part=strip_unseen(email))
+    rows = database.rows(_NEWEST_USERS, owners=owners, part=strip_invisible(email))
     return [ListedUser(*row) for row in rows]

@@ -13,7 +13,7 @@ from sqlalchemy import delete, exists, func, select, text
 
 from core.errors import FieldProblem
 from core.errors.mailing import DENY_LIST_ENTRY, DENY_LIST_TOO_LONG, MEMBER_DENIED
-from core.languages.shown_lines import strip_unseen
+from core.languages.shown_lines import strip_invisible
 from core.logging import get_logger
 from models import DeniedEntry, ErasedDenial
 from services.accounts import email_addresses
@@ -81,7 +81,7 @@ def _domain(written: str) -> str | None:
 
     Returns ``None`` if the text is neither a domain nor such a pattern.
     """
-    written = strip_unseen(written)
+    written = strip_invisible(written)
     if not written.startswith(_SUBDOMAINS):
         return email_addresses.normalise_domain(written)
     # The text after the star may be a top-level domain, which can't be the domain of an address.

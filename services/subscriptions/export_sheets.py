@@ -127,7 +127,7 @@ def of_export(uow: UnitOfWork, resources: Resources, lease: Lease, export: Membe
     mailing_list = uow.session.get_one(MailingList, export.list_id)
     wanted = None
     if export.filter is not None:
-        wanted = member_filter.read_begun(uow, mailing_list, export.filter)
+        wanted = member_filter.read_for_running_job(uow, mailing_list, export.filter)
     if export.kind == ExportKind.DELIVERY:
         return roster(resources, lease, mailing_list, wanted)
     own = attribute_fields.list_fields(uow, mailing_list.user_id)
@@ -153,14 +153,14 @@ def members(
     s = Subscription
     status = case((opt_out_checks.HAS_LEFT, SubscriptionStatus.UNSUBSCRIBED.value), else_=s.status)
     has_mail = and_(s.email_enabled, not_(opt_out_checks.HAS_NO_MAIL))
-    statuses = (asked or _PRESENT_AND_FORMER) if wanted is None else wanted.statuses(asked)
+    statuses = (asked or _PRESENT_AND_FORMER) if wanted is None else wanted.list_statuses(asked)
     # Two indexes begin with the list, and neither has all statuses: without them, the members of a
     # small list are looked for in the whole table.
     table = Subscription.__table__.alias("chosen")
     not_active = [each.value for each in statuses if each is not SubscriptionStatus.ACTIVE]
     of_list = select(table.c.id).where(table.c.list_id == list_id)
     if wanted is not None:
-        of_list = of_list.where(wanted.condition(table, asked=asked))
+        of_list = of_list.where(wanted.build_condition(table, allowed=asked))
     parts = []
     if SubscriptionStatus.ACTIVE in statuses:
         parts.append(of_list.where(table.c.status == SubscriptionStatus.ACTIVE.value))
@@ -185,14 +185,14 @@ def members(
     none = [None] * len(fields)
 
     def values(reading: Connection, rows: Sequence[AnyRow]) -> Iterator[Values]:
-        agreed = evidence.evidence_by_member(reading, [row.id for row in rows])
+        agreed = evidence.read_evidence_by_member(reading, [row.id for row in rows])
         for row in rows:
             email, name, status, tier, expiry, has_mail, source, user_id, made_at, *others = row
             joined_at, tag_ids, own, subscription_id = others
             yield (
                 *(email, name, status, tier, expiry and clock.iso(expiry), has_mail, source),
                 *(user_id, clock.iso(made_at), clock.iso(joined_at)),
-                *evidence.export_values(agreed.get(subscription_id, ())),
+                *evidence.build_export_values(agreed.get(subscription_id, ())),
                 sorted(tags[each] for each in tag_ids if each in tags) if tag_ids else [],
                 *([own.get(each) for each in fields] if own else none),
             )
@@ -217,7 +217,7 @@ def roster(
     is_sent = [s.status == SubscriptionStatus.ACTIVE, s.email_enabled, s.email.is_not(None)]
     is_sent.append(s.user_id.not_in(erased))
     if wanted is not None:
-        is_sent.append(wanted.condition(asked=(SubscriptionStatus.ACTIVE,)))
+        is_sent.append(wanted.build_condition(allowed=(SubscriptionStatus.ACTIVE,)))
     query = (
         select(s.email, s.name, s.user_id)
         .where(s.list_id == mailing_list.id, *is_sent, ~opted_out)

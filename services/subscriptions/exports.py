@@ -28,7 +28,7 @@ from services.access import quotas
 from services.access.caller import Caller, require_scope
 from services.access.sessions import require_recent_login
 from services.accounts import accounts
-from services.feed.catalogue import FeedEventType, announce
+from services.feed.catalogue import FeedEventType, announce_event
 from services.jobs.kinds import JobKind, call_with_subject, register_kind
 from services.jobs.lease import JobCancelled, Lease, renew_lease
 from services.jobs.outbox import enqueue_job
@@ -38,7 +38,7 @@ from services.security_events import EventType, record
 from services.subscriptions import bulk_files, export_sheets, lists, segments
 from services.subscriptions.bulk_files import EXPORTS
 from services.subscriptions.export_sheets import ExportFormat, ExportKind, Sheet, Values
-from storage.encryption import Tampered
+from storage.encryption import DecryptionFailed
 from storage.parts import StoredFile
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -60,7 +60,7 @@ def _abandon(uow: UnitOfWork, export: MemberExport, job_id: int, status: str) ->
 
 
 def _announce_end(uow: UnitOfWork, export: MemberExport, job_id: int, status: str) -> None:
-    announce(
+    announce_event(
         uow,
         export.user_id,
         FeedEventType.EXPORT_ENDED,
@@ -182,7 +182,7 @@ def open_file(resources: Resources, export: MemberExport) -> StoredFile:
     """The file of a finished export; raises ``media.damaged``."""
     try:
         return bulk_files.stored_file(resources, export)
-    except Tampered as error:
+    except DecryptionFailed as error:
         raise MEDIA_DAMAGED() from error
 
 
@@ -256,7 +256,7 @@ EXPORT_JOBS = {
 
 
 def _batches(resources: Resources, sheet: Sheet, *, failures: int) -> Iterator[list[Values]]:
-    with resources.long_reads.view(_MAX_TIME, failures=failures) as reading:
+    with resources.replica_reads.view(_MAX_TIME, failures=failures) as reading:
         result = reading.execution_options(yield_per=_ROWS_AT_ONCE).execute(sheet.query)
         for rows in result.partitions():
             yield list(sheet.values(reading, rows))

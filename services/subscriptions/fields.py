@@ -16,7 +16,7 @@ from sqlalchemy import func, select
 
 from core.errors import FieldProblem
 from core.errors import mailing as errors
-from core.languages.shown_lines import caseless, is_shown
+from core.languages.shown_lines import fold_case, is_shown
 from models import FieldType, MemberField
 from services.access import sessions
 from services.subscriptions import misleading_texts, text_reviews
@@ -69,8 +69,8 @@ def parse_value(field: MemberField, text: str) -> FieldValue | None:
     elif field.type == FieldType.BOOLEAN:
         value = _WORDS.get(text.casefold(), text)
     elif field.type == FieldType.CHOICE:
-        spelt = {caseless(each): each for each in reversed(field.choices)}
-        value = spelt.get(caseless(text), text) if text not in field.choices else text
+        spelt = {fold_case(each): each for each in reversed(field.choices)}
+        value = spelt.get(fold_case(text), text) if text not in field.choices else text
     return normalise_value(field, value)
 
 

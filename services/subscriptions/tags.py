@@ -12,7 +12,7 @@ from sqlalchemy import ARRAY, BigInteger, Select, Text, any_, func, literal, sel
 from sqlalchemy.dialects.postgresql import insert
 
 from core.errors import mailing as errors
-from core.languages.shown_lines import caseless, is_shown
+from core.languages.shown_lines import fold_case, is_shown
 from models import DeletedTag, MemberTag
 from services import paging
 from services.paging import PageOfRows, PageRequest
@@ -40,7 +40,7 @@ def normalise_tag(text: str) -> str:
 
 def fold_tag(name: str) -> str:
     """Return the form that names have in common if they differ in case or composition."""
-    return caseless(name)
+    return fold_case(name)
 
 
 def find_tag_ids(
@@ -135,7 +135,7 @@ def _with_lock(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
     return query.with_for_update(read=True, key_share=True)
 
 
-# Searches the form that ``member_filter.keep`` stores. Strict mode doesn't unwrap lists.
+# Searches a stored filter for the id of a tag. Strict mode doesn't unwrap lists.
 _IN_FILTER = """jsonb_path_exists(filter,
     'strict $.** ? (@.field == "tag").* ? (@ == $id || exists(@[*] ? (@ == $id)))',
     jsonb_build_object('id', CAST(:tag_id AS bigint)), true)"""
@@ -163,7 +163,7 @@ def delete_tag(uow: UnitOfWork, list_id: int, tag_id: int) -> int:
     values = {"tag_id": tag_id, "list_id": list_id}
     if uses := [row._asdict() for row in uow.session.execute(_USES, values)]:
         raise errors.TAG_IN_USE(
-            name=tag.name, uses=errors.uses_named(uses), facts={"used_by": uses}
+            name=tag.name, uses=errors.format_uses(uses), facts={"used_by": uses}
         )
     uow.session.delete(tag)
     uow.session.add(DeletedTag(list_id=list_id, id=tag_id))

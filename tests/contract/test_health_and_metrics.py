@@ -138,7 +138,7 @@ def test_metrics_show_what_the_workers_asked_of_the_language_model(
 ) -> None:
     model = "of/metrics:7b"
     for used in (Usage(model, "answered", 100, 20, 1.5), Usage(model, "failed", 7, 0, 0.5)):
-        call_charges.note_usage(stack.resources.redis, used)
+        call_charges.record_usage(stack.resources.redis, used)
     for line, number in (
         (f'calls_total{{model="{model}",outcome="answered"}}', 1),
         (f'calls_total{{model="{model}",outcome="failed"}}', 1),

@@ -13,7 +13,7 @@ import pytest
 from api.app import create_app
 from api.auth.csrf import CSRF_HEADER
 from api.openapi import api_routes
-from core.scopes import EVERYTHING_OF_A_USER, Scope
+from core.scopes import USER_SCOPES, Scope
 from core.settings import Settings
 from devstack.harness.stack import Owner, Stack
 from services.access import sessions
@@ -334,7 +334,7 @@ def _all_but_what_is_needed(operation: str) -> list[Scope] | None:
     if needed is None:
         return None
     fulls = {needed, needed.replace(".read", ".full")}
-    return sorted(EVERYTHING_OF_A_USER - {Scope(each) for each in fulls if each in set(Scope)})
+    return sorted(USER_SCOPES - {Scope(each) for each in fulls if each in set(Scope)})
 
 
 def _needed_by_what_is_named(operation: str) -> str | None:

@@ -252,7 +252,7 @@ def _render_outcome(
 def _render_composer(
     console: ConsoleRequest, form: TypedForm, finds: PhotoFinds | None, *, is_of_photos: bool
 ) -> Response:
-    price = call_charges.price_of_call(console.state.resources.settings)
+    price = call_charges.get_call_price(console.state.resources.settings)
     providers = console.state.photos.providers
     used_endpoint = form.typed.get("used", "")
     used_url = form.typed.get("used_url", "")

@@ -23,7 +23,7 @@ from api.state import Transaction
 from core import clock
 from core.errors import DomainError
 from core.errors.access import API_KEY_NAME, API_KEY_NOT_FOUND, GRANT_NOT_FOUND
-from core.scopes import KEY_EXPLANATIONS, Scope
+from core.scopes import KEY_SCOPE_EXPLANATIONS, Scope
 from models import ApiKey, EndpointState
 from services.access import api_keys
 from services.accounts import own_keys
@@ -69,7 +69,7 @@ def show_developers(console: Console, uow: Transaction) -> Response:
 def _describe_scopes(scopes: Sequence[str]) -> Sequence[str]:
     # The only scope without an explanation is the scope that only an operator can grant.
     operator_scope = "Get the rosters of lists that are sent by mail"
-    return [KEY_EXPLANATIONS.get(Scope(scope), operator_scope) for scope in scopes]
+    return [KEY_SCOPE_EXPLANATIONS.get(Scope(scope), operator_scope) for scope in scopes]
 
 
 @router.get("/access")
@@ -130,7 +130,8 @@ def show_new_key(console: RecentConsole, form: EmptyForm) -> Response:
         "new_key.html",
         form.fill({"lifetime": "90", "reach": "chosen"}),
         scopes=[
-            (_SCOPE_PREFIX + scope, words, str(scope)) for scope, words in KEY_EXPLANATIONS.items()
+            (_SCOPE_PREFIX + scope, words, str(scope))
+            for scope, words in KEY_SCOPE_EXPLANATIONS.items()
         ],
         lifetimes=[(value, label, "") for value, (label, _) in _LIFETIMES.items()],
     )
@@ -143,7 +144,7 @@ def create_key(console: RecentConsoleForm) -> Response:
     The secret is shown only in this response. A redirect would put the secret into a URL.
     """
     form = console.form
-    ticked_scopes = [scope for scope in KEY_EXPLANATIONS if _SCOPE_PREFIX + scope in form]
+    ticked_scopes = [scope for scope in KEY_SCOPE_EXPLANATIONS if _SCOPE_PREFIX + scope in form]
     reach = form.get("reach")
     lifetime = form.get("lifetime", "")
     try:

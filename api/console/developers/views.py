@@ -8,7 +8,7 @@ from typing import Any
 from api.console.assets import CONSOLE_PATH
 from services.access.caller import Caller
 from services.feed import reading
-from services.feed.catalogue import CATALOGUE, FeedEventType, SubjectKind, visible_types
+from services.feed.catalogue import CATALOGUE, FeedEventType, SubjectKind, list_visible_types
 from services.webhooks.deliveries import TEST_EVENT_TYPE
 from storage.unit_of_work import UnitOfWork
 
@@ -95,9 +95,11 @@ def list_newest_events(
 
     ``only``: the types of the events, or an empty collection for all types.
     """
-    types = visible_types(caller.scopes, unrestricted=caller.unrestricted, only=only)
-    entries = reading.newest(uow.session, caller.user_id, types=types, limit=limit)
-    return _merge_equal_events(_build_view(each) for each in reading.show(uow.session, entries))
+    types = list_visible_types(caller.scopes, unrestricted=caller.unrestricted, only=only)
+    entries = reading.list_newest_events(uow.session, caller.user_id, types=types, limit=limit)
+    return _merge_equal_events(
+        _build_view(each) for each in reading.render_events(uow.session, entries)
+    )
 
 
 def _merge_equal_events(events: Iterable[EventView]) -> list[EventView]:

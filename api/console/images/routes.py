@@ -39,7 +39,7 @@ from core.errors.media import SIGNED_LINK_NOT_ENCRYPTED
 from core.queues import Queue
 from models import Attachment, AttachmentStatus
 from services.attachments import records, upload
-from services.attachments.images.blurhash import tiles
+from services.attachments.images.blurhash import compute_tiles
 from services.attachments.upload import Upload, clean_filename
 from services.jobs.idempotency import AcceptedJob
 from services.paging import PageRequest
@@ -132,7 +132,7 @@ class ImageView:
     @property
     def tiles(self) -> list[list[str]]:
         blurhash = self.record.blurhash
-        return [] if blurhash is None else tiles(blurhash, *_TILE_COUNTS)
+        return [] if blurhash is None else compute_tiles(blurhash, *_TILE_COUNTS)
 
     @property
     def files(self) -> list[FileView]:
@@ -216,7 +216,7 @@ def _get_uploaded_image(console: ConsoleRequest, accepted: AcceptedJob) -> Attac
     with console.unit_of_work() as uow:
         outcome = records.find_outcome(uow, accepted)
         if isinstance(outcome, DomainError):
-            records.forget_failed(uow, accepted)
+            records.delete_failed_attachment(uow, accepted)
     if isinstance(outcome, DomainError):
         raise outcome
     return outcome

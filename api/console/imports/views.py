@@ -342,7 +342,7 @@ class ImportView:
         ended_at = self.task.finished_at
         if not self.task.dry_run or ended_at is None or self.is_broken:
             return None
-        expires_at = ended_at + endings.DRY_RUN_FILE_KEPT
+        expires_at = ended_at + endings.DRY_RUN_FILE_RETENTION
         is_kept = self.task.status != "cancelled" and self.task.source == "file"
         return expires_at if is_kept and expires_at > clock.now() else None
 
@@ -391,7 +391,7 @@ def read_view(console: ConsoleRequest, import_id: int) -> ImportView:
     view = ImportView(task, title, job, undo, fields=own_fields)
     if view.is_live:
         return view
-    result = add_samples(resources, endings.result_of(task))
+    result = add_samples(resources, endings.build_result(task))
     return replace(
         view,
         choices=build_column_choices(task, result.get("columns", ()), own_fields)

@@ -137,7 +137,7 @@ def show_public_pages(
     console: Console, list_id: ListId, form: EmptyForm, language: str = ""
 ) -> Response:
     state = console.state
-    language = reader_languages.chosen(language)
+    language = reader_languages.choose_language(language)
     with console.unit_of_work() as uow:
         mailing_list = console.get_own_list(uow, list_id)
         record = describe_list(uow, state, mailing_list)
@@ -156,7 +156,7 @@ def show_public_pages(
         logos.setdefault(record.logo_hash_id, record.logo_hash_id)
     names = {
         name: Locale.parse(name, sep="-").get_display_name("en") or name
-        for name in reader_languages.languages()
+        for name in reader_languages.list_languages()
     }
     typed = {name: getattr(record, name) or "" for name in _LOOK_FIELDS}
     return console.render_form(

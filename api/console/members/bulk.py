@@ -146,7 +146,7 @@ def _begin_action(console: ConsoleRequest, list_id: int, order: BulkOrder) -> in
         job = actions.begin_bulk_action(
             uow,
             mailing_list,
-            member_filter.keep(uow, mailing_list, filter_json),
+            member_filter.prepare_stored_filter(uow, mailing_list, filter_json),
             order,
             caller=console.caller,
         )
@@ -165,7 +165,7 @@ def _render_new_action(
         mailing_list = console.get_own_list(uow, list_id)
         try:
             filter_json = selection.build_filter(uow, mailing_list) or ALL_ACTIVE
-            parsed_filter = member_filter.read(uow, mailing_list, filter_json)
+            parsed_filter = member_filter.read_filter(uow, mailing_list, filter_json)
         except DomainError as error:
             form = form.add_error(error, SELECTION_PLACES)
             filter_json = ALL_ACTIVE
@@ -195,7 +195,7 @@ def show_bulk_action(console: Console, list_id: ListId, bulk_id: PathId) -> Resp
     with console.unit_of_work() as uow:
         mailing_list = console.get_own_list(uow, list_id)
         bulk = _get_bulk_action(uow, console, mailing_list.id, bulk_id)
-        [filter_json] = member_filter.shown(uow, mailing_list, bulk.filter)
+        [filter_json] = member_filter.restore_names(uow, mailing_list, bulk.filter)
         [view] = _build_views(uow, [bulk])
         return console.render_page(
             "bulk_action.html",

@@ -22,7 +22,7 @@ from models import FieldType, MailingList, MemberField, SubscriptionStatus
 from services.paging import PageRequest
 from services.subscriptions import fields, tags
 from services.subscriptions.filters.grammar import MAX_CONDITIONS, MAX_DEPTH
-from services.subscriptions.filters.names import FilterName, Operator, ValueKind, known_names
+from services.subscriptions.filters.names import FilterName, Operator, ValueKind, build_filter_names
 from storage.unit_of_work import UnitOfWork
 
 _NEGATED_MATCH = {"all": "not_all", "any": "none", "none": "any", "not_all": "all"}
@@ -438,7 +438,7 @@ def list_choices(uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Choice
     tag_names = tuple(tag.name for tag in rows)
     return {
         name.name: _build_choice(name, by_key.get(name.name), tag_names)
-        for name in known_names(own_fields).values()
+        for name in build_filter_names(own_fields).values()
     }
 
 

@@ -91,7 +91,7 @@ class MemberSelection:
             parts.append({"field": "joined_at", "at_least": since})
         if "segment" in typed:
             segment = segments.get_segment(uow, mailing_list.id, self.segment_id or 0)
-            parts += member_filter.shown(uow, mailing_list, segment.filter)
+            parts += member_filter.restore_names(uow, mailing_list, segment.filter)
         if "filter" in typed:
             parts.append(parse_filter(typed["filter"]))
         if not parts:

@@ -115,7 +115,7 @@ def _render_members(
         with console.unit_of_work() as uow:
             if (draft_json := draft.to_json()) is not None:
                 # Validate the draft separately, because errors then contain the path of a row.
-                member_filter.read(uow, mailing_list, draft_json)
+                member_filter.read_filter(uow, mailing_list, draft_json)
             filter_json = selection.build_filter(uow, mailing_list)
         page, total = _search_members(console, mailing_list, selection, filter_json, page_request)
         count_members_page(console.state, console.caller)
@@ -198,8 +198,8 @@ def _search_members(
         )
         return member_page.page, member_page.total
     with console.unit_of_work() as uow:
-        parsed_filter = member_filter.read(uow, mailing_list, filter_json)
-        result = searching.search(uow, mailing_list.id, parsed_filter, page_request)
+        parsed_filter = member_filter.read_filter(uow, mailing_list, filter_json)
+        result = searching.search_members(uow, mailing_list.id, parsed_filter, page_request)
     return result.page, result.total
 
 
@@ -275,7 +275,7 @@ def show_member(
         page_request = PageRequest(ENTRIES_ON_PAGE, cursor=cursor)
         history = members.list_history(uow, member.mailing_list, user_id, page_request)
         consent = evidence.list_evidence(uow, member.subscription, PageRequest(ENTRIES_ON_PAGE))
-        counts_by_network = networks.count_others(uow, member.subscription, consent.rows)
+        counts_by_network = networks.count_people_by_network(uow, member.subscription, consent.rows)
         own_lists = lists.list_choices(uow, console.user_id, LISTS_TO_CHOOSE)
     record = member.record
     typed = {

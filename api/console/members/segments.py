@@ -94,11 +94,11 @@ def _render_segment(console: ConsoleRequest, list_id: int, segment_id: int, coun
     with console.unit_of_work() as uow:
         mailing_list = console.get_own_list(uow, list_id)
         segment = segments.get_segment(uow, mailing_list.id, segment_id)
-        [filter_json] = member_filter.shown(uow, mailing_list, segment.filter)
+        [filter_json] = member_filter.restore_names(uow, mailing_list, segment.filter)
         form = TypedForm({"name": segment.name})
         draft = build_draft(filter_json, list_choices(uow, mailing_list))
         try:
-            parsed_filter = member_filter.read(uow, mailing_list, filter_json)
+            parsed_filter = member_filter.read_filter(uow, mailing_list, filter_json)
         except DomainError as error:
             # The filter has become invalid, because the owner has retired a field or removed a
             # choice. The page shows the error.
@@ -170,7 +170,7 @@ def _render_edited_draft(
             if segment_id is not None:
                 segments.get_segment(uow, mailing_list.id, segment_id)
             filter_json = draft.to_json()
-            parsed_filter = member_filter.read(uow, mailing_list, filter_json or ALL_ACTIVE)
+            parsed_filter = member_filter.read_filter(uow, mailing_list, filter_json or ALL_ACTIVE)
     except DomainError as error:
         return _render_error(console, list_id, error, draft, segment_id, status=HTTPStatus.OK)
     if filter_json is not None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from models import SubscriptionEvent
 from services.subscriptions.consent.evidence import ConsentEvidence
-from services.subscriptions.consent.networks import MAX_OTHERS
+from services.subscriptions.consent.networks import MAX_COUNTED_PEOPLE
 
 _ACTION_LABELS = {
     "requested": "Asked to subscribe",
@@ -88,5 +88,5 @@ def describe_network(evidence: ConsentEvidence, others: Mapping[str, int]) -> st
     count = 0 if evidence.claimed_by or evidence.ip is None else others.get(evidence.ip, 0)
     if not count:
         return ""
-    number = f"{count:,} or more" if count == MAX_OTHERS else f"{count:,}"
+    number = f"{count:,} or more" if count == MAX_COUNTED_PEOPLE else f"{count:,}"
     return f" ({number} other {'person' if count == 1 else 'people'} came from its network)"

@@ -112,11 +112,11 @@ def _list_next_steps(
 
 @router.get("/find")
 def show_search_results(console: Console, uow: Transaction, q: str = "") -> Response:
-    search_text = q.replace("\0", "")[: member_filter.MAX_SOUGHT_CHARACTERS]
-    results = member_filter.find(uow, console.caller, search_text)
+    search_text = q.replace("\0", "")[: member_filter.MAX_SEARCH_CHARACTERS]
+    results = member_filter.search_lists_and_members(uow, console.caller, search_text)
     own_lists = lists.list_of(uow, console.user_id, PageRequest(LISTS_TO_SEARCH)).rows
     is_operator = accounts.get(uow, console.user_id).is_operator
-    min_characters = member_filter.MIN_SOUGHT_CHARACTERS
+    min_characters = member_filter.MIN_SEARCH_CHARACTERS
     return console.render_page(
         "find.html",
         q=search_text,

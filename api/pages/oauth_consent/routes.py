@@ -22,7 +22,7 @@ from api.html.frame import redirect_to
 from api.route_classes import ThreadedRoute
 from api.state import State, StateOf, Transaction
 from core.errors.requests import BODY_INVALID
-from core.scopes import EXPLANATIONS, Scope
+from core.scopes import SCOPE_EXPLANATIONS, Scope
 from services.accounts import accounts
 from services.oauth.adapters import AUTHORIZE_PATH, OAuthResponse
 from services.oauth.server import AuthorizationRequest, OAuthServer
@@ -53,7 +53,7 @@ def show_consent(request: Request, state: StateOf, uow: Transaction) -> Response
         client_name=authorization.client_name,
         address=accounts.get(uow, member.user_id).email,
         scopes=authorization.scopes,
-        explanations=EXPLANATIONS,
+        explanations=SCOPE_EXPLANATIONS,
         destination=target.netloc or f"{target.scheme}, an app on this device",
     )
 

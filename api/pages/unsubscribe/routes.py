@@ -27,7 +27,7 @@ from api.pages.preferences.actions import (
 )
 from api.route_classes import ThreadedRoute
 from api.state import State, StateOf, Transaction
-from core.languages.reader_languages import marked, translated
+from core.languages.reader_languages import marked, translate
 from models import OptOutKind
 from services.accounts import accounts, email_addresses
 from services.subscriptions import branding, lists, page_urls
@@ -79,7 +79,7 @@ async def change_subscription(
     if submission.is_one_click:
         await LEAVING.run(_unsubscribe, request, state, trace, OptOutKind.EMAIL, Via.ONE_CLICK)
         text = marked("You get no more e-mails from this list.")
-        return render_line(translated(get_reader_language(request), text))
+        return render_line(translate(get_reader_language(request), text))
     action = submission.fields.get("action")
     if isinstance(action, str) and action in OPT_OUTS:
         reason = submission.fields.get("reason")

@@ -88,7 +88,7 @@ _MEMBERS_SCHEMA = {
         access.QUOTA_EXCEEDED,
         imports.MEMBERS_TOO_MANY,
         requests.BODY_NO_JSON_TYPE,
-        requests.BODY_INVALID.filled(place="body.members[0].email", rule="must be a string"),
+        requests.BODY_INVALID.fill(place="body.members[0].email", rule="must be a string"),
         imports.MEMBERS_ALL_INVALID,
         *OF_IDEMPOTENCY,
         *OF_QUEUES,
@@ -236,7 +236,7 @@ def _selected(
 def _preview(state: State, caller: Caller, list_id: int, body: NewBulkAction) -> BulkPreview:
     with state.resources.unit_of_work() as uow:
         mailing_list, kept = _selected(uow, caller, list_id, body)
-        wanted = member_filter.read_stored(uow, mailing_list, kept)
+        wanted = member_filter.read_stored_filter(uow, mailing_list, kept)
     counted = member_counts.count_members(state.resources, mailing_list, wanted)
     return BulkPreview(matched=counted.count, is_exact=counted.is_exact)
 

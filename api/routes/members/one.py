@@ -215,7 +215,7 @@ def read_member_consent(
     read = partial(evidence.list_evidence, uow, member)
 
     def show(rows: list[ConsentEvidence]) -> list[MemberConsent]:
-        others = networks.count_others(uow, member, rows)
+        others = networks.count_people_by_network(uow, member, rows)
         return [MemberConsent.of(each, others) for each in rows]
 
     return envelope(page(paging, read, show))

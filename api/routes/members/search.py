@@ -133,10 +133,10 @@ def _found(
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get_own_list(uow, caller, list_id)
         if segment_id is None:
-            wanted = member_filter.read(uow, mailing_list, written)
+            wanted = member_filter.read_filter(uow, mailing_list, written)
         else:
             wanted = segments.read_filter(uow, mailing_list, segment_id)
-        found = searching.search(uow, mailing_list.id, wanted, paging, status)
+        found = searching.search_members(uow, mailing_list.id, wanted, paging, status)
     count_members_page(state, caller)
     return _members_page(paging, found.page, found.total)
 

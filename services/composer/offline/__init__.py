@@ -10,25 +10,27 @@ from itertools import chain
 from pathlib import Path
 
 from services.composer import rules
-from services.composer.offline.document import Document, Sentence, document_of, spell_japanese
-from services.composer.offline.post_tags import tags_of
+from services.composer.offline.document import Document, Sentence, parse_document, spell_japanese
+from services.composer.offline.post_tags import extract_tags
 from services.composer.text.characters import ELLIPSIS
 from services.composer.text.post import MetadataField, PlainPost, PostMetadata
 
 
-def metadata(plain: PlainPost, wanted: frozenset[MetadataField], content_hash: str) -> PostMetadata:
+def write_metadata(
+    plain: PlainPost, wanted: frozenset[MetadataField], content_hash: str
+) -> PostMetadata:
     """Always the same for the same post; `content_hash` is hexadecimal."""
-    document = document_of(plain)
+    document = parse_document(plain)
     return PostMetadata(
-        slug=slug_of(plain, document, content_hash) if MetadataField.SLUG in wanted else None,
-        summary=summary_of(plain, document) if MetadataField.SUMMARY in wanted else None,
-        tags=tags_of(plain, document) if MetadataField.TAGS in wanted else None,
+        slug=write_slug(plain, document, content_hash) if MetadataField.SLUG in wanted else None,
+        summary=write_summary(plain, document) if MetadataField.SUMMARY in wanted else None,
+        tags=extract_tags(plain, document) if MetadataField.TAGS in wanted else None,
     )
 
 
-def tweets(plain: PlainPost) -> tuple[str, ...]:
+def write_tweets(plain: PlainPost) -> tuple[str, ...]:
     """Return sentences that stand alone, the title before the first unless that repeats it."""
-    document = document_of(plain)
+    document = parse_document(plain)
     wanted = min(rules.MAX_TWEETS, 1 + len(document.sentences) // _SENTENCES_A_TWEET)
     # Unlike sentences in the post's order: the first of paragraphs rather than others.
     language = document.language
@@ -37,9 +39,9 @@ def tweets(plain: PlainPost) -> tuple[str, ...]:
         for sentence in document.sentences
         if sentence.whole
         and not sentence.listed
-        and not points_back(sentence, language)
+        and not has_back_reference(sentence, language)
         and not _is_personal(sentence, language)
-        and rules.weighted_length(sentence.text[:600]) <= rules.MAX_TWEET_WEIGHT
+        and rules.measure_tweet_weight(sentence.text[:600]) <= rules.MAX_TWEET_WEIGHT
     ]
     openings = [sentence for sentence in good if sentence.opens]
     chosen: list[Sentence] = []
@@ -57,7 +59,7 @@ def tweets(plain: PlainPost) -> tuple[str, ...]:
         colon = "：" if language in {"zh", "ja"} else ": "
         between = " " if plain.title[-1] in ".!?…。！？:：" else colon
         whole = f"{plain.title}{between}{opening}"
-        opening = whole if rules.weighted_length(whole) <= rules.MAX_TWEET_WEIGHT else opening
+        opening = whole if rules.measure_tweet_weight(whole) <= rules.MAX_TWEET_WEIGHT else opening
     if fitting := rules.fit_tweets(plain, [opening, *texts[1:]]):
         return fitting
     any_text = (plain.title, *plain.headings[:10], *plain.paragraphs[:10])
@@ -77,14 +79,14 @@ _SPELLED = {
 _KANA_WORD = re.compile("[\u3041-\u3096\u30a1-\u30ff]{2}")
 
 
-def slug_of(plain: PlainPost, document: Document, content_hash: str) -> str:
+def write_slug(plain: PlainPost, document: Document, content_hash: str) -> str:
     """The title's words, or those that the post is about; `post-…` where there are none."""
     nameless = rules.fit_slug("", content_hash)
     title = _spell(plain.title[:_MAX_TITLE_CHARACTERS], document.language)
     slug = rules.fit_slug(title, content_hash)
     if slug != nameless:
         return slug
-    spelled = (_spell(tag, document.language) for tag in tags_of(plain, document))
+    spelled = (_spell(tag, document.language) for tag in extract_tags(plain, document))
     slugs = [slug for text in spelled if (slug := rules.fit_slug(text, content_hash)) != nameless]
     # As many words as there is room for, each once; the first is cut if it is too long.
     words: list[str] = []
@@ -129,7 +131,7 @@ def _words(file_name: str) -> dict[str, frozenset[str]]:
     return {code: frozenset(words) for code, *words in lines}
 
 
-def points_back(sentence: Sentence, language: str) -> bool:
+def has_back_reference(sentence: Sentence, language: str) -> bool:
     """Tell whether the sentence begins with what points back: `this` does, `this week` does not."""
     known = _words("points_back.txt").get(language, frozenset())
     for count in range(_MAX_PHRASE_WORDS, 0, -1):
@@ -150,7 +152,7 @@ def _is_personal(sentence: Sentence, language: str) -> bool:
     )
 
 
-def summary_of(plain: PlainPost, document: Document) -> str:
+def write_summary(plain: PlainPost, document: Document) -> str:
     """Return the first sentences that fit; it is empty only without text."""
     for chosen in (_first(document, impersonal=True), _first(document, impersonal=False)):
         if chosen:
@@ -175,7 +177,7 @@ def _first(document: Document, *, impersonal: bool) -> list[Sentence]:
         if (
             sentence.listed
             or (has_whole and not sentence.whole)
-            or (points_back(sentence, document.language) and not follows)
+            or (has_back_reference(sentence, document.language) and not follows)
             or (impersonal and _is_personal(sentence, document.language))
         ):
             continue

@@ -9,16 +9,22 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
-from services.composer.text.characters import CHINESE, hepburn
+from services.composer.text.characters import CHINESE, romanise_kana
 from services.composer.text.post import PlainPost
-from services.composer.text.words import fold_word, is_content, sentences_of, stop_words, words_of
+from services.composer.text.words import (
+    fold_word,
+    is_content_word,
+    load_stop_words,
+    split_sentences,
+    split_words,
+)
 
 # Japanese words, their kinds and their readings are those of SudachiPy's small dictionary, which
 # its authors keep up to date.
 
 NOUN, VERB = "名詞", "動詞"
-# The tokenizer takes 49,149 bytes at most, and refuses what grows beyond 65,535 in the form NFKC;
-# no character grows beyond 33.
+# The get_tokenizer takes 49,149 bytes at most, and refuses what grows beyond 65,535 in the form
+# NFKC; no character grows beyond 33.
 _MAX_PIECE_CHARACTERS = 1_000
 _AUXILIARY, _PARTICLE, _JOINING = "助動詞", "助詞", "接続助詞"
 # How the particles sound that are written as other sounds are.
@@ -39,12 +45,12 @@ class Morpheme(NamedTuple):
     reading: str
 
 
-def morphemes_of(text: str) -> list[Morpheme]:
+def split_morphemes(text: str) -> list[Morpheme]:
     pieces = (
         text[start : start + _MAX_PIECE_CHARACTERS]
         for start in range(0, len(text), _MAX_PIECE_CHARACTERS)
     )
-    # Threads can't share a tokenizer at the same time.
+    # Threads can't share a get_tokenizer at the same time.
     with _ONE_TOKENIZER_AT_A_TIME:
         return [_morpheme(found) for piece in pieces for found in _tokenizer().tokenize(piece)]
 
@@ -52,15 +58,15 @@ def morphemes_of(text: str) -> list[Morpheme]:
 def spell_japanese(text: str) -> str:
     """The words in Latin letters, set apart; one whose reading isn't known stays as it is."""
     spelled = ""
-    for word in morphemes_of(text):
+    for word in split_morphemes(text):
         clings = word.kind == _AUXILIARY or word.sort == _JOINING
         spelled += "" if clings else " "
         if word.kind == _PARTICLE:
-            spelled += hepburn(_PARTICLES.get(word.surface, word.surface))
+            spelled += romanise_kana(_PARTICLES.get(word.surface, word.surface))
         else:
             by_reading = CHINESE.search(word.surface) or word.surface in _READ_BY_NAME
             written = word.reading if by_reading else word.surface
-            spelled += hepburn(written, verb=word.kind == VERB)
+            spelled += romanise_kana(written, verb=word.kind == VERB)
     return spelled
 
 
@@ -100,12 +106,12 @@ class Word(NamedTuple):
 Tokenizer = Callable[[str], list[Word]]
 
 
-def tokenizer(language: str) -> Tokenizer:
+def get_tokenizer(language: str) -> Tokenizer:
     if language == "zh":
         return _chinese
     if language == "ja":
         return _japanese
-    stop = stop_words(language)
+    stop = load_stop_words(language)
     from Stemmer import Stemmer
 
     # A stemmer for each text: threads can't share one. It knows the codes of its languages.
@@ -119,12 +125,12 @@ def tokenizer(language: str) -> Tokenizer:
         # The article of `l'eau`, the possessive of `Anna's`.
         head, _, tail = plain.partition("'")
         core = tail if len(tail) > len(head) else head
-        about = is_content(core, stop) and plain not in stop
+        about = is_content_word(core, stop) and plain not in stop
         shown = surface[-len(core) :] if core == tail else surface[: len(core)]
         singular = _SINGULARS.get(core, core) if language == "en" else core
         return Word(shown, plain, stem(singular) if about else "", about)
 
-    return lambda text: list(map(word, words_of(text)))
+    return lambda text: list(map(word, split_words(text)))
 
 
 def _chinese(text: str) -> list[Word]:
@@ -133,17 +139,17 @@ def _chinese(text: str) -> list[Word]:
     words = []
     for surface, kind in tag(text):
         key = fold_word(surface)
-        about = is_content(key, stop_words("zh"))
+        about = is_content_word(key, load_stop_words("zh"))
         noun = about and kind.startswith(_CHINESE_NOUNS)
         words.append(Word(surface, key, key if about else "", noun))
     return words
 
 
 def _japanese(text: str) -> list[Word]:
-    stop, words = stop_words("ja"), []
-    for found in morphemes_of(text):
+    stop, words = load_stop_words("ja"), []
+    for found in split_morphemes(text):
         plain = fold_word(found.surface)
-        about = is_content(plain, stop)
+        about = is_content_word(plain, stop)
         noun = about and found.kind == NOUN and found.sort in _JAPANESE_NOUNS
         words.append(Word(found.surface, plain, fold_word(found.lemma) if about else "", noun))
     return words
@@ -169,7 +175,7 @@ _MAX_SCRIPT_SAMPLE_CHARACTERS = 4_000
 _ONE_AT_A_TIME = Lock()
 
 
-def language_of(plain: PlainPost) -> str:
+def detect_language(plain: PlainPost) -> str:
     """Return an ISO 639-1 code: by script where that decides, else by statistics; else `en`."""
     text = "\n".join((*plain.paragraphs, *plain.headings, plain.title))[:_MAX_SAMPLE_CHARACTERS]
     looked_at = text[:_MAX_SCRIPT_SAMPLE_CHARACTERS]
@@ -221,9 +227,9 @@ class Document:
     sentences: tuple[Sentence, ...]
 
 
-def document_of(plain: PlainPost) -> Document:
-    language = language_of(plain)
-    tokenize = tokenizer(language)
+def parse_document(plain: PlainPost) -> Document:
+    language = detect_language(plain)
+    tokenize = get_tokenizer(language)
     paragraphs = [(i, text[:_MAX_PARAGRAPH_CHARACTERS]) for i, text in enumerate(plain.paragraphs)]
     total = sum(len(text) for _, text in paragraphs)
     if total > _MAX_DOCUMENT_CHARACTERS:
@@ -232,7 +238,7 @@ def document_of(plain: PlainPost) -> Document:
     found = [
         (text, number, index == 0)
         for number, paragraph in paragraphs
-        for index, text in enumerate(sentences_of(paragraph, language))
+        for index, text in enumerate(split_sentences(paragraph, language))
     ]
     kept = [
         Sentence(

@@ -11,10 +11,10 @@ from math import log1p, sqrt
 from pathlib import Path
 from typing import NamedTuple
 
-from services.composer.offline.document import Document, Word, tokenizer
+from services.composer.offline.document import Document, Word, get_tokenizer
 from services.composer.rules import MAX_TAG_CHARACTERS, MIN_TAGS, fit_tags
 from services.composer.text.post import PlainPost
-from services.composer.text.words import content_words, words_of
+from services.composer.text.words import find_content_words, split_words
 
 _WANTED = 6
 # Some fold to one.
@@ -67,7 +67,7 @@ class _Found:
     within: Counter[str] = field(default_factory=Counter)
 
 
-def tags_of(plain: PlainPost, document: Document) -> tuple[str, ...]:
+def extract_tags(plain: PlainPost, document: Document) -> tuple[str, ...]:
     found = _phrases(document)
     scores = _scores(found, document)
     ranked = sorted(scores, key=lambda key: (-scores[key], found[key].first, key))
@@ -78,16 +78,16 @@ def tags_of(plain: PlainPost, document: Document) -> tuple[str, ...]:
         return tags
     # Posts of few words: the longest ones first, whatever they are.
     texts = (plain.title, *plain.paragraphs[:50], *plain.headings[:50])
-    words = {word for text in texts for word in words_of(text[:2000])}
+    words = {word for text in texts for word in split_words(text[:2000])}
     longest = sorted(words, key=lambda word: (not word[0].isalpha(), -min(len(word), 20), word))
     short = (word for word in (*tags, *longest) if len(word) <= MAX_TAG_CHARACTERS)
-    tokenize = tokenizer(document.language)
+    tokenize = get_tokenizer(document.language)
     # Each word has one form here.
     forms: dict[FoldedPhrase, str] = {}
     for word in islice(short, _MAX_FORMS):
         forms.setdefault(tuple(each.key or each.plain for each in tokenize(word)), word)
     tags = fit_tags(forms.values())[:MIN_TAGS]
-    enough = content_words(plain, MIN_TAGS)
+    enough = find_content_words(plain, MIN_TAGS)
     if len(tags) >= min(MIN_TAGS, len(enough)):
         return tags
     # Other forms of the same words, or words of a long post that begins with few.

@@ -15,7 +15,7 @@ _DOUBLING, _LONG = "っ", "ー"
 _LENGTHENED = {"o": "うお", "u": "う"}
 
 
-def hepburn(kana: str, *, verb: bool = False) -> str:
+def romanise_kana(kana: str, *, verb: bool = False) -> str:
     """Spell kana in Latin letters, long vowels without their marks; other characters stay.
 
     The last `u` of a verb is a sound of its own: `omou`.
@@ -67,7 +67,7 @@ _BREAK_IN_WIDE = re.compile(rf"(?<=[{_WIDE}])[ \t]*[\r\n]\s*(?=[{_WIDE}])")
 
 
 class CleanText(str):
-    """A line of visible text without markup, made by ``markup.clean`` alone.
+    """A line of visible text without markup, made by ``markup.clean_text`` alone.
 
     Cleaning it again changes nothing, so it is cleaned once. A part of it is an ordinary string:
     characters that meant nothing within the whole may be markup there.
@@ -76,7 +76,7 @@ class CleanText(str):
     __slots__ = ()
 
 
-def normalise_visible(text: str) -> str:
+def remove_invisible_characters(text: str) -> str:
     """Remove invisible characters except whitespace, and compose the text (Unicode NFC)."""
     if text.isascii() and text.isprintable():
         return text
@@ -106,14 +106,14 @@ def _limit_marks(characters: Iterable[str]) -> str:
     return "".join(kept)
 
 
-def one_line(text: str) -> str:
+def join_lines(text: str) -> str:
     if "\n" in text or "\r" in text:
         text = _BREAK_IN_WIDE.sub("", text)
     return _SPACES.sub(" ", text).strip()
 
 
-def visible_line(text: str) -> str:
-    return one_line(normalise_visible(text))
+def clean_line(text: str) -> str:
+    return join_lines(remove_invisible_characters(text))
 
 
 def transliterate(text: str) -> str:
@@ -124,7 +124,9 @@ def transliterate(text: str) -> str:
     from anyascii import anyascii
 
     composed = unicodedata.normalize("NFKC", text)
-    return str(anyascii(_KANA.sub(lambda run: f" {hepburn(run[0])} ", CHINESE.sub(" ", composed))))
+    return str(
+        anyascii(_KANA.sub(lambda run: f" {romanise_kana(run[0])} ", CHINESE.sub(" ", composed)))
+    )
 
 
 def cut_at_word(text: str, max_length: int, measure: Callable[[str], int]) -> str:

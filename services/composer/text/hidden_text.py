@@ -60,7 +60,7 @@ class Visibility:
     has_no_size: bool | None = None
 
 
-def visibility_of(attributes: Mapping[str, str | None]) -> Visibility:
+def read_visibility(attributes: Mapping[str, str | None]) -> Visibility:
     if "hidden" in attributes:
         return Visibility(is_hidden=True)
     text = attributes.get("style")
@@ -134,7 +134,7 @@ def _is_far_away(style: Mapping[str, str]) -> bool:
     return any(length is not None and length[0] <= _FAR_AWAY for length in lengths)
 
 
-def element_ends(tokens: Sequence[Token], blocks: frozenset[str]) -> dict[int, int]:
+def find_element_ends(tokens: Sequence[Token], blocks: frozenset[str]) -> dict[int, int]:
     """Map the index of each start tag to the index of the token that ends the element.
 
     An element normally ends at its end tag. If HTML lets authors omit the end tag, the element ends

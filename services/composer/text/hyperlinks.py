@@ -31,7 +31,7 @@ def find_urls(text: str) -> frozenset[str]:
     """Absolute http(s) URLs as they are written, without the punctuation that follows."""
     found = set()
     for match in URL.finditer(text):
-        url = trimmed_end(match[0])
+        url = trim_punctuation(match[0])
         # A bracket that opens within the URL closes there.
         found.add(f"{url})" if url.count("(") > url.count(")") else url)
     return frozenset(filter(_HOST.match, found))
@@ -47,7 +47,7 @@ def find_links(text: str) -> frozenset[str]:
     return frozenset(link for _, _, link in _link_spans(fold_link(text)))
 
 
-def remove_foreign(text: str, links: frozenset[str], mentions: frozenset[str]) -> str:
+def remove_foreign_links(text: str, links: frozenset[str], mentions: frozenset[str]) -> str:
     """Leave out each link and each mention that isn't among these."""
     cuts = [(start, end) for start, end, link in _link_spans(text) if link not in links]
     cuts += [m.span() for m in _MENTION.finditer(text) if fold_link(m[0]) not in mentions]
@@ -56,13 +56,13 @@ def remove_foreign(text: str, links: frozenset[str], mentions: frozenset[str]) -
     return text
 
 
-def trimmed_end(link: str) -> str:
+def trim_punctuation(link: str) -> str:
     return link.rstrip(_TRAILING)
 
 
-def canonical_link(link: str) -> str:
+def normalise_link(link: str) -> str:
     """`HTTPS://WWW.Example.org/` and `example.org` lead to one place."""
-    link = trimmed_end(fold_link(link))
+    link = trim_punctuation(fold_link(link))
     scheme, separator, rest = link.partition("://")
     if separator and scheme in {"http", "https"}:
         link = rest
@@ -80,8 +80,8 @@ def _link_spans(text: str) -> Iterator[tuple[int, int, str]]:
     candidates = [*_SCHEME.finditer(text), *_BARE.finditer(text)]
     end = 0
     for match in sorted(candidates, key=lambda match: (match.start(), -match.end())):
-        shown = trimmed_end(match[0])
+        shown = trim_punctuation(match[0])
         if match.start() >= end:
             end = match.start() + len(shown)
             if shown:
-                yield match.start(), end, canonical_link(shown)
+                yield match.start(), end, normalise_link(shown)

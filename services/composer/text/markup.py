@@ -7,14 +7,19 @@ import pyromark
 from justhtml import stream
 
 from services.composer.text import hyperlinks
-from services.composer.text.characters import CleanText, normalise_visible, one_line, visible_line
+from services.composer.text.characters import (
+    CleanText,
+    clean_line,
+    join_lines,
+    remove_invisible_characters,
+)
 from services.composer.text.front_matter import remove_front_matter
 from services.composer.text.hidden_text import (
     VOID,
     Token,
     Visibility,
-    element_ends,
-    visibility_of,
+    find_element_ends,
+    read_visibility,
 )
 from services.composer.text.post import PlainPost, Post
 from services.composer.text.template_marks import remove_marks
@@ -64,7 +69,7 @@ class HtmlBlocks:
         # is 0.
         self._around: list[tuple[int, bool, bool]] = []
         tokens: list[Token] = list(stream(_SELF_CLOSED.sub(_with_end_tag, html)))
-        self._ends = element_ends(tokens, BLOCKS)
+        self._ends = find_element_ends(tokens, BLOCKS)
         place = 0
         while place < len(tokens):
             place = self._read(tokens, place)
@@ -105,7 +110,7 @@ class HtmlBlocks:
             self._pieces.append("\n")
         if tag in VOID:
             return False
-        visibility = visibility_of(attributes)
+        visibility = read_visibility(attributes)
         classes = attributes.get("class") or ""
         is_footnote = any(name in classes for name in _FOOTNOTES)
         if tag in _SILENT or visibility.is_hidden or is_footnote:
@@ -137,7 +142,7 @@ class HtmlBlocks:
         )
 
     def _close_block(self) -> None:
-        text = one_line("".join(self._pieces))
+        text = join_lines("".join(self._pieces))
         self._pieces.clear()
         if not text:
             return
@@ -184,9 +189,9 @@ _HIDDEN = re.compile("\ue000([0-9]{1,5})\ue001")
 _FIRST = "\ue002"
 
 
-def read(post: Post) -> PlainPost:
+def parse_post(post: Post) -> PlainPost:
     """Never fails: markup that can't be understood is text, or is left out."""
-    content = remove_marks(remove_front_matter(normalise_visible(post.content)))
+    content = remove_marks(remove_front_matter(remove_invisible_characters(post.content)))
     blocks = HtmlBlocks(content) if content.lstrip().startswith("<") else None
     # Text outside all blocks is Markdown that follows some HTML.
     if blocks is None or blocks.loose:
@@ -195,7 +200,7 @@ def read(post: Post) -> PlainPost:
         markdown = _INDENT.sub("", content) if is_indented else content
         markdown = _CONTAINER.sub("", markdown)
         blocks = HtmlBlocks(pyromark.html(markdown, options=_OPTIONS)[:_MAX_HTML_CHARACTERS])
-    title = clean(post.title)
+    title = clean_text(post.title)
     texts = _each_clean(blocks.paragraphs)
     # A paragraph that is left empty has no place among the paragraphs.
     listed = [place in blocks.listed for place, text in enumerate(texts) if text]
@@ -213,9 +218,9 @@ def read(post: Post) -> PlainPost:
     )
 
 
-def clean(text: str) -> CleanText:
+def clean_text(text: str) -> CleanText:
     """Return one line of the text's visible characters, free of markup."""
-    return text if isinstance(text, CleanText) else _clean_line(visible_line(text))
+    return text if isinstance(text, CleanText) else _clean_line(clean_line(text))
 
 
 def _clean_line(text: str) -> CleanText:
@@ -223,7 +228,7 @@ def _clean_line(text: str) -> CleanText:
         return strip_markup(text)
     for _ in range(_MAX_CLEANING_ROUNDS):
         before = text
-        text = visible_line(remove_marks(text))
+        text = clean_line(remove_marks(text))
         if _MARKS.search(text):
             text = _without_markup(text)
         if text == before:
@@ -233,7 +238,7 @@ def _clean_line(text: str) -> CleanText:
 
 def _without_markup(text: str) -> str:
     again = _read_again(text)
-    return again if again != text else visible_line(_LEFT_OVER.sub(_without_left_over, text))
+    return again if again != text else clean_line(_LEFT_OVER.sub(_without_left_over, text))
 
 
 def _without_left_over(mark: re.Match[str]) -> str:
@@ -257,13 +262,13 @@ def strip_markup(text: str) -> CleanText:
 
     Removing them is faster than parsing, so this function is used for very long texts.
     """
-    return CleanText(visible_line(_STRIPPED.sub(" ", remove_marks(text))))
+    return CleanText(clean_line(_STRIPPED.sub(" ", remove_marks(text))))
 
 
 def _each_clean(blocks: list[str]) -> list[CleanText]:
     texts = []
     left = _MAX_REREAD_CHARACTERS
-    for line in map(visible_line, blocks):
+    for line in map(clean_line, blocks):
         left -= len(line) if _MARKS.search(line) else 0
         texts.append(_clean_line(line) if left > 0 else strip_markup(line))
     return texts
@@ -286,4 +291,4 @@ def _read_again(text: str) -> str:
     html = pyromark.html(f"{_FIRST} {safe}", options=_OPTIONS)
     blocks = HtmlBlocks(html[:_MAX_HTML_CHARACTERS])
     again = " ".join((*blocks.headings, *blocks.paragraphs, *blocks.tabled)).replace(_FIRST, "")
-    return visible_line(_HIDDEN.sub(show, again))
+    return clean_line(_HIDDEN.sub(show, again))

@@ -68,10 +68,10 @@ class PlainPost:
         return "\n".join((self.title, *self.headings, *self.paragraphs)).strip()
 
     @cached_property
-    def own_links(self) -> frozenset[str]:
+    def comparable_links(self) -> frozenset[str]:
         """The post's links as links are compared, and bare names that its text shows."""
         shown = hyperlinks.find_links(self.text)
-        return shown.union(map(hyperlinks.canonical_link, self.links))
+        return shown.union(map(hyperlinks.normalise_link, self.links))
 
 
 class MetadataField(StrEnum):

@@ -26,23 +26,23 @@ def fold_word(text: str) -> str:
     return unicodedata.normalize("NFKC", text).casefold()
 
 
-def words_of(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     return _word().findall(text)
 
 
-def content_words(plain: PlainPost, enough: int) -> set[str]:
+def find_content_words(plain: PlainPost, enough: int) -> set[str]:
     """Different words that carry content; the search ends once there are enough."""
     found: set[str] = set()
     for text in (plain.title, *plain.paragraphs, *plain.headings):
-        for word in words_of(text):
-            if is_content(fold_word(word), all_stop_words()):
+        for word in split_words(text):
+            if is_content_word(fold_word(word), load_all_stop_words()):
                 found.add(fold_word(word))
                 if len(found) >= enough:
                     return found
     return found
 
 
-def is_content(word: str, stop_words: frozenset[str]) -> bool:
+def is_content_word(word: str, stop_words: frozenset[str]) -> bool:
     """Return whether a folded word carries content: no number, syllable or stop word does."""
     if not word[:1].isalpha() or word in stop_words:
         return False
@@ -52,7 +52,7 @@ def is_content(word: str, stop_words: frozenset[str]) -> bool:
 
 
 @cache
-def stop_words(language: str) -> frozenset[str]:
+def load_stop_words(language: str) -> frozenset[str]:
     """Folded words; none for a language without a list."""
     from stopwordsiso import has_lang, stopwords
 
@@ -61,10 +61,10 @@ def stop_words(language: str) -> frozenset[str]:
 
 
 @cache
-def all_stop_words() -> frozenset[str]:
+def load_all_stop_words() -> frozenset[str]:
     from stopwordsiso import langs
 
-    return frozenset().union(*map(stop_words, langs()))
+    return frozenset().union(*map(load_stop_words, langs()))
 
 
 @cache
@@ -84,7 +84,7 @@ _CHARACTERS_AN_END = 10
 _FAST_LANGUAGE = "en"
 
 
-def sentences_of(text: str, language: str) -> list[str]:
+def split_sentences(text: str, language: str) -> list[str]:
     """Split the text into sentences, without the whitespace around them."""
     # Workers of other queues have no rules of languages (`pressroom[languages]`).
     from sentencex import segment
@@ -94,10 +94,10 @@ def sentences_of(text: str, language: str) -> list[str]:
     return [stripped for found in segment(language, text) if (stripped := found.strip())]
 
 
-def whole_sentences(text: str, max_characters: int) -> str:
+def take_whole_sentences(text: str, max_characters: int) -> str:
     """The first sentences that fit into so many characters; empty if not even one does."""
     end = 0
-    for sentence in sentences_of(text[: 2 * max_characters + 1], "en"):
+    for sentence in split_sentences(text[: 2 * max_characters + 1], "en"):
         start = text.index(sentence, end)
         if start + len(sentence) > max_characters:
             break

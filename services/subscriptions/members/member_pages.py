@@ -35,7 +35,7 @@ from sqlalchemy import (
 
 from core import ids
 from core.errors import DomainError
-from core.languages.shown_lines import strip_unseen
+from core.languages.shown_lines import strip_invisible
 from models import (
     MailingList,
     MemberField,
@@ -148,7 +148,7 @@ def read_member_page(
     def read_part(part: PageRequest) -> PageOfRows[_Row]:
         start = {"offset": part.offset}
         if part.cursor is not None:
-            start = {"before": ids.of_cursor(part.cursor)}
+            start = {"before": ids.parse_id_cursor(part.cursor)}
         records_statement, _ = _build_statements(kind, by_cursor=part.cursor is not None)
         records = database.rows(records_statement, **values | start | {"limit": part.limit + 1})
         rows = [dict(zip(_NAMES, record, strict=True)) for record in records]
@@ -216,7 +216,7 @@ def _split_filters(filters: MemberFilters) -> tuple[MemberFilters, dict[str, Any
     # A member has the free tier exactly if the member has no paid tier.
     premium = False if filters.premium is Tier.FREE else filters.premium
     kind = replace(filters, email=None, premium=premium)
-    email = None if filters.email is None else strip_unseen(filters.email)
+    email = None if filters.email is None else strip_invisible(filters.email)
     if email is None or email == "*":
         return kind, {}
     if "\0" in email:

@@ -43,7 +43,7 @@ def counted(
     stack, list_id = large
     with stack.resources.unit_of_work() as uow:
         mailing_list = lists.get_list(uow, list_id)
-        wanted = member_filter.read(uow, mailing_list, written)
+        wanted = member_filter.read_filter(uow, mailing_list, written)
     return member_counts.count_members(stack.resources, mailing_list, wanted, within=within)
 
 
@@ -104,7 +104,7 @@ def test_a_page_tells_a_number_at_once_and_how_to_get_the_exact_one(
     stack, list_id = large_list
     with stack.resources.unit_of_work() as uow:
         mailing_list = lists.get_list(uow, list_id)
-        wanted = member_filter.read(uow, mailing_list, A_FIFTH)
+        wanted = member_filter.read_filter(uow, mailing_list, A_FIFTH)
     chosen = {"q": "a fifth"}
     at_once = forms.count_selection(stack.resources, mailing_list, wanted, "", chosen)
     assert (at_once.is_exact, at_once.recount) == (False, "?q=a+fifth&count=exactly")

@@ -146,9 +146,9 @@ def search_all_pages(
     while not totals or cursor is not None:
         with random_list.stack.resources.unit_of_work() as uow:
             mailing_list = random_list.load(uow)
-            criteria = member_filter.read(uow, mailing_list, sent)
+            criteria = member_filter.read_filter(uow, mailing_list, sent)
             request = PageRequest(PAGE_ROWS, cursor=cursor)
-            page = searching.search(uow, mailing_list.id, criteria, request, status)
+            page = searching.search_members(uow, mailing_list.id, criteria, request, status)
         assert len(page.page.rows) <= PAGE_ROWS
         ids += [row["id"] for row in page.page.rows]
         totals.append(page.total)

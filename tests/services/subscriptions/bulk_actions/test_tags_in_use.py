@@ -80,7 +80,7 @@ def begin_segment(
         segment_id = segments.create_segment(uow, mailing_list, "A segment", written).id
     with bulk.resources.unit_of_work() as uow:
         kept = segments.choose_filter(uow, lists.get_list(uow, bulk.list_id), segment_id, None)
-        [shown] = member_filter.shown(uow, lists.get_list(uow, bulk.list_id), kept or {})
+        [shown] = member_filter.restore_names(uow, lists.get_list(uow, bulk.list_id), kept or {})
     return segment_id, bulk.begin(action, value, shown)
 
 
@@ -144,7 +144,9 @@ def test_a_tag_that_an_unfinished_export_names_is_in_use(bulk_actions: BulkActio
     vip = give(bulk_actions, bulk_actions.add(1), "vip")
     with bulk_actions.resources.unit_of_work() as uow:
         mailing_list = lists.get_list(uow, bulk_actions.list_id)
-        kept = member_filter.keep(uow, mailing_list, {"field": "tag", "in": ["other", "VIP"]})
+        kept = member_filter.prepare_stored_filter(
+            uow, mailing_list, {"field": "tag", "in": ["other", "VIP"]}
+        )
         exports.enqueue_export(
             uow, bulk_actions.owner.user_id, mailing_list, ExportKind.MEMBERS, filter=kept
         )
@@ -156,7 +158,7 @@ def test_a_tag_that_an_unfinished_export_names_is_in_use(bulk_actions: BulkActio
     delete(bulk_actions, vip)
     # It is still shown, under no name that the list could have.
     with bulk_actions.resources.unit_of_work() as uow:
-        [shown] = member_filter.shown(uow, lists.get_list(uow, bulk_actions.list_id), kept)
+        [shown] = member_filter.restore_names(uow, lists.get_list(uow, bulk_actions.list_id), kept)
     assert shown == {"field": "tag", "in": ["other", f"deleted tag {vip}"]}
 
 

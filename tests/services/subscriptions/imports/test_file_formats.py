@@ -20,7 +20,7 @@ from services.subscriptions.export_sheets import (
 from services.subscriptions.imports.encoding_detection import EncodingUnclear
 from services.subscriptions.imports.formats import open_member_rows
 from services.subscriptions.imports.judged_rows import JudgedRow
-from services.subscriptions.imports.rejected_rows import format_csv_lines, header_line
+from services.subscriptions.imports.rejected_rows import format_csv_lines, format_header_line
 from services.subscriptions.imports.rows import MemberRow, RejectedRecord
 from tests.support.imports.forms import (
     Dribble,
@@ -175,7 +175,7 @@ def formulas(sheet: str) -> list[str]:
 @pytest.mark.parametrize("name", ["x;=cmd|'/c calc'!A0;", "＝1", 'x; "=1', "a\t+1", "a\n@x"])  # noqa: RUF001
 def test_rejected_row_begins_no_formula_and_can_be_read_again(name: str) -> None:
     row = JudgedRow(line=2, code="email.invalid", reason="No address.", cells=["no address", name])
-    sheet = header_line(["email", "name"]) + zlib.decompress(
+    sheet = format_header_line(["email", "name"]) + zlib.decompress(
         format_csv_lines([row], ["invalid"], {}, 2)
     )
 

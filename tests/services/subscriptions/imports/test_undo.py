@@ -112,7 +112,7 @@ def test_undo_that_is_killed_in_the_middle_goes_on_and_counts_each_once(
     before = importing.records(list_id)
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 5)
     task = importing.bring(importer, list_id, rows(people, "Imported", "gold"))
-    monkeypatch.setattr(undo, "BATCH", 2)
+    monkeypatch.setattr(undo, "MEMBERS_PER_BATCH", 2)
     job_id = importing.begin_undo(importer, task.id)
     assert job_id is not None
     note, calls = record_progress, [0]
