@@ -77,7 +77,7 @@ _EVENT_LABELS = {
     EventType.PLAN_CHANGED: "The plan was changed",
     EventType.OPERATOR_ACTED: "You did something as an operator",
 }
-# The texts for events with a number greater than 1, by the name of the number.
+# The texts for events that count something more than once, by the key of the number.
 _COUNTED_EVENT_LABELS = {
     "attempts": "{} logins in a row failed: the password or the code was wrong",
     "sessions": "{} browsers were logged out",
@@ -216,8 +216,8 @@ def show_email(console: RecentConsole, form: EmptyForm) -> Response:
 async def request_address_change(console: RecentConsoleForm) -> Response:
     """Mail a link to the new address.
 
-    The response is the same if the new address has an account, so that nobody learns which
-    addresses have accounts.
+    The response doesn't depend on whether the new address has an account, so that nobody learns
+    which addresses have accounts.
     """
     current_address, _ = await RECORDS.run(_read_address_and_name, console)
     try:
@@ -243,8 +243,8 @@ async def request_address_change(console: RecentConsoleForm) -> Response:
 def show_new_address(console: RecentConsole, uow: Transaction, token: Token = "") -> Response:
     """Show the new address for confirmation.
 
-    Only the person who requested a new address can confirm the address. Without this rule, somebody
-    could trick another person into confirming a wrong address.
+    Only the person who requested a new address can confirm the address. Otherwise, an attacker
+    could trick the owner of an account into confirming the attacker's address.
     """
     new_address = recovery.read_new_address(uow, token, console.user_id)
     return console.render_page(
@@ -273,8 +273,8 @@ def change_address(console: RecentConsoleForm, token: Token = "") -> Response:
     except DomainError as error:
         if error.code != ADDRESS_HAS_RECORD.code:
             raise
-        # The new address got a record after the page was shown. Show the page again, which now
-        # mentions the record.
+        # Another person's record with the new address was created after the page was shown. Show
+        # the page again, which asks whether the record may be erased.
         path = f"{page_paths.CONFIRM_EMAIL_PATH}?token={quote(secret)}"
         return redirect_to_path(console.state, path)
     response = console.redirect_with_notice(

@@ -37,8 +37,8 @@ PART_LABELS = {
     **{field.value: field.value.capitalize() for field in MetadataField},
     TWEETS: "Tweets",
 }
-# For each part, the form has a field that names the writer of the part. The name of the field is
-# the name of the part, followed by this suffix.
+# The form has a hidden field with the writer of each part. The name of the hidden field is the name
+# of the part, followed by this suffix.
 WRITER_SUFFIX = "_by"
 # The name of the route in idempotency keys.
 _ROUTE = "console"
@@ -60,7 +60,7 @@ _NO_SEARCH_TEXT = TypedForm(
 
 @dataclass(frozen=True)
 class PhotoFinds:
-    """A page of search results."""
+    """A page of photos that a search found."""
 
     search: PhotoSearch
     photos: list[FoundPhoto]
@@ -72,7 +72,7 @@ class PhotoFinds:
 
 @dataclass(frozen=True)
 class _Outcome:
-    """The result of a pressed button.
+    """The result of pressing a button in the composer.
 
     Attributes:
         fields: the new values of form fields, by the name of the field.
@@ -106,7 +106,7 @@ async def compose_post(request: Request, console: ConsoleForm) -> Response:
 
 
 async def _write_parts(calls: ComposerCaller, typed: Mapping[str, str]) -> _Outcome:
-    """Write one part, or all parts in parallel."""
+    """Write one part of the texts for a post, or all parts in parallel."""
     if not (typed.get("title", "").strip() or typed.get("content", "").strip()):
         return _Outcome({}, invalid_form=_NO_POST)
     # Remove carriage returns, because browsers send CR LF at the end of every line.
@@ -145,8 +145,8 @@ async def _write_parts(calls: ComposerCaller, typed: Mapping[str, str]) -> _Outc
 def _build_call_key(user_id: int, metadata_request: MetadataRequest) -> IdempotencyKey:
     """Return the idempotency key of a call.
 
-    The key depends only on the post and the parts, so that a call is charged only once if the
-    person presses the button several times.
+    The key depends only on the post and the requested parts. A person who presses the button twice
+    is therefore charged only once.
     """
     digest = hashlib.sha256()
     for text in (
@@ -218,7 +218,7 @@ def _read_last_search(state: State, typed: Mapping[str, str], page: str) -> Phot
 async def _read_cached_finds(state: State, typed: Mapping[str, str]) -> PhotoFinds | None:
     """Return the photos that the page showed before, or ``None`` if they aren't cached.
 
-    The function doesn't call the provider of the photos.
+    Cached photos cause no call to the provider of photos.
     """
     search = _read_last_search(state, typed, typed.get("found_page", ""))
     if search is None:

@@ -46,13 +46,13 @@ router = APIRouter(
 ORDERS_PATH = f"{PATH}/orders"
 ENTRIES_ON_PAGE = 50
 ORDERS_ON_PAGE = 30
-# The longest time that a response waits until the provider's payment page is ready. After this
-# time, the page of the order shows the progress.
+# The longest time that a response waits for the provider's payment page. If the payment page isn't
+# ready in time, the page of the order shows the progress.
 WAIT_SECONDS = 15.0
 
 # The field of the form for the balance below which an event is sent.
 THRESHOLD_FIELD = "below_credit"
-# The fields of the form that filters entries of the ledger. The page's URL contains the fields too.
+# The fields of the form that filters entries of the ledger, and of the page's URL.
 ACTION_FIELD = "action"
 FIRST_DAY_FIELD = "from"
 LAST_DAY_FIELD = "to"

@@ -141,7 +141,8 @@ def show_new_key(console: RecentConsole, form: EmptyForm) -> Response:
 def create_key(console: RecentConsoleForm) -> Response:
     """Create a key, and show its secret.
 
-    The secret is shown only in this response. A redirect would put the secret into a URL.
+    No other page shows the secret of a key. The response isn't a redirect, because the redirect
+    would put the secret into a URL.
     """
     form = console.form
     ticked_scopes = [scope for scope in KEY_SCOPE_EXPLANATIONS if _SCOPE_PREFIX + scope in form]
@@ -179,7 +180,7 @@ def show_key_revocation(console: Console, uow: Transaction, key_id: PathId) -> R
 def revoke_own_key(console: ConsoleForm, uow: Transaction, key_id: PathId) -> Response:
     """Revoke a key and all keys that were created with the key.
 
-    The webhook endpoints of the revoked keys are deleted too, unless the person keeps them.
+    The webhook endpoints of the revoked keys are deleted, unless the person keeps the endpoints.
     """
     label = _get_key(uow, console, key_id).label
     keep_endpoints = KEEP_ENDPOINTS in console.form

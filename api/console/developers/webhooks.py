@@ -40,7 +40,7 @@ router = build_router(PATH)
 
 DELIVERIES_ON_PAGE = 20
 MAX_ANSWER_CHARACTERS = 200
-# A page refreshes itself while a delivery is due within this time.
+# The longest time until the next attempt of a delivery for which a page refreshes itself.
 _SOON_DELAY = timedelta(minutes=1)
 _STATE_LABELS = {
     EndpointState.ACTIVE: "active",
@@ -56,7 +56,7 @@ _STATE_CHOICES = (
 )
 
 
-# The fields in the form that replays events. The URL of the page contains the fields too.
+# The fields in the form that replays events, and in the page's URL.
 DAY_FIELD = "day"
 TIME_FIELD = "time"
 
@@ -66,8 +66,8 @@ class EndpointView:
     """A webhook endpoint, as a page shows it.
 
     Attributes:
-        list_title: the title of the list whose events the endpoint gets, or ``None`` if the
-            endpoint gets the events of all lists.
+        list_title: the title of the list whose events the endpoint gets, or ``None`` for the events
+            of all lists.
     """
 
     endpoint: WebhookEndpoint
@@ -162,7 +162,10 @@ def show_new_endpoint(console: RecentConsole, form: EmptyForm) -> Response:
 
 @router.post("/new")
 async def create_endpoint(console: RecentConsoleForm) -> Response:
-    """Create an endpoint, and show its secret. The secret is shown only in this response."""
+    """Create an endpoint, and show its secret.
+
+    No other page shows the secret of an endpoint.
+    """
     values = {
         "url": console.form.get("url", "").strip(),
         "types": _read_ticked_types(console.form),
@@ -284,9 +287,9 @@ def delete_endpoint(console: ConsoleForm, uow: Transaction, endpoint_id: PathId)
 
 @router.get("/{endpoint_id}/replay")
 def show_replay(console: Console, endpoint_id: PathId, form: EmptyForm) -> Response:
-    """Show the form that replays events since a time.
+    """Show the form that replays all events since a chosen time.
 
-    If the query contains a time, the page also shows the number of events since this time.
+    If the query contains a time, the page shows the number of events that would be replayed.
     """
     view = _find_view(console, endpoint_id)
     event_count = None

@@ -51,8 +51,8 @@ _TEXT_FIELDS = (
 )
 _CONFIRM_FIELD = "confirm_required"
 _ORIGINS_FIELD = "redirect_origins"
-# The form for a list's settings has a select box for each public member field. The name of the
-# select box is this prefix, followed by the key of the field.
+# The form for a list's settings has a select box for each public member field. The name of a select
+# box is this prefix, followed by the key of the member field.
 _MEMBER_FIELD_PREFIX = "field_"
 _NOT_ASKED = "no"
 _ASKED = "asked"
@@ -257,8 +257,8 @@ def _change_list(
 ) -> Response:
     """Change the values of a list that differ from the submitted values.
 
-    Unchanged values aren't validated again. Otherwise a deleted logo or a missing challenge
-    provider would prevent an owner from changing the title.
+    Unchanged values aren't validated again. Validating a deleted logo or a missing challenge
+    provider again would prevent an owner from changing the title.
 
     Args:
         show_form: the handler that shows the form again after an error.

@@ -70,7 +70,7 @@ ACTIONS: Mapping[str, tuple[str, str]] = {
 
 
 class BulkState(StrEnum):
-    """The state of a bulk action and its undo, which selects the texts on the pages."""
+    """The state of a bulk action, including the state of its undo."""
 
     RUNNING = "running"
     DONE = "done"
@@ -181,9 +181,9 @@ def _render_new_action(
     return console.render_form(
         "new_bulk_action.html",
         form,
-        counted_now=member_count,
-        written=filter_json,
-        written_text=format_json(filter_json),
+        member_count=member_count,
+        filter_json=filter_json,
+        filter_text=format_json(filter_json),
         actions=[(value, *words) for value, words in ACTIONS.items()],
         tiers=[*TIERS.items()],
         **values,
@@ -202,7 +202,7 @@ def show_bulk_action(console: Console, list_id: ListId, bulk_id: PathId) -> Resp
             list=mailing_list,
             view=view,
             job=actions.find_job(uow, bulk),
-            written_text=format_json(filter_json),
+            filter_text=format_json(filter_json),
         )
 
 
@@ -233,7 +233,7 @@ def cancel_bulk_action(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -
 def _get_bulk_action(
     uow: UnitOfWork, console: ConsoleRequest, list_id: int, bulk_id: int
 ) -> BulkAction:
-    """Return a bulk action of the caller on this list, or raise ``bulk.not_found``."""
+    """Return a bulk action of the caller on a list, or raise ``bulk.not_found``."""
     bulk = BULK_UNDO.find_row(uow, console.caller, bulk_id)
     if bulk.list_id != list_id:
         raise BULK_NOT_FOUND()
@@ -246,9 +246,9 @@ def _build_views(uow: UnitOfWork, bulks: list[BulkAction]) -> list[_BulkActionVi
     for bulk in bulks:
         undo_job = uow.session.get(Job, bulk.undo_job_id) if bulk.undo_job_id else None
         if undo_job is not None:
-            # Read the bulk action again after its job. The end of the job and the job's last
-            # changes are in one transaction, so that an action without an unfinished job is
-            # complete.
+            # Read the bulk action again after its job. The job ends in the same transaction as the
+            # job's last changes. If the job has ended, the second read therefore returns all
+            # changes.
             uow.session.refresh(bulk)
         words = describe_bulk_action(bulk, names)
         views.append(

@@ -138,7 +138,7 @@ def _render_members(
         next_cursor=page.next_cursor,
         total=total,
         selection=selection,
-        written=None if filter_json is None else format_json(filter_json),
+        filter_text=None if filter_json is None else format_json(filter_json),
         limit=MEMBERS_ON_PAGE,
         search={"filter": filter_json, "limit": MEMBERS_ON_PAGE} if filter_json else None,
         statuses=STATUSES,
@@ -185,7 +185,7 @@ def _search_members(
     filter_json: dict[str, Any] | None,
     page_request: PageRequest,
 ) -> tuple[PageOfRows[dict[str, Any]], int | None]:
-    """Return a page of members, and the total number of members if it is known.
+    """Return a page of members, and the total number of members if the number is known.
 
     Raises ``filter.invalid``, ``filter.too_slow`` or ``cursor.invalid``.
     """
@@ -213,7 +213,7 @@ def show_new_member(console: Console, list_id: ListId, form: EmptyForm) -> Respo
 @router.post("/new")
 @threaded_by_list
 def add_member(console: ConsoleForm, list_id: ListId) -> Response:
-    """Add a member, or change the member who has this address."""
+    """Add a member, or change a member who already has the address."""
     form = console.form
     try:
         email = email_addresses.normalise_address(form.get("email", ""))

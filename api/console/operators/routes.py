@@ -1,7 +1,7 @@
 """The pages of operators: overdue work, users, orders, jobs and maintenance.
 
 People who aren't operators get the response 404. The check for an operator precedes all other
-checks. Forms of people who aren't operators are therefore never read.
+checks, so that the forms of people who aren't operators are never read.
 """
 
 from typing import Annotated

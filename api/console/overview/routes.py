@@ -1,4 +1,4 @@
-"""The first page of the console, and the search on this page."""
+"""The overview page of the console, and the search for pages, lists and members."""
 
 import json
 from decimal import Decimal

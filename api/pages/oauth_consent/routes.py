@@ -47,8 +47,8 @@ def show_consent(request: Request, state: StateOf, uow: Transaction) -> Response
         state,
         member.cookie,
         "consent.html",
-        # Allow every host, because browsers also check the redirects that follow a form against
-        # the policy, and the app may redirect to other hosts.
+        # Allow every host, because the app may redirect to other hosts. Browsers check all
+        # redirects that follow a form against the policy.
         form_targets=f"{target.scheme}:",
         client_name=authorization.client_name,
         address=accounts.get(uow, member.user_id).email,
