@@ -97,9 +97,8 @@ def list_newest_events(
     """
     types = list_visible_types(caller.scopes, unrestricted=caller.unrestricted, only=only)
     entries = reading.list_newest_events(uow.session, caller.user_id, types=types, limit=limit)
-    return _merge_equal_events(
-        _build_view(each) for each in reading.render_events(uow.session, entries)
-    )
+    rendered_events = reading.render_events(uow.session, entries)
+    return _merge_equal_events(_build_view(event) for event in rendered_events)
 
 
 def _merge_equal_events(events: Iterable[EventView]) -> list[EventView]:
