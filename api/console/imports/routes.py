@@ -308,7 +308,7 @@ async def stream_import(request: Request, console: Console, import_id: PathId) -
 
 @router.post("/{import_id}/cancel")
 def cancel_import(console: ConsoleForm, import_id: PathId) -> Response:
-    """Cancel a running import or undo. Members whom the job has already changed stay changed."""
+    """Cancel a running import or undo. The changes until the cancellation are kept."""
     view = read_view(console, import_id)
     job = view.undo if view.is_undoing else view.job
     with console.unit_of_work() as uow:
