@@ -121,7 +121,7 @@ def open_checkout(resources: Resources, providers: PaymentChannels, lease: Lease
         return_url=f"{resources.settings.public_base}{RETURN_PATH}?{query}",
         expires_at=order.expires_at,
     )
-    _succeed(resources, lease, payments.open(checkout))
+    _succeed(resources, lease, payments.open_checkout(checkout))
 
 
 def _succeed(resources: Resources, lease: Lease, opened: OpenedCheckout | None) -> None:

@@ -21,7 +21,7 @@ def receive_event(
 
     Raises what ``Payments.event`` raises, and ``TransientError`` if the provider should retry.
     """
-    payments, event = channels.event(body, signature)
+    payments, event = channels.parse_event(body, signature)
     evidence = event.evidence
     if evidence is None:
         return
@@ -33,7 +33,7 @@ def receive_event(
         evidence = _with_all_refunds(resources, payments, evidence, order_id)
     if evidence.disputes_minor and evidence.payment_id is not None:
         # The event describes one dispute, and the payment may have several.
-        evidence = payments.disputes(evidence.payment_id)
+        evidence = payments.fetch_disputes(evidence.payment_id)
     facts = asdict(evidence).items()
     record = insert(PaymentEvent).values(
         channel=payments.channel,
@@ -58,7 +58,7 @@ def _order_of(resources: Resources, payments: Payments, evidence: Evidence) -> i
     if order_id is not None or evidence.order_id is not None or evidence.payment_id is None:
         return order_id
     # A dispute or refund may arrive before its payment. Only the provider then knows its order.
-    named_id = payments.order_of(evidence.payment_id)
+    named_id = payments.find_order_id(evidence.payment_id)
     with resources.unit_of_work() as uow:
         return find_order_id(uow, payments.channel, Evidence(order_id=named_id))
 
@@ -79,7 +79,7 @@ def _with_all_refunds(
     has_failed = evidence.refunds_failed_minor or order.refunds_failed_minor
     if payment_id is None or not (is_another_sum or has_failed):
         return evidence
-    refunds = payments.refunds(payment_id)
+    refunds = payments.fetch_refunds(payment_id)
     return replace(
         evidence,
         refunded_minor=refunds.refunded_minor,

@@ -58,7 +58,7 @@ def refresh_order(resources: Resources, providers: PaymentChannels, order_id: in
         order = uow.session.get_one(PaymentOrder, order_id)
     if order.status not in _OPEN or order.session_id is None:
         return order.status
-    evidence = providers.channel(PaymentChannel(order.channel)).evidence(order.session_id)
+    evidence = providers.channel(PaymentChannel(order.channel)).fetch_evidence(order.session_id)
     with resources.unit_of_work() as uow:
         return settle_order(uow, order_id, evidence, OrderVia.RETURN).status
 
@@ -121,7 +121,11 @@ def _ask(
         return Evidence(order_id=due.id, failed=is_over)
     try:
         payments = providers.channel(PaymentChannel(due.channel))
-        known = payments.close(due.session_id) if is_over else payments.evidence(due.session_id)
+        known = (
+            payments.close_checkout(due.session_id)
+            if is_over
+            else payments.fetch_evidence(due.session_id)
+        )
     except TransientError as error:
         is_away.set()
         log.warning("orders.provider_away", channel=due.channel, reason=str(error))

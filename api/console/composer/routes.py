@@ -152,7 +152,7 @@ async def _look_for_photos(calls: ComposerCaller, typed: Mapping[str, str]) -> _
     try:
         if endpoint := typed.get("use"):
             name = _provider_of(state, typed.get("found_provider", ""))
-            photo = state.photos.providers.named(name).photo_at(endpoint)
+            photo = state.photos.providers.get_provider(name).parse_endpoint(endpoint)
             url = await calls.url_of_photo(PhotoUse(name, photo))
             return _Outcome({"used": endpoint, "used_url": url})
         if "page" in typed:
@@ -180,8 +180,8 @@ async def _look_for_photos(calls: ComposerCaller, typed: Mapping[str, str]) -> _
 
 
 def _finds(state: State, search: PhotoSearch, result: PhotoSearchResult) -> PhotoFinds:
-    provider = state.photos.providers.named(search.provider)
-    return PhotoFinds(search, provider.found_in(result.payload))
+    provider = state.photos.providers.get_provider(search.provider)
+    return PhotoFinds(search, provider.parse_photos(result.payload))
 
 
 def _provider_of(state: State, typed: str) -> PhotoProviderName:
@@ -237,7 +237,7 @@ def _page(
     used, used_url = form.typed.get("used", ""), form.typed.get("used_url", "")
     photos = [] if finds is None else finds.photos
     used_photo = next((photo for photo in photos if photo.endpoint == used), None)
-    origins = [] if finds is None else providers.named(finds.search.provider).image_origins
+    origins = [] if finds is None else providers.get_provider(finds.search.provider).image_origins
     return console.page(
         "composer.html",
         status=form.status,
