@@ -70,7 +70,7 @@ def render_mail(
 def _mailer(resources: Resources) -> Mailer:
     from integrations.mail import registry  # for workers alone
 
-    return registry.mailer(resources.settings)
+    return registry.create_mailer(resources.settings)
 
 
 def mail_kind(name: str, send: Callable[[Resources, Lease, Mailer], None]) -> JobKind:

@@ -167,7 +167,7 @@ async def _find_photos(calls: ComposerCaller, typed: Mapping[str, str]) -> _Outc
     try:
         if endpoint := typed.get("use"):
             name = _read_provider(state, typed.get("found_provider", ""))
-            photo = state.photos.providers.named(name).photo_at(endpoint)
+            photo = state.photos.providers.get_provider(name).parse_endpoint(endpoint)
             url = await calls.obtain_photo_url(PhotoUse(name, photo))
             return _Outcome({"used": endpoint, "used_url": url})
         if "page" in typed:
@@ -195,8 +195,8 @@ async def _find_photos(calls: ComposerCaller, typed: Mapping[str, str]) -> _Outc
 
 
 def _build_finds(state: State, search: PhotoSearch, result: PhotoSearchResult) -> PhotoFinds:
-    provider = state.photos.providers.named(search.provider)
-    return PhotoFinds(search, provider.found_in(result.payload))
+    provider = state.photos.providers.get_provider(search.provider)
+    return PhotoFinds(search, provider.parse_photos(result.payload))
 
 
 def _read_provider(state: State, typed: str) -> PhotoProviderName:
@@ -258,7 +258,7 @@ def _render_composer(
     used_url = form.typed.get("used_url", "")
     photos = [] if finds is None else finds.photos
     used_photo = next((photo for photo in photos if photo.endpoint == used_endpoint), None)
-    origins = [] if finds is None else providers.named(finds.search.provider).image_origins
+    origins = [] if finds is None else providers.get_provider(finds.search.provider).image_origins
     return console.render_page(
         "composer.html",
         status=form.status,
