@@ -152,7 +152,7 @@ async def _serving(settings: Settings, drain: Drain, app: FastAPI) -> AsyncItera
             asked.cancel()
     gc.unfreeze()
     with suppress(psycopg2.Error):
-        state.used_keys.write(resources.database)
+        state.used_keys.write_uses(resources.database)
     await state.request_calls.flush()
     await state.challenges.aclose()
     state.rate_limiter.close()
@@ -230,7 +230,7 @@ async def _write_last_uses(state: State) -> None:
     while True:
         await asyncio.sleep(_WRITE_LAST_USES_SECONDS)
         try:
-            await BACKGROUND.run(state.used_keys.write, state.resources.database)
+            await BACKGROUND.run(state.used_keys.write_uses, state.resources.database)
         except (psycopg2.Error, DomainError) as error:
             # The next call with the same key notes its use again.
             log.warning("api_keys.uses_not_written", reason=type(error).__name__)

@@ -116,7 +116,7 @@ def reset_factors(email: Email, as_json: Json = False) -> None:
     from services.accounts.factors import own_factors
 
     with connected() as resources, resources.unit_of_work() as uow:
-        user = own_factors.reset(uow, email=email)
+        user = own_factors.remove_all_factors(uow, email=email)
         show(fields(user, _USER), as_json=as_json)
 
 

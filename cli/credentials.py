@@ -40,8 +40,8 @@ def create_key(
 ) -> None:
     """Create an API key. It is shown only now."""
     with connected() as resources, resources.unit_of_work() as uow:
-        user = accounts.get_by_email(uow, email)
-        key, secret = api_keys.create(
+        user = accounts.get_user_by_email(uow, email)
+        key, secret = api_keys.create_key(
             uow,
             user_id=user.id,
             name=name,
@@ -56,8 +56,8 @@ def create_key(
 def list_keys(email: Email, as_json: Json = False) -> None:
     """Show a user's keys, newest first."""
     with connected() as resources, resources.unit_of_work() as uow:
-        user = accounts.get_by_email(uow, email)
-        rows = api_keys.list_of(uow, user.id).rows
+        user = accounts.get_user_by_email(uow, email)
+        rows = api_keys.list_keys(uow, user.id).rows
         columns = _KEY if as_json else _KEY_ROW
         show_all([fields(key, columns) for key in rows], as_json=as_json)
 

@@ -17,7 +17,7 @@ from services.access import api_keys
 from services.access.caller import Caller
 from services.accounts import accounts, mailed_tokens, registration
 from services.accounts.factors import own_factors, passkeys, second_steps
-from services.accounts.factors.second_steps import ShownFactor
+from services.accounts.factors.second_steps import SubmittedFactor
 from services.accounts.mailed_tokens import Purpose
 from services.oauth import grants
 from services.privacy import erasure
@@ -63,10 +63,10 @@ class EndedAccess:
 def read_new_address(uow: UnitOfWork, secret: str, user_id: int) -> NewAddress:
     """Return the address that a mailed link would give this account.
 
-    Raises the errors of ``registration.read_new_address``, and ``account.address_taken``.
+    Raises the errors of ``registration.read_new_address_link``, and ``account.address_taken``.
     """
-    email = registration.read_new_address(uow, secret, user_id)
-    occupant = accounts.find_by_email(uow, email)
+    email = registration.read_new_address_link(uow, secret, user_id)
+    occupant = accounts.find_user_by_email(uow, email)
     has_record = occupant is not None and occupant.id != user_id
     if occupant is not None and has_record and accounts.has_account(uow, occupant):
         raise ADDRESS_TAKEN()
@@ -74,7 +74,7 @@ def read_new_address(uow: UnitOfWork, secret: str, user_id: int) -> NewAddress:
 
 
 def change_address(
-    uow: UnitOfWork, secret: str, caller: Caller, *, erases: bool, shown: bool
+    uow: UnitOfWork, secret: str, caller: Caller, *, erases: bool, is_visible: bool
 ) -> User:
     """Give the account its new address.
 
@@ -88,9 +88,9 @@ def change_address(
     person, email = registration.prove_address(uow, secret, caller)
     erase_occupying_record(uow, person, email, erases=erases)
     opt_outs.keep_for_address(uow, person, email)
-    registration.change_address(uow, person, email, caller, shown=shown)
+    registration.change_address(uow, person, email, caller, is_visible=is_visible)
     unsubscribe.follow_all(uow, person.id)
-    if shown:
+    if is_visible:
         member_addresses.schedule_address_update(uow, person.id)
     return person
 
@@ -117,18 +117,19 @@ def erase_occupying_record(
 
 
 def reset_password(
-    uow: UnitOfWork, secret: str, *, password_hash: str, shown: ShownFactor, keep: KeptAccess
+    uow: UnitOfWork, secret: str, *, password_hash: str, factor: SubmittedFactor, keep: KeptAccess
 ) -> User:
     """Set a new password; end sessions, grants, keys, passkeys and endpoints, except those to keep.
 
-    Raises the errors of ``registration.read_reset`` and ``second_steps.require``.
+    Raises the errors of ``registration.read_reset_link`` and
+    ``second_steps.require_second_factor``.
     """
-    person = registration.reset(uow, secret, password_hash=password_hash)
-    second_steps.require(uow, person, shown)
+    person = registration.reset_password(uow, secret, password_hash=password_hash)
+    second_steps.require_second_factor(uow, person, factor)
     grants.revoke_all(uow, person.id)
-    api_keys.revoke_all(uow, person.id, but=keep.key_ids)
+    api_keys.revoke_keys(uow, person.id, kept_key_ids=keep.key_ids)
     webhook_endpoints.end_all(uow, person.id, but=keep.endpoint_ids)
-    passkey_ids = {each.id for each in passkeys.list_of(uow, person.id)}
+    passkey_ids = {each.id for each in passkeys.list_passkeys(uow, person.id)}
     own_factors.remove_passkeys(uow, person.id, passkey_ids - keep.passkey_ids)
     person.recovered_at = clock.now()
     return person
@@ -146,9 +147,9 @@ def undo_address_change(uow: UnitOfWork, secret: str, *, password_hash: str) -> 
     erase_occupying_record(uow, person, email)
     registration.revert_address(uow, person, email, since=changed_at, password_hash=password_hash)
     # Otherwise the password reset would ask the person for a factor that the intruder added.
-    own_factors.remove_later(uow, person.id, changed_at)
+    own_factors.remove_factors_added_after(uow, person.id, changed_at)
     grants.revoke_all(uow, person.id)
-    api_keys.revoke_all(uow, person.id, but=())
+    api_keys.revoke_keys(uow, person.id, kept_key_ids=())
     webhook_endpoints.end_all(uow, person.id)
     person.recovered_at = clock.now()
     purpose = Purpose.RESET_PASSWORD

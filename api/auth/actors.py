@@ -33,7 +33,7 @@ class Principal:
         self._require_own_list(mailing_list)
         if self.trace and traces.is_revoked(mailing_list, self.trace.delivery):
             raise mailing.TRACE_INVALID()
-        return accounts.get(uow, self.user_id)
+        return accounts.get_user(uow, self.user_id)
 
     def find_person(self, uow: UnitOfWork, mailing_list: MailingList) -> User | None:
         """Return the person who unsubscribes, or ``None`` after they were purged.
@@ -42,7 +42,7 @@ class Principal:
         for a trace id of another list.
         """
         self._require_own_list(mailing_list)
-        return accounts.find(uow, self.user_id)
+        return accounts.find_user(uow, self.user_id)
 
     def _require_own_list(self, mailing_list: MailingList) -> None:
         if self.trace and self.trace.list_id != mailing_list.id:

@@ -54,7 +54,7 @@ def identify_caller(
 
     Args:
         csrf_token: the field of a form, if the request is one.
-        recent: see ``api_keys.authenticate``.
+        recent: see ``api_keys.authenticate_key``.
     """
     state = state_of(request)
     database = state.resources.database
@@ -72,7 +72,9 @@ def identify_caller(
         if not cookie:
             return None
         everyone = state.resources.settings.require_second_factor
-        caller = sessions.authenticate(database, keyring, cookie, everyone_needs_factor=everyone)
+        caller = sessions.authenticate_session(
+            database, keyring, cookie, everyone_needs_factor=everyone
+        )
         if request.method not in SAFE_METHODS:
             require_csrf(request, state, cookie, csrf_token)
         return caller
@@ -80,7 +82,9 @@ def identify_caller(
     if secret.startswith(ACCESS_TOKEN.prefix):
         caller = grants.authenticate(database, keyring, secret)
     else:
-        caller = api_keys.authenticate(database, state.used_keys, keyring, secret, recent=recent)
+        caller = api_keys.authenticate_key(
+            database, state.used_keys, keyring, secret, recent=recent
+        )
     # Browsers still send the cookie of a session that has ended. It counts as no session here.
     member = find_page_session(request, state)
     if member is not None and member.user_id != caller.user_id:

@@ -66,7 +66,7 @@ def find_page_session(request: Request, state: State) -> PageSession | None:
         return None
     resources = state.resources
     try:
-        session = sessions.read(
+        session = sessions.read_session(
             resources.database,
             resources.keyring,
             cookie,

@@ -115,7 +115,7 @@ class ConsoleRequest:
         resources = self.state.resources
         return {
             "base": resources.settings.public_base,
-            "csrf_token": sessions.csrf_token(resources.keyring, self.member.cookie),
+            "csrf_token": sessions.create_csrf_token(resources.keyring, self.member.cookie),
             "path": self.request.scope["path"],
             # The first page of a list has no cursor.
             "cursor": self.request.query_params.get("cursor"),

@@ -94,7 +94,7 @@ def introspect_token(uow: Transaction, oauth_request: OAuthRequestOf) -> Respons
 @router.get(adapters.USERINFO_PATH, response_model_exclude_none=True)
 def read_userinfo(uow: Transaction, caller: AnyCaller) -> UserInfo:
     """The user to whom the token belongs."""
-    user = accounts.get(uow, caller.user_id)
+    user = accounts.get_user(uow, caller.user_id)
     return UserInfo(sub=str(user.id), email=user.email, name=user.name)
 
 

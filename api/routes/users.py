@@ -34,7 +34,7 @@ router = APIRouter(tags=["Accounts"], route_class=JsonRoute)
 @router.get("/users/me")
 def read_me(uow: Transaction, caller: AnyCaller) -> Envelope[schemas.UserRecord]:
     """The user to whom the credentials belong, and how much of their plan's quotas is used."""
-    return envelope(_record(uow, accounts.get(uow, caller.user_id)))
+    return envelope(_record(uow, accounts.get_user(uow, caller.user_id)))
 
 
 @router.patch("/users/me")
@@ -42,7 +42,7 @@ def change_me(
     uow: Transaction, caller: UnrestrictedCaller, body: schemas.UserChanges
 ) -> Envelope[schemas.UserRecord]:
     """Change the settings that the body names; the others stay."""
-    user = accounts.get(uow, caller.user_id)
+    user = accounts.get_user(uow, caller.user_id)
     for name, value in body.sent().items():
         setattr(user, name, value)
     uow.session.flush()
@@ -51,7 +51,7 @@ def change_me(
 
 
 def _record(uow: UnitOfWork, user: User) -> schemas.UserRecord:
-    return schemas.UserRecord.of_row(user, quotas=quotas.uses(uow, user))
+    return schemas.UserRecord.of_row(user, quotas=quotas.list_uses(uow, user))
 
 
 @router.get("/users/me/security-events", responses=refuses(requests.CURSOR_INVALID))
@@ -83,7 +83,7 @@ def create_api_key(
 
     A session needs a login of the last 15 minutes. A key that another key makes ends with it.
     """
-    key, secret = own_keys.make(
+    key, secret = own_keys.create_own_key(
         uow, caller, name=body.name, scopes=body.scopes, expires_at=body.expires_at
     )
     return envelope(schemas.CreatedApiKey.of_row(key, key=secret))
@@ -98,7 +98,7 @@ def list_api_keys(
     paging: ArrayPaging,
 ) -> Envelope[list[schemas.ApiKeyRecord]]:
     """The caller's API keys, newest first, revoked ones too."""
-    keys = api_keys.list_of(uow, caller.user_id, paging)
+    keys = api_keys.list_keys(uow, caller.user_id, paging)
     records = [schemas.ApiKeyRecord.model_validate(key) for key in keys.rows]
     link_next_page(request, response, keys)
     return envelope(records)

@@ -70,7 +70,7 @@ class SubscriptionRecord(Schema):
 
     def masked(self) -> Self:
         """Return the record without what tells a stranger who the person is."""
-        email = None if self.email is None else email_addresses.masked(self.email)
+        email = None if self.email is None else email_addresses.mask_address(self.email)
         hidden = {"user_id": None, "name": None, "paid_expiry": None}
         return self.model_copy(update={**hidden, "email": email})
 

@@ -43,7 +43,7 @@ def show_confirmation(
         is_confirmed=confirmation.is_confirmed,
         wants_mail=confirmation.record.email_enabled,
         words=mailing_list.thanks_text,
-        address=None if address is None else email_addresses.masked(address),
+        address=None if address is None else email_addresses.mask_address(address),
     )
 
 

@@ -274,7 +274,7 @@ class Stack:
 
     def new_key(self, user_id: int, *scopes: Scope) -> str:
         with self.resources.unit_of_work() as uow:
-            return api_keys.create(uow, user_id=user_id, name="test", scopes=scopes or None)[1]
+            return api_keys.create_key(uow, user_id=user_id, name="test", scopes=scopes or None)[1]
 
     def client(self, key: str | None = None) -> httpx2.Client:
         headers = {"Authorization": f"Bearer {key}"} if key else {}

@@ -31,7 +31,7 @@ CREDITS = Decimal(100)
 def ensure(home: Home, resources: Resources, password: str) -> None:
     """Make what is missing and keep what is there; safe to call at every start."""
     with resources.unit_of_work() as uow:
-        owner = accounts.find_by_email(uow, EMAIL)
+        owner = accounts.find_user_by_email(uow, EMAIL)
         if owner is None:
             owner = accounts.create_user(uow, email=EMAIL, name="Demo Owner", password=password)
             accounts.set_plan(uow, email=EMAIL, plan=Plan.PAID)
@@ -60,10 +60,10 @@ def _key(home: Home, resources: Resources, uow: UnitOfWork, owner: User) -> str:
     database, keyring = resources.database, resources.keyring
     # The kept one may be revoked, or its database or signing key gone.
     with suppress(DomainError):
-        opened = api_keys.authenticate(database, api_keys.UsedKeys(), keyring, kept)
+        opened = api_keys.authenticate_key(database, api_keys.UsedKeys(), keyring, kept)
         if opened.user_id == owner.id:
             return kept
-    return api_keys.create(uow, user_id=owner.id, name="Demo")[1]
+    return api_keys.create_key(uow, user_id=owner.id, name="Demo")[1]
 
 
 # 12 megapixels, as a phone takes them.

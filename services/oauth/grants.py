@@ -55,7 +55,7 @@ def grant_scopes(
         uow.session.add(grant)
     has_new = not set(scopes) <= set(grant.scopes)
     if has_new:
-        person = accounts.get(uow, user_id)
+        person = accounts.get_user(uow, user_id)
         kind = MailKind.NEW_PROGRAM
         account_mails.request_mail_to(uow, kind, person, client.name)
     grant.scopes = sorted({*grant.scopes, *scopes})

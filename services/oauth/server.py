@@ -28,7 +28,7 @@ from core.scopes import GRANTABLE, Scope
 from core.secret_form import ACCESS_TOKEN, AUTHORIZATION_CODE, REFRESH_TOKEN
 from models import OAuthCode, OAuthGrant, TokenKind
 from services.access.caller import Caller
-from services.access.sessions import lock_maker
+from services.access.sessions import lock_caller
 from services.oauth import clients, grants
 from services.oauth.adapters import (
     CLIENT_METHODS,
@@ -326,7 +326,7 @@ class AuthorizationRequest:
         """
         agreed = [scope for scope in self.scopes if scope in scopes]
         if agreed:
-            lock_maker(self._server.uow, caller)
+            lock_caller(self._server.uow, caller)
         reply: OAuthResponse = self._server.create_authorization_response(
             self._grant.request,
             grant_user=(caller.user_id, agreed) if agreed else None,

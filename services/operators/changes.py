@@ -32,7 +32,7 @@ class OperatorAct(StrEnum):
 
 def change_plan(uow: UnitOfWork, operator: Caller, user_id: int, plan: Plan) -> bool:
     """Return whether the user had another plan before; raises ``user.not_found``."""
-    user = accounts.get(uow, user_id)
+    user = accounts.get_user(uow, user_id)
     is_changed = accounts.change_plan(uow, user, plan)
     if is_changed:
         _record_act(uow, operator, OperatorAct.PLAN_CHANGED, user_id=user.id, plan=plan)

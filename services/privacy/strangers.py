@@ -148,7 +148,7 @@ def _purge_people(uow: UnitOfWork, people: Sequence[int], age: timedelta) -> int
 def _is_stranger(age: timedelta) -> list[ColumnElement[bool]]:
     """The conditions that a person is a stranger, and was added longer ago than ``age``."""
     events = SubscriptionEvent.__table__.c.user_id
-    references = (each for each in accounts.columns_of_people() if each is not events)
+    references = (each for each in accounts.user_id_columns() if each is not events)
     return [
         User.password_hash.is_(None),
         User.erased_at.is_(None),

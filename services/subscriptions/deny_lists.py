@@ -58,7 +58,7 @@ def normalise_entries(
         problems.append(FieldProblem(field, DENY_LIST_ENTRY.code, rule))
 
     entries: set[str] = set()
-    for number, address in enumerate(email_addresses.normalise_all(addresses)):
+    for number, address in enumerate(email_addresses.normalise_addresses(addresses)):
         if isinstance(address, InvalidAddress):
             refuse("addresses", number, address.reason)
         else:
@@ -229,7 +229,7 @@ def _entries_for(address: str) -> Iterator[str]:
 def _of_installation(written: tuple[str, ...]) -> frozenset[str]:
     """Return the operator's entries, normalised."""
     addresses = [each for each in written if "@" in each]
-    spelled = email_addresses.normalise_all(addresses)
+    spelled = email_addresses.normalise_addresses(addresses)
     entries = {each for each in spelled if isinstance(each, str)}
     entries |= {each for domain in written if "@" not in domain and (each := _domain(domain))}
     if len(entries) < len({*written}):

@@ -111,7 +111,9 @@ def begin_export(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrd
     mailing_list = lists.get_list(uow, list_id)
     kept = segments.choose_filter(uow, mailing_list, order.segment_id, order.written)
     if order.kind is ExportKind.MEMBERS:
-        quotas.require_quota(uow, caller.user_id, PlanQuota.STORAGE_MB, more=quotas.row_bytes(kept))
+        quotas.require_quota(
+            uow, caller.user_id, PlanQuota.STORAGE_MB, more=quotas.count_row_bytes(kept)
+        )
     statuses = None if order.statuses is None else [*order.statuses]
     return enqueue_export(
         uow,
@@ -173,7 +175,7 @@ def get_finished_export(
     export = uow.session.get(MemberExport, export_id)
     if export is None or export.size is None or export.files_removed_at is not None:
         raise errors.EXPORT_NOT_FOUND()
-    if export.format != form or accounts.get(uow, export.user_id).erased_at is not None:
+    if export.format != form or accounts.get_user(uow, export.user_id).erased_at is not None:
         raise errors.EXPORT_NOT_FOUND()
     return export, uow.session.get_one(MailingList, export.list_id)
 

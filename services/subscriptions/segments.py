@@ -34,7 +34,7 @@ def create_segment(uow: UnitOfWork, mailing_list: MailingList, name: str, writte
     the errors of ``member_filter.keep``.
     """
     stored_filter = member_filter.keep(uow, mailing_list, written, make_tags=True)
-    _require_room(uow, mailing_list, quotas.row_bytes(stored_filter))
+    _require_room(uow, mailing_list, quotas.count_row_bytes(stored_filter))
     uow.session.execute(_LOCK_SEGMENTS, {"list_id": mailing_list.id})
     counted = select(func.count()).where(Segment.list_id == mailing_list.id)
     if (uow.session.scalar(counted) or 0) >= MAX_SEGMENTS_A_LIST:
@@ -56,7 +56,7 @@ def change_segment(
     segment = get_segment(uow, mailing_list.id, segment_id)
     if "filter" in fields:
         stored_filter = member_filter.keep(uow, mailing_list, fields["filter"], make_tags=True)
-        growth = quotas.row_bytes(stored_filter) - quotas.row_bytes(segment.filter)
+        growth = quotas.count_row_bytes(stored_filter) - quotas.count_row_bytes(segment.filter)
         if growth > 0:
             _require_room(uow, mailing_list, growth)
         segment.filter = stored_filter

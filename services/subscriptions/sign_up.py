@@ -150,7 +150,7 @@ def confirm_subscription(uow: UnitOfWork, secret: str, actor: Actor) -> Subscrip
     ``member.denied``.
     """
     opened, mailing_list, user_id = _open(uow, secret)
-    locked = lock_subscription(uow, mailing_list, accounts.get(uow, user_id))
+    locked = lock_subscription(uow, mailing_list, accounts.get_user(uow, user_id))
     if locked is None:
         raise LINK_INVALID()
     record = _confirmable(locked.record)
@@ -218,7 +218,7 @@ def move_confirmation(
     uow: UnitOfWork, leaving: Subscription, there: Subscription, actor: Actor
 ) -> None:
     """Make the mailed token confirm the subscription to another list instead."""
-    moved = mailed_tokens.move_to_list(
+    moved = mailed_tokens.move_tokens_to_list(
         uow, user_id=leaving.user_id, list_id=leaving.list_id, to_list_id=there.list_id
     )
     # If the mail is not sent yet, no token exists. Its job will then find no pending record.

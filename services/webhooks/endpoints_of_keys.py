@@ -31,9 +31,9 @@ def revoke_key(
 
     ``keep_endpoints``: whether to keep the endpoints instead. They then belong to the account.
     """
-    revoked = api_keys.revoke(uow, key_id=key_id, user_id=user_id)
+    revoked = api_keys.revoke_key(uow, key_id=key_id, user_id=user_id)
     if keep_endpoints:
-        belongs_to_key = WebhookEndpoint.key_id.in_(api_keys.family(key_id))
+        belongs_to_key = WebhookEndpoint.key_id.in_(api_keys.select_key_family(key_id))
         uow.session.execute(update(WebhookEndpoint).where(belongs_to_key).values(key_id=None))
     else:
         owner_id = uow.session.get_one(ApiKey, key_id).user_id
@@ -44,7 +44,9 @@ def revoke_key(
 
 def live_of_key(uow: UnitOfWork, key_id: int) -> list[WebhookEndpoint]:
     """Return the live endpoints of a key and of the keys that it created, newest first."""
-    return webhook_endpoints.live_where(uow, WebhookEndpoint.key_id.in_(api_keys.family(key_id)))
+    return webhook_endpoints.live_where(
+        uow, WebhookEndpoint.key_id.in_(api_keys.select_key_family(key_id))
+    )
 
 
 _DUE = Statement("""
@@ -94,7 +96,7 @@ def _follow_key(uow: UnitOfWork, key_id: int, user_id: int) -> bool:
         words = f"expires on {key.expires_at:%Y-%m-%d}. Paused then: {_endpoint_words(endpoints)}."
     else:
         return False
-    account_mails.mail_person(uow, MailKind.KEY_EXPIRES, person, f"{key.last_four} {words}")
+    account_mails.enqueue_mail_to(uow, MailKind.KEY_EXPIRES, person, f"{key.last_four} {words}")
     return True
 
 

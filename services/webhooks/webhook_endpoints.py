@@ -52,7 +52,7 @@ def create_endpoint(
     ``list.not_found`` and ``webhook.too_many_endpoints``.
     """
     _require_types(caller, types)
-    sessions.lock_maker(uow, caller)
+    sessions.lock_caller(uow, caller)
     require_own_list(uow, caller.user_id, list_id)
     query = select(func.count()).where(WebhookEndpoint.user_id == caller.user_id, _not_deleted())
     if (uow.session.scalar(query) or 0) >= MAX_ENDPOINTS:
@@ -142,7 +142,7 @@ def change_endpoint(
 
 
 def _lock_for_maker(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookEndpoint:
-    sessions.lock_maker(uow, caller)
+    sessions.lock_caller(uow, caller)
     endpoint = get_endpoint(uow, caller, endpoint_id, lock=True)
     if endpoint.state == EndpointState.ENDED:
         raise errors.WEBHOOK_ENDED()
@@ -160,7 +160,7 @@ def _set_state(
     endpoint.state = state
     endpoint.reason = None
     endpoint.failing_since = None
-    if endpoint.key_id is not None and not api_keys.is_open(uow, endpoint.key_id):
+    if endpoint.key_id is not None and not api_keys.is_active_key(uow, endpoint.key_id):
         # An expired or revoked key would pause the endpoint again.
         endpoint.key_id = caller.key_id
     endpoint.is_held = False
@@ -269,14 +269,14 @@ def go_back(endpoint: WebhookEndpoint, to: FeedPosition) -> None:
 
 def _mail_person(uow: UnitOfWork, caller: Caller) -> None:
     """Mail the person which credential made the change, within a limit per credential."""
-    person = accounts.get(uow, caller.user_id)
+    person = accounts.get_user(uow, caller.user_id)
     detail = "in a browser in which you are logged in"
     if caller.key_id is not None:
         key = uow.session.get_one(ApiKey, caller.key_id)
         detail = f"by your API key that ends in {key.last_four}"
     kind = MailKind.NEW_WEBHOOK
-    if not account_mails.got_enough(uow, kind, person.email, detail=detail):
-        account_mails.mail_person(uow, kind, person, detail)
+    if not account_mails.is_mail_limit_reached(uow, kind, person.email, detail=detail):
+        account_mails.enqueue_mail_to(uow, kind, person, detail)
 
 
 def _not_deleted() -> ColumnElement[bool]:

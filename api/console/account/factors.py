@@ -36,7 +36,7 @@ _SHOWN = (Kind.INVALID, Kind.CONFLICT)
 
 @router.get(FACTORS_PATH, dependencies=[PUBLIC])
 def show_factors(console: StarterConsole, uow: Transaction) -> Response:
-    own, is_needed = service.of(uow, console.user_id), console.member.lacks_factor
+    own, is_needed = service.list_factors(uow, console.user_id), console.member.lacks_factor
     return console.page("factors.html", own=own, is_needed=is_needed)
 
 
@@ -52,7 +52,7 @@ def remove_factor(console: RecentStarterConsoleForm, uow: Transaction) -> Respon
 
 @router.get(ADD_APP_PATH, dependencies=[PUBLIC])
 def show_new_app(console: RecentStarterConsole) -> Response:
-    return _app_page(console, totp.new_secret(), TypedForm())
+    return _app_page(console, totp.create_secret(), TypedForm())
 
 
 @router.post(ADD_APP_PATH, dependencies=[LOGIN])
@@ -74,8 +74,8 @@ def add_app(console: RecentStarterConsoleForm) -> Response:
 @router.get(ADD_PASSKEY_PATH, dependencies=[PUBLIC])
 def show_new_passkey(console: RecentStarterConsole, form: EmptyForm) -> Response:
     with console.unit_of_work() as uow:
-        person = accounts.get(uow, console.user_id)
-        options = passkeys.creation_options(uow, person, session=console.member.cookie)
+        person = accounts.get_user(uow, console.user_id)
+        options = passkeys.build_creation_options(uow, person, session=console.member.cookie)
     return console.form_page(
         "add_passkey.html",
         form,
@@ -103,7 +103,7 @@ def add_passkey(console: RecentStarterConsoleForm) -> Response:
 @router.post(RECOVERY_CODES_PATH, dependencies=[PUBLIC])
 def make_codes(console: RecentStarterConsoleForm, uow: Transaction) -> Response:
     """Make new recovery codes and show them, once: no page that can be reloaded shows them."""
-    codes = service.make_codes(uow, console.caller)
+    codes = service.replace_recovery_codes(uow, console.caller)
     return console.page("recovery_codes.html", codes=codes)
 
 
@@ -116,8 +116,8 @@ def _added(console: ConsoleRequest, codes: list[str]) -> Response:
 
 def _app_page(console: ConsoleRequest, secret: str, form: TypedForm) -> Response:
     with console.unit_of_work() as uow:
-        email = accounts.get(uow, console.user_id).email
-    code = segno.make_qr(totp.uri(secret, email), error="m")
+        email = accounts.get_user(uow, console.user_id).email
+    code = segno.make_qr(totp.build_uri(secret, email), error="m")
     return console.form_page(
         "add_app.html",
         form,

@@ -126,13 +126,13 @@ EVENTS_ON_PAGE = 50
 
 @router.get(page_paths.ACCOUNT_PATH, dependencies=[PUBLIC])
 def show_account(console: Console, uow: Transaction) -> Response:
-    person = accounts.get(uow, console.user_id)
+    person = accounts.get_user(uow, console.user_id)
     lately = security_events.page(uow, console.user_id, PageRequest(EVENTS_ON_ACCOUNT))
     return console.page(
         "account.html",
         name=person.name,
         email=person.email,
-        sessions=sessions.list_of(uow, console.user_id),
+        sessions=sessions.list_sessions(uow, console.user_id),
         own_session=console.caller.session_id,
         events=[event_line(each) for each in lately.rows],
     )
@@ -142,9 +142,9 @@ def show_account(console: Console, uow: Transaction) -> Response:
 def end_sessions(console: ConsoleForm, uow: Transaction) -> Response:
     wanted = console.form.get("session", "")
     if wanted == "others":
-        sessions.end_all(uow, console.user_id, but=console.caller.session_id)
+        sessions.revoke_sessions(uow, console.user_id, kept_session_id=console.caller.session_id)
     else:
-        sessions.end(uow, parse_id(wanted) or 0, user_id=console.user_id)
+        sessions.revoke_session(uow, parse_id(wanted) or 0, user_id=console.user_id)
     words = "You are logged out everywhere else." if wanted == "others" else "Logged out there."
     return console.done(page_paths.ACCOUNT_PATH, words)
 
@@ -154,9 +154,9 @@ def show_password(console: RecentConsole, form: EmptyForm) -> Response:
     with console.unit_of_work() as uow:
         keys, more = list_newest_keys(uow, console.user_id)
         given = grants.list_of(uow, console.user_id).rows
-        own_passkeys = passkeys.list_of(uow, console.user_id)
+        own_passkeys = passkeys.list_passkeys(uow, console.user_id)
         own_endpoints = webhook_endpoints.live_of(uow, console.user_id)
-        email = accounts.get(uow, console.user_id).email
+        email = accounts.get_user(uow, console.user_id).email
     return console.form_page(
         "change_password.html",
         form,
@@ -178,11 +178,11 @@ async def change_password(console: RecentConsoleForm) -> Response:
     email, name = await RECORDS.run(_personal_words, console)
     ending = EndedAccess("end_grants" in form, *read_ticked_boxes(form).values())
     try:
-        passwords.require_allowed(form.get("password", ""), email, name)
+        passwords.require_allowed_password(form.get("password", ""), email, name)
         attempt = await _proven(console, email)
     except DomainError as error:
         return await RECORDS.run(show_password, console, problem_form(error, *_SHOWN))
-    made = await PASSWORDS.run(passwords.make, form["password"])
+    made = await PASSWORDS.run(passwords.hash_password, form["password"])
     await console.state.in_unit_of_work(
         recovery.change_password,
         caller=console.caller,
@@ -237,7 +237,7 @@ def show_new_address(console: RecentConsole, uow: Transaction, token: Token = ""
         token=token,
         email=new.email,
         has_record=new.has_record,
-        current_email=accounts.get(uow, console.user_id).email,
+        current_email=accounts.get_user(uow, console.user_id).email,
     )
 
 
@@ -251,9 +251,9 @@ def change_address(console: RecentConsoleForm, token: Token = "") -> Response:
                 secret,
                 console.caller,
                 erases="erase" in console.form,
-                shown="show" in console.form,
+                is_visible="show" in console.form,
             )
-            known = logins.known_browser_token(keyring, person)
+            known = logins.create_browser_token(keyring, person)
     except DomainError as error:
         if error.code != ADDRESS_HAS_RECORD.code:
             raise
@@ -272,13 +272,13 @@ async def _proven(console: ConsoleRequest, email: str) -> Attempt:
     """
     typed = console.form.get("current", "")
     attempt, _ = await prove_password(console.request, console.state, email, typed)
-    await console.state.in_unit_of_work(logins.clear, attempt)
+    await console.state.in_unit_of_work(logins.clear_attempt, attempt)
     return attempt
 
 
 def _personal_words(console: ConsoleRequest) -> tuple[str, str | None]:
     with console.unit_of_work() as uow:
-        person = accounts.get(uow, console.user_id)
+        person = accounts.get_user(uow, console.user_id)
         return person.email, person.name
 
 

@@ -373,7 +373,7 @@ def show_receipt(console: Console, uow: Transaction, order_id: PathId) -> Respon
     order = ShownOrder(orders.get_order(uow, console.user_id, order_id))
     if not order.has_receipt:
         raise ORDER_NOT_FOUND()
-    person = accounts.get(uow, console.user_id)
+    person = accounts.get_user(uow, console.user_id)
     return console.page(
         "receipt.html",
         order=order,

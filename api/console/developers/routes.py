@@ -44,7 +44,7 @@ def show_developers(console: Console, uow: Transaction) -> Response:
     endpoints = webhook_endpoints.list_endpoints(uow, console.caller)
     return console.page(
         "developers.html",
-        keys=len(api_keys.live_of(uow, console.user_id)),
+        keys=len(api_keys.list_active_keys(uow, console.user_id)),
         grants=len(grants.list_of(uow, console.user_id).rows),
         endpoints=len(endpoints),
         troubled=sum(
@@ -143,7 +143,7 @@ def make_key(console: RecentConsoleForm) -> Response:
             raise wrong_field("lifetime", "must be one of those that the page offers")
         _, lasts = _LIFETIMES[lifetime]
         with console.unit_of_work() as uow:
-            key, secret = own_keys.make(
+            key, secret = own_keys.create_own_key(
                 uow,
                 console.caller,
                 name=form.get("name", ""),
@@ -171,7 +171,7 @@ def end_key(console: ConsoleForm, uow: Transaction, key_id: PathId) -> Response:
 
 
 def _live(uow: UnitOfWork, console: ConsoleRequest) -> list[ShownKey]:
-    return [ShownKey(key) for key in api_keys.live_of(uow, console.user_id)]
+    return [ShownKey(key) for key in api_keys.list_active_keys(uow, console.user_id)]
 
 
 def _own_key(uow: UnitOfWork, console: ConsoleRequest, key_id: int) -> ShownKey:

@@ -105,7 +105,7 @@ def show_new_import(console: Console, form: EmptyForm, list_id: str = "") -> Res
     """Show the form for a file, for the list that the query may name."""
     with console.unit_of_work() as uow:
         found = lists.list_choices(uow, console.user_id)
-        is_paid = accounts.get(uow, console.user_id).plan == Plan.PAID
+        is_paid = accounts.get_user(uow, console.user_id).plan == Plan.PAID
     own = [(str(each.id), each.title) for each in found]
     if len(own) > 1:
         own.insert(0, ("", "Choose a list"))

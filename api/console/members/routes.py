@@ -239,7 +239,7 @@ def _hold(uow: UnitOfWork, console: ConsoleRequest, list_id: int, user_id: int) 
     """Return the member; raises ``list.not_found``, ``member.not_found``."""
     mailing_list = console.own_list(uow, list_id)
     record = members.get_member(uow, mailing_list, user_id)
-    person = accounts.get(uow, user_id)
+    person = accounts.get_user(uow, user_id)
     attributes = member_attributes.read_attributes(uow, mailing_list.user_id, [record.tag_ids])
     return _Held(mailing_list, record, member_record(record, person, attributes))
 

@@ -112,7 +112,7 @@ def show_users(
             else:
                 form = form.refused(error, {EMAIL_INVALID.code: "user"})
     with console.unit_of_work() as uow:
-        found = accounts.owners_of_lists(uow, PageRequest(USERS_ON_PAGE, cursor=cursor))
+        found = accounts.list_owners(uow, PageRequest(USERS_ON_PAGE, cursor=cursor))
     return console.form_page(
         "operator_users.html", form, owners=found.rows, next_cursor=found.next_cursor
     )
@@ -121,9 +121,9 @@ def show_users(
 @router.get("/users/{user_id}")
 def show_user(console: OperatorConsole, user_id: PathId, form: EmptyForm) -> Response:
     with console.unit_of_work() as uow:
-        user = accounts.get(uow, user_id)
+        user = accounts.get_user(uow, user_id)
         account = user_accounts.read_account(uow, user)
-        used = quotas.uses(uow, user)
+        used = quotas.list_uses(uow, user)
         events = security_events.page(uow, user.id, PageRequest(EVENTS_ON_PAGE)).rows
     return console.form_page(
         "operator_user.html",

@@ -46,8 +46,8 @@ LISTS_TO_SEARCH = 10
 @router.get("")
 def show_overview(console: Console) -> Response:
     with console.unit_of_work() as uow:
-        person = accounts.get(uow, console.user_id)
-        used = quotas.uses(uow, person)
+        person = accounts.get_user(uow, console.user_id)
+        used = quotas.list_uses(uow, person)
         found = lists.list_of(uow, console.user_id, PageRequest(LISTS_ON_OVERVIEW))
         newest = describe_lists(uow, console.state, found.rows)
         name, plan = person.name, Plan(person.plan)
@@ -110,7 +110,7 @@ def show_found(console: Console, uow: Transaction, q: str = "") -> Response:
     sought = q.replace("\0", "")[: member_filter.MAX_SOUGHT_CHARACTERS]
     found = member_filter.find(uow, console.caller, sought)
     some = lists.list_of(uow, console.user_id, PageRequest(LISTS_TO_SEARCH)).rows
-    is_operator = accounts.get(uow, console.user_id).is_operator
+    is_operator = accounts.get_user(uow, console.user_id).is_operator
     least = member_filter.MIN_SOUGHT_CHARACTERS
     return console.page(
         "find.html",

@@ -21,7 +21,7 @@ _BOXES = {
 
 def list_newest_keys(uow: UnitOfWork, user_id: int) -> tuple[list[ApiKey], int]:
     """Return the newest of the person's keys, and the number of older keys."""
-    keys = api_keys.live_of(uow, user_id)
+    keys = api_keys.list_active_keys(uow, user_id)
     return keys[:MAX_KEYS_ASKED], len(keys[MAX_KEYS_ASKED:])
 
 

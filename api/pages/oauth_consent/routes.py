@@ -49,7 +49,7 @@ def show_consent(request: Request, state: StateOf, uow: Transaction) -> Response
         # form, and the client may redirect to other hosts.
         form_targets=f"{target.scheme}:",
         client_name=authorization.client_name,
-        address=accounts.get(uow, member.user_id).email,
+        address=accounts.get_user(uow, member.user_id).email,
         scopes=authorization.scopes,
         explanations=EXPLANATIONS,
         destination=target.netloc or f"{target.scheme}, an app on this device",

@@ -17,7 +17,7 @@ def _restore_batch(uow: UnitOfWork, bulk: BulkAction) -> RestoredBatch | None:
     """Raises ``quota.exceeded`` if the plan has no room for members who would come back."""
     room = None
     if bulk.action == BulkActionKind.REMOVE:
-        room = quotas.hold(uow, bulk.user_id, PlanQuota.MEMBERS)
+        room = quotas.lock_quota(uow, bulk.user_id, PlanQuota.MEMBERS)
     with uow.session.begin_nested() as attempt:
         (restored, made_active), last = batches.restore_batch(uow, bulk)
         is_too_many = room is not None and made_active > max(room, 0)
@@ -25,7 +25,7 @@ def _restore_batch(uow: UnitOfWork, bulk: BulkAction) -> RestoredBatch | None:
             attempt.rollback()
     if is_too_many:
         if not room or room < 0:
-            raise quotas.exceeded(uow, bulk.user_id, PlanQuota.MEMBERS)
+            raise quotas.build_exceeded_error(uow, bulk.user_id, PlanQuota.MEMBERS)
         # Restore as many members as the plan has room for.
         (restored, _), last = batches.restore_batch(uow, bulk, most=room)
     return None if last is None else RestoredBatch(restored, {"undo_reached_id": last})

@@ -64,7 +64,7 @@ def set_email(
 ) -> int:
     """Switch the member's mail off or on; raises ``subscription.opted_out`` after an opt-out."""
     member = _hold(uow, mailing_list, user_id)
-    person = accounts.get(uow, user_id)
+    person = accounts.get_user(uow, user_id)
     if enabled and opt_out_checks.find_opt_outs(uow, mailing_list.id, person):
         raise errors.SUBSCRIPTION_OPTED_OUT()
     return int(changes.switch_mail(uow, member, actor, enabled=enabled))
@@ -118,12 +118,12 @@ def upsert_member(
         changes.change_record(uow, record, "edited", actor, **columns)
         return record
     deny_lists.require_allowed(uow, mailing_list.user_id, locked.addresses)
-    if accounts.get(uow, mailing_list.user_id).plan != Plan.PAID:
+    if accounts.get_user(uow, mailing_list.user_id).plan != Plan.PAID:
         raise errors.PLAN_REQUIRED()
     # An import of the owner's may hold the quota for seconds.
     quota = mailing_list.user_id, PlanQuota.MEMBERS
     with locks.waiting_briefly(uow):
-        if not quotas.share(uow, *quota, most=ROWS_PER_CHUNK):
+        if not quotas.lock_quota_share(uow, *quota, share_size=ROWS_PER_CHUNK):
             quotas.require_quota(uow, *quota)
     has_mail = OptOutKind.EMAIL not in refused and (record is None or record.email_enabled)
     columns |= {"status": SubscriptionStatus.ACTIVE, "email_enabled": has_mail}
@@ -139,7 +139,7 @@ def _lock_named(uow: UnitOfWork, mailing_list: MailingList, named: int | str) ->
     locks.lock_list_shared(uow, mailing_list.id)
     while True:
         record = changes.find_named_record(uow, mailing_list.id, named)
-        person = None if record is None else accounts.get(uow, record.user_id)
+        person = None if record is None else accounts.get_user(uow, record.user_id)
         # A record whose person was erased just now may still have the address, which is free.
         if person is None or person.erased_at is not None:
             if isinstance(named, int):
@@ -234,7 +234,7 @@ def transfer_member(
     leaving = get_member(uow, source, user_id)
     if leaving.status == SubscriptionStatus.REMOVED:
         return 0
-    person = accounts.get(uow, user_id)
+    person = accounts.get_user(uow, user_id)
     there = changes.find_record(uow, target.id, person.id)
     if there is None or there.status != SubscriptionStatus.ACTIVE:
         addresses = locks.addresses_of(person, leaving) | locks.addresses_of(person, there)

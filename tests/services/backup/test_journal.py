@@ -35,7 +35,7 @@ def leave(
 ) -> None:
     actor = Actor(ActorKind.USER, Via.LOGIN, user_id)
     with stack.resources.unit_of_work() as uow:
-        act(uow, lists.get_list(uow, list_id), accounts.get(uow, user_id), actor)
+        act(uow, lists.get_list(uow, list_id), accounts.get_user(uow, user_id), actor)
 
 
 def read_journal(backups: Backups) -> list[dict[str, object]]:
