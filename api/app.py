@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from api import openapi
 from api.auth.page_sessions import FactorNeeded, LoginNeeded, redirect_to_factors, redirect_to_login
 from api.console.assets import CONSOLE_PATH
-from api.console.frame import console_problem
+from api.console.frame import render_console_problem
 from api.cookies import OF_READERS, cookies_of
 from api.deployment_metrics import DeploymentMetrics
 from api.drain import Drain
@@ -75,7 +75,9 @@ def create_app(settings: Settings) -> FastAPI:
             else None,
             pages=PAGES,
             reader_pages=READER_PAGES,
-            folders=dict.fromkeys((CONSOLE_PATH, ACCOUNT_PATH), partial(console_problem, settings)),
+            folders=dict.fromkeys(
+                (CONSOLE_PATH, ACCOUNT_PATH), partial(render_console_problem, settings)
+            ),
         ),
         redirect_slashes=False,
         # A contract: generated clients call their functions so.

@@ -40,7 +40,7 @@ class DeploymentMetrics:
 
         def read_noted() -> tuple[_Quotas, metrics.Sums, dict[str, float]]:
             client = resources.redis
-            canaries = Canaries(client).seconds_or_silence()
+            canaries = Canaries(client).read_delays_or_silence()
             return noted_quotas(client), call_charges.noted_usage(client), canaries
 
         self._readiness = readiness

@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from api.html.problems import ShownProblem, problem_page_of
+from api.html.problems import ErrorDetails, find_problem_renderer
 from api.metrics import ERRORS
 from core.errors import DomainError, FieldProblem, Kind, TransientError, access, own_words, requests
 from core.logging import get_logger
@@ -93,7 +93,7 @@ class _Problem(Response):
         problems: tuple[FieldProblem, ...] = (),
         facts: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        self._shown = ShownProblem(status, code, message, current_request_id())
+        self._shown = ErrorDetails(status, code, message, current_request_id())
         self._added = headers
         body: dict[str, Any] = {
             "type": "about:blank",
@@ -111,11 +111,11 @@ class _Problem(Response):
         super().__init__(orjson.dumps(body), status, headers=headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        shown_by = problem_page_of(scope)
-        if shown_by is None:
+        render_problem = find_problem_renderer(scope)
+        if render_problem is None:
             await super().__call__(scope, receive, send)
             return
-        page = shown_by(self._shown)
+        page = render_problem(self._shown)
         page.headers.update(self._added)
         await page(scope, receive, send)
 

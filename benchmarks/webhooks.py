@@ -113,7 +113,7 @@ class WebhookBench:
             found = uow.session.scalars(query).all()
             assert len(found) == EVENTS_EACH
             return [
-                (signing.message_id_of(event["id"]), signing.serialise_event(event))
+                (signing.build_message_id(event["id"]), signing.serialise_event(event))
                 for event in reading.show(uow.session, found)
             ]
 
@@ -215,5 +215,5 @@ def _new_hooked(stack: Stack, url: str) -> Hooked:
         endpoint, _ = webhook_endpoints.create_endpoint(
             uow, caller, url=url, types=[CHANGED], list_id=None
         )
-        [key] = signing.live_secrets(uow, endpoint.id)
+        [key] = signing.load_live_secrets(uow, endpoint.id)
         return Hooked(caller, list_id, endpoint.id, url, key)

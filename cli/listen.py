@@ -125,7 +125,7 @@ class Forwarder:
         """Post it until there is an answer, and say what that was."""
         body = signing.serialise_event(event)
         while True:
-            message_id = signing.message_id_of(event["id"])
+            message_id = signing.build_message_id(event["id"])
             headers = signing.sign_message([self._secret], message_id, clock.now(), body)
             headers |= {"Content-Type": "application/json"}
             try:

@@ -147,7 +147,7 @@ def trace(list_name: ListName, email: Email, as_json: Json = False) -> None:
     with connected() as resources, resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_name, archived=True)
         person = accounts.get_user_by_email(uow, email)
-        new_trace = Trace(mailing_list.id, person.id, traces.new_delivery(uow))
-        trace_id = traces.make_trace_id(resources.keyring, new_trace)
+        new_trace = Trace(mailing_list.id, person.id, traces.allocate_delivery_number(uow))
+        trace_id = traces.create_trace_id(resources.keyring, new_trace)
         url = page_urls.unsubscribe_url(resources.settings, trace_id)
     show({"trace_id": trace_id, "unsubscribe_url": url}, as_json=as_json)

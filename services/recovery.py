@@ -87,9 +87,9 @@ def change_address(
     """
     person, email = registration.prove_address(uow, secret, caller)
     erase_occupying_record(uow, person, email, erases=erases)
-    opt_outs.keep_for_address(uow, person, email)
+    opt_outs.copy_opt_outs_to_address(uow, person, email)
     registration.change_address(uow, person, email, caller, is_visible=is_visible)
-    unsubscribe.follow_all(uow, person.id)
+    unsubscribe.enqueue_opt_out_jobs(uow, person.id)
     if is_visible:
         member_addresses.schedule_address_update(uow, person.id)
     return person
@@ -103,7 +103,7 @@ def erase_occupying_record(
     Raises ``account.address_taken``, ``list.busy`` and ``account.address_has_record``.
     """
     # An import may lock the record for seconds, and wait for the person meanwhile.
-    with locks.waiting_briefly(uow):
+    with locks.limit_lock_waits(uow):
         query = select(User).where(User.email == email, User.id != person.id).with_for_update()
         record = uow.session.scalar(query.execution_options(populate_existing=True))
     if record is None:
@@ -112,7 +112,7 @@ def erase_occupying_record(
         raise ADDRESS_TAKEN()
     if not erases:
         raise ADDRESS_HAS_RECORD()
-    opt_outs.hand_over(uow, of=record, to=person)
+    opt_outs.transfer_opt_outs(uow, of=record, to=person)
     erasure.mark_record(uow, record)
 
 
@@ -128,7 +128,7 @@ def reset_password(
     second_steps.require_second_factor(uow, person, factor)
     grants.revoke_all(uow, person.id)
     api_keys.revoke_keys(uow, person.id, kept_key_ids=keep.key_ids)
-    webhook_endpoints.end_all(uow, person.id, but=keep.endpoint_ids)
+    webhook_endpoints.end_all_endpoints(uow, person.id, but=keep.endpoint_ids)
     passkey_ids = {each.id for each in passkeys.list_passkeys(uow, person.id)}
     own_factors.remove_passkeys(uow, person.id, passkey_ids - keep.passkey_ids)
     person.recovered_at = clock.now()
@@ -150,7 +150,7 @@ def undo_address_change(uow: UnitOfWork, secret: str, *, password_hash: str) -> 
     own_factors.remove_factors_added_after(uow, person.id, changed_at)
     grants.revoke_all(uow, person.id)
     api_keys.revoke_keys(uow, person.id, kept_key_ids=())
-    webhook_endpoints.end_all(uow, person.id)
+    webhook_endpoints.end_all_endpoints(uow, person.id)
     person.recovered_at = clock.now()
     purpose = Purpose.RESET_PASSWORD
     return mailed_tokens.create_token(uow, purpose, user_id=person.id, email=person.email)

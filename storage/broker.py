@@ -67,7 +67,7 @@ def celery_app(settings: BrokerSettings) -> Celery:
 
 def _reached_at(url: str) -> dict[str, Any]:
     """Celery's settings for the broker of this URL. A server's certificate is always checked."""
-    sentinels = client.sentinels_of(url)
+    sentinels = client.parse_sentinels(url)
     options: dict[str, Any] = dict(_REDIS_OPTIONS)
     tls: dict[str, Any] = {}
     if sentinels is None:
@@ -75,7 +75,7 @@ def _reached_at(url: str) -> dict[str, Any]:
             tls = {"ssl_cert_reqs": ssl.CERT_REQUIRED, **parse_url(url).get("ssl", {})}
     else:
         options["master_name"] = sentinels.master_name
-        options["sentinel_kwargs"] = client.sentinel_options(sentinels)
+        options["sentinel_kwargs"] = client.build_sentinel_options(sentinels)
         if sentinels.is_encrypted:
             tls = {"ssl_cert_reqs": ssl.CERT_REQUIRED, "ssl_ca_certs": sentinels.ca_file}
         # The transport may begin with any of these URLs, so the login is in each.

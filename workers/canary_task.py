@@ -21,7 +21,7 @@ def register_canary(app: Celery, process: ProcessContext) -> None:
     signals.worker_ready.connect(lambda **_: _takes_messages.set(), weak=False)
 
     def note_arrival(queue: str, sent: str) -> None:
-        Canaries(process.get().resources.redis).arrived(queue, sent, version("pressroom"))
+        Canaries(process.get().resources.redis).record_arrival(queue, sent, version("pressroom"))
 
     app.task(note_arrival, name=CANARY)
 
@@ -36,7 +36,7 @@ def send_canaries(resources: Resources, queues: list[Queue]) -> None:
     canaries = Canaries(resources.redis)
     for queue in queues:
         try:
-            sent = canaries.due(queue)
+            sent = canaries.start_if_due(queue)
         except RedisError:  # the next round tries again
             return
         if sent is not None:

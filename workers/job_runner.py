@@ -26,7 +26,7 @@ from core.telemetry.attributes import SpanAttributes
 from models import Job, JobStatus
 from services.jobs.kinds import JobKind, get_kind, list_kinds
 from services.jobs.lease import Lease, LeaseLost, renew_lease, run_heartbeat
-from services.jobs.outbox import RECENT
+from services.jobs.outbox import RECENT_WINDOW
 from services.jobs.transitions import claim_job, hand_back_job
 from storage.resources import Resources
 from workers.context import WorkerContext
@@ -258,7 +258,7 @@ class _StayingJobs:
                 Job.queue == self._first.queue,
                 Job.sends > 0,
                 # The sweep keeps all that were sent among these.
-                Job.send_after > func.now() - RECENT,
+                Job.send_after > func.now() - RECENT_WINDOW,
                 Job.run_at <= func.now(),
                 Job.kind.in_([kind.name for kind in list_kinds()]),
             )

@@ -96,7 +96,7 @@ def answer_request(
         with (
             spans.work_span(f"request {kind.task}", lease.traceparent, attributes),
             context.held.holding(item),
-            context.request_leases.kept(lease, until=deadline),
+            context.request_leases.keep_renewed(lease, until=deadline),
         ):
             outcome = {"result": answer(context.resources, lease)}
     except AllCallersLeft:
@@ -115,7 +115,7 @@ def answer_request(
 def _give_back(context: WorkerContext, kind: RequestKind, lease: RequestLease) -> None:
     """Let another worker do the work, so that no caller waits for a worker that has stopped."""
     try:
-        if lease.give_back():
+        if lease.release():
             context.resources.broker.send(kind.task, kind.queue, {"request_id": lease.request_id})
             log.info("request.handed_back", work=lease.request_id)
     except RedisError as error:
@@ -136,7 +136,7 @@ def _describe_error(error: DomainError) -> dict[str, Any]:
 def run_maintenance(context: WorkerContext, *, kind: MaintenanceKind) -> None:
     """Run the maintenance if it is due. For an early or repeated message, the claim fails."""
     try:
-        maintenance.run_due(context.resources, kind, partial(kind.run, context.resources))
+        maintenance.run_if_due(context.resources, kind, partial(kind.run, context.resources))
     except LeaseLost:
         log.warning("maintenance.lease_lost", maintenance=kind.name)
     except Exception as error:  # its row has the error, and the next run is due soon

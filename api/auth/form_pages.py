@@ -6,7 +6,7 @@ from fastapi import Request, Response
 
 from api.auth.csrf import obtain_form_cookie
 from api.cookies import FORM
-from api.html.frame import page
+from api.html.frame import render_page
 from api.state import State
 from services.access import sessions
 
@@ -33,4 +33,6 @@ def render_anonymous_page(
 def render_form_page(state: State, cookie: str, template: str, **values: Any) -> Response:
     """Render a page whose forms only the browser with this cookie can submit."""
     token = sessions.create_csrf_token(state.resources.keyring, cookie)
-    return page(template, base=state.resources.settings.public_base, csrf_token=token, **values)
+    return render_page(
+        template, base=state.resources.settings.public_base, csrf_token=token, **values
+    )

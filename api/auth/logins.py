@@ -134,7 +134,7 @@ def render_second_step(
         # A wrong factor has the same status as a missing factor.
         status=STATUS_OF[Kind.RATE_LIMITED if is_paused else access.AUTH_SECOND_FACTOR.kind],
         form_cookie=form_cookie,
-        scripted=passkey_options is not None,
+        has_passkey_script=passkey_options is not None,
         passkey_options=passkey_options,
         next=path,
         problem=None if error is None else error.message,

@@ -4,7 +4,7 @@ import re
 
 from fastapi import Response
 
-from api.html.frame import redirect
+from api.html.frame import redirect_to
 from api.state import State
 
 # Printable ASCII without the backslash, because browsers read a backslash as a slash. After two
@@ -19,4 +19,4 @@ def read_local_path(value: object) -> str | None:
 
 def redirect_to_path(state: State, path: str) -> Response:
     """Redirect to a path below our own address, so that a request can't choose the host."""
-    return redirect(state.resources.settings.public_base + path)
+    return redirect_to(state.resources.settings.public_base + path)

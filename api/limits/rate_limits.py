@@ -46,7 +46,7 @@ class RateLimiter:
             status = self._counters.count(item, rate, key)
             # This limit holds even while Redis is away.
             if status is None and rate is RateLimitName.LOGIN:
-                status = self._counters.count_here(item, rate, key)
+                status = self._counters.count_locally(item, rate, key)
             if status is not None:
                 statuses.append(status)
         if not statuses:

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.drain import Drain
 from api.errors import internal_error, problem_response
-from api.html.problems import ProblemPage, is_reader_page, mark_as_page, mark_as_reader_page
+from api.html.problems import RenderProblem, is_reader_page, mark_page_request, mark_reader_request
 from api.metrics import observe_request
 from api.middleware.body_limits import BodyLimitMiddleware
 from api.middleware.headers import (
@@ -117,7 +117,7 @@ class ApiCorsMiddleware:
         *,
         pages: Iterable[APIRouter],
         reader_pages: Iterable[APIRouter],
-        folders: Mapping[str, ProblemPage],
+        folders: Mapping[str, RenderProblem],
     ) -> None:
         self._app = app
         self._api = CORSMiddleware(
@@ -134,13 +134,13 @@ class ApiCorsMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"].rstrip("/")
         if self._reader_pages.fullmatch(path):
-            mark_as_reader_page(scope)
+            mark_reader_request(scope)
             await self._app(scope, receive, send)
         elif self._pages.fullmatch(path):
-            mark_as_page(scope)
+            mark_page_request(scope)
             await self._app(scope, receive, send)
         elif folder := self._folders.get("/" + path[1:].partition("/")[0]):
-            mark_as_page(scope, folder)
+            mark_page_request(scope, folder)
             await self._app(scope, receive, send)
         elif all(name != b"origin" for name, _ in scope["headers"]):
             # The most frequent case: the answer only needs to say that it depends on the origin.
@@ -340,7 +340,7 @@ def request_layers(
     own_cookies: Collection[str] | None,
     pages: Sequence[APIRouter],
     reader_pages: Sequence[APIRouter],
-    folders: Mapping[str, ProblemPage],
+    folders: Mapping[str, RenderProblem],
 ) -> list[Middleware]:
     """Return what each request passes, the outermost first.
 

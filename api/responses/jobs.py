@@ -22,7 +22,7 @@ from services.jobs.records import restore_error
 from services.subscriptions import exports
 from services.subscriptions.imports.import_job import ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS
 from services.subscriptions.imports.samples import add_samples
-from storage.redis.notifications import job_topic
+from storage.redis.notifications import build_job_topic
 
 UNDO_WAIT_SECONDS = 30.0
 
@@ -38,7 +38,7 @@ async def wait_for_job(
 
     Raises the error of a failed job.
     """
-    end = state.jobs.wait(job_topic(job_id), seconds, owner_id=owner_id)
+    end = state.jobs.wait(build_job_topic(job_id), seconds, owner_id=owner_id)
     await run_while_connected(request.receive, end)
     job = await state.in_unit_of_work(lambda uow: uow.session.get_one(Job, job_id))
     if job.status in (JobStatus.FAILED, JobStatus.CANCELLED):

@@ -40,7 +40,7 @@ from services.access.caller import Caller
 from services.attachments import records, upload
 from services.attachments.upload import Upload, clean_filename
 from services.jobs.idempotency import AcceptedJob
-from storage.redis.notifications import job_topic
+from storage.redis.notifications import build_job_topic
 
 router = APIRouter(tags=["Attachments"], route_class=JsonRoute)
 
@@ -129,7 +129,7 @@ async def upload_attachment(
     accepted = await _accept(
         request, state, caller, encrypted=encrypted, with_renditions=renditions
     )
-    ended = state.jobs.wait(job_topic(accepted.job_id), seconds, owner_id=owner_id)
+    ended = state.jobs.wait(build_job_topic(accepted.job_id), seconds, owner_id=owner_id)
     await run_while_connected(request.receive, ended)
     return await RECORDS.run(_answer, state, accepted)
 

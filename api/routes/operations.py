@@ -15,7 +15,7 @@ from api.auth.requirements import PUBLIC, UNLIMITED
 from api.caller_description import describe_caller
 from api.console.assets import CONSOLE_PATH
 from api.html.api_docs import DOCS_PATH, DOCUMENT_PATH
-from api.html.frame import page
+from api.html.frame import render_page
 from api.middleware.headers import VERSIONS
 from api.openapi import refuses, text_of
 from api.readiness import READY, judge_process
@@ -114,7 +114,7 @@ async def read_service(request: Request, state: StateOf) -> Response:
     """What this is, in which version, and where to go on: a page where the caller accepts HTML."""
     record = _record(state.resources.settings)
     if "text/html" in request.headers.get("accept", ""):
-        reply = page("service.html", service=record)
+        reply = render_page("service.html", service=record)
     else:
         reply = JSONResponse(envelope(record).model_dump(mode="json"))
     reply.headers["Vary"] = "Accept"

@@ -189,7 +189,7 @@ def read_my_subscription(
 ) -> Envelope[SubscriptionRecord]:
     """The caller's subscription to a list, by its id or slug, whatever its status."""
     mailing_list = lists.get_named(uow, list_id, archived=True)
-    record = members.get_own(uow, mailing_list.id, caller.user_id)
+    record = members.get_own_subscription(uow, mailing_list.id, caller.user_id)
     channel = describe_list(uow, state, mailing_list)
     return envelope(SubscriptionRecord.of_row(record, list=channel))
 
@@ -204,7 +204,7 @@ def list_my_subscriptions(
     paging: ArrayPaging,
 ) -> Envelope[list[SubscriptionRecord]]:
     """The caller's subscriptions, pending ones too, newest first."""
-    page = members.list_of(uow, caller.user_id, paging)
+    page = members.list_subscriptions(uow, caller.user_id, paging)
     channels = describe_lists(uow, state, [mailing_list for _, mailing_list in page.rows])
     records = [
         SubscriptionRecord.of_row(record, list=channel)
@@ -238,7 +238,7 @@ def read_opponent(
         raise mailing.LIST_ID_MISSING()
     mailing_list = lists.get_list(uow, list_id, archived=True)
     person = principal.get_person(uow, mailing_list)
-    record = members.get_own(uow, mailing_list.id, person.id)
+    record = members.get_own_subscription(uow, mailing_list.id, person.id)
     channel = describe_list(uow, state, mailing_list)
     subscription = SubscriptionRecord.of_row(record)
     if principal.trace:

@@ -1,4 +1,4 @@
-"""Inputs of a form for an address, a name and the fields of a list."""
+"""Builds form inputs for an address, a name and the fields of a list."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -28,13 +28,14 @@ _INVALID_VALUE_BY_TYPE = {
 
 @dataclass(frozen=True)
 class FormInput:
-    """An input of a form, with its value and the error of that value.
+    """An input of a form, with its value and an error message.
 
     Attributes:
-        kind: ``email``, or the type of a field.
-        choices: the values to choose from.
-        input_type: the type of the HTML element, if it is an ``<input>``.
-        is_first_problem: whether this is the first input with an error, which gets the focus.
+        kind: ``email``, or the type of the member field.
+        problem: the error message, or ``None`` for a valid value.
+        choices: the values from which the person can choose.
+        input_type: the ``type`` attribute of an ``<input>`` element.
+        is_first_problem: whether this is the first input with an error. The page focuses the input.
     """
 
     name: str
@@ -56,20 +57,20 @@ def build_inputs(
     errors: Mapping[str, str],
     required_keys: Collection[str] = (),
 ) -> list[FormInput]:
-    """Return inputs for the address, for the name and for each field, in this order.
+    """Return inputs for the address, for the name and for each member field, in this order.
 
     Args:
-        values: the values that the person wrote, by the names of the inputs.
-        errors: the errors of these values, by the names of the inputs.
-        required_keys: the keys of the fields that need a value.
+        values: the values that the person typed, by the name of the input.
+        errors: the error messages for invalid values, by the name of the input.
+        required_keys: the keys of the required fields.
     """
 
     def build_input(name: str, label: str, kind: str, **others: Any) -> FormInput:
-        # A person doesn't type a longer value by accident.
+        # Cut longer values, because nobody types a longer value by accident.
         max_characters = MAX_ADDRESS_BYTES if kind == "email" else MAX_VALUE_CHARACTERS
         value = str(values.get(name, ""))[:max_characters]
         error = errors.get(name)
-        # A browser shows an invalid date only in an input for text.
+        # Use a text input for an invalid date, because a date input would hide the typed text.
         has_own_type = kind == "email" or (kind == FieldType.DATE and not error)
         input_type = kind if has_own_type else "text"
         return FormInput(name, label, kind, value, error, input_type=input_type, **others)
@@ -97,9 +98,9 @@ def build_inputs(
 def describe_field_errors(
     language: str, fields: Mapping[str, MemberField], error: DomainError | None
 ) -> dict[str, str]:
-    """Return a sentence for each invalid value of a field, by the names of the inputs.
+    """Return a message for each invalid value, by the name of the input.
 
-    ``fields``: the fields of the form, by their keys.
+    ``fields``: the member fields in the form, by the key of the field.
     """
     texts = {}
     for problem in error.problems if error else ():

@@ -1,9 +1,11 @@
-"""The endpoint that subscribes an address to a list for a stranger.
+"""The endpoint with which anyone can subscribe an address to a list, without a login.
 
-Programs send JSON, and pages without scripts send a plain form. The request may name anyone's
-address. Cookies and credentials are ignored, so a form on another site can't act for the person
-whose browser sends the form, and a CSRF token isn't needed. Misuse of an address is limited by the
-list's challenge, the confirmation, the rate limits and the limits of unsolicited mail.
+Programs send JSON, and pages without scripts send a plain form. The endpoint ignores cookies and
+credentials. Forms on other sites therefore can't act for a person who is logged in, and the
+endpoint needs no CSRF token.
+
+A request may contain anybody's address. Challenges, confirmations, rate limits and the limits of
+unsolicited mail restrict the misuse of addresses.
 """
 
 from typing import Any
@@ -16,7 +18,7 @@ from api.bodies.form_or_json import body_fields, nested_inputs
 from api.bodies.json_bodies import media_type
 from api.bodies.multipart import MULTIPART
 from api.bodies.url_encoded_forms import FORM
-from api.html.problems import is_for_browser, mark_as_reader_page
+from api.html.problems import is_for_browser, mark_reader_request
 from api.openapi import refuses
 from api.record_ids import ListId
 from api.route_classes import Handler, JsonRoute
@@ -29,12 +31,12 @@ from core.errors import mailing, requests
 from core.languages import reader_languages
 from services.subscriptions import lists
 
-# The result for every address, so that nobody learns who subscribes.
-ACCEPTED = 1
+# The response data for every address, so that nobody learns who subscribes.
+ACCEPTED_COUNT = 1
 
 
 class _SignUpRoute(JsonRoute):
-    """A route that answers a browser's form by pages, even if it refuses the request."""
+    """A route that responds to a browser's form with pages, including pages for errors."""
 
     def get_route_handler(self) -> Handler:
         handle = super().get_route_handler()
@@ -50,23 +52,23 @@ router = APIRouter(tags=["Subscriptions"], route_class=_SignUpRoute)
 
 
 def _mark_browser_form(request: Request) -> None:
-    """Mark the response as a page, even for an error, if a browser sent the form.
+    """Mark the request if a browser sent a form, so that the response is a page.
 
-    A program that sends a form accepts JSON and no HTML.
+    Programs may send forms too. A program that accepts JSON but not HTML gets JSON.
     """
     accepted = request.headers.get("accept", "")
     is_program = "application/json" in accepted and "text/html" not in accepted
     is_form = media_type(request.headers.get("content-type", "")) in {FORM, MULTIPART}
     if is_form and not is_program:
-        mark_as_reader_page(request.scope)
+        mark_reader_request(request.scope)
 
 
 def _describe_body() -> dict[str, Any]:
-    """Return ``openapi_extra`` of a body that is JSON or a form."""
-    kinds = {"application/json": NewSubscription, FORM: SignUpForm, MULTIPART: SignUpForm}
+    """Return the ``openapi_extra`` of a route whose body is JSON or a form."""
+    schemas = {"application/json": NewSubscription, FORM: SignUpForm, MULTIPART: SignUpForm}
     content = {
-        kind: {"schema": {"$ref": f"#/components/schemas/{schema.__name__}"}}
-        for kind, schema in kinds.items()
+        content_type: {"schema": {"$ref": f"#/components/schemas/{schema.__name__}"}}
+        for content_type, schema in schemas.items()
     }
     return {"requestBody": {"required": True, "content": content}}
 
@@ -109,9 +111,9 @@ async def subscribe(request: Request, state: StateOf, list_id: ListId) -> Respon
     submission = validate_inputs(inputs)
     mailing_list = await state.in_unit_of_work(lists.get_list, list_id)
     accepted_languages = request.headers.get("accept-language")
-    # Programs send no such header. A script on a page sends the languages of its reader.
+    # Most programs send no Accept-Language. A script on a page sends the languages of the reader.
     language = reader_languages.chosen(accepted_languages) if accepted_languages else None
     await subscribe_stranger(
         request, state, mailing_list, submission, is_form=is_form, language=language
     )
-    return JSONResponse(envelope(ACCEPTED).model_dump())
+    return JSONResponse(envelope(ACCEPTED_COUNT).model_dump())

@@ -40,7 +40,7 @@ class QueueAges:
     async def run(self) -> None:
         while True:
             try:
-                self._seconds = await BACKGROUND.run(self._canaries.seconds)
+                self._seconds = await BACKGROUND.run(self._canaries.read_delays)
             except (RedisError, DomainError):
                 # A queue whose age is unknown refuses no caller.
                 self._seconds = {}

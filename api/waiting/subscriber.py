@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 import redis.asyncio
 
 from core.logging import get_logger
-from storage.redis.notifications import CHANNEL, channel_of, job_topic
+from storage.redis.notifications import CHANNEL, build_channel_name, build_job_topic
 
 log = get_logger(__name__)
 
@@ -34,7 +34,7 @@ class Subscriber:
 
     def __init__(self, client: redis.asyncio.Redis, waiter: str | None) -> None:
         self._client = client
-        self._channels = {CHANNEL, channel_of(waiter)}
+        self._channels = {CHANNEL, build_channel_name(waiter)}
         self._listeners: list[Listener] = []
 
     @contextmanager
@@ -80,7 +80,7 @@ def watch_jobs(
 ) -> Iterator[Callable[[], Awaitable[None]]]:
     """Yield a function that waits until a job has changed, or until it is time to check anyway."""
     changed = asyncio.Event()
-    topics = {job_topic(job_id) for job_id in job_ids}
+    topics = {build_job_topic(job_id) for job_id in job_ids}
 
     def listener(topic: str, _: str) -> None:
         if topic in topics:

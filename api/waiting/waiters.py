@@ -21,7 +21,7 @@ from core.logging import get_logger
 from models import FINISHED
 from services.jobs import records
 from storage.database import Database
-from storage.redis.notifications import job_of
+from storage.redis.notifications import parse_job_topic
 
 log = get_logger(__name__)
 
@@ -143,7 +143,7 @@ def job_lookup(database: Database) -> Lookup[bool]:
     """Return a lookup that finds the jobs that have ended."""
 
     def find_ended_jobs(topics: list[str]) -> Mapping[str, bool]:
-        job_ids = {topic: job_of(topic) for topic in topics}
+        job_ids = {topic: parse_job_topic(topic) for topic in topics}
         finished_ids = records.find_finished_jobs(database, list(job_ids.values()))
         return {topic: True for topic, job_id in job_ids.items() if job_id in finished_ids}
 

@@ -17,7 +17,7 @@ from core.errors import DomainError, Kind, requests
 from core.logging import get_logger
 from core.queues import RequestKind
 from storage.redis import request_scripts
-from storage.redis.notifications import result_topic
+from storage.redis.notifications import build_result_topic
 from storage.redis.request_calls import RequestCalls
 
 log = get_logger(__name__)
@@ -30,7 +30,7 @@ RESEND_AFTER_SECONDS = 2.0
 class WorkerCalls:
     def __init__(self, calls: RequestCalls) -> None:
         self._calls = calls
-        self.results: Waiters[str | bytes] = Waiters(calls.results)
+        self.results: Waiters[str | bytes] = Waiters(calls.fetch_results)
 
     async def call(
         self,
@@ -51,13 +51,15 @@ class WorkerCalls:
             same: a key that contains everything that determines the result. Concurrent calls with
                 an equal key share one run of the work.
         """
-        caller = self._calls.new_caller()
-        request_id = request_scripts.request_id(kind.queue, same or caller)
-        join = partial(self._calls.join, request_id, caller, payload, kind=kind, owner_id=owner_id)
+        caller = self._calls.create_caller_id()
+        request_id = request_scripts.build_request_id(kind.queue, same or caller)
+        join = partial(
+            self._calls.add_caller, request_id, caller, payload, kind=kind, owner_id=owner_id
+        )
         result = None
         if seconds > 0:
             # Listen before anything is sent, so that no early result is missed.
-            with self.results.registered(result_topic(request_id)) as future:
+            with self.results.registered(build_result_topic(request_id)) as future:
                 try:
                     await join(seconds=seconds)
                     result = await _wait_and_resend(future, join, seconds)
@@ -66,7 +68,7 @@ class WorkerCalls:
                 finally:
                     # Leave even if the join failed or was cancelled. This continues after the
                     # response.
-                    self._calls.leave(request_id, caller)
+                    self._calls.remove_caller(request_id, caller)
         if result is None and self.results.closed:
             raise requests.QUEUE_UNAVAILABLE()
         if result is None:

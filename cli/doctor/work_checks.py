@@ -28,7 +28,7 @@ _MAINTENANCE = text(
 
 def ask_workers(client: redis.Redis) -> Iterator[Diagnosis]:
     """Tell of each queue how long a message takes, by the canaries that its workers send."""
-    ages = Canaries(client).ages()
+    ages = Canaries(client).read_ages()
     for queue in Queue:
         yield _queue(queue, ages.get(queue))
     own_version = version("pressroom")
@@ -45,10 +45,12 @@ def _queue(queue: Queue, age: QueueAge | None) -> Diagnosis:
     if age is None:
         return wrong(queue, "no worker serves this queue", advice)
     if age.is_silent:
-        return wrong(queue, f"no worker has served this queue for {age.silence:.0f} s", advice)
+        return wrong(
+            queue, f"no worker has served this queue for {age.silent_seconds:.0f} s", advice
+        )
     advice = "Start more workers of this queue."
-    finding = f"a message takes {age.seconds:.2f} s"
-    return judged(queue, finding, age.seconds > _MAX_QUEUE_SECONDS, advice)
+    finding = f"a message takes {age.delay_seconds:.2f} s"
+    return judged(queue, finding, age.delay_seconds > _MAX_QUEUE_SECONDS, advice)
 
 
 def ask_maintenance(connection: Connection) -> Iterator[Diagnosis]:

@@ -39,7 +39,7 @@ class InvalidAddress(NamedTuple):
 
 
 def mask_address(email: str) -> str:
-    """Return the address with all but the first character of the local part hidden.
+    """Return the address with only the first character of the local part visible.
 
     The owner still recognises the address, but readers of a forwarded mail don't learn it.
     """

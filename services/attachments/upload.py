@@ -24,7 +24,7 @@ from services.jobs.idempotency import AcceptedJob, IdempotencyKey
 from services.jobs.kinds import JobKind, register_kind
 from services.jobs.lease import Lease
 from services.jobs.outbox import enqueue_job
-from services.jobs.records import KEPT_FOR_RETRY, describe_error, is_retry_sensible
+from services.jobs.records import RETRY_INPUT_RETENTION, describe_error, is_retry_sensible
 from storage.encryption import WrappedKey, seal
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -58,7 +58,7 @@ def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
         hash_id=row.hash_id,
         code=None if error is None else str(error["code"]),
     )
-    retention = KEPT_FOR_RETRY if is_retry_sensible(job) else timedelta(0)
+    retention = RETRY_INPUT_RETENTION if is_retry_sensible(job) else timedelta(0)
     removals.forget_objects(uow, original_key(row.hash_id), after=retention)
 
 

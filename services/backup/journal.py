@@ -103,7 +103,7 @@ def replay(resources: Resources, place: SealedPlace, began_at: datetime) -> Repl
                         done.erasures += erasure.mark_again(uow, row["user_id"])
                     # A list that was made after the backup is gone, with its members.
                     elif uow.session.get(MailingList, row["list_id"]) is not None:
-                        done.opt_outs += opt_outs.record_past(
+                        done.opt_outs += opt_outs.restore_opt_out(
                             uow,
                             row["list_id"],
                             row["user_id"],

@@ -67,7 +67,7 @@ def charge_call(
         "wrote": "metadata" if asked.wanted else "tweets",
         "writer": f"openai/{resources.settings.llm_model}",
     }
-    work = request_scripts.request_id(asked.kind.queue, same)
+    work = request_scripts.build_request_id(asked.kind.queue, same)
     return own_charges.charge_call(
         resources, key, price, source_id=call.key, meta=meta, work=work, seconds=seconds
     )

@@ -79,7 +79,7 @@ def newest_position(session: Session) -> FeedPosition:
     return FeedPosition(session.scalars(select(horizon())).one() - 1, MAX_ID)
 
 
-def place_near(session: Session, since: datetime) -> int:
+def find_place_before(session: Session, since: datetime) -> int:
     """A place before which no event happened since then, found by halving the feed.
 
     Ids and places rise with time but for what transactions take that are open at once. The place is

@@ -127,7 +127,7 @@ def _is_owned_by(person: User) -> ColumnElement[bool]:
 
 def _mark(uow: UnitOfWork, person: User) -> int:
     address = person.email
-    opt_out_count = opt_outs.keep_for_erasure(uow, person, address)
+    opt_out_count = opt_outs.detach_opt_outs(uow, person, address)
     for model in (models.MailedLink, models.AccountMail):
         # Mails that were sent recently, unsent mails, and links that name only the address.
         is_about_person = or_(model.user_id == person.id, model.email == person.email)

@@ -93,7 +93,7 @@ def _blank_subscriptions(uow: UnitOfWork, user_id: int, after: int | None) -> Ba
     if not list_ids:
         return Batch(0, None)
     # An import or its undo may write one of these records, and locks the list exclusively.
-    locks.share_lists(uow, *list_ids)
+    locks.lock_lists_shared(uow, *list_ids)
     on_lists = select(subscription).where(of_person, subscription.list_id.in_(list_ids))
     records = uow.session.scalars(on_lists.order_by(subscription.list_id)).all()
     # An undo locks these rows before the records. Without these rows, it can't restore a name.

@@ -223,11 +223,11 @@ def roster(
         .where(s.list_id == mailing_list.id, *is_sent, ~opted_out)
         .order_by(s.id)
     )
-    make = traces.trace_id_factory(resources.keyring, mailing_list.id, lease.job_id)
+    make = traces.build_trace_id_factory(resources.keyring, mailing_list.id, lease.job_id)
     # A trace id needs no escaping in a URL, so it is appended to the part that all rows share.
     one_click = page_urls.one_click_url(resources.settings, mailing_list.id, "")
     unsubscribe = page_urls.unsubscribe_url(resources.settings, "")
-    list_id, _, post = mails.list_headers(resources.settings, mailing_list, "").values()
+    list_id, _, post = mails.build_list_headers(resources.settings, mailing_list, "").values()
 
     digests_of = opt_out_checks.create_address_digester(resources.keyring)
 

@@ -87,7 +87,7 @@ def change_field_and_type(
 def _convert(uow: UnitOfWork, field: MemberField, changed: MemberField) -> None:
     owned = select(MailingList.id).where(MailingList.user_id == field.user_id)
     list_ids = list(uow.session.scalars(owned.order_by(MailingList.id)))
-    with locks.waiting_briefly(uow):
+    with locks.limit_lock_waits(uow):
         for list_id in list_ids:
             locks.lock_list(uow, list_id)
     values = {"list_ids": list_ids, "owner_id": field.user_id, "key": str(field.id)}

@@ -41,7 +41,7 @@ def report_list(
     """
     unsubscribe.opt_out(resources, mailing_list, person, OptOutKind.LIST, actor)
     with resources.unit_of_work() as uow:
-        if locks.share_person(uow, person.id):
+        if locks.lock_person_shared(uow, person.id):
             statement = insert(ListReport).values(list_id=mailing_list.id, user_id=person.id)
             uow.session.execute(statement.on_conflict_do_nothing())
 

@@ -19,7 +19,7 @@ from services.access.caller import Caller
 from services.paging import WHOLE, PageOfRows, PageRequest
 from services.subscriptions import branding, sign_up_fields, text_reviews
 from services.subscriptions.consent import wordings
-from services.subscriptions.members.locks import waiting_briefly
+from services.subscriptions.members.locks import limit_lock_waits
 from storage.expected_errors import raise_if_taken
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
@@ -123,10 +123,10 @@ def change_list(
     text_reviews.update_suspicion(uow, mailing_list, before)
     slug_taken = errors.LIST_SLUG_TAKEN(slug=mailing_list.slug)
     # A change of the slug waits until an import has written its current rows.
-    with raise_if_taken("uq_lists_slug", slug_taken), waiting_briefly(uow):
+    with raise_if_taken("uq_lists_slug", slug_taken), limit_lock_waits(uow):
         uow.session.flush()
     if _WORDING in fields:
-        with waiting_briefly(uow):
+        with limit_lock_waits(uow):
             wordings.choose_wording(uow, mailing_list, fields[_WORDING])
 
 

@@ -107,7 +107,7 @@ def _show_batch(uow: UnitOfWork, lease: Lease, user_id: int, after: int) -> int 
         return None
     # Raises an error if another worker has the job now. The error undoes the batch.
     record_progress(uow, lease, done=0)
-    locks.share_lists(uow, *list_ids)
+    locks.lock_lists_shared(uow, *list_ids)
     if not locks.lock_pair(uow, user_id, *list_ids):
         raise TransientError("The person is gone.")
     address = uow.session.scalar(new_address)

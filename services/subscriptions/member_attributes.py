@@ -80,7 +80,7 @@ def columns(
             else {}
         )
         # Another transaction may make the same tags just now.
-        with locks.waiting_briefly(uow):
+        with locks.limit_lock_waits(uow):
             made = tags.find_tag_ids(uow, mailing_list.id, wanted, make=True)
         gone = tags.find_tag_ids(uow, mailing_list.id, given.remove_tags, make=False)
         after = sorted({*kept, *made.values()} - {*gone.values()})
@@ -103,7 +103,7 @@ def merged(
     if there is not None and there.status == SubscriptionStatus.REMOVED:
         both.reverse()
     names = tags.find_tag_names(uow, leaving.tag_ids)
-    with locks.waiting_briefly(uow):
+    with locks.limit_lock_waits(uow):
         brought = tags.find_tag_ids(uow, list_id, names.values(), make=True)
     had = [] if there is None else list(tags.find_tag_names(uow, there.tag_ids))
     # A member who had as many tags already gets no other.

@@ -84,7 +84,7 @@ def _mail_confirmation(
     if unsolicited_mail.admit_mail(uow, bounds):
         # The person is reminded only once, a day after the last mail.
         if asked_at is None or record.remind_at is not None:
-            record.remind_at = func.now() + mails.REMIND_AFTER
+            record.remind_at = func.now() + mails.REMINDER_DELAY
         record.confirmation_asked_at = func.now()
         record.submitted = waiting
         mails.enqueue_mail(uow, mails.MAIL_CONFIRMATION, record)
@@ -110,7 +110,7 @@ def subscribe_person(
     )
     if locked.is_active:
         assert locked.record is not None
-        changes.affirm_record(uow, locked.record, actor)
+        changes.confirm_imported_subscription(uow, locked.record, actor)
         return int(changes.change_record(uow, locked.record, "edited", actor, **values))
     deny_lists.require_allowed(uow, mailing_list.user_id, locked.addresses)
     _activate(uow, locked, "subscribed", actor, **values)
@@ -155,7 +155,7 @@ def confirm_subscription(uow: UnitOfWork, secret: str, actor: Actor) -> Subscrip
         raise LINK_INVALID()
     record = _confirmable(locked.record)
     if locked.is_active:
-        changes.affirm_record(uow, record, actor)
+        changes.confirm_imported_subscription(uow, record, actor)
         return record
     deny_lists.require_allowed(uow, mailing_list.user_id, locked.addresses)
     mailed_tokens.use_token(uow, opened)

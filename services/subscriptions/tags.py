@@ -157,7 +157,7 @@ def delete_tag(uow: UnitOfWork, list_id: int, tag_id: int) -> int:
     Raises ``tag.not_found``, ``list.busy``. Raises ``tag.in_use`` if a segment, an unfinished bulk
     action or an unfinished export uses the tag.
     """
-    with locks.waiting_briefly(uow):
+    with locks.limit_lock_waits(uow):
         # Transactions that start to use the tag lock it. The next statement sees their work.
         tag = get_tag(uow, list_id, tag_id, lock=True)
     values = {"tag_id": tag_id, "list_id": list_id}

@@ -1,1 +1,1 @@
-"""Data in Redis: nothing that must survive it."""
+"""Data in Redis, all of which the installation can afford to lose."""

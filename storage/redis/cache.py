@@ -1,6 +1,7 @@
-"""A cache in Redis for results that are expensive to make again.
+"""A cache in Redis for results that are expensive to compute.
 
-While Redis is away, full or slow, nothing is cached; that is never an error.
+While Redis is unreachable, full or slow, the cache stores and returns nothing. A Redis failure is
+never an error for the caller of the cache.
 """
 
 import zlib
@@ -13,9 +14,9 @@ from core.calls.breaker import Breaker
 from core.telemetry import spans
 from core.telemetry.attributes import SpanAttributes
 
-# Compressed. The queues share the memory, so larger results are not cached.
+# Compressed bytes. Larger results are not cached, because the queues share the memory of Redis.
 MAX_ENTRY_BYTES = 32 * 1024
-_ABOUT: SpanAttributes = {"db.system.name": "redis"}
+_SPAN_ATTRIBUTES: SpanAttributes = {"db.system.name": "redis"}
 
 
 class Cache:
@@ -24,15 +25,23 @@ class Cache:
         self._breaker = Breaker("Redis", RedisError)
 
     def get(self, key: str) -> str | None:
-        name = f"pressroom:cache:{key}"
-        with spans.step_span("cache get", "client", _ABOUT):
-            kept: Any = self._breaker.attempt("cache.not_read", lambda: self._client.get(name))
-        return None if kept is None else zlib.decompress(kept).decode()
+        redis_key = _build_key(key)
+        with spans.step_span("cache get", "client", _SPAN_ATTRIBUTES):
+            compressed: Any = self._breaker.attempt(
+                "cache.not_read", lambda: self._client.get(redis_key)
+            )
+        return None if compressed is None else zlib.decompress(compressed).decode()
 
     def put(self, key: str, text: str, *, seconds: int) -> None:
-        name, packed = f"pressroom:cache:{key}", zlib.compress(text.encode())
-        if len(packed) <= MAX_ENTRY_BYTES:
-            with spans.step_span("cache put", "client", _ABOUT):
+        redis_key = _build_key(key)
+        compressed = zlib.compress(text.encode())
+        if len(compressed) <= MAX_ENTRY_BYTES:
+            with spans.step_span("cache put", "client", _SPAN_ATTRIBUTES):
                 self._breaker.attempt(
-                    "cache.not_written", lambda: self._client.set(name, packed, ex=seconds)
+                    "cache.not_written",
+                    lambda: self._client.set(redis_key, compressed, ex=seconds),
                 )
+
+
+def _build_key(key: str) -> str:
+    return f"pressroom:cache:{key}"

@@ -1,7 +1,8 @@
-"""How long each queue takes from the sending of a message to its doing, by Redis' own clock.
+"""Measures how long each queue takes to deliver a message to a worker.
 
-A canary is a message that does nothing but say that it has arrived. At most one of a queue is under
-way, until it counts as lost.
+Workers regularly send a *canary* through each queue. A canary is a message that only records its
+own arrival. A queue has at most one canary in transit. A canary that does not arrive in time counts
+as lost. All times come from the clock of Redis, so that the clocks of the workers don't matter.
 """
 
 from collections import defaultdict
@@ -10,33 +11,36 @@ from typing import Any
 
 import redis
 
-_HASH = "pressroom:canaries"
-_EVERY_SECONDS = 10
-# This is well before callers are refused for what a queue takes: a server that was lost takes a
-# canary along, which says nothing of the queue.
+_CANARIES_KEY = "pressroom:canaries"
+_INTERVAL_SECONDS = 10
+# A worker that crashes loses the canary it has received, although the queue itself works. The lost
+# canary must be replaced before its age makes the API refuse calls.
 _LOST_AFTER_SECONDS = 15
-# A queue whose workers have gone is forgotten.
-_KEPT_SECONDS = 600
-# Workers send to their own queues alone, and the slowest of them oftener than that: such a queue
-# has none that works. After a day it is taken for one that is meant to have none.
+# The measurements of a queue without workers expire after this time.
+_RETENTION_SECONDS = 600
+# Each worker sends canaries to the queues that it serves, more often than every 30 seconds. A queue
+# without a new canary for 30 seconds therefore has no working worker. After a day without canaries,
+# the queue counts as unused, because an operator may leave a queue without workers on purpose.
 _SILENT_AFTER_SECONDS = 30
-_GIVEN_UP_AFTER_SECONDS = 86_400
+_UNUSED_AFTER_SECONDS = 86_400
 
-# Fields of a queue: when its last canary was sent, since when none has arrived (while one is under
-# way), how many seconds the last one took, and the version of the worker that took it.
+# The canaries are a Redis hash with four fields per queue. ``sent`` is the time of the last canary.
+# ``waiting`` is the time of the first canary since the last arrival, and is missing when no canary
+# is in transit. ``took`` is the number of seconds that the last canary was in transit. ``version``
+# is the release of the worker that received the last canary.
 _PREAMBLE = """
 local hash, queue = KEYS[1], ARGV[1]
 local time = redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1000000
 """
 
-# Returns the moment of sending if a canary must be sent.
-_SEND = (
+# Returns the send time for a new canary, or false if no canary is due.
+_START_SCRIPT = (
     _PREAMBLE
     + """
 local sent = tonumber(redis.call('HGET', hash, queue .. ':sent') or 0)
-local is_under_way = redis.call('HEXISTS', hash, queue .. ':waiting') == 1
-if math.abs(now - sent) < tonumber(is_under_way and ARGV[3] or ARGV[2]) then return false end
+local is_in_transit = redis.call('HEXISTS', hash, queue .. ':waiting') == 1
+if math.abs(now - sent) < tonumber(is_in_transit and ARGV[3] or ARGV[2]) then return false end
 local moment = string.format('%.6f', now)
 redis.call('HSET', hash, queue .. ':sent', moment)
 redis.call('HSETNX', hash, queue .. ':waiting', moment)
@@ -45,7 +49,7 @@ return moment
 """
 )
 
-_ARRIVE = (
+_ARRIVAL_SCRIPT = (
     _PREAMBLE
     + """
 local took = string.format('%.6f', now - tonumber(ARGV[2]))
@@ -58,64 +62,71 @@ redis.call('EXPIRE', hash, ARGV[3])
 
 @dataclass
 class QueueAge:
-    """How a queue does, by its canaries.
+    """The delay of a queue, as measured with canaries.
 
     Attributes:
-        seconds: what the last one took, or for how long one has been under way if longer.
-        silence: seconds since the last one was sent.
-        version: the release of the worker that took the last one; empty before the first.
+        delay_seconds: the time that the last canary was in transit, or the age of the canary that
+            is in transit now, whichever is longer.
+        silent_seconds: seconds since the last canary was sent.
+        version: the release of the worker that received the last canary. Empty before the first
+            arrival.
     """
 
-    seconds: float = 0.0
-    silence: float = 0.0
+    delay_seconds: float = 0.0
+    silent_seconds: float = 0.0
     version: str = ""
 
     @property
     def is_silent(self) -> bool:
-        """Say whether the queue's workers have gone."""
-        return self.silence > _SILENT_AFTER_SECONDS
+        """Return whether the queue has lost its workers."""
+        return self.silent_seconds > _SILENT_AFTER_SECONDS
 
 
 class Canaries:
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
 
-    def due(self, queue: str) -> str | None:
-        """The moment that the queue's next canary carries, if one must be sent now."""
-        limits = (_EVERY_SECONDS, _LOST_AFTER_SECONDS, _KEPT_SECONDS)
-        moment: Any = self._client.eval(_SEND, 1, _HASH, queue, *limits)
+    def start_if_due(self, queue: str) -> str | None:
+        """Record a new canary and return its send time, or return ``None`` if no canary is due."""
+        limits = (_INTERVAL_SECONDS, _LOST_AFTER_SECONDS, _RETENTION_SECONDS)
+        moment: Any = self._client.eval(_START_SCRIPT, 1, _CANARIES_KEY, queue, *limits)
         return None if moment is None else moment.decode()
 
-    def arrived(self, queue: str, sent: str, version: str) -> None:
-        self._client.eval(_ARRIVE, 1, _HASH, queue, sent, _KEPT_SECONDS, version)
+    def record_arrival(self, queue: str, sent: str, version: str) -> None:
+        self._client.eval(
+            _ARRIVAL_SCRIPT, 1, _CANARIES_KEY, queue, sent, _RETENTION_SECONDS, version
+        )
 
-    def ages(self) -> dict[str, QueueAge]:
-        """Return how each queue does to which canaries were sent lately."""
-        fields: Any = self._client.hgetall(_HASH)
+    def read_ages(self) -> dict[str, QueueAge]:
+        """Return the age of each queue that recently had workers."""
+        fields: Any = self._client.hgetall(_CANARIES_KEY)
         clock: Any = self._client.time()
         now = clock[0] + clock[1] / 1_000_000
-        found: defaultdict[str, QueueAge] = defaultdict(QueueAge)
+        ages: defaultdict[str, QueueAge] = defaultdict(QueueAge)
         for name, value in fields.items():
-            queue, _, what = name.decode().rpartition(":")
-            age = found[queue]
-            if what == "sent":
-                age.silence = now - float(value)
-            elif what == "version":
+            queue, _, field = name.decode().rpartition(":")
+            age = ages[queue]
+            if field == "sent":
+                age.silent_seconds = now - float(value)
+            elif field == "version":
                 age.version = value.decode()
             else:
-                seconds = float(value) if what == "took" else now - float(value)
-                age.seconds = max(age.seconds, seconds)
-        return dict(found)
+                seconds = float(value) if field == "took" else now - float(value)
+                age.delay_seconds = max(age.delay_seconds, seconds)
+        return dict(ages)
 
-    def seconds(self) -> dict[str, float]:
-        """Return of each queue what its last canary took, or how long one has been under way."""
-        return {queue: age.seconds for queue, age in self.ages().items()}
+    def read_delays(self) -> dict[str, float]:
+        """Return the delay of each queue in seconds."""
+        return {queue: age.delay_seconds for queue, age in self.read_ages().items()}
 
-    def seconds_or_silence(self) -> dict[str, float]:
-        """Return ``seconds``, but for a queue without senders the time since the last one."""
+    def read_delays_or_silence(self) -> dict[str, float]:
+        """Return the delay of each queue in seconds.
+
+        A queue that has lost its workers gets the time since its last canary, if that is longer.
+        """
         return {
-            queue: max(age.seconds, age.silence)
-            if age.is_silent and age.silence < _GIVEN_UP_AFTER_SECONDS
-            else age.seconds
-            for queue, age in self.ages().items()
+            queue: max(age.delay_seconds, age.silent_seconds)
+            if age.is_silent and age.silent_seconds < _UNUSED_AFTER_SECONDS
+            else age.delay_seconds
+            for queue, age in self.read_ages().items()
         }

@@ -1,4 +1,4 @@
-"""Clients of a Redis, which is named by its own address or by its Sentinels."""
+"""Clients of Redis, which connect to one server or to the master that Sentinels report."""
 
 import copy
 from typing import Any
@@ -14,20 +14,20 @@ from redis.retry import Retry
 from core.counters.store_metrics import observed_redis
 from core.settings.store_settings import SENTINEL_SCHEMES, CacheSettings, Sentinels
 
-# Commands fail fast and idle connections are pinged, so that a dead connection is noticed.
-_OPTIONS: dict[str, Any] = {
+# Commands time out fast, and the library pings idle connections before use. A dead connection is
+# therefore noticed within seconds.
+_CONNECTION_OPTIONS: dict[str, Any] = {
     "socket_timeout": 2,
     "socket_connect_timeout": 1,
     "socket_keepalive": True,
     "health_check_interval": 10,
 }
-# Commands take well under a millisecond, so hundreds of callers share these connections: a caller
-# waits for one that is free and opens none of its own.
-_ASYNC_CONNECTIONS = 16
-_ASYNC_TURN_SECONDS = 5
-# Retry once: a connection that was idle while the server restarted fails at its first use. A
-# timeout is not retried, which would only double the wait.
-_ONCE_MORE = (1, (redis.ConnectionError,))
+# Hundreds of callers share these connections, because a command takes well under a millisecond.
+_MAX_ASYNC_CONNECTIONS = 16
+_FREE_CONNECTION_TIMEOUT_SECONDS = 5
+# A failed command is retried once, because an idle connection fails at its first use after a
+# restart of the server. Timeouts are not retried, because a retry would only double the wait.
+_SINGLE_RETRY = (1, (redis.ConnectionError,))
 
 
 class _ObservedRedis(redis.Redis):
@@ -37,91 +37,93 @@ class _ObservedRedis(redis.Redis):
 
 
 def open_redis(settings: CacheSettings, **options: float) -> redis.Redis:
-    """The cache's client, with these options instead of our usual ones."""
-    found = {"retry": Retry(NoBackoff(), *_ONCE_MORE), **_OPTIONS, **options}
-    sentinels = sentinels_of(settings.cache)
+    """Return a client of the cache. ``options`` override the default connection options."""
+    retry = Retry(NoBackoff(), *_SINGLE_RETRY)
+    connection_options = {"retry": retry, **_CONNECTION_OPTIONS, **options}
+    sentinels = parse_sentinels(settings.cache)
     if sentinels is None:
-        return _ObservedRedis.from_url(settings.cache, **found)
-    asked = _SharedSentinel(  # type: ignore[no-untyped-call]
-        sentinels.hosts, sentinel_kwargs=sentinel_options(sentinels)
+        return _ObservedRedis.from_url(settings.cache, **connection_options)
+    sentinel = _SharedSentinel(  # type: ignore[no-untyped-call]
+        sentinels.hosts, sentinel_kwargs=build_sentinel_options(sentinels)
     )
-    master: redis.Redis = asked.master_for(  # type: ignore[no-untyped-call]
+    master: redis.Redis = sentinel.master_for(  # type: ignore[no-untyped-call]
         sentinels.master_name,
         redis_class=_ObservedRedis,
         connection_class=EncryptedMasterConnection if sentinels.is_encrypted else MasterConnection,
-        **_master_options(sentinels),
-        **found,
+        **_build_master_options(sentinels),
+        **connection_options,
     )
     return master
 
 
 def open_async_redis(settings: CacheSettings) -> redis.asyncio.Redis:
-    found = {
-        "max_connections": _ASYNC_CONNECTIONS,
-        "timeout": _ASYNC_TURN_SECONDS,
-        "retry": redis.asyncio.retry.Retry(NoBackoff(), *_ONCE_MORE),
-        **_OPTIONS,
+    connection_options = {
+        "max_connections": _MAX_ASYNC_CONNECTIONS,
+        "timeout": _FREE_CONNECTION_TIMEOUT_SECONDS,
+        "retry": redis.asyncio.retry.Retry(NoBackoff(), *_SINGLE_RETRY),
+        **_CONNECTION_OPTIONS,
     }
-    sentinels = sentinels_of(settings.cache)
+    sentinels = parse_sentinels(settings.cache)
     if sentinels is None:
-        pool = redis.asyncio.BlockingConnectionPool.from_url(settings.cache, **found)
+        pool = redis.asyncio.BlockingConnectionPool.from_url(settings.cache, **connection_options)
         return redis.asyncio.Redis(connection_pool=pool)
-    no_more = redis.asyncio.retry.Retry(NoBackoff(), 0)
-    asked = _SharedAsyncSentinel(  # type: ignore[no-untyped-call]
-        sentinels.hosts, sentinel_kwargs={**sentinel_options(sentinels), "retry": no_more}
+    no_retry = redis.asyncio.retry.Retry(NoBackoff(), 0)
+    sentinel = _SharedAsyncSentinel(  # type: ignore[no-untyped-call]
+        sentinels.hosts, sentinel_kwargs={**build_sentinel_options(sentinels), "retry": no_retry}
     )
-    master: redis.asyncio.Redis = asked.master_for(
+    master: redis.asyncio.Redis = sentinel.master_for(
         sentinels.master_name,
         connection_pool_class=_BlockingSentinelPool,
-        **_master_options(sentinels),
-        **found,
+        **_build_master_options(sentinels),
+        **connection_options,
     )
     return master
 
 
-def sentinels_of(url: str) -> Sentinels | None:
-    """The Sentinels that the URL names; ``None`` where it names the server itself."""
+def parse_sentinels(url: str) -> Sentinels | None:
+    """Return the Sentinels in the URL, or ``None`` if the URL names a Redis server directly."""
     return Sentinels.parse(url) if url.partition("://")[0] in SENTINEL_SCHEMES else None
 
 
-def sentinel_options(sentinels: Sentinels) -> dict[str, Any]:
-    """Options of a connection to a Sentinel, by the names of the Redis library."""
+def build_sentinel_options(sentinels: Sentinels) -> dict[str, Any]:
+    """Return the Redis library's options for a connection to a Sentinel."""
     return {
         "username": sentinels.sentinel_user,
         "password": sentinels.sentinel_password,
-        "socket_timeout": _OPTIONS["socket_connect_timeout"],
-        "socket_connect_timeout": _OPTIONS["socket_connect_timeout"],
-        # Another Sentinel is asked at once.
+        "socket_timeout": _CONNECTION_OPTIONS["socket_connect_timeout"],
+        "socket_connect_timeout": _CONNECTION_OPTIONS["socket_connect_timeout"],
+        # The Redis library tries the next Sentinel, so retrying a failed Sentinel would only delay.
         "retry": Retry(NoBackoff(), 0),
-        **_tls_options(sentinels),
+        **_build_tls_options(sentinels),
     }
 
 
-def _master_options(sentinels: Sentinels) -> dict[str, Any]:
+def _build_master_options(sentinels: Sentinels) -> dict[str, Any]:
     return {
         "db": sentinels.database,
         "username": sentinels.user,
         "password": sentinels.password,
-        **_tls_options(sentinels),
+        **_build_tls_options(sentinels),
     }
 
 
-def _tls_options(sentinels: Sentinels) -> dict[str, Any]:
+def _build_tls_options(sentinels: Sentinels) -> dict[str, Any]:
     if not sentinels.is_encrypted:
         return {}
-    # The library checks certificates and host names unless it is told not to.
+    # The Redis library checks certificates and host names by default.
     return {"ssl": True, "ssl_ca_certs": sentinels.ca_file}
 
 
 class _ClosedByTimeout:
-    """The library keeps such a connection when an answer does not come in time, unlike every other.
+    """A mixin for Sentinel connections that closes the connection after a timeout.
 
-    The late answer would be taken for that to the next command.
+    By default, the Redis library keeps such a connection open after a timeout. The next command on
+    the connection would then read the late response to the command that timed out.
     """
 
     def read_response(self, *arguments: Any, **options: Any) -> Any:
-        closed = {"disconnect_on_error": True, **options}
-        return super().read_response(*arguments, **closed)  # type: ignore[misc]
+        closing_options = {"disconnect_on_error": True, **options}
+        return super().read_response(*arguments, **closing_options)  # type: ignore[misc]
 
 
 class MasterConnection(_ClosedByTimeout, redis.sentinel.SentinelManagedConnection):
@@ -135,31 +137,31 @@ class EncryptedMasterConnection(_ClosedByTimeout, redis.sentinel.SentinelManaged
 class _SharedSentinel(redis.sentinel.Sentinel):
     """A Sentinel client that several threads can use at the same time.
 
-    The Redis library has a list of Sentinels. If the first Sentinel doesn't respond, the library
-    swaps two entries of the list. If two threads swapped entries at the same time, an entry would
-    be lost, so each search for the master uses a copy of the list.
+    The Redis library reorders its list of Sentinels when the first Sentinel doesn't respond. Two
+    threads that reorder the list at the same time would lose an entry. Each search for the master
+    therefore uses a copy of the list.
     """
 
     def discover_master(self, service_name: str) -> Any:
-        mine = copy.copy(self)
-        mine.sentinels = list(self.sentinels)
-        found = super(_SharedSentinel, mine).discover_master(  # type: ignore[no-untyped-call]
+        searcher = copy.copy(self)
+        searcher.sentinels = list(self.sentinels)
+        address = super(_SharedSentinel, searcher).discover_master(  # type: ignore[no-untyped-call]
             service_name
         )
-        self.sentinels = mine.sentinels
-        return found
+        self.sentinels = searcher.sentinels
+        return address
 
 
 class _SharedAsyncSentinel(redis.asyncio.sentinel.Sentinel):
     async def discover_master(self, service_name: str) -> Any:
-        mine = copy.copy(self)
-        mine.sentinels = list(self.sentinels)
-        found = await super(_SharedAsyncSentinel, mine).discover_master(service_name)
-        self.sentinels = mine.sentinels
-        return found
+        searcher = copy.copy(self)
+        searcher.sentinels = list(self.sentinels)
+        address = await super(_SharedAsyncSentinel, searcher).discover_master(service_name)
+        self.sentinels = searcher.sentinels
+        return address
 
 
 class _BlockingSentinelPool(
     redis.asyncio.sentinel.SentinelConnectionPool, redis.asyncio.BlockingConnectionPool
 ):
-    """Waits for a free connection, as the pool of a Redis without Sentinels does."""
+    """A pool for connections by way of Sentinels, in which a caller waits for a free connection."""

@@ -1,36 +1,38 @@
-"""Notifications of ended work, for requests that wait for it.
+"""Names and texts of the notifications that report finished work to waiting requests.
 
-A notification is a hint and may be lost, so waiters also look into the database or Redis by
-themselves (``api.waiting.waiters``).
+A notification is only a hint and may be lost. Waiting requests therefore also poll the database or
+Redis (``api.waiting.waiters``).
 
-Each API process that listens has a name, its *waiter*, and a channel of its own. Work is announced
-to the processes whose callers wait for it, so that no process reads the news of all others. Work
-for which no process is known is announced on the channel that all of them share.
+Each API process that waits for work has a name, its *waiter*, and its own Redis channel. Finished
+work is announced only to the processes whose callers wait for the work. Work without a known waiter
+is announced on a channel that every API process reads.
+
+This module does not import the Redis library, so that commands without Redis start faster.
 """
 
 CHANNEL = "pressroom:notifications"
 
 
-def channel_of(waiter: str | None) -> str:
+def build_channel_name(waiter: str | None) -> str:
     return f"{CHANNEL}:{waiter}" if waiter else CHANNEL
 
 
-def job_topic(job_id: int) -> str:
+def build_job_topic(job_id: int) -> str:
     return f"job:{job_id}"
 
 
-def job_of(topic: str) -> int:
+def parse_job_topic(topic: str) -> int:
     return int(topic.removeprefix("job:"))
 
 
-def result_topic(request_id: str) -> str:
+def build_result_topic(request_id: str) -> str:
     return f"result:{request_id}"
 
 
-def request_of(topic: str) -> str:
+def parse_result_topic(topic: str) -> str:
     return topic.removeprefix("result:")
 
 
-def message(topic: str, value: str) -> str:
-    """The message that a topic has changed, with its new value where the sender knows it."""
+def build_notification(topic: str, value: str) -> str:
+    """Return the text of a notification, with the topic's new value if the sender knows it."""
     return f"{topic} {value}"

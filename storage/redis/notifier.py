@@ -1,9 +1,9 @@
-"""Sends notifications. Their names are apart: commands use them without the library of Redis."""
+"""The sender of notifications about finished work."""
 
 import redis
 
 from core.calls.breaker import Breaker
-from storage.redis.notifications import channel_of, message
+from storage.redis.notifications import build_channel_name, build_notification
 
 
 class Notifier:
@@ -11,9 +11,10 @@ class Notifier:
         self._client = client
         self._breaker = Breaker("Redis", redis.RedisError)
 
-    def tell(self, waiter: str | None, topic: str, value: str = "") -> None:
-        """Tell the process with this name, or all processes where no name is known."""
-        channel, text = channel_of(waiter), message(topic, value)
+    def publish(self, waiter: str | None, topic: str, value: str = "") -> None:
+        """Notify the API process with this name, or every API process if the name is unknown."""
+        channel = build_channel_name(waiter)
+        text = build_notification(topic, value)
         self._breaker.attempt(
             "notification.failed", lambda: self._client.publish(channel, text), topic=topic
         )

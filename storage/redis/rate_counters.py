@@ -1,4 +1,4 @@
-"""Counts calls in windows of time, for all processes together."""
+"""Counts calls per time window across all processes, to enforce rate limits."""
 
 import time
 from collections import deque
@@ -14,15 +14,17 @@ from core.calls.breaker import Breaker
 from core.settings import Settings
 from storage.redis.client import open_redis
 
-# Counting a request must not delay it.
-_FAST = {"socket_timeout": 0.5, "socket_connect_timeout": 0.25}
-_PREFIX = "pressroom:rates"
+# Timeouts are short, because a request waits while Redis counts the request.
+_SHORT_TIMEOUTS = {"socket_timeout": 0.5, "socket_connect_timeout": 0.25}
+_KEY_PREFIX = "pressroom:rates"
 _BLOCKS_PER_LIMIT = 300
+_MAX_BLOCK_KEYS = 10_000
 
-# Reserves the next numbers of the current window; returns the last of them, and the time. All
-# callers of a limit count in one hash, which the first call of the next window empties: a key that
-# expired would be the first that Redis drops when its memory is full, and all would count anew.
-_RESERVE = """
+# Reserves the next call numbers in the current window. Returns the last reserved number and the
+# time. All callers of a limit share one hash, and the first call in a new window deletes the old
+# hash. The hash has no expiry, because a full Redis evicts keys with an expiry first. An evicted
+# hash would reset the counts of all callers.
+_RESERVE_SCRIPT = """
 local window, size, caller = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local time = redis.call('TIME')
 local current = string.format('%d', math.floor(time[1] / window))
@@ -33,14 +35,17 @@ end
 local last = redis.call('HINCRBY', KEYS[1], caller, size)
 return {last, time[1] * 1000 + math.floor(time[2] / 1000)}
 """
-_MAX_KEYS = 10_000
 
 
 @dataclass(frozen=True)
 class RateLimitStatus:
-    """A caller's state of one limit: ``remaining`` of ``limit`` calls in ``window`` seconds.
+    """How much of a rate limit a caller has used.
 
-    ``remaining`` is below 0 for a call over the limit. The window ends in ``reset`` seconds.
+    Attributes:
+        limit: the number of calls that are allowed per window.
+        window: the length of the window in seconds.
+        remaining: the number of calls left in this window. Negative for a call over the limit.
+        reset: seconds until the window ends.
     """
 
     limit: int
@@ -50,102 +55,110 @@ class RateLimitStatus:
 
 
 class RateCounters:
-    """Counts in Redis, shared by all processes; ``count_here`` counts in this process alone.
+    """Counters in Redis that all processes share, with a local fallback.
 
-    Windows begin at multiples of their length on Redis' clock, so one counter a window is enough,
-    and processes whose clocks differ count in the same one. Each answer of Redis brings its time,
-    from which this process goes on by its own monotonic clock.
+    Time windows begin at multiples of their length on the clock of Redis. Processes with different
+    clocks therefore count in the same window. Every response of the Redis script includes the time
+    of Redis. Between two responses, a process computes the time of Redis with its monotonic clock.
 
-    The calls of a caller are numbered within a window, and a call is refused if its number is above
-    the limit. For a high limit, a process reserves a block of numbers in one call to Redis, and
-    then gives each call a number from this block. No limit is ever exceeded. If several processes
-    hold unused numbers, calls may be refused before the limit is reached: up to 1/300 of the limit
-    per process.
+    Each call in a window has a number, and a call is refused if its number is above the limit. For
+    a high limit, a process reserves a block of numbers in one call to Redis, and then assigns these
+    numbers locally. The limit is therefore never exceeded. A call may be refused slightly too
+    early, because other processes hold unused numbers. Each process holds at most 1/300 of the
+    limit.
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._client = open_redis(settings, **_FAST)
-        self._reserve = self._client.register_script(_RESERVE)
-        # The seconds that Redis' clock is ahead of this process's monotonic one.
-        self._ahead: float | None = None
-        self._own = MemoryStorage()
+        self._client = open_redis(settings, **_SHORT_TIMEOUTS)
+        self._reserve = self._client.register_script(_RESERVE_SCRIPT)
+        # Seconds between the monotonic clock of this process and the clock of Redis.
+        self._clock_offset: float | None = None
+        self._local_counts = MemoryStorage()
         self._breaker = Breaker("Redis", RedisError)
-        self._blocks = _Blocks()
+        self._reserved_numbers = _ReservedNumbers()
 
     def count(self, item: RateLimitItem, limit: str, caller: str) -> RateLimitStatus | None:
-        """Count one call; ``None`` while Redis is away."""
+        """Count one call. Return ``None`` while Redis is unreachable."""
         window = item.get_expiry()
         now = self._now()
         # Optimization: call numbers reserved in blocks for rate limits (decision 17).
-        number = self._blocks.take(_key(now, window, limit, caller))
+        number = self._reserved_numbers.take(_build_window_key(now, window, limit, caller))
         if number is None:
             size = max(item.amount // _BLOCKS_PER_LIMIT, 1)
             reserved: list[int] | None = self._breaker.attempt(
                 "counters.unreachable",
-                lambda: self._reserve([_hash(window, limit)], [window, size, caller]),
+                lambda: self._reserve([_build_redis_key(window, limit)], [window, size, caller]),
             )
             if reserved is None:
                 return None
             last, milliseconds = reserved
             now = milliseconds / 1000
-            self._ahead = now - time.monotonic()
+            self._clock_offset = now - time.monotonic()
             number = last - size + 1
             if size > 1:
-                self._blocks.put(_key(now, window, limit, caller), range(number + 1, last + 1))
-        return RateLimitStatus(item.amount, window, item.amount - number, _left(now, window))
+                window_key = _build_window_key(now, window, limit, caller)
+                self._reserved_numbers.put(window_key, range(number + 1, last + 1))
+        seconds_left = _compute_seconds_left(now, window)
+        return RateLimitStatus(item.amount, window, item.amount - number, seconds_left)
 
-    def count_here(self, item: RateLimitItem, limit: str, caller: str) -> RateLimitStatus:
-        """Count one call in this process alone, against half the limit: others count too."""
-        window, now = item.get_expiry(), self._now()
-        count = self._own.incr(_key(now, window, limit, caller), window)
+    def count_locally(self, item: RateLimitItem, limit: str, caller: str) -> RateLimitStatus:
+        """Count one call in the memory of this process, against half the limit.
+
+        The limit is halved because the other processes count their calls separately.
+        """
+        window = item.get_expiry()
+        now = self._now()
+        count = self._local_counts.incr(_build_window_key(now, window, limit, caller), window)
         half = max(item.amount // 2, 1)
-        return RateLimitStatus(half, window, half - count, _left(now, window))
+        return RateLimitStatus(half, window, half - count, _compute_seconds_left(now, window))
 
     def close(self) -> None:
         self._client.close()
 
     def _now(self) -> float:
-        """Seconds on Redis' clock; before its first answer there is no window to share."""
-        return time.monotonic() + (self._ahead or 0)
+        """Return the time of Redis in seconds, or the local monotonic time if Redis never answered.
+
+        The local time is good enough then, because this process shares no window with others.
+        """
+        return time.monotonic() + (self._clock_offset or 0)
 
 
-class _Blocks:
-    """The numbers that this process has reserved and not used yet, by the key of their window."""
+class _ReservedNumbers:
+    """The call numbers that this process has reserved and not yet assigned, per window key."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._left: dict[str, deque[Iterator[int]]] = {}
+        self._blocks: dict[str, deque[Iterator[int]]] = {}
 
     def take(self, key: str) -> int | None:
         with self._lock:
-            left = self._left.get(key)
-            while left:
-                for number in left[0]:
+            blocks = self._blocks.get(key)
+            while blocks:
+                for number in blocks[0]:
                     return number
-                left.popleft()
+                blocks.popleft()
             return None
 
     def put(self, key: str, numbers: range) -> None:
         with self._lock:
-            if len(self._left) >= _MAX_KEYS:
-                # Windows end and their keys never return, so old blocks are of no use.
-                self._left.clear()
-            # Threads that find no block at the same time each reserve one.
-            self._left.setdefault(key, deque()).append(iter(numbers))
+            if len(self._blocks) >= _MAX_BLOCK_KEYS:
+                # Most of these reserved numbers are useless, because their windows have ended.
+                self._blocks.clear()
+            # A window can have several blocks, because threads may reserve at the same time.
+            self._blocks.setdefault(key, deque()).append(iter(numbers))
 
 
 def parse_limits(setting: str) -> tuple[RateLimitItem, ...]:
     return tuple(parse_many(setting)) if setting else ()
 
 
-def _hash(window: int, limit: str) -> str:
-    return f"{_PREFIX}:{limit}:{window}"
+def _build_redis_key(window: int, limit: str) -> str:
+    return f"{_KEY_PREFIX}:{limit}:{window}"
 
 
-def _key(now: float, window: int, limit: str, caller: str) -> str:
-    return f"{_hash(window, limit)}:{caller}:{int(now // window)}"
+def _build_window_key(now: float, window: int, limit: str, caller: str) -> str:
+    return f"{_build_redis_key(window, limit)}:{caller}:{int(now // window)}"
 
 
-def _left(now: float, window: int) -> int:
-    """In how many seconds the window ends."""
+def _compute_seconds_left(now: float, window: int) -> int:
     return window - int(now) % window

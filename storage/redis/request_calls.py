@@ -1,7 +1,8 @@
-"""The calling side of request-only work, for one process whose calls all wait in one event loop.
+"""Adds and removes the callers that wait for request-only work in an API process.
 
-Steps that are taken at the same time share one round trip. They are executed in the order in which
-they were taken, so a caller's leaving never overtakes its joining.
+All callers of the process wait in one event loop. Script calls that are enqueued at the same time
+share one round trip to Redis. Redis executes the script calls in the order in which the process
+enqueued them. A caller is therefore never removed before it was added.
 """
 
 import asyncio
@@ -22,45 +23,54 @@ from core.queues import RequestKind
 from core.telemetry import spans
 from core.telemetry.attributes import SpanAttributes
 from storage.redis import request_scripts
-from storage.redis.notifications import request_of
+from storage.redis.notifications import parse_result_topic
 from storage.task_messages import build_message, queue_name
 
 log = get_logger(__name__)
 
-# This many are always let in: their waiting shows whether the line moves.
-MIN_WORKS_IN_LINE = 10
-MAX_WORKS_IN_LINE = 1_000
-# Other owners find room whatever one owner asks.
-MAX_WORKS_IN_LINE_OF_AN_OWNER = 500
-# The line stands in memory that all share. Only inputs that are larger than most are counted: small
-# ones take no more, and each count looks at the whole line.
-MAX_BYTES_IN_LINE_OF_AN_OWNER = 16 * 1024 * 1024
+# A shorter backlog accepts every call, because the age of its requests is the only sign of whether
+# workers take requests.
+MIN_QUEUED_REQUESTS = 10
+MAX_QUEUED_REQUESTS = 1_000
+# Half the backlog, so that one owner can't fill the backlog for all other owners.
+MAX_QUEUED_REQUESTS_PER_OWNER = 500
+# All owners share the memory of Redis, so the total size of an owner's inputs in the backlog is
+# limited. Only a call with a large input checks this limit, because the check reads the whole
+# backlog.
+MAX_QUEUED_BYTES_PER_OWNER = 16 * 1024 * 1024
 MAX_SMALL_INPUT_BYTES = 32 * 1024
-# When the oldest has waited for so long, an answer is hardly worth its wait any more. An owner who
-# has nothing in the line did not fill it, and may wait twice as long.
-MAX_LINE_SECONDS = 10.0
+# The API refuses calls while the oldest request in the backlog is older than this, because a later
+# response is hardly worth the wait. The limit is doubled for an owner without requests in the
+# backlog, because that owner did not cause the backlog.
+MAX_QUEUED_SECONDS = 10.0
 _MAX_RETRY_AFTER_SECONDS = 30
 
-# The inputs in one round trip, but for the first: a large one must not hold up many small ones.
+# The total size of the inputs in one round trip to Redis. The limit keeps a large input from
+# delaying many small inputs. An input above the limit gets a round trip to itself.
 MAX_ROUND_TRIP_BYTES = 256 * 1024
 
 Argument = str | bytes | int
-# Sends a message with the id of a work; returns whether the broker took it.
+# A function that sends a message with a request id, and returns whether the broker accepted the
+# message.
 Send = Callable[[RequestKind, str], Awaitable[bool]]
 
 
 @dataclass(frozen=True, eq=False)
-class _Step:
+class _ScriptCall:
     script: str
     keys: list[str]
     arguments: list[Argument]
-    done: asyncio.Future[Any]
+    result: asyncio.Future[Any]
     size: int = 0
 
 
 class RequestCalls:
-    """``send`` is for a broker that is elsewhere than the client's Redis. Without it the step that
-    adds a caller puts the message on the queue, and no other comes between."""
+    """The request-only work that the callers of an API process wait for.
+
+    Args:
+        send: the function that sends messages if the broker is not in the client's Redis. Without
+            ``send``, the script that adds a caller also puts the message on the queue.
+    """
 
     def __init__(
         self, client: redis.asyncio.Redis, waiter: str | None, send: Send | None = None
@@ -68,14 +78,17 @@ class RequestCalls:
         self._client = client
         self._send = send
         self._waiter = waiter or ""
-        self._steps: deque[_Step] = deque()
+        self._script_calls: deque[_ScriptCall] = deque()
         self._wake = asyncio.Event()
 
-    def new_caller(self) -> str:
-        """An id that says which process waits."""
+    def create_caller_id(self) -> str:
+        """Return a random id that contains the name of this process.
+
+        Workers read the name from the id, so that they notify only this process.
+        """
         return f"{self._waiter}.{secrets.token_urlsafe(12)}"
 
-    async def join(
+    async def add_caller(
         self,
         request_id: str,
         caller: str,
@@ -86,54 +99,70 @@ class RequestCalls:
         owner_id: int | None = None,
         again: bool = False,
     ) -> None:
-        """Add a caller that waits for so many seconds, and send a message if no worker has begun.
+        """Add a caller to a request, and send a message unless a worker already runs the request.
 
-        Each caller sends a message of its own: the first message that a worker takes starts the
-        run, and no caller depends on another's message.
+        Equal calls each send their own message, so that no caller depends on the message of another
+        caller. The request starts when a worker takes the first of these messages.
 
-        ``again``: for a caller who waits already. The parts of the work that Redis lost are there
-        again then, and a lost message is sent again.
+        Raises ``queue.overloaded`` if the backlog is full or too old, ``queue.too_many_of_yours``
+        if the owner has too many requests in the backlog, ``queue.unavailable`` if a separate
+        broker refuses the message, and ``RedisError``.
 
-        Raises ``queue.overloaded`` and, for the owner who asks for too much,
-        ``queue.too_many_of_yours``, for a call without an owner only the former;
-        ``queue.unavailable`` when a broker elsewhere takes no message; and ``RedisError``.
+        Args:
+            seconds: the seconds that the caller waits for the result.
+            again: whether the caller is already waiting. A caller that is already waiting is never
+                refused. Adding the caller again restores the keys and the message of the request if
+                Redis has lost the keys or the message.
         """
-        # The trace is for the worker. Equal requests go on in the trace of one of them.
+        # The worker continues the trace of the first of several equal calls.
         trace = spans.current_traceparent()
-        told = payload if trace is None else {**payload, request_scripts.TRACEPARENT: trace}
-        text = orjson.dumps(told)
-        word = b""
+        traced_payload = payload
+        if trace is not None:
+            traced_payload = {**payload, request_scripts.TRACEPARENT: trace}
+        text = orjson.dumps(traced_payload)
+        message = b""
         if self._send is None:
-            word = build_message(kind.task, kind.queue, {"request_id": request_id}, task_id=caller)
-        owner = "" if owner_id is None else str(owner_id)
-        works = (MIN_WORKS_IN_LINE, MAX_WORKS_IN_LINE, MAX_WORKS_IN_LINE_OF_AN_OWNER)
-        keys = [*request_scripts.keys(request_id), queue_name(kind.queue)]
-        arguments: list[Argument] = [caller, request_scripts.milliseconds(seconds), text, word]
-        arguments += [owner, *works, request_scripts.milliseconds(MAX_LINE_SECONDS), int(again)]
-        arguments += [MAX_SMALL_INPUT_BYTES, MAX_BYTES_IN_LINE_OF_AN_OWNER]
-        about: SpanAttributes = {"messaging.destination.name": queue_name(kind.queue)}
-        with spans.step_span(f"send {kind.task}", "producer", about):
-            found = await self._take(request_scripts.JOIN, keys, arguments, size=len(text))
-        if isinstance(found, list):
-            reason, oldest_age = found
-            # The line moves on by itself in about the time that its oldest work has waited.
-            again_in = min(max(math.ceil(oldest_age / 1000), 1), _MAX_RETRY_AFTER_SECONDS)
+            task_arguments = {"request_id": request_id}
+            message = build_message(kind.task, kind.queue, task_arguments, task_id=caller)
+        keys = [*request_scripts.build_keys(request_id), queue_name(kind.queue)]
+        arguments: list[Argument] = [
+            caller,
+            request_scripts.to_milliseconds(seconds),
+            text,
+            message,
+            "" if owner_id is None else str(owner_id),
+            MIN_QUEUED_REQUESTS,
+            MAX_QUEUED_REQUESTS,
+            MAX_QUEUED_REQUESTS_PER_OWNER,
+            request_scripts.to_milliseconds(MAX_QUEUED_SECONDS),
+            int(again),
+            MAX_SMALL_INPUT_BYTES,
+            MAX_QUEUED_BYTES_PER_OWNER,
+        ]
+        attributes: SpanAttributes = {"messaging.destination.name": queue_name(kind.queue)}
+        with spans.step_span(f"send {kind.task}", "producer", attributes):
+            script = request_scripts.ADD_CALLER_SCRIPT
+            response = await self._enqueue(script, keys, arguments, size=len(text))
+        if isinstance(response, list):
+            reason, oldest_age = response
+            retry_after = min(max(math.ceil(oldest_age / 1000), 1), _MAX_RETRY_AFTER_SECONDS)
             error = QUEUE_OVERLOADED if reason == b"overloaded" else QUEUE_TOO_MANY_OF_YOURS
-            raise error(retry_after=again_in)
-        if found is not None and self._send and not await self._send(kind, request_id):
+            raise error(retry_after=retry_after)
+        if response is not None and self._send and not await self._send(kind, request_id):
             raise QUEUE_UNAVAILABLE()
 
-    def leave(self, request_id: str, caller: str) -> None:
-        """Take a caller off. The last one takes the work along, unless a worker runs it."""
-        keys = request_scripts.keys(request_id)
-        self._take(request_scripts.LEAVE, keys, [caller]).add_done_callback(_note_failure)
+    def remove_caller(self, request_id: str, caller: str) -> None:
+        """Remove a caller. Delete the request after its last caller, unless a worker runs it."""
+        keys = request_scripts.build_keys(request_id)
+        removal = self._enqueue(request_scripts.REMOVE_CALLER_SCRIPT, keys, [caller])
+        removal.add_done_callback(_log_failed_removal)
 
-    async def results(self, topics: list[str]) -> Mapping[str, bytes | str]:
-        """The results that are there, by the topics of their notifications."""
-        names = [request_scripts.result_key(request_of(topic)) for topic in topics]
-        values = await self._client.mget(names)
-        found = zip(topics, values, strict=True)
-        return {topic: value for topic, value in found if value is not None}
+    async def fetch_results(self, topics: list[str]) -> Mapping[str, bytes | str]:
+        """Return the available results by notification topic."""
+        keys = [request_scripts.build_result_key(parse_result_topic(topic)) for topic in topics]
+        values = await self._client.mget(keys)
+        results = zip(topics, values, strict=True)
+        return {topic: value for topic, value in results if value is not None}
 
     async def run(self) -> None:
         while True:
@@ -142,43 +171,44 @@ class RequestCalls:
             await self.flush()
 
     async def flush(self) -> None:
-        """Execute what has been taken so far."""
-        while self._steps:
-            steps = [self._steps.popleft()]
-            size = steps[0].size
+        """Execute the enqueued script calls."""
+        while self._script_calls:
+            batch = [self._script_calls.popleft()]
+            size = batch[0].size
             # Optimization: several Redis scripts per round trip (decision 17).
-            while self._steps and size + self._steps[0].size <= MAX_ROUND_TRIP_BYTES:
-                steps.append(self._steps.popleft())
-                size += steps[-1].size
-            answers = await self._answers(steps)
-            for step, answer in zip(steps, answers, strict=True):
-                if step.done.done():  # its caller was cancelled
+            while self._script_calls and size + self._script_calls[0].size <= MAX_ROUND_TRIP_BYTES:
+                batch.append(self._script_calls.popleft())
+                size += batch[-1].size
+            responses = await self._execute(batch)
+            for script_call, response in zip(batch, responses, strict=True):
+                if script_call.result.done():  # The API caller was cancelled.
                     continue
-                if isinstance(answer, Exception):
-                    step.done.set_exception(answer)
+                if isinstance(response, Exception):
+                    script_call.result.set_exception(response)
                 else:
-                    step.done.set_result(answer)
+                    script_call.result.set_result(response)
 
-    def _take(
+    def _enqueue(
         self, script: str, keys: list[str], arguments: list[Argument], size: int = 0
     ) -> asyncio.Future[Any]:
-        done = asyncio.get_running_loop().create_future()
-        self._steps.append(_Step(script, keys, arguments, done, size))
+        result = asyncio.get_running_loop().create_future()
+        self._script_calls.append(_ScriptCall(script, keys, arguments, result, size))
         self._wake.set()
-        return done
+        return result
 
-    async def _answers(self, steps: list[_Step]) -> list[Any]:
+    async def _execute(self, batch: list[_ScriptCall]) -> list[Any]:
         try:
             async with self._client.pipeline(transaction=False) as pipeline:
-                for step in steps:
-                    pipeline.eval(step.script, len(step.keys), *step.keys, *step.arguments)
+                for call in batch:
+                    pipeline.eval(call.script, len(call.keys), *call.keys, *call.arguments)
                 with observed_redis(redis.RedisError):
                     return await pipeline.execute(raise_on_error=False)
-        except Exception as error:  # noqa: BLE001 - every step must learn that it failed
-            return [error] * len(steps)
+        except Exception as error:  # noqa: BLE001 - a lost error would leave callers waiting
+            return [error] * len(batch)
 
 
-def _note_failure(left: asyncio.Future[Any]) -> None:
-    if not left.cancelled() and (error := left.exception()):
-        # The caller's entry expires by itself; until then a worker may still do its work.
+def _log_failed_removal(removal: asyncio.Future[Any]) -> None:
+    if not removal.cancelled() and (error := removal.exception()):
+        # The caller's entry in Redis expires later. Until the entry expires, a worker may run the
+        # request although nobody waits for the result.
         log.warning("request.not_left", reason=type(error).__name__)

@@ -1,61 +1,73 @@
-"""Request-only work: it lives while callers wait for it, in Redis keys that expire.
+"""Lua scripts for request-only work, which exists only while API callers wait for the result.
 
-There is no job row. The message carries the id of the work. A worker that takes the message finds
-under that id the input, the callers that wait, and whether another worker runs the work. Equal
-requests have one id, so they share one run:
+Request-only work has no row in the jobs table. The state of a request is in Redis keys that expire,
+and its queue message carries only the request id. Equal calls have the same request id, so that
+equal calls share one run. A request has these keys:
 
-- ``waiting``: the callers that wait, each until its wait runs out. A caller in a process that was
-  killed counts until then, and no longer;
-- ``input``: what is asked, until a worker takes it or the last caller has left;
-- ``running``: the lease of the worker that runs the work;
-- ``told``: the callers that waited when the result came, until they have left. A later caller
-  starts a new run;
-- ``result``: for callers that missed the notification, until the last of them has left.
+- ``waiting``: the waiting callers and the time until which each caller waits. A caller in a killed
+  process counts as waiting until that time.
+- ``input``: the input of the work, until a worker takes the request or the last caller leaves.
+- ``running``: the lease of the worker that runs the request.
+- ``told``: the callers that have been notified of the result, until these callers leave. A call
+  that arrives after the result starts a new run.
+- ``result``: the result, for callers that missed the notification. The key is deleted when the last
+  caller leaves.
 
-The works of a queue that no worker has taken yet stand in one ``line``, and ``owners`` says who
-asked first for each. A call that would wait too long there is refused at once. A work leaves the
-line with its input, and when a worker takes one that came a second later: its message was lost.
+Each queue has a backlog, which lists the requests that no worker has taken yet in the key ``line``.
+The key ``line_owners`` maps each request in the backlog to the account whose call created the
+request. A call that would wait too long in the backlog is refused immediately. A request leaves the
+backlog when its input is deleted. A request also leaves the backlog when a worker takes a request
+that is a second younger. The message of the older request must have been lost in this case.
 
-Every step is one script, so that no other step comes between its commands.
+Each change of a request is one script, because Redis runs no other command during a script.
 """
 
 from core.queues import Queue
+
+# The name of the input field that carries the caller's trace to the worker.
+TRACEPARENT = "traceparent"
+
+_REQUEST_KEYS = ("waiting", "input", "running", "result", "told")
 
 _PREAMBLE = """
 local waiting, input, running, result, told = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local line, owners = KEYS[6], KEYS[7]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local function callers()
+local function count_callers()
   redis.call('ZREMRANGEBYSCORE', waiting, '-inf', now)
   return redis.call('ZCARD', waiting)
 end
-local function leave_line(work)
-  redis.call('ZREM', line, work)
-  redis.call('HDEL', owners, work)
+local function leave_line(request)
+  redis.call('ZREM', line, request)
+  redis.call('HDEL', owners, request)
 end
 local function drop_input()
   redis.call('DEL', input)
   leave_line(input)
 end
-local function patience()
+local function longest_wait()
   return redis.call('ZRANGE', waiting, -1, -1, 'WITHSCORES')[2] - now
 end
 """
 
-# Sends a message, unless a worker runs the work already: it answers this caller too. A work stands
-# in the line once. Returns why the caller is refused, and for how long the oldest work has waited;
-# or, where the queue is elsewhere and so no message is given, that one must be sent.
+# Adds a caller to a request, and sends a message unless a worker already runs the request. A
+# request has one place in the backlog, however many callers wait.
 #
-# A caller who has waited for a while joins again. Work that runs, or has ended, needs no message
-# then; what no worker took was lost, or waits in a long queue, where one more does no harm.
-JOIN = (
+# If the call is refused, the script returns the reason and the age of the oldest request in the
+# backlog. If the queue is not in this Redis, the script gets no message. The script returns 1 when
+# the API process must send the message through the other broker.
+#
+# A caller that has waited for a while runs this script again, because the first message may be
+# lost. The script sends no second message for a running or finished request. A second message for a
+# queued request does no harm.
+ADD_CALLER_SCRIPT = (
     _PREAMBLE
     + """
 local caller, until_gone, payload, message = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
-local owner, least, most = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
-local most_of_owner, longest = tonumber(ARGV[8]), tonumber(ARGV[9])
-local small, most_bytes_of_owner = tonumber(ARGV[11]), tonumber(ARGV[12])
+local owner, min_length, max_length = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
+local max_per_owner, max_age = tonumber(ARGV[8]), tonumber(ARGV[9])
+local max_small_bytes, max_bytes_per_owner = tonumber(ARGV[11]), tonumber(ARGV[12])
 local is_first, queue = ARGV[10] == '0', KEYS[8]
 if not is_first and redis.call('EXISTS', running, result) > 0 then return end
 local function oldest_age()
@@ -66,33 +78,35 @@ local function oldest_age()
     leave_line(oldest[1])
   end
 end
-local function holds_too_much()
-  if owner == '' or #payload <= small then return false end
-  local all, held = redis.call('HGETALL', owners), #payload
-  for index = 1, #all, 2 do
-    if all[index + 1] == owner then held = held + redis.call('STRLEN', all[index]) end
-  end
-  return held > most_bytes_of_owner
-end
-local function error()
-  local age, length, own = oldest_age(), redis.call('ZCARD', line), 0
-  if holds_too_much() then return {'too_many_of_yours', age} end
-  if length < least or (age <= longest and length < most_of_owner) then return nil end
-  if owner ~= '' then
-    for _, each in ipairs(redis.call('HVALS', owners)) do
-      if each == owner then own = own + 1 end
+local function exceeds_bytes_per_owner()
+  if owner == '' or #payload <= max_small_bytes then return false end
+  local entries, bytes = redis.call('HGETALL', owners), #payload
+  for index = 1, #entries, 2 do
+    if entries[index + 1] == owner then
+      bytes = bytes + redis.call('STRLEN', entries[index])
     end
   end
-  if own >= most_of_owner then return {'too_many_of_yours', age} end
-  if own == 0 and owner ~= '' then longest = longest * 2 end
-  if length >= most or age > longest then return {'overloaded', age} end
+  return bytes > max_bytes_per_owner
+end
+local function find_refusal()
+  local age, length, owner_length = oldest_age(), redis.call('ZCARD', line), 0
+  if exceeds_bytes_per_owner() then return {'too_many_of_yours', age} end
+  if length < min_length or (age <= max_age and length < max_per_owner) then return nil end
+  if owner ~= '' then
+    for _, each in ipairs(redis.call('HVALS', owners)) do
+      if each == owner then owner_length = owner_length + 1 end
+    end
+  end
+  if owner_length >= max_per_owner then return {'too_many_of_yours', age} end
+  if owner_length == 0 and owner ~= '' then max_age = max_age * 2 end
+  if length >= max_length or age > max_age then return {'overloaded', age} end
 end
 local is_new = redis.call('EXISTS', running, input) == 0
 if is_new and is_first then
-  local refused = error()
-  if refused then return refused end
+  local refusal = find_refusal()
+  if refusal then return refusal end
 end
-if callers() == 0 then redis.call('DEL', result) end
+if count_callers() == 0 then redis.call('DEL', result) end
 redis.call('ZADD', waiting, now + until_gone, caller)
 if redis.call('PTTL', waiting) < until_gone then redis.call('PEXPIRE', waiting, until_gone) end
 if redis.call('EXISTS', running) > 0 then return end
@@ -106,22 +120,22 @@ redis.call('LPUSH', queue, message)
 """
 )
 
-LEAVE = (
+REMOVE_CALLER_SCRIPT = (
     _PREAMBLE
     + """
 redis.call('ZREM', waiting, ARGV[1])
 redis.call('ZREM', told, ARGV[1])
-if callers() + redis.call('ZCARD', told) == 0 then
+if count_callers() + redis.call('ZCARD', told) == 0 then
   redis.call('DEL', waiting, result)
   drop_input()
 end
 """
 )
 
-TAKE = (
+TAKE_SCRIPT = (
     _PREAMBLE
     + """
-if callers() == 0 then drop_input() return false end
+if count_callers() == 0 then drop_input() return false end
 if not redis.call('SET', running, ARGV[1], 'NX', 'PX', ARGV[2]) then return false end
 local payload, since = redis.call('GET', input), redis.call('ZSCORE', line, input)
 drop_input()
@@ -131,85 +145,84 @@ if since then
   end
 end
 if not payload then redis.call('DEL', running) return false end
-return {payload, patience()}
+return {payload, longest_wait()}
 """
 )
 
-# Without callers the lease ends in the same step: a new caller finds the lease or sends a message.
-ATTEND = (
+# Renews the lease of a request if a caller waits, and deletes the lease if no caller waits. One
+# script checks and deletes, so that a new caller either finds the lease or sends a message.
+RENEW_FOR_CALLERS_SCRIPT = (
     _PREAMBLE
     + """
 local holder = redis.call('GET', running)
 if holder and holder ~= ARGV[1] then return 0 end
-if callers() == 0 then
+if count_callers() == 0 then
   redis.call('DEL', running)
   drop_input()
   return 0
 end
 redis.call('SET', running, ARGV[1], 'PX', ARGV[2])
-return patience()
+return longest_wait()
 """
 )
 
-# Another thread renews, perhaps after the work has ended: only a lease that is still held.
-RENEW = (
+# Renews a lease only if the worker still holds the lease, because a separate thread renews leases
+# and may renew after the work has ended.
+RENEW_SCRIPT = (
     _PREAMBLE
     + """
 if redis.call('GET', running) == ARGV[1] then redis.call('PEXPIRE', running, ARGV[2]) end
 """
 )
 
-# Tells each process once. A caller whose process has no name is announced to all processes.
-FINISH = (
+# Stores the result and notifies each process of the waiting callers once. For a caller in a process
+# without a name, the script notifies all processes.
+FINISH_SCRIPT = (
     _PREAMBLE
     + """
 if redis.call('GET', running) == ARGV[1] then redis.call('DEL', running) end
-if callers() == 0 then return end
+if count_callers() == 0 then return end
 drop_input()
 redis.call('SET', result, ARGV[2], 'EX', ARGV[3])
-local told_channels = {}
+local notified_channels = {}
 for _, caller in ipairs(redis.call('ZRANGE', waiting, 0, -1)) do
   local process = string.match(caller, '^(.+)%.')
   local channel = ARGV[4] .. (process and ':' .. process or '')
-  if not told_channels[channel] then redis.call('PUBLISH', channel, ARGV[5]) end
-  told_channels[channel] = true
+  if not notified_channels[channel] then redis.call('PUBLISH', channel, ARGV[5]) end
+  notified_channels[channel] = true
 end
 redis.call('RENAME', waiting, told)
 """
 )
 
-# Returns 1 if a message must be sent: another worker does the work from its beginning.
-GIVE_BACK = (
+# Ends the lease and restores the input, so that another worker can start the request from the
+# beginning. Returns 1 if the caller of the script must send a message for that other worker.
+RELEASE_SCRIPT = (
     _PREAMBLE
     + """
 if redis.call('GET', running) ~= ARGV[1] then return 0 end
 redis.call('DEL', running)
-if callers() == 0 then return 0 end
-redis.call('SET', input, ARGV[2], 'PX', patience())
+if count_callers() == 0 then return 0 end
+redis.call('SET', input, ARGV[2], 'PX', longest_wait())
 return 1
 """
 )
 
-# The field that carries the trace of the caller to the worker's span.
-TRACEPARENT = "traceparent"
 
-_PARTS = ("waiting", "input", "running", "result", "told")
-
-
-def request_id(queue: Queue, name: str) -> str:
-    """Tells the queue, so that every script finds its line."""
+def build_request_id(queue: Queue, name: str) -> str:
+    """Return the id of a request. The id contains the queue, so that scripts find the backlog."""
     return f"{queue}:{name}"
 
 
-def keys(request_id: str) -> list[str]:
+def build_keys(request_id: str) -> list[str]:
     queue = request_id.partition(":")[0]
-    work = (f"pressroom:{part}:{request_id}" for part in _PARTS)
-    return [*work, f"pressroom:line:{queue}", f"pressroom:line_owners:{queue}"]
+    request_keys = (f"pressroom:{key}:{request_id}" for key in _REQUEST_KEYS)
+    return [*request_keys, f"pressroom:line:{queue}", f"pressroom:line_owners:{queue}"]
 
 
-def result_key(request_id: str) -> str:
-    return keys(request_id)[3]
+def build_result_key(request_id: str) -> str:
+    return build_keys(request_id)[3]
 
 
-def milliseconds(seconds: float) -> int:
+def to_milliseconds(seconds: float) -> int:
     return max(int(seconds * 1000), 1)

@@ -1,4 +1,4 @@
-"""The working side of request-only work: a worker takes it, renews its lease, and answers."""
+"""The worker's side of request-only work, which takes requests and delivers their results."""
 
 import threading
 import time
@@ -13,8 +13,8 @@ from redis.exceptions import RedisError
 
 from core.logging import get_logger
 from storage.redis import request_scripts
-from storage.redis.notifications import CHANNEL, message, result_topic
-from storage.redis.request_scripts import keys, milliseconds
+from storage.redis.notifications import CHANNEL, build_notification, build_result_topic
+from storage.redis.request_scripts import build_keys, to_milliseconds
 
 log = get_logger(__name__)
 
@@ -22,126 +22,139 @@ RESULT_SECONDS = 60
 LEASE_SECONDS = 5.0
 RENEW_EVERY_SECONDS = 1.0
 
-# A larger result is only announced, and fetched by the processes whose callers wait for it.
+# Notifications don't contain larger results. The API processes with waiting callers fetch these
+# results from Redis.
 _MAX_ANNOUNCED_CHARACTERS = 8 * 1024
 
 
 class AllCallersLeft(Exception):
-    """Every caller has left, so the work is worth nothing any more."""
+    """All callers of a request have left, so the worker should stop working on the request."""
 
 
 class RequestWork:
     def __init__(self, client: redis.Redis) -> None:
-        self._take = client.register_script(request_scripts.TAKE)
-        self._attend = client.register_script(request_scripts.ATTEND)
-        self._renew = client.register_script(request_scripts.RENEW)
-        self._finish = client.register_script(request_scripts.FINISH)
-        self._give_back = client.register_script(request_scripts.GIVE_BACK)
+        self._take = client.register_script(request_scripts.TAKE_SCRIPT)
+        self._renew_for_callers = client.register_script(request_scripts.RENEW_FOR_CALLERS_SCRIPT)
+        self._renew = client.register_script(request_scripts.RENEW_SCRIPT)
+        self._finish = client.register_script(request_scripts.FINISH_SCRIPT)
+        self._release = client.register_script(request_scripts.RELEASE_SCRIPT)
 
     def take(self, request_id: str, worker: str) -> "RequestLease | None":
-        """Take the work; ``None`` when no caller waits for it, or another worker has taken it."""
-        found = self._take(keys(request_id), [worker, milliseconds(LEASE_SECONDS)])
-        if found is None:
+        """Lease a request. Return ``None`` if no caller waits or another worker has the lease."""
+        response = self._take(build_keys(request_id), [worker, to_milliseconds(LEASE_SECONDS)])
+        if response is None:
             return None
-        text, patience = found
-        until = time.monotonic() + patience / 1000
+        text, longest_wait = response
+        until = time.monotonic() + longest_wait / 1000
         return RequestLease(orjson.loads(text), self, request_id, worker, until)
 
-    def attend(self, request_id: str, worker: str) -> float:
-        """Renew the lease, or take it again.
+    def renew_for_callers(self, request_id: str, worker: str) -> float:
+        """Renew the lease, or take an expired lease again, if a caller still waits.
 
-        Returns for how many seconds the most patient caller still waits: 0 when none does, or
+        Return the seconds until the last caller stops waiting. Return 0 if no caller waits or
         another worker has the lease.
         """
-        left = self._attend(keys(request_id), [worker, milliseconds(LEASE_SECONDS)])
-        return float(left) / 1000
+        longest_wait = self._renew_for_callers(
+            build_keys(request_id), [worker, to_milliseconds(LEASE_SECONDS)]
+        )
+        return float(longest_wait) / 1000
 
     def renew(self, request_id: str, worker: str) -> None:
         """Renew the lease if this worker still holds it."""
-        self._renew(keys(request_id), [worker, milliseconds(LEASE_SECONDS)])
+        self._renew(build_keys(request_id), [worker, to_milliseconds(LEASE_SECONDS)])
 
-    def give_back(self, request_id: str, worker: str, payload: dict[str, Any]) -> bool:
-        """Leave the work to another worker; returns whether a message must be sent."""
+    def release(self, request_id: str, worker: str, payload: dict[str, Any]) -> bool:
+        """End the lease, and return whether another worker must be sent a message."""
         text = orjson.dumps(payload)
-        return bool(self._give_back(keys(request_id), [worker, text]))
+        return bool(self._release(build_keys(request_id), [worker, text]))
 
     def finish(self, request_id: str, worker: str, result: dict[str, Any]) -> None:
-        """Give the result to the callers that wait."""
+        """Deliver the result to the waiting callers, and end the lease."""
         text = orjson.dumps(result).decode()
-        told = text if len(text) <= _MAX_ANNOUNCED_CHARACTERS else ""
-        word = message(result_topic(request_id), told)
-        self._finish(keys(request_id), [worker, text, RESULT_SECONDS, CHANNEL, word])
+        announced_text = text if len(text) <= _MAX_ANNOUNCED_CHARACTERS else ""
+        notification = build_notification(build_result_topic(request_id), announced_text)
+        self._finish(build_keys(request_id), [worker, text, RESULT_SECONDS, CHANNEL, notification])
 
 
 @dataclass(frozen=True)
 class RequestLease:
-    """A worker's hold on request-only work, with its input."""
+    """A worker's lease on request-only work, with the input of the work.
+
+    Attributes:
+        until: the monotonic time when the last caller stops waiting, as known when the worker took
+            the lease.
+    """
 
     payload: dict[str, Any]
     work: RequestWork
     request_id: str
     worker: str
-    # When the most patient caller stops waiting, by the monotonic clock; as known at the taking.
     until: float
 
     @property
     def traceparent(self) -> str | None:
-        """The span of the caller who asked first."""
+        """The trace context of the API call that created the request."""
         return self.payload.get(request_scripts.TRACEPARENT)
 
     def seconds_left(self) -> float:
-        """How long a caller still waits; raises ``AllCallersLeft``. Ask before each costly step."""
+        """Renew the lease and return the seconds until the last caller stops waiting.
+
+        Work should call this method before each expensive step, to stop once all callers have left.
+        Raises ``AllCallersLeft``.
+        """
         try:
-            left = self.work.attend(self.request_id, self.worker)
+            seconds = self.work.renew_for_callers(self.request_id, self.worker)
         except RedisError as error:
             log.warning("request.not_attended", reason=type(error).__name__)
-            left = self.until - time.monotonic()
-        if left <= 0:
+            seconds = self.until - time.monotonic()
+        if seconds <= 0:
             raise AllCallersLeft
-        return left
+        return seconds
 
-    def give_back(self) -> bool:
-        return self.work.give_back(self.request_id, self.worker, self.payload)
+    def release(self) -> bool:
+        """End the lease, and return whether another worker must be sent a message."""
+        return self.work.release(self.request_id, self.worker, self.payload)
 
     def renew(self) -> None:
         try:
             self.work.renew(self.request_id, self.worker)
         except RedisError as error:
-            # A lease outlasts a few lost renewals; after it another worker may begin the work.
+            # A lease survives a few failed renewals. After the lease has expired, another worker
+            # may start the same request.
             log.warning("request.lease_not_renewed", reason=type(error).__name__)
 
 
 class RequestLeases:
-    """Renews the leases of the requests that this process works at.
+    """The leases of the requests that this process is running.
 
-    While a lease holds, equal requests wait for this process's result instead of starting a run of
-    their own. The leases end with the process, so that no request waits for a process that is gone.
+    While a lease lasts, equal calls wait for this process's result instead of starting another run.
+    A lease expires soon after its process has ended, so that no caller waits for a dead process.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held: dict[str, tuple[RequestLease, float]] = {}
-        self._keeper: threading.Thread | None = None
+        self._deadlines: dict[str, tuple[RequestLease, float]] = {}
+        self._renewal_thread: threading.Thread | None = None
 
     @contextmanager
-    def kept(self, lease: RequestLease, *, until: float) -> Iterator[None]:
-        """Keep the lease while the block lasts, at most until then by the monotonic clock."""
+    def keep_renewed(self, lease: RequestLease, *, until: float) -> Iterator[None]:
+        """Renew the lease during the block, but not after the monotonic time ``until``."""
         with self._lock:
-            self._held[lease.worker] = lease, until
-            if self._keeper is None:
-                self._keeper = threading.Thread(target=self._keep, daemon=True)
-                self._keeper.start()
+            self._deadlines[lease.worker] = (lease, until)
+            if self._renewal_thread is None:
+                self._renewal_thread = threading.Thread(target=self._renew_regularly, daemon=True)
+                self._renewal_thread.start()
         try:
             yield
         finally:
             with self._lock:
-                del self._held[lease.worker]
+                del self._deadlines[lease.worker]
 
-    def _keep(self) -> None:
+    def _renew_regularly(self) -> None:
         while True:
             time.sleep(RENEW_EVERY_SECONDS)
             with self._lock:
-                held = list(self._held.values())
-            for lease, until in held:
+                leases = list(self._deadlines.values())
+            for lease, until in leases:
                 if time.monotonic() < until:
                     lease.renew()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from api.console.navigation import OPERATORS
+from api.console.navigation import OPERATORS_PAGE
 from core.scopes import EXPLANATIONS
 from devstack.harness.stack import Owner, Stack
 from services.accounts.mailed_tokens import Purpose
@@ -65,8 +65,8 @@ def _of_the_console() -> Iterator[tuple[str, Visit]]:
     for operation, call in CONSOLE_CALLS.items():
         method, _, path = operation.partition(" ")
         is_page = "/assets/" not in path and not path.endswith("/events")
-        if method == "GET" and is_page and (call.own == 200 or OPERATORS.path in path):
-            whose = "operator" if OPERATORS.path in path else "owner"
+        if method == "GET" and is_page and (call.own == 200 or OPERATORS_PAGE.path in path):
+            whose = "operator" if OPERATORS_PAGE.path in path else "owner"
             yield path, Visit(whose, path, others=call.values)
 
 

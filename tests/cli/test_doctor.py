@@ -63,7 +63,7 @@ NOBODY = f"{LOOPBACK}:9"
 
 @pytest.fixture(autouse=True, scope="module")
 def _wait_for_canaries(stack: Stack) -> None:
-    ages = Canaries(stack.resources.redis).ages
+    ages = Canaries(stack.resources.redis).read_ages
     eventually(lambda: set(Queue) <= set(ages()), what="the first canaries of all queues")
 
 
@@ -169,9 +169,9 @@ def test_queues_without_workers_and_late_maintenance_are_found(
     redis = deserted.resources.redis
     canaries = Canaries(redis)
     for queue in Queue:
-        sent = canaries.due(queue)
+        sent = canaries.start_if_due(queue)
         assert sent is not None
-        canaries.arrived(queue, sent, "0.0.1")
+        canaries.record_arrival(queue, sent, "0.0.1")
     long_ago = str(redis.time()[0] - 100)
     changed: dict[Any, Any] = {f"{Queue.EXPORT}:sent": long_ago, f"{Queue.MEDIA}:waiting": long_ago}
     redis.hset("pressroom:canaries", mapping=changed)

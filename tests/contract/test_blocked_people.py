@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from api.pages.preferences.actions import RETURNS
+from api.pages.preferences.actions import LIFT_OPT_OUT
 from core.scopes import Scope
 from devstack.harness.opening import DENIED_BY_OPERATOR
 from devstack.harness.stack import Owner, Stack
@@ -346,4 +346,4 @@ def test_nobody_denied_or_opted_out_becomes_active(blocked_list: BlockedList, na
 
 
 def test_the_table_has_each_button_that_brings_a_person_back() -> None:
-    assert set(RETURNING) == set(RETURNS)
+    assert set(RETURNING) == set(LIFT_OPT_OUT)

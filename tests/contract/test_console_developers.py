@@ -3,12 +3,12 @@
 import re
 from datetime import UTC, datetime, timedelta
 
-from api.console.console_display import day
+from api.console.console_display import format_day
 from core.scopes import EXPLANATIONS, Scope
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from models import Plan
-from services.webhooks.deliveries import MAX_COUNTED
+from services.webhooks.deliveries import MAX_COUNTED_EVENTS
 from tests.support.http.replies import data, problem
 from tests.support.http.webhook_receiver import (
     CREATED,
@@ -320,7 +320,7 @@ def test_a_number_that_takes_long_to_tell_is_told_as_more_than_the_bound(
         "INSERT INTO feed_events (user_id, type) SELECT %s, %s FROM generate_series(1, %s)",
         console.owner.user_id,
         LEFT.value,
-        MAX_COUNTED,
+        MAX_COUNTED_EVENTS,
     )
     assert "Send 1,000 events again?" in console.see(path, **an_hour_ago())
     happen(stack, console.owner, LEFT)
@@ -356,4 +356,4 @@ def test_events_that_are_alike_are_one_row_below_their_day(console: OwnerAtConso
         put(console.api, list_id, "ada@example.com", **values)
     words = "A member was changed, 3 times"
     eventually(lambda: any(row[0] == words for row in event_rows(console)), what="the events")
-    assert rows_of(console.see(EVENTS))[1] == [day(datetime.now(UTC))]
+    assert rows_of(console.see(EVENTS))[1] == [format_day(datetime.now(UTC))]

@@ -230,42 +230,42 @@ def test_metrics_say_how_long_each_queue_takes(stack: Stack, metrics_client: htt
 
 def test_a_canary_that_does_not_arrive_shows_that_the_queue_stands_still(stack: Stack) -> None:
     canaries, queue = Canaries(stack.resources.redis), "still"
-    sent = canaries.due(queue)
+    sent = canaries.start_if_due(queue)
     assert sent is not None
     # Each queue has at most one canary in progress.
-    assert canaries.due(queue) is None
-    first = canaries.seconds()[queue]
-    eventually(lambda: canaries.seconds()[queue] > first, what="a growing time")
-    canaries.arrived(queue, sent, "1.0")
-    took = canaries.seconds()[queue]
+    assert canaries.start_if_due(queue) is None
+    first = canaries.read_delays()[queue]
+    eventually(lambda: canaries.read_delays()[queue] > first, what="a growing time")
+    canaries.record_arrival(queue, sent, "1.0")
+    took = canaries.read_delays()[queue]
     assert took > first
-    assert canaries.seconds()[queue] == took
+    assert canaries.read_delays()[queue] == took
 
 
 def test_a_lost_canary_is_sent_again_before_callers_are_refused_for_it(stack: Stack) -> None:
     redis, queue = stack.resources.redis, "lost"
     canaries = Canaries(redis)
-    assert canaries.due(queue) is not None
+    assert canaries.start_if_due(queue) is not None
     now, _ = redis.time()
     moment = str(now - MAX_QUEUE_SECONDS_OF_WAITERS / 2 - 1)
     redis.hset("pressroom:canaries", mapping={f"{queue}:sent": moment, f"{queue}:waiting": moment})
-    sent = canaries.due(queue)
+    sent = canaries.start_if_due(queue)
     assert sent is not None
-    canaries.arrived(queue, sent, "1.0")
-    assert canaries.seconds()[queue] < MAX_QUEUE_SECONDS_OF_WAITERS / 2
+    canaries.record_arrival(queue, sent, "1.0")
+    assert canaries.read_delays()[queue] < MAX_QUEUE_SECONDS_OF_WAITERS / 2
 
 
 def test_a_queue_to_which_nobody_sends_canaries_any_more_shows_for_how_long(stack: Stack) -> None:
     """The queue's only worker hangs and sends no more canaries, so that no canary can be late."""
     redis, queue = stack.resources.redis, "silent"
     canaries = Canaries(redis)
-    sent = canaries.due(queue)
+    sent = canaries.start_if_due(queue)
     assert sent is not None
-    canaries.arrived(queue, sent, "1.0")
+    canaries.record_arrival(queue, sent, "1.0")
     now, _ = redis.time()
     for silent, is_shown in ((20, False), (40, True), (100_000, False)):
         redis.hset("pressroom:canaries", f"{queue}:sent", str(now - silent))
-        assert (canaries.seconds_or_silence()[queue] >= silent) == is_shown
+        assert (canaries.read_delays_or_silence()[queue] >= silent) == is_shown
         # API calls are only refused because of times that canaries measured.
-        assert canaries.seconds()[queue] < silent
+        assert canaries.read_delays()[queue] < silent
     redis.hdel("pressroom:canaries", f"{queue}:sent", f"{queue}:took")

@@ -17,7 +17,7 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
 from devstack.supervisor.programs import answers
 from services.access import sessions
-from storage.redis.notifications import job_topic
+from storage.redis.notifications import build_job_topic
 from tests.support.http.replies import TIMESTAMP, data, objects_of, problem, send
 from tests.support.images.pictures import photo
 from tests.support.people.visiting import SESSION
@@ -288,7 +288,7 @@ def test_word_of_another_deployments_job_does_not_end_a_wait(
     def lie() -> None:
         while not ended.is_set():
             (newest,) = stack.query("SELECT coalesce(max(id), 0) FROM jobs")[0]
-            stack.resources.notifier.tell(job_topic(int(str(newest))), "succeeded")
+            stack.resources.notifier.publish(build_job_topic(int(str(newest))), "succeeded")
             time.sleep(0.01)
 
     liar = threading.Thread(target=lie)

@@ -48,8 +48,8 @@ def forgeries(stack: Stack, genuine: str, list_id: int, user_id: int) -> dict[st
         "another mac": f"{signed}.{key_id}.{flipped(mac, 3)}",
         "another key's name": f"{signed}.other.{mac}",
         "no key's name": f"{signed}..{mac}",
-        "a foreign key": traces.make_trace_id(FOREIGN, trace),
-        "a foreign key under our name": traces.make_trace_id(other_key, trace),
+        "a foreign key": traces.create_trace_id(FOREIGN, trace),
+        "a foreign key under our name": traces.create_trace_id(other_key, trace),
         "very long": genuine * 100,
         "other digits": genuine.replace("1", "\u0661"),
     }
@@ -84,7 +84,7 @@ def test_another_spelling_of_the_same_bytes_is_403(
 ) -> None:
     keyring = stack.resources.keyring
     made = (
-        traces.make_trace_id(keyring, Trace(list_id, user_id))
+        traces.create_trace_id(keyring, Trace(list_id, user_id))
         for user_id in range(2**40, 2**40 + 200)
     )
     spellings = [other for each in made for other in other_alphabets(each)]
@@ -105,7 +105,7 @@ def test_what_a_retired_key_signed_still_holds(
 ) -> None:
     assert stack.resources.keyring.current != RETIRED
     reader.joins(list_id)
-    trace_id = traces.make_trace_id(Keyring([RETIRED]), Trace(list_id, reader.user_id))
+    trace_id = traces.create_trace_id(Keyring([RETIRED]), Trace(list_id, reader.user_id))
     assert f".{RETIRED.id}." in trace_id
     assert data(stranger.delete(f"/subscriptions/{list_id}", params={"trace_id": trace_id})) == 1
     assert reader.stands(list_id)[0] == "unsubscribed"

@@ -298,7 +298,7 @@ def test_endpoints_of_a_key_that_expires_pause_after_a_mail_and_get_what_they_mi
         )
         # Several hosts can run the task at the same time.
         with ThreadPoolExecutor() as pool:
-            list(pool.map(endpoints_of_keys.follow_expiry, [stack.resources] * 4))
+            list(pool.map(endpoints_of_keys.process_expired_keys, [stack.resources] * 4))
 
     expire("15 days")
     assert mails_of_keys(stack, owner) == []
@@ -323,7 +323,7 @@ def test_no_mail_of_an_expiry_comes_after_an_erasure(stack: Stack, owner: Owner)
     key_id, _ = endpoint_of_a_key(stack, owner)
     stack.query("UPDATE api_keys SET expires_at = now() WHERE id = %s", key_id)
     stack.query("UPDATE users SET erased_at = now() WHERE id = %s", owner.user_id)
-    endpoints_of_keys.follow_expiry(stack.resources)
+    endpoints_of_keys.process_expired_keys(stack.resources)
     assert mails_of_keys(stack, owner) == []
 
 

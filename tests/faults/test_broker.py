@@ -145,7 +145,7 @@ def test_sender_hears_no_instead_of_waiting_for_a_silent_broker(
         began = time.monotonic()
         assert not any(broker.send(PROBE.name, PROBE.queue, {"job_id": 0}) for _ in range(100))
         for _ in range(100):
-            resources.notifier.tell(None, "job:0")
+            resources.notifier.publish(None, "job:0")
             assert broker.waiting(PROBE.queue) is None
         # A hundred timeouts after one another would take minutes.
         assert time.monotonic() - began < 30

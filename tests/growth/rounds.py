@@ -126,7 +126,7 @@ def _maintenance(sized: Sequence[SizedStack], turns: Turns) -> Iterator[Timed]:
         yield Group.MAINTENANCE, kind.name, _in_turns(turns, 2, measure)
     looks: dict[str, Callable[[Resources], object]] = {
         "sweep of jobs": sweep_jobs,
-        "look for due maintenance": maintenance.send_due,
+        "look for due maintenance": maintenance.send_due_tasks,
     }
     for name, look in looks.items():
         yield Group.MAINTENANCE, name, _in_turns(turns, 5, partial(_look, look, sized))

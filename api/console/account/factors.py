@@ -13,7 +13,7 @@ from api.console.requests import (
     RecentStarterConsoleForm,
     StarterConsole,
 )
-from api.console.typed_forms import TypedForm, problem_form
+from api.console.typed_forms import TypedForm, build_error_form
 from api.record_ids import parse_id
 from api.route_classes import ThreadedRoute
 from api.state import Transaction
@@ -37,7 +37,7 @@ _SHOWN = (Kind.INVALID, Kind.CONFLICT)
 @router.get(FACTORS_PATH, dependencies=[PUBLIC])
 def show_factors(console: StarterConsole, uow: Transaction) -> Response:
     own, is_needed = service.list_factors(uow, console.user_id), console.member.lacks_factor
-    return console.page("factors.html", own=own, is_needed=is_needed)
+    return console.render_page("factors.html", own=own, is_needed=is_needed)
 
 
 @router.post(FACTORS_PATH, dependencies=[PUBLIC])
@@ -67,7 +67,7 @@ def add_app(console: RecentStarterConsoleForm) -> Response:
         with console.unit_of_work() as uow:
             codes = service.add_app(uow, console.caller, secret=secret, code=code)
     except DomainError as error:
-        return _app_page(console, secret, problem_form(error, *_SHOWN))
+        return _app_page(console, secret, build_error_form(error, *_SHOWN))
     return _added(console, codes)
 
 
@@ -76,7 +76,7 @@ def show_new_passkey(console: RecentStarterConsole, form: EmptyForm) -> Response
     with console.unit_of_work() as uow:
         person = accounts.get_user(uow, console.user_id)
         options = passkeys.build_creation_options(uow, person, session=console.member.cookie)
-    return console.form_page(
+    return console.render_form(
         "add_passkey.html",
         form,
         passkey_options=options,
@@ -96,7 +96,7 @@ def add_passkey(console: RecentStarterConsoleForm) -> Response:
                 answer=console.form.get("passkey", ""),
             )
     except DomainError as error:
-        return show_new_passkey(console, problem_form(error, *_SHOWN))
+        return show_new_passkey(console, build_error_form(error, *_SHOWN))
     return _added(console, codes)
 
 
@@ -104,21 +104,21 @@ def add_passkey(console: RecentStarterConsoleForm) -> Response:
 def make_codes(console: RecentStarterConsoleForm, uow: Transaction) -> Response:
     """Make new recovery codes and show them, once: no page that can be reloaded shows them."""
     codes = service.replace_recovery_codes(uow, console.caller)
-    return console.page("recovery_codes.html", codes=codes)
+    return console.render_page("recovery_codes.html", codes=codes)
 
 
 def _added(console: ConsoleRequest, codes: list[str]) -> Response:
     """Show the recovery codes with the person's first factor; otherwise redirect to the factors."""
     if not codes:
         return redirect_to_path(console.state, FACTORS_PATH)
-    return console.page("recovery_codes.html", codes=codes)
+    return console.render_page("recovery_codes.html", codes=codes)
 
 
 def _app_page(console: ConsoleRequest, secret: str, form: TypedForm) -> Response:
     with console.unit_of_work() as uow:
         email = accounts.get_user(uow, console.user_id).email
     code = segno.make_qr(totp.build_uri(secret, email), error="m")
-    return console.form_page(
+    return console.render_form(
         "add_app.html",
         form,
         secret=secret,

@@ -20,7 +20,7 @@ from api.console.requests import (
     RecentConsole,
     RecentConsoleForm,
 )
-from api.console.typed_forms import problem_form
+from api.console.typed_forms import build_error_form
 from api.cookies import KNOWN
 from api.limits.bulkheads import PASSWORDS, RECORDS
 from api.pages.account.keys import list_newest_keys, read_ticked_boxes
@@ -128,7 +128,7 @@ EVENTS_ON_PAGE = 50
 def show_account(console: Console, uow: Transaction) -> Response:
     person = accounts.get_user(uow, console.user_id)
     lately = security_events.page(uow, console.user_id, PageRequest(EVENTS_ON_ACCOUNT))
-    return console.page(
+    return console.render_page(
         "account.html",
         name=person.name,
         email=person.email,
@@ -146,7 +146,7 @@ def end_sessions(console: ConsoleForm, uow: Transaction) -> Response:
     else:
         sessions.revoke_session(uow, parse_id(wanted) or 0, user_id=console.user_id)
     words = "You are logged out everywhere else." if wanted == "others" else "Logged out there."
-    return console.done(page_paths.ACCOUNT_PATH, words)
+    return console.redirect_with_notice(page_paths.ACCOUNT_PATH, words)
 
 
 @router.get(page_paths.PASSWORD_PATH, dependencies=[PUBLIC])
@@ -155,9 +155,9 @@ def show_password(console: RecentConsole, form: EmptyForm) -> Response:
         keys, more = list_newest_keys(uow, console.user_id)
         given = grants.list_of(uow, console.user_id).rows
         own_passkeys = passkeys.list_passkeys(uow, console.user_id)
-        own_endpoints = webhook_endpoints.live_of(uow, console.user_id)
+        own_endpoints = webhook_endpoints.list_live_endpoints(uow, console.user_id)
         email = accounts.get_user(uow, console.user_id).email
-    return console.form_page(
+    return console.render_form(
         "change_password.html",
         form,
         email=email,
@@ -181,7 +181,7 @@ async def change_password(console: RecentConsoleForm) -> Response:
         passwords.require_allowed_password(form.get("password", ""), email, name)
         attempt = await _proven(console, email)
     except DomainError as error:
-        return await RECORDS.run(show_password, console, problem_form(error, *_SHOWN))
+        return await RECORDS.run(show_password, console, build_error_form(error, *_SHOWN))
     made = await PASSWORDS.run(passwords.hash_password, form["password"])
     await console.state.in_unit_of_work(
         recovery.change_password,
@@ -191,13 +191,13 @@ async def change_password(console: RecentConsoleForm) -> Response:
         ending=ending,
     )
     words = "Your password is changed, and you are logged out everywhere else."
-    return console.done(page_paths.ACCOUNT_PATH, words)
+    return console.redirect_with_notice(page_paths.ACCOUNT_PATH, words)
 
 
 @router.get(page_paths.EMAIL_PATH, dependencies=[PUBLIC])
 def show_email(console: RecentConsole, form: EmptyForm) -> Response:
     current, _ = _personal_words(console)
-    return console.form_page(
+    return console.render_form(
         "change_email.html",
         form,
         email=console.form.get("email", "").strip(),
@@ -223,16 +223,16 @@ async def ask_for_address(console: RecentConsoleForm) -> Response:
                 ),
             )
     except DomainError as error:
-        return await RECORDS.run(show_email, console, problem_form(error, *_SHOWN))
+        return await RECORDS.run(show_email, console, build_error_form(error, *_SHOWN))
     words = "We’re mailing a link to the new address. Nothing is changed before it is opened."
-    return console.done(page_paths.ACCOUNT_PATH, words)
+    return console.redirect_with_notice(page_paths.ACCOUNT_PATH, words)
 
 
 @router.get(page_paths.CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
 def show_new_address(console: RecentConsole, uow: Transaction, token: Token = "") -> Response:
     """Show the change to the person who asked for it; nobody else can be talked into it."""
     new = recovery.read_new_address(uow, token, console.user_id)
-    return console.page(
+    return console.render_page(
         "confirm_email.html",
         token=token,
         email=new.email,
@@ -260,7 +260,9 @@ def change_address(console: RecentConsoleForm, token: Token = "") -> Response:
         # A record came since the page was shown, which now says so.
         path = f"{page_paths.CONFIRM_EMAIL_PATH}?token={quote(secret)}"
         return redirect_to_path(console.state, path)
-    reply = console.done(page_paths.ACCOUNT_PATH, "Your account has its new address.")
+    reply = console.redirect_with_notice(
+        page_paths.ACCOUNT_PATH, "Your account has its new address."
+    )
     console.state.cookies.keep(reply, KNOWN, known)
     return reply
 
@@ -287,4 +289,4 @@ def show_events(console: Console, uow: Transaction, cursor: Cursor = None) -> Re
     wanted = PageRequest(EVENTS_ON_PAGE, cursor=cursor)
     found = security_events.page(uow, console.user_id, wanted)
     events = [event_line(each) for each in found.rows]
-    return console.page("account_events.html", events=events, next_cursor=found.next_cursor)
+    return console.render_page("account_events.html", events=events, next_cursor=found.next_cursor)

@@ -12,9 +12,9 @@ from fastapi.responses import Response
 
 from api.composer_calls import ComposerCaller
 from api.console.assets import CONSOLE_PATH
-from api.console.console_display import credits_text
-from api.console.requests import Console, ConsoleForm, ConsoleRequest, console_router
-from api.console.typed_forms import TypedForm, body_of_form
+from api.console.console_display import format_credits
+from api.console.requests import Console, ConsoleForm, ConsoleRequest, build_router
+from api.console.typed_forms import TypedForm, parse_body
 from api.errors import STATUS_OF
 from api.limits.bulkheads import RECORDS, REQUESTS
 from api.schemas.composer import PostBody
@@ -29,7 +29,7 @@ from services.composer.text.post import MetadataField
 from services.jobs.idempotency import IdempotencyKey
 
 PATH = f"{CONSOLE_PATH}/composer"
-router = console_router(PATH)
+router = build_router(PATH)
 
 TWEETS = "tweets"
 # Each part that the composer writes, with the label of its button and field.
@@ -45,12 +45,12 @@ MAX_PHOTO_PAGE = 1_000
 MAX_SEARCH_CHARACTERS = 200
 PROVIDERS = {PhotoProviderName.UNSPLASH: "Unsplash", PhotoProviderName.OPENVERSE: "Openverse"}
 _NO_POST = TypedForm(
-    wrong={"content": "Paste a post, or give it a title."},
+    errors={"content": "Paste a post, or give it a title."},
     problem="There is no post yet.",
     status=422,
 )
 _NO_WORDS = TypedForm(
-    wrong={"words": "Say in a few words what the photo shows."},
+    errors={"words": "Say in a few words what the photo shows."},
     problem="There are no words to look for.",
     status=422,
 )
@@ -107,7 +107,7 @@ async def _write(calls: ComposerCaller, typed: Mapping[str, str]) -> _Outcome:
     content = typed.get("content", "").replace("\r\n", "\n")
     try:
         values = {"title": typed.get("title", ""), "content": content}
-        post = body_of_form(PostBody, values).post()
+        post = parse_body(PostBody, values).post()
     except DomainError as error:
         return _Outcome({}, error=error)
     part, tweets = typed["write"], MetadataRequest(post)
@@ -219,11 +219,12 @@ def _answer(
         # A photo is gone: nothing that was typed is lost by it.
         form = TypedForm(console.form, problem=error.message, status=STATUS_OF[error.kind])
     elif error is not None:
-        form = console.refused(error)
+        form = console.add_error(error)
         if error.code == CREDITS_INSUFFICIENT.code:
             cost, balance = (float(error.facts[name]) for name in ("needed", "balance_credit"))
             problem = (
-                f"This costs {credits_text(cost)} credits, and you have {credits_text(balance)}."
+                f"This costs {format_credits(cost)} credits, "
+                f"and you have {format_credits(balance)}."
             )
             form = replace(form, problem=problem)
     return _page(console, form, finds, is_of_photos=is_of_photos)
@@ -238,10 +239,10 @@ def _page(
     photos = [] if finds is None else finds.photos
     used_photo = next((photo for photo in photos if photo.endpoint == used), None)
     origins = [] if finds is None else providers.named(finds.search.provider).image_origins
-    return console.page(
+    return console.render_page(
         "composer.html",
         status=form.status,
-        foreign={"img-src": " ".join(origins)} if photos else {},
+        other_sources={"img-src": " ".join(origins)} if photos else {},
         form=form,
         is_of_photos=is_of_photos,
         parts=PARTS,

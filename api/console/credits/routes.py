@@ -15,9 +15,9 @@ from fastapi.responses import Response
 from api.auth.redirects import redirect_to_path
 from api.auth.requirements import PUBLIC
 from api.console.assets import CONSOLE_PATH
-from api.console.console_display import credits_text
+from api.console.console_display import format_credits
 from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm
-from api.console.typed_forms import TypedForm, text_or_none, wrong_field
+from api.console.typed_forms import TypedForm, field_error, read_text
 from api.limits.bulkheads import MONEY
 from api.paging import Cursor
 from api.record_ids import PathId
@@ -73,7 +73,7 @@ def _typed_amount(form: Mapping[str, str], name: str) -> Decimal | None:
     if not typed:
         return None
     if not _TYPED.fullmatch(typed):
-        raise wrong_field(name, "must be a number, such as 500 or 12.5")
+        raise field_error(name, "must be a number, such as 500 or 12.5")
     return Decimal(typed.replace(",", ""))
 
 
@@ -105,8 +105,8 @@ class ShownEntry:
             words=ACTIONS[CreditAction(entry["action"])],
             source=source if entry["order_id"] is None else "",
             # An amount that the balance no longer had is a debt, and no change.
-            change=change if delta else f"0 (debt of {credits_text(amount)})",
-            balance_after=credits_text(Decimal(entry["balance_after"])),
+            change=change if delta else f"0 (debt of {format_credits(amount)})",
+            balance_after=format_credits(Decimal(entry["balance_after"])),
             order_id=entry["order_id"],
             at=datetime.fromisoformat(entry["created_at"]),
         )
@@ -125,11 +125,11 @@ def set_low_balance(console: ConsoleForm) -> Response:
     try:
         below = _typed_amount(console.form, BELOW)
         if below is None:
-            raise wrong_field(BELOW, "say a number; 0: nothing is told")
+            raise field_error(BELOW, "say a number; 0: nothing is told")
         thresholds.set_threshold(console.state.resources.database, console.user_id, below)
     except DomainError as error:
-        return _credits_page(console, None, console.refused(error))
-    return console.done(PATH, "That is kept.")
+        return _credits_page(console, None, console.add_error(error))
+    return console.redirect_with_notice(PATH, "That is kept.")
 
 
 def _credits_page(console: ConsoleRequest, cursor: str | None, low: TypedForm | None) -> Response:
@@ -141,18 +141,18 @@ def _credits_page(console: ConsoleRequest, cursor: str | None, low: TypedForm | 
         only, wanted = _ledger_filter(form.typed), PageRequest(ENTRIES_ON_PAGE, cursor=cursor)
         found = ledger_pages.list_entries(database, console.user_id, wanted, only)
     except DomainError as error:
-        form = form.refused(error)
-    below = credits_text(Decimal(thresholds.read_threshold(database, console.user_id)))
+        form = form.add_error(error)
+    below = format_credits(Decimal(thresholds.read_threshold(database, console.user_id)))
     account = json.loads(ledger.read_account(database, console.user_id), parse_float=Decimal)
     debt = Decimal(account["debt_credit"])
-    return console.page(
+    return console.render_page(
         "credits.html",
         status=(low or form).status,
         form=form,
         low=low or TypedForm({BELOW: below}),
-        balance=credits_text(Decimal(account["balance_credit"])),
+        balance=format_credits(Decimal(account["balance_credit"])),
         # The next purchase pays it first.
-        debt=credits_text(debt) if debt else None,
+        debt=format_credits(debt) if debt else None,
         entries=[ShownEntry.of(entry) for _, entry in found.rows],
         actions=[("", "All kinds"), *((str(action), words) for action, words in ACTIONS.items())],
         looked_at=MAX_SCANNED_ENTRIES,
@@ -162,24 +162,24 @@ def _credits_page(console: ConsoleRequest, cursor: str | None, low: TypedForm | 
 
 
 def _ledger_filter(query: Mapping[str, str]) -> LedgerFilter:
-    action = text_or_none(query, ACTION)
+    action = read_text(query, ACTION)
     if action is not None and action not in [*CreditAction]:
-        raise wrong_field(ACTION, "must be one of those that the page offers")
+        raise field_error(ACTION, "must be one of those that the page offers")
     actions = () if action is None else (CreditAction(action),)
     first, last = _day(query, FIRST), _day(query, LAST)
     if first is not None and last is not None and last < first:
-        raise wrong_field(LAST, "must not be before the first day")
+        raise field_error(LAST, "must not be before the first day")
     return LedgerFilter(actions, first, last)
 
 
 def _day(query: Mapping[str, str], name: str) -> date | None:
-    typed = text_or_none(query, name)
+    typed = read_text(query, name)
     if typed is None:
         return None
     try:
         return date.fromisoformat(typed)
     except ValueError:
-        raise wrong_field(name, "must be a day, such as 2026-11-22") from None
+        raise field_error(name, "must be a day, such as 2026-11-22") from None
 
 
 CREDITS, AMOUNT, CURRENCY, CHANNEL = "credit_amount", "amount", "currency", "channel"
@@ -197,13 +197,13 @@ def show_buying(console: Console, form: EmptyForm) -> Response:
     prices = [
         {
             "currency": (currency := each["currency"]),
-            "per_unit": credits_text(each["credits_per_unit"]),
+            "per_unit": format_credits(each["credits_per_unit"]),
             "least": money_text(each["minimum"], currency),
             "most": money_text(each["maximum"], currency),
         }
         for each in prices_of(console.state.resources.settings, channels)["currencies"]
     ]
-    return console.form_page(
+    return console.render_form(
         "buy_credits.html",
         form,
         prices=prices,
@@ -232,7 +232,7 @@ async def buy_credits(request: Request, console: ConsoleForm) -> Response:
         )
         await wait_for_job(request, state, accepted.job_id, WAIT_SECONDS)
     except DomainError as error:
-        return await show_buying(console, console.refused(error, PLACES))
+        return await show_buying(console, console.add_error(error, PLACES))
     return redirect_to_path(state, f"{PATH}/orders/{accepted.subject_id}")
 
 
@@ -244,14 +244,14 @@ def _order_request(console: ConsoleRequest) -> OrderRequest:
     form = console.form
     bought, paid = _typed_amount(form, CREDITS), _typed_amount(form, AMOUNT)
     if bought and paid:
-        raise wrong_field(AMOUNT, "is for those who leave the number of credits empty")
+        raise field_error(AMOUNT, "is for those who leave the number of credits empty")
     if not bought and not paid:
-        raise wrong_field(CREDITS, "say how many credits you want, or what you want to pay")
+        raise field_error(CREDITS, "say how many credits you want, or what you want to pay")
     return OrderRequest(
         amount=paid,
         credit_amount=bought,
-        currency=text_or_none(form, CURRENCY),
-        channel=text_or_none(form, CHANNEL),
+        currency=read_text(form, CURRENCY),
+        channel=read_text(form, CHANNEL),
         redirect_url=return_urls.console_url(console.state.resources.settings),
     )
 
@@ -329,7 +329,7 @@ class ShownOrder:
 
     @property
     def credits(self) -> str:
-        return credits_text(self.order.credit_amount)
+        return format_credits(self.order.credit_amount)
 
     @property
     def refunded(self) -> str | None:
@@ -355,13 +355,13 @@ def show_orders(console: Console, uow: Transaction, cursor: Cursor = None) -> Re
     wanted = PageRequest(ORDERS_ON_PAGE, cursor=cursor)
     found = orders.list_orders(uow, console.user_id, wanted, status=None)
     shown = [ShownOrder(order) for order in found.rows]
-    return console.page("orders.html", orders=shown, next_cursor=found.next_cursor)
+    return console.render_page("orders.html", orders=shown, next_cursor=found.next_cursor)
 
 
 @router.get("/orders/{order_id}")
 @MONEY.threaded
 def show_order(console: Console, uow: Transaction, order_id: PathId) -> Response:
-    return console.page(
+    return console.render_page(
         "order.html", order=ShownOrder(orders.get_order(uow, console.user_id, order_id))
     )
 
@@ -374,10 +374,10 @@ def show_receipt(console: Console, uow: Transaction, order_id: PathId) -> Respon
     if not order.has_receipt:
         raise ORDER_NOT_FOUND()
     person = accounts.get_user(uow, console.user_id)
-    return console.page(
+    return console.render_page(
         "receipt.html",
         order=order,
-        rate=credits_text(order.order.credits_per_usd),
+        rate=format_credits(order.order.credits_per_usd),
         name=person.name,
         email=person.email,
         host=console.state.resources.settings.public_url.host,

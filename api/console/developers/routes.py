@@ -15,9 +15,9 @@ from api.console.requests import (
     EmptyForm,
     RecentConsole,
     RecentConsoleForm,
-    console_router,
+    build_router,
 )
-from api.console.typed_forms import TypedForm, wrong_field
+from api.console.typed_forms import TypedForm, field_error
 from api.record_ids import PathId
 from api.state import Transaction
 from core import clock
@@ -36,13 +36,13 @@ from services.webhooks.endpoints_of_keys import revoke_key
 from storage.unit_of_work import UnitOfWork
 
 PATH = f"{CONSOLE_PATH}/developers"
-router = console_router(PATH)
+router = build_router(PATH)
 
 
 @router.get("")
 def show_developers(console: Console, uow: Transaction) -> Response:
     endpoints = webhook_endpoints.list_endpoints(uow, console.caller)
-    return console.page(
+    return console.render_page(
         "developers.html",
         keys=len(api_keys.list_active_keys(uow, console.user_id)),
         grants=len(grants.list_of(uow, console.user_id).rows),
@@ -64,19 +64,21 @@ def _scope_words(scopes: Sequence[str]) -> Sequence[str]:
 def show_access(console: Console, uow: Transaction) -> Response:
     given = grants.list_of(uow, console.user_id).rows
     shown = [(each, _scope_words(each.scopes)) for each in given]
-    return console.page("access.html", grants=shown)
+    return console.render_page("access.html", grants=shown)
 
 
 @router.get("/access/{grant_id}/end")
 def show_access_end(console: Console, uow: Transaction, grant_id: PathId) -> Response:
-    return console.page("end_access.html", grant=_own_grant(uow, console, grant_id))
+    return console.render_page("end_access.html", grant=_own_grant(uow, console, grant_id))
 
 
 @router.post("/access/{grant_id}/end")
 def end_access(console: ConsoleForm, uow: Transaction, grant_id: PathId) -> Response:
     grant = _own_grant(uow, console, grant_id)
     grants.revoke(uow, grant_id=grant.id, user_id=console.user_id)
-    return console.done(GRANTS_PATH, f"“{grant.client_name}” has no access any more.")
+    return console.redirect_with_notice(
+        GRANTS_PATH, f"“{grant.client_name}” has no access any more."
+    )
 
 
 def _own_grant(uow: UnitOfWork, console: ConsoleRequest, grant_id: int) -> GrantSummary:
@@ -115,14 +117,14 @@ class ShownKey:
 
 @router.get("/keys")
 def show_keys(console: Console, uow: Transaction) -> Response:
-    return console.page("keys.html", keys=_live(uow, console))
+    return console.render_page("keys.html", keys=_live(uow, console))
 
 
 @router.get("/keys/new")
 def show_new_key(console: RecentConsole, form: EmptyForm) -> Response:
-    return console.form_page(
+    return console.render_form(
         "new_key.html",
-        form.filled({"lifetime": "90", "reach": "chosen"}),
+        form.fill({"lifetime": "90", "reach": "chosen"}),
         scopes=[(_BOX + scope, words, str(scope)) for scope, words in KEY_EXPLANATIONS.items()],
         lifetimes=[(value, label, "") for value, (label, _) in _LIFETIMES.items()],
     )
@@ -136,11 +138,11 @@ def make_key(console: RecentConsoleForm) -> Response:
     reach, lifetime = form.get("reach"), form.get("lifetime", "")
     try:
         if reach not in {"all", "chosen"} or (reach == "chosen" and not ticked):
-            raise wrong_field("reach", "tick what the key may do")
+            raise field_error("reach", "tick what the key may do")
         if reach == "all" and ticked:
-            raise wrong_field("reach", "full access goes with no tick below")
+            raise field_error("reach", "full access goes with no tick below")
         if lifetime not in _LIFETIMES:
-            raise wrong_field("lifetime", "must be one of those that the page offers")
+            raise field_error("lifetime", "must be one of those that the page offers")
         _, lasts = _LIFETIMES[lifetime]
         with console.unit_of_work() as uow:
             key, secret = own_keys.create_own_key(
@@ -151,15 +153,15 @@ def make_key(console: RecentConsoleForm) -> Response:
                 expires_at=None if lasts is None else clock.now() + lasts,
             )
     except DomainError as error:
-        return show_new_key(console, console.refused(error, {API_KEY_NAME.code: "name"}))
-    return console.page("key_made.html", each=ShownKey(key), secret=secret)
+        return show_new_key(console, console.add_error(error, {API_KEY_NAME.code: "name"}))
+    return console.render_page("key_made.html", each=ShownKey(key), secret=secret)
 
 
 @router.get("/keys/{key_id}/end")
 def show_key_end(console: Console, uow: Transaction, key_id: PathId) -> Response:
     each = _own_key(uow, console, key_id)
-    endpoints = endpoints_of_keys.live_of_key(uow, key_id)
-    return console.form_page("end_key.html", TypedForm(), each=each, endpoints=endpoints)
+    endpoints = endpoints_of_keys.list_live_endpoints_of_key(uow, key_id)
+    return console.render_form("end_key.html", TypedForm(), each=each, endpoints=endpoints)
 
 
 @router.post("/keys/{key_id}/end")
@@ -167,7 +169,7 @@ def end_key(console: ConsoleForm, uow: Transaction, key_id: PathId) -> Response:
     """Revoke one key, and with it the keys that it made, and their endpoints unless they stay."""
     label, kept = _own_key(uow, console, key_id).label, KEEP_ENDPOINTS in console.form
     revoke_key(uow, key_id=key_id, user_id=console.user_id, keep_endpoints=kept)
-    return console.done(KEYS_PATH, f"The key “{label}” is revoked.")
+    return console.redirect_with_notice(KEYS_PATH, f"The key “{label}” is revoked.")
 
 
 def _live(uow: UnitOfWork, console: ConsoleRequest) -> list[ShownKey]:
@@ -190,7 +192,7 @@ _TYPE = "type"
 def show_events(console: Console, uow: Transaction) -> Response:
     sent = console.request.query_params.get(_TYPE, "")
     only = [kind for kind in FeedEventType if kind == sent]
-    return console.form_page(
+    return console.render_form(
         "events.html",
         TypedForm({_TYPE: only[0].value} if only else {}),
         events=newest_events(uow, console.caller, only=only, limit=EVENTS_ON_PAGE),

@@ -9,7 +9,7 @@ from api.console.assets import CONSOLE_PATH
 from services.access.caller import Caller
 from services.feed import reading
 from services.feed.catalogue import CATALOGUE, FeedEventType, SubjectKind, visible_types
-from services.webhooks.deliveries import TEST_TYPE
+from services.webhooks.deliveries import TEST_EVENT_TYPE
 from storage.unit_of_work import UnitOfWork
 
 _TYPE = FeedEventType
@@ -53,7 +53,7 @@ TYPE_GROUPS = [
 
 
 def type_words(kind: str) -> str:
-    if kind == TEST_TYPE:
+    if kind == TEST_EVENT_TYPE:
         return "A test"
     # A type that a later release wrote is known by its name alone.
     return WORDS[FeedEventType(kind)] if kind in [*FeedEventType] else kind

@@ -16,9 +16,9 @@ from api.console.requests import (
     EmptyForm,
     RecentConsole,
     RecentConsoleForm,
-    console_router,
+    build_router,
 )
-from api.console.typed_forms import TypedForm, body_of_form, text_or_none, wrong_field
+from api.console.typed_forms import TypedForm, field_error, parse_body, read_text
 from api.limits.bulkheads import RECORDS
 from api.paging import Cursor
 from api.record_ids import PathId, parse_id_or_text
@@ -36,7 +36,7 @@ from services.webhooks.webhook_endpoints import EndpointChange
 from storage.unit_of_work import UnitOfWork
 
 PATH = f"{CONSOLE_PATH}/developers/webhooks"
-router = console_router(PATH)
+router = build_router(PATH)
 
 DELIVERIES_ON_PAGE = 20
 MAX_ANSWER_CHARACTERS = 200
@@ -138,7 +138,7 @@ def _ticked(form: Mapping[str, str]) -> list[str]:
 @router.get("")
 def show_endpoints(console: Console, uow: Transaction) -> Response:
     shown = _shown(uow, webhook_endpoints.list_endpoints(uow, console.caller))
-    return console.page("webhooks.html", endpoints=shown)
+    return console.render_page("webhooks.html", endpoints=shown)
 
 
 @router.get("/new")
@@ -146,7 +146,7 @@ def show_new_endpoint(console: RecentConsole, form: EmptyForm) -> Response:
     with console.unit_of_work() as uow:
         own = lists.list_choices(uow, console.user_id)
     choices = [("", "All of them"), *((str(each.id), each.title) for each in own)]
-    return console.form_page(
+    return console.render_form(
         "new_webhook.html", form, groups=TYPE_GROUPS, box_name=BOX, lists=choices
     )
 
@@ -157,14 +157,14 @@ async def make_endpoint(console: RecentConsoleForm) -> Response:
     values = {
         "url": console.form.get("url", "").strip(),
         "types": _ticked(console.form),
-        "list_id": parse_id_or_text(text_or_none(console.form, "list_id")),
+        "list_id": parse_id_or_text(read_text(console.form, "list_id")),
     }
     try:
-        body = body_of_form(NewWebhookEndpoint, values)
+        body = parse_body(NewWebhookEndpoint, values)
         await console.state.check_receiver(console.user_id, body.url)
         return await RECORDS.run(_made, console, body)
     except DomainError as error:
-        form = await RECORDS.run(console.refused, error, PLACES)
+        form = await RECORDS.run(console.add_error, error, PLACES)
         return await RECORDS.run(show_new_endpoint, console, form)
 
 
@@ -174,7 +174,7 @@ def _made(console: ConsoleRequest, body: NewWebhookEndpoint) -> Response:
             uow, console.caller, url=body.url, types=body.types, list_id=body.list_id
         )
         [shown] = _shown(uow, [endpoint])
-    return console.page("webhook_secret.html", shown=shown, secret=secret, is_new=True)
+    return console.render_page("webhook_secret.html", shown=shown, secret=secret, is_new=True)
 
 
 @router.get("/{endpoint_id}")
@@ -185,7 +185,7 @@ def show_endpoint(
     wanted = PageRequest(DELIVERIES_ON_PAGE, cursor=cursor)
     found = deliveries.list_deliveries(uow, console.caller, endpoint_id, wanted)
     sent = [ShownDelivery(each) for each in found.rows]
-    return console.page(
+    return console.render_page(
         "webhook.html",
         shown=shown,
         deliveries=sent,
@@ -197,7 +197,7 @@ def show_endpoint(
 @router.post("/{endpoint_id}/test")
 def send_test_event(console: ConsoleForm, uow: Transaction, endpoint_id: PathId) -> Response:
     deliveries.send_test(uow, console.caller, endpoint_id)
-    return console.done(f"{PATH}/{endpoint_id}", "A test event is on its way.")
+    return console.redirect_with_notice(f"{PATH}/{endpoint_id}", "A test event is on its way.")
 
 
 @router.post("/{endpoint_id}/deliveries/{delivery_id}/resend")
@@ -206,16 +206,16 @@ def resend_event(
 ) -> Response:
     """Send one event again, whatever became of it before."""
     deliveries.resend_delivery(uow, console.caller, endpoint_id, delivery_id)
-    return console.done(f"{PATH}/{endpoint_id}", "The event is sent again.")
+    return console.redirect_with_notice(f"{PATH}/{endpoint_id}", "The event is sent again.")
 
 
 @router.get("/{endpoint_id}/change")
 def show_change(console: RecentConsole, endpoint_id: PathId, form: EmptyForm) -> Response:
     shown = _own(console, endpoint_id)
     boxes = {BOX + kind: "on" for kind in shown.endpoint.types}
-    return console.form_page(
+    return console.render_form(
         "change_webhook.html",
-        form.filled({"url": shown.endpoint.url, "state": shown.endpoint.state, **boxes}),
+        form.fill({"url": shown.endpoint.url, "state": shown.endpoint.state, **boxes}),
         shown=shown,
         groups=TYPE_GROUPS,
         box_name=BOX,
@@ -230,9 +230,9 @@ async def change_endpoint(console: RecentConsoleForm, endpoint_id: PathId) -> Re
     url, state = console.form.get("url", "").strip(), console.form.get("state", "")
     try:
         if state not in [value for value, *_ in _CHOICES]:
-            raise wrong_field("state", "must be one of those that the page offers")
+            raise field_error("state", "must be one of those that the page offers")
         values = {"url": url, "types": _ticked(console.form), "state": state}
-        body = body_of_form(WebhookEndpointChange, values)
+        body = parse_body(WebhookEndpointChange, values)
         if body.url is not None and body.url != shown.endpoint.url:
             await console.state.check_receiver(console.user_id, body.url)
         to = EndpointChange(url=body.url, types=body.types, state=body.state)
@@ -240,13 +240,15 @@ async def change_endpoint(console: RecentConsoleForm, endpoint_id: PathId) -> Re
             webhook_endpoints.change_endpoint, console.caller, endpoint_id, to
         )
     except DomainError as error:
-        return await RECORDS.run(show_change, console, endpoint_id, console.refused(error, PLACES))
-    return console.done(f"{PATH}/{endpoint_id}", "The webhook is changed.")
+        return await RECORDS.run(
+            show_change, console, endpoint_id, console.add_error(error, PLACES)
+        )
+    return console.redirect_with_notice(f"{PATH}/{endpoint_id}", "The webhook is changed.")
 
 
 @router.get("/{endpoint_id}/rotate")
 def show_rotation(console: RecentConsole, endpoint_id: PathId) -> Response:
-    return console.page("rotate_webhook.html", shown=_own(console, endpoint_id))
+    return console.render_page("rotate_webhook.html", shown=_own(console, endpoint_id))
 
 
 @router.post("/{endpoint_id}/rotate")
@@ -254,18 +256,20 @@ def rotate_secret(console: RecentConsoleForm, endpoint_id: PathId) -> Response:
     shown = _own(console, endpoint_id)
     with console.unit_of_work() as uow:
         secret = webhook_endpoints.rotate_secret(uow, console.caller, endpoint_id)
-    return console.page("webhook_secret.html", shown=shown, secret=secret, is_new=False)
+    return console.render_page("webhook_secret.html", shown=shown, secret=secret, is_new=False)
 
 
 @router.get("/{endpoint_id}/end")
 def show_endpoint_end(console: Console, endpoint_id: PathId) -> Response:
-    return console.page("end_webhook.html", shown=_own(console, endpoint_id))
+    return console.render_page("end_webhook.html", shown=_own(console, endpoint_id))
 
 
 @router.post("/{endpoint_id}/end")
 def end_endpoint(console: ConsoleForm, uow: Transaction, endpoint_id: PathId) -> Response:
     webhook_endpoints.delete_endpoint(uow, console.caller, endpoint_id)
-    return console.done(PATH, "The webhook is deleted: nothing is sent to it any more.")
+    return console.redirect_with_notice(
+        PATH, "The webhook is deleted: nothing is sent to it any more."
+    )
 
 
 # The fields of the form, which are in the page's URL too.
@@ -282,12 +286,12 @@ def ask_to_replay(console: Console, endpoint_id: PathId, form: EmptyForm) -> Res
         try:
             since = _moment(form.typed)
             with console.unit_of_work() as uow:
-                found = deliveries.count_since(uow, console.caller, endpoint_id, since)
+                found = deliveries.count_events_since(uow, console.caller, endpoint_id, since)
         except DomainError as error:
-            form = form.refused(error)
-    return console.form_page(
+            form = form.add_error(error)
+    return console.render_form(
         "replay_webhook.html",
-        form.filled({DAY: clock.now().date().isoformat(), TIME: "00:00"}),
+        form.fill({DAY: clock.now().date().isoformat(), TIME: "00:00"}),
         shown=shown,
         since=since,
         found=found,
@@ -301,10 +305,12 @@ def replay_events(console: ConsoleForm, endpoint_id: PathId) -> Response:
         since = _moment(console.form)
         with console.unit_of_work() as uow:
             if not deliveries.replay_events(uow, console.caller, endpoint_id, since):
-                raise wrong_field(DAY, "nothing of what it gets has happened since then")
+                raise field_error(DAY, "nothing of what it gets has happened since then")
     except DomainError as error:
-        return ask_to_replay(console, endpoint_id, console.refused(error))
-    return console.done(f"{PATH}/{endpoint_id}", "The events are sent again, the oldest first.")
+        return ask_to_replay(console, endpoint_id, console.add_error(error))
+    return console.redirect_with_notice(
+        f"{PATH}/{endpoint_id}", "The events are sent again, the oldest first."
+    )
 
 
 def _moment(typed: Mapping[str, str]) -> datetime:
@@ -312,14 +318,14 @@ def _moment(typed: Mapping[str, str]) -> datetime:
     try:
         day = date.fromisoformat(typed.get(DAY, "").strip())
     except ValueError:
-        raise wrong_field(DAY, "must be a day, such as 2026-11-22") from None
-    written = text_or_none(typed, TIME)
+        raise field_error(DAY, "must be a day, such as 2026-11-22") from None
+    written = read_text(typed, TIME)
     try:
         of_day = time() if written is None else time.fromisoformat(written)
     except ValueError:
         of_day = None
     if of_day is None or of_day.tzinfo is not None:
-        raise wrong_field(TIME, "must be a time of the day, such as 14:30")
+        raise field_error(TIME, "must be a time of the day, such as 14:30")
     return datetime.combine(day, of_day, UTC)
 
 

@@ -7,7 +7,7 @@ from fastapi import Request
 from fastapi.responses import Response
 
 from api.console.assets import CONSOLE_PATH
-from api.console.part_streams import LivePart, part_stream
+from api.console.part_streams import LivePart, stream_part
 from api.console.requests import (
     Console,
     ConsoleForm,
@@ -15,10 +15,10 @@ from api.console.requests import (
     EmptyForm,
     RecentConsole,
     RecentConsoleForm,
-    console_router,
+    build_router,
 )
-from api.console.typed_forms import body_of_form
-from api.html.frame import redirect
+from api.console.typed_forms import parse_body
+from api.html.frame import redirect_to
 from api.limits.bulkheads import RECORDS
 from api.paging import Cursor
 from api.record_ids import ListId, PathId, parse_id_or_text
@@ -44,7 +44,7 @@ from services.subscriptions.export_sheets import ExportFormat, ExportKind
 from services.subscriptions.exports import ExportOrder
 from storage.unit_of_work import UnitOfWork
 
-router = console_router(CONSOLE_PATH)
+router = build_router(CONSOLE_PATH)
 
 PATH = f"{CONSOLE_PATH}/exports"
 EXPORTS_ON_PAGE = 50
@@ -116,7 +116,7 @@ def lapses_at(export: MemberExport) -> datetime | None:
 @router.get("/exports")
 def show_exports(console: Console, uow: Transaction, cursor: Cursor = None) -> Response:
     found = exports.list_exports(uow, console.caller, PageRequest(EXPORTS_ON_PAGE, cursor=cursor))
-    return console.page(
+    return console.render_page(
         "exports.html",
         exports=[(each, lapses_at(each)) for each in found.rows],
         titles=lists.titles_of(uow, [export.list_id for export in found.rows]),
@@ -128,11 +128,11 @@ def show_exports(console: Console, uow: Transaction, cursor: Cursor = None) -> R
 @router.get("/lists/{list_id}/export")
 def show_new_export(console: RecentConsole, list_id: ListId, form: EmptyForm) -> Response:
     with console.unit_of_work() as uow:
-        mailing_list = console.own_list(uow, list_id)
+        mailing_list = console.get_own_list(uow, list_id)
         kept = segments.list_segments(uow, mailing_list, WHOLE).rows
-    return console.form_page(
+    return console.render_form(
         "new_export.html",
-        form.filled({"format": ExportFormat.CSV}),
+        form.fill({"format": ExportFormat.CSV}),
         list=mailing_list,
         segments=[("", "All of them"), *((str(each.id), each.name) for each in kept)],
         formats=FORMATS,
@@ -154,21 +154,21 @@ def make_export(console: RecentConsoleForm, list_id: ListId) -> Response:
         "bom": form.get("format") == ExportFormat.CSV,
     }
     try:
-        body = body_of_form(NewExport, values)
+        body = parse_body(NewExport, values)
         chosen = None if body.status is None else tuple(body.status)
         order = ExportOrder(body.kind, body.segment_id, None, chosen, body.format, body.bom)
         console.state.queue_ages.check(Queue.EXPORT, waits=False)
         with console.unit_of_work() as uow:
-            console.own_list(uow, list_id)
+            console.get_own_list(uow, list_id)
             job = exports.begin_export(uow, console.caller, list_id, order)
     except DomainError as error:
-        return show_new_export(console, list_id, console.refused(error, PLACES))
-    return console.done(f"{PATH}/{job.subject_id}", "The export has started.")
+        return show_new_export(console, list_id, console.add_error(error, PLACES))
+    return console.redirect_with_notice(f"{PATH}/{job.subject_id}", "The export has started.")
 
 
 @router.get("/exports/{export_id}")
 def show_export(console: Console, uow: Transaction, export_id: PathId) -> Response:
-    return console.page("export.html", shown=_shown(uow, console, export_id))
+    return console.render_page("export.html", shown=_shown(uow, console, export_id))
 
 
 @router.get("/exports/{export_id}/events")
@@ -180,10 +180,10 @@ async def stream_export(request: Request, console: Console, export_id: PathId) -
             shown = _shown(uow, console, export_id)
         job_ids = [] if shown.job is None else [shown.job.id]
         return LivePart(
-            console.part("export_state.html", shown=shown), not shown.is_running, job_ids
+            console.render_part("export_state.html", shown=shown), not shown.is_running, job_ids
         )
 
-    return part_stream(console, await RECORDS.run(look), look)
+    return stream_part(console, await RECORDS.run(look), look)
 
 
 @router.post("/exports/{export_id}/cancel")
@@ -191,7 +191,7 @@ def cancel_export(console: ConsoleForm, uow: Transaction, export_id: PathId) -> 
     job = _shown(uow, console, export_id).job
     cancelled = 0 if job is None else jobs.cancel_own_job(uow, console.caller, job.id)
     notice = "It stops at its next step." if cancelled else "It had ended already."
-    return console.done(f"{PATH}/{export_id}", notice)
+    return console.redirect_with_notice(f"{PATH}/{export_id}", notice)
 
 
 @router.get("/exports/{export_id}/file")
@@ -200,7 +200,7 @@ def download_export_file(console: RecentConsole, uow: Transaction, export_id: Pa
     export = exports.get_export(uow, console.caller, export_id)
     if lapses_at(export) is None:
         raise EXPORT_NOT_FOUND()
-    return redirect(sign_export_url(console.state, export.id, export.format))
+    return redirect_to(sign_export_url(console.state, export.id, export.format))
 
 
 def _shown(uow: UnitOfWork, console: ConsoleRequest, export_id: int) -> ShownExport:

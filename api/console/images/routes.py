@@ -10,7 +10,7 @@ from fastapi.responses import Response
 from api.auth.csrf import CSRF_FIELD, require_csrf
 from api.bodies.multipart_forms import find_only_file, read_multipart_form
 from api.console.assets import CONSOLE_PATH
-from api.console.console_display import counted
+from api.console.console_display import format_count
 from api.console.requests import (
     Console,
     ConsoleForm,
@@ -18,14 +18,14 @@ from api.console.requests import (
     EmptyForm,
     RecentConsole,
     RecentConsoleForm,
-    console_router,
+    build_router,
 )
 from api.console.typed_forms import (
     TypedForm,
-    body_of_form,
-    lines_of,
-    text_or_none,
-    wrong_field,
+    field_error,
+    parse_body,
+    read_lines,
+    read_text,
 )
 from api.limits.bulkheads import RECORDS
 from api.limits.shares import UPLOADS_BY_CALLER
@@ -43,10 +43,10 @@ from services.attachments.images.blurhash import tiles
 from services.attachments.upload import Upload, clean_filename
 from services.jobs.idempotency import AcceptedJob
 from services.paging import PageRequest
-from storage.redis.notifications import job_topic
+from storage.redis.notifications import build_job_topic
 
 PATH = f"{CONSOLE_PATH}/images"
-router = console_router(PATH)
+router = build_router(PATH)
 
 IMAGES_ON_PAGE = 24
 WAIT_SECONDS = 15.0
@@ -71,7 +71,9 @@ class ShownFile:
     def words(self) -> str:
         if not self.label:
             return "The image"
-        return "For mails" if self.label == _MAIL else f"{counted(int(self.label), 'pixel')} wide"
+        return (
+            "For mails" if self.label == _MAIL else f"{format_count(int(self.label), 'pixel')} wide"
+        )
 
     @property
     def tag(self) -> str:
@@ -135,10 +137,10 @@ def show_images(console: Console, form: EmptyForm, cursor: Cursor = None) -> Res
         found = records.list_attachments(
             uow, console.caller, PageRequest(IMAGES_ON_PAGE, cursor=cursor)
         )
-    return console.form_page(
+    return console.render_form(
         "images.html",
         form,
-        foreign=console.media_sources(),
+        other_sources=console.get_media_sources(),
         images=[_shown(console, each) for each in found.rows],
         next_cursor=found.next_cursor,
     )
@@ -151,19 +153,21 @@ async def upload_image(request: Request, console: Console) -> Response:
     try:
         state.admit(Queue.MEDIA, console.user_id, WAIT_SECONDS)
         accepted = await _accept(request, console, typed)
-        ended = state.jobs.wait(job_topic(accepted.job_id), WAIT_SECONDS, owner_id=console.user_id)
+        ended = state.jobs.wait(
+            build_job_topic(accepted.job_id), WAIT_SECONDS, owner_id=console.user_id
+        )
         await run_while_connected(request.receive, ended)
         image = await RECORDS.run(_outcome, console, accepted)
     except DomainError as error:
         sent = replace(console, form=typed)
         is_of_file = error.code.startswith(("attachment.", "image."))
         places = {error.code: "file"} if is_of_file else {}
-        form = await RECORDS.run(sent.refused, error, places)
+        form = await RECORDS.run(sent.add_error, error, places)
         return await RECORDS.run(show_images, sent, form)
     name = image.original_filename
     if image.status != AttachmentStatus.READY:
-        return console.done(PATH, f"“{name}” is here, and will be ready soon.")
-    return console.done(f"{PATH}/{image.hash_id}", f"“{name}” is ready.")
+        return console.redirect_with_notice(PATH, f"“{name}” is here, and will be ready soon.")
+    return console.redirect_with_notice(f"{PATH}/{image.hash_id}", f"“{name}” is ready.")
 
 
 async def _accept(request: Request, console: ConsoleRequest, typed: dict[str, str]) -> AcceptedJob:
@@ -206,10 +210,10 @@ def show_image(console: Console, hash_id: str, form: EmptyForm) -> Response:
         "title": image.record.title or "",
         "tags": "\n".join(image.record.tags),
     }
-    return console.form_page(
+    return console.render_form(
         "image.html",
-        form.filled(typed),
-        foreign=console.media_sources(),
+        form.fill(typed),
+        other_sources=console.get_media_sources(),
         image=image,
     )
 
@@ -217,16 +221,16 @@ def show_image(console: Console, hash_id: str, form: EmptyForm) -> Response:
 @router.post("/{hash_id}")
 def change_image(console: ConsoleForm, uow: Transaction, hash_id: str) -> Response:
     values = {
-        "alt_text": text_or_none(console.form, "alt_text"),
-        "title": text_or_none(console.form, "title"),
-        "tags": lines_of(console.form, "tags"),
+        "alt_text": read_text(console.form, "alt_text"),
+        "title": read_text(console.form, "title"),
+        "tags": read_lines(console.form, "tags"),
     }
     try:
-        changes = body_of_form(AttachmentChanges, values).sent()
+        changes = parse_body(AttachmentChanges, values).sent()
     except DomainError as error:
-        return show_image(console, hash_id, console.refused(error))
+        return show_image(console, hash_id, console.add_error(error))
     records.change_attachment(uow, console.caller, hash_id, changes)
-    return console.done(f"{PATH}/{hash_id}", "The image is changed.")
+    return console.redirect_with_notice(f"{PATH}/{hash_id}", "The image is changed.")
 
 
 @router.get("/{hash_id}/link")
@@ -247,11 +251,11 @@ def make_link(console: RecentConsoleForm, hash_id: str) -> Response:
     lasts = console.form.get("lasts", "")
     try:
         if lasts not in LINK_LIFETIMES:
-            raise wrong_field("lasts", "must be one of those that the page offers")
+            raise field_error("lasts", "must be one of those that the page offers")
         with console.unit_of_work() as uow:
             link = records.sign_link(uow, console.caller, hash_id, expires_in=int(lasts))
     except DomainError as error:
-        return show_new_link(console, hash_id, console.refused(error))
+        return show_new_link(console, hash_id, console.add_error(error))
     return _link_page(console, hash_id, TypedForm(console.form), link)
 
 
@@ -264,20 +268,22 @@ def _link_page(
     if not image.record.encrypted:
         raise SIGNED_LINK_NOT_ENCRYPTED()
     lifetimes = list(LINK_LIFETIMES.items())
-    return console.form_page("image_link.html", form, image=image, link=link, lifetimes=lifetimes)
+    return console.render_form("image_link.html", form, image=image, link=link, lifetimes=lifetimes)
 
 
 @router.get("/{hash_id}/delete")
 def show_deletion(console: Console, uow: Transaction, hash_id: str) -> Response:
     image = _shown(console, records.get_attachment(uow, console.caller, hash_id))
-    return console.page("delete_image.html", foreign=console.media_sources(), image=image)
+    return console.render_page(
+        "delete_image.html", other_sources=console.get_media_sources(), image=image
+    )
 
 
 @router.post("/{hash_id}/delete")
 def delete_image(console: ConsoleForm, uow: Transaction, hash_id: str) -> Response:
     image = _shown(console, records.get_attachment(uow, console.caller, hash_id))
     records.delete_attachment(uow, console.caller, hash_id)
-    return console.done(PATH, f"“{image.name}” is deleted.")
+    return console.redirect_with_notice(PATH, f"“{image.name}” is deleted.")
 
 
 def _shown(console: ConsoleRequest, attachment: Attachment) -> ShownImage:

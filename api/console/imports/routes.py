@@ -27,18 +27,18 @@ from api.console.imports.views import (
     shown_import,
 )
 from api.console.members.bulk import words_of
-from api.console.navigation import list_path
-from api.console.part_streams import LivePart, part_stream
+from api.console.navigation import get_list_path
+from api.console.part_streams import LivePart, stream_part
 from api.console.requests import (
     Console,
     ConsoleForm,
     EmptyForm,
     RecentConsole,
     RecentConsoleForm,
-    console_router,
+    build_router,
 )
-from api.console.typed_forms import TypedForm, wrong_field
-from api.html.frame import redirect
+from api.console.typed_forms import TypedForm, field_error
+from api.html.frame import redirect_to
 from api.limits.bulkheads import RECORDS
 from api.paging import Cursor
 from api.record_ids import PathId
@@ -62,7 +62,7 @@ from services.subscriptions.imports.undo_preview import forecast_undo
 from storage.unit_of_work import UnitOfWork
 
 PREFIX = f"{CONSOLE_PATH}/imports"
-router = console_router(PREFIX)
+router = build_router(PREFIX)
 
 IMPORTS_ON_PAGE = 50
 FirstColumn = Annotated[int, Query(alias="columns", ge=0, le=500)]
@@ -95,7 +95,7 @@ def show_imports(console: Console, uow: Transaction, cursor: Cursor = None) -> R
     wanted = PageRequest(IMPORTS_ON_PAGE, cursor=cursor)
     found = records.list_imports(uow, console.caller, wanted, list_id=None)
     titles = lists.titles_of(uow, [task.list_id for task in found.rows])
-    return console.page(
+    return console.render_page(
         "imports.html", imports=found.rows, titles=titles, next_cursor=found.next_cursor
     )
 
@@ -109,8 +109,8 @@ def show_new_import(console: Console, form: EmptyForm, list_id: str = "") -> Res
     own = [(str(each.id), each.title) for each in found]
     if len(own) > 1:
         own.insert(0, ("", "Choose a list"))
-    form = form.filled({"list_id": list_id, "kind": ImportKind.MEMBERS.value})
-    return console.form_page("new_import.html", form, lists=own, kinds=KINDS, is_paid=is_paid)
+    form = form.fill({"list_id": list_id, "kind": ImportKind.MEMBERS.value})
+    return console.render_form("new_import.html", form, lists=own, kinds=KINDS, is_paid=is_paid)
 
 
 @router.post("/new")
@@ -128,7 +128,7 @@ async def upload_import(request: Request, console: Console) -> Response:
 
         def check_list(uow: UnitOfWork) -> None:
             list_id, _ = chosen[0]
-            console.own_list(uow, list_id)
+            console.get_own_list(uow, list_id)
             accepting.check_upload(uow, console.caller, list_id, dry_run=True)
 
         await state.in_unit_of_work(check_list)
@@ -152,7 +152,7 @@ async def upload_import(request: Request, console: Console) -> Response:
             options=options,
         )
     except DomainError as error:
-        form = await RECORDS.run(replace(console, form=typed).refused, error, PLACES)
+        form = await RECORDS.run(replace(console, form=typed).add_error, error, PLACES)
         return await RECORDS.run(show_new_import, console, form)
     return redirect_to_path(state, f"{PREFIX}/{accepted.subject_id}")
 
@@ -164,9 +164,9 @@ def _upload_choice(form: Mapping[str, str]) -> tuple[int, ImportOptions]:
     except DomainError:
         list_id = None
     if list_id is None:
-        raise wrong_field("list_id", "Choose the list to which they come.")
+        raise field_error("list_id", "Choose the list to which they come.")
     if form.get("kind") not in set(ImportKind):
-        raise wrong_field("kind", "Choose what the rows of the file are.")
+        raise field_error("kind", "Choose what the rows of the file are.")
     kind, creates = ImportKind(form["kind"]), "create_fields" in form
     return list_id, ImportOptions(True, _on_existing(form), None, kind, creates)
 
@@ -178,7 +178,7 @@ def _on_existing(form: Mapping[str, str]) -> str:
 @router.get("/{import_id}")
 def show_import(console: Console, import_id: PathId, columns: FirstColumn = 0) -> Response:
     shown = shown_import(console, import_id)
-    return console.form_page("import.html", **_state_values(shown, reading_form(shown), columns))
+    return console.render_form("import.html", **_state_values(shown, reading_form(shown), columns))
 
 
 @router.post("/{import_id}")
@@ -202,12 +202,14 @@ def read_import_again(
         if error.code == errors.IMPORT_RUNNING.code:
             # Another window was quicker.
             return redirect_to_path(console.state, path)
-        form = console.refused(error)
-        return console.form_page("import.html", **_state_values(shown, form, columns))
+        form = console.add_error(error)
+        return console.render_form("import.html", **_state_values(shown, form, columns))
     if starts and differs:
-        return console.done(path, "You chose something else: look at it once more, then import it.")
+        return console.redirect_with_notice(
+            path, "You chose something else: look at it once more, then import it."
+        )
     if not dry_run:
-        return console.done(path, "The import has started.")
+        return console.redirect_with_notice(path, "The import has started.")
     return redirect_to_path(console.state, path + (f"?columns={columns}" if columns else ""))
 
 
@@ -231,10 +233,10 @@ def _reading_choice(shown: ShownImport, form: Mapping[str, str]) -> tuple[Import
     chosen = chosen_by(form, choices)
     order = form.get("date_order", task.date_order or "")
     if order and order not in set(DateOrder):
-        raise wrong_field("date_order", "Choose what comes first.")
+        raise field_error("date_order", "Choose what comes first.")
     encoding = form.get("encoding", task.encoding or "")
     if encoding and encoding not in ENCODINGS:
-        raise wrong_field("encoding", "Choose the encoding of the file.")
+        raise field_error("encoding", "Choose the encoding of the file.")
     is_read_anew = order != (task.date_order or "") or encoding != (task.encoding or "")
     differs = on_existing != task.on_existing or chosen != [each.chosen for each in choices]
     if differs and choices:
@@ -274,10 +276,10 @@ async def stream_import(request: Request, console: Console, import_id: PathId) -
         shown = shown_import(console, import_id)
         values = _state_values(shown, reading_form(shown), 0)
         return LivePart(
-            console.part("import_state.html", **values), not shown.is_live, shown.job_ids
+            console.render_part("import_state.html", **values), not shown.is_live, shown.job_ids
         )
 
-    return part_stream(console, await RECORDS.run(look), look)
+    return stream_part(console, await RECORDS.run(look), look)
 
 
 @router.post("/{import_id}/cancel")
@@ -288,14 +290,14 @@ def cancel_import(console: ConsoleForm, import_id: PathId) -> Response:
     with console.unit_of_work() as uow:
         cancelled = 0 if worker is None else jobs.cancel_own_job(uow, console.caller, worker.id)
     notice = "It stops at its next step." if cancelled else "It had ended already."
-    return console.done(f"{PREFIX}/{import_id}", notice)
+    return console.redirect_with_notice(f"{PREFIX}/{import_id}", notice)
 
 
 @router.post("/{import_id}/retry")
 def retry_import(console: ConsoleForm, uow: Transaction, import_id: PathId) -> Response:
     """Continue an import that broke, with the rows that are not done."""
     records.retry_import(uow, console.caller, import_id)
-    return console.done(f"{PREFIX}/{import_id}", "The import goes on.")
+    return console.redirect_with_notice(f"{PREFIX}/{import_id}", "The import goes on.")
 
 
 @router.get("/{import_id}/not-added")
@@ -303,7 +305,7 @@ def download_rejects(console: RecentConsole, uow: Transaction, import_id: PathId
     """Redirect to the file of the rows that were not added, by a link that is made now."""
     if records.get_import(uow, console.caller, import_id).files_removed_at is not None:
         raise errors.IMPORT_ERRORS_GONE()
-    return redirect(build_import_errors_url(console.state, import_id))
+    return redirect_to(build_import_errors_url(console.state, import_id))
 
 
 @router.get("/{import_id}/undo")
@@ -319,10 +321,10 @@ def show_undo(console: RecentConsole, import_id: PathId, form: EmptyForm) -> Res
         words, path = f"The import of {each.name or 'members'}", f"{PREFIX}/{each.id}"
         if (bulk := bulks.get(each.id)) is not None and each.kind == "bulk_action":
             words = words_of(bulk, names)
-            path = f"{list_path(bulk.list_id)}/bulk-actions/{bulk.id}"
+            path = f"{get_list_path(bulk.list_id)}/bulk-actions/{bulk.id}"
         holders.append((words, path, each.members))
     shown = shown_import(console, import_id)
-    return console.form_page(
+    return console.render_form(
         "undo_import.html", form, shown=shown, preview=preview, holders=holders
     )
 
@@ -333,5 +335,5 @@ def undo_import(console: RecentConsoleForm, import_id: PathId) -> Response:
         with console.unit_of_work() as uow:
             records.undo_import(uow, console.caller, import_id)
     except DomainError as error:
-        return show_undo(console, import_id, console.refused(error))
+        return show_undo(console, import_id, console.add_error(error))
     return redirect_to_path(console.state, f"{PREFIX}/{import_id}")

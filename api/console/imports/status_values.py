@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from api.console.typed_forms import wrong_field
+from api.console.typed_forms import field_error
 from models import ImportKind, MemberImport
 from services.subscriptions.imports.consent_cells import STATUS_VALUES, fold_value
 from services.subscriptions.imports.known_words import MAX_WORD_CHARACTERS
@@ -113,7 +113,7 @@ def read_choices(
         if status == each.chosen:
             continue
         if status and status not in STATUS_VALUES:
-            raise wrong_field(str(each.box), "Choose one of these statuses.")
+            raise field_error(str(each.box), "Choose one of these statuses.")
         folded = fold_value(each.value)
         chosen = {value: kept for value, kept in chosen.items() if fold_value(value) != folded}
         if status:

@@ -7,7 +7,7 @@ from typing import Any
 
 from api.console.imports.status_values import StatusValue, status_values_of
 from api.console.requests import ConsoleRequest
-from api.console.typed_forms import wrong_field
+from api.console.typed_forms import field_error
 from core import clock
 from core.errors import DomainError
 from core.errors.imports import IMPORT_DATE_ORDER_NEEDED
@@ -179,7 +179,7 @@ def chosen_by(form: Mapping[str, str], choices: Sequence[ColumnChoice]) -> list[
     seen: set[str] = set()
     for choice, value in zip(choices, found, strict=True):
         if value in seen and value not in _OFTEN:
-            raise wrong_field(choice.box, "Another column is this already.")
+            raise field_error(choice.box, "Another column is this already.")
         seen.add(value)
     return found
 

@@ -10,10 +10,10 @@ from fastapi.responses import Response
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import SOURCES, TIERS
 from api.console.lists.growth import growth_plot
-from api.console.navigation import list_path
-from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, console_router
-from api.console.typed_forms import TypedForm, body_of_form, lines_of, text_or_none
-from api.html.frame import list_style_sources
+from api.console.navigation import get_list_path
+from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, build_router
+from api.console.typed_forms import TypedForm, parse_body, read_lines, read_text
+from api.html.frame import get_list_style_hashes
 from api.limits.shares import threaded_by_list
 from api.paging import Cursor
 from api.record_ids import ListId
@@ -33,7 +33,7 @@ from services.subscriptions import colours, daily_figures, fields, lists
 from services.subscriptions.colours import USUAL_COLOUR
 from services.subscriptions.daily_figures import DayRange, FiguresBy
 
-router = console_router(f"{CONSOLE_PATH}/lists")
+router = build_router(f"{CONSOLE_PATH}/lists")
 
 LISTS_ON_PAGE = 50
 DAYS_OF_NET = 30
@@ -63,12 +63,12 @@ def show_lists(console: Console, uow: Transaction, cursor: Cursor = None) -> Res
     found = lists.list_of(uow, console.user_id, PageRequest(LISTS_ON_PAGE, cursor=cursor))
     shown = describe_lists(uow, console.state, found.rows)
     net = daily_figures.list_growth(uow, [each.id for each in shown], DAYS_OF_NET)
-    return console.page("lists.html", lists=shown, net=net, next_cursor=found.next_cursor)
+    return console.render_page("lists.html", lists=shown, net=net, next_cursor=found.next_cursor)
 
 
 @router.get("/new")
 def show_new_list(console: Console) -> Response:
-    return console.form_page("new_list.html", TypedForm({_CONFIRMED: "on"}))
+    return console.render_form("new_list.html", TypedForm({_CONFIRMED: "on"}))
 
 
 @router.post("/new")
@@ -77,11 +77,11 @@ def make_list(console: ConsoleForm) -> Response:
     values = {
         "title": form.get("title", ""),
         "slug": form.get("slug", "").strip(),
-        "tagline": text_or_none(form, "tagline"),
+        "tagline": read_text(form, "tagline"),
         _CONFIRMED: _CONFIRMED in form,
     }
     try:
-        body = body_of_form(NewList, values)
+        body = parse_body(NewList, values)
         with console.unit_of_work() as uow:
             made = lists.create_own_list(
                 uow,
@@ -93,8 +93,8 @@ def make_list(console: ConsoleForm) -> Response:
             )
             list_id, title = made.id, made.title
     except DomainError as error:
-        return console.form_page("new_list.html", console.refused(error, PLACES))
-    return console.done(list_path(list_id), f"The list “{title}” is created.")
+        return console.render_form("new_list.html", console.add_error(error, PLACES))
+    return console.redirect_with_notice(get_list_path(list_id), f"The list “{title}” is created.")
 
 
 @router.get("/{list_id}")
@@ -104,10 +104,10 @@ def show_list(
     period = days if days in _PERIODS else _USUAL_PERIOD
     last = clock.now().date()
     wanted = DayRange(last - timedelta(days=int(period) - 1), last)
-    mailing_list = console.own_list(uow, list_id)
+    mailing_list = console.get_own_list(uow, list_id)
     by_source = daily_figures.count_members(uow, mailing_list.id, FiguresBy.SOURCE)
     by_tier = daily_figures.count_members(uow, mailing_list.id, FiguresBy.TIER)
-    return console.page(
+    return console.render_page(
         "list.html",
         list=describe_list(uow, console.state, mailing_list),
         by_source=[(SOURCES.get(key, key), count) for key, count in by_source.items()],
@@ -123,7 +123,7 @@ def show_list(
 def show_face(console: Console, list_id: ListId, form: EmptyForm, language: str = "") -> Response:
     state, language = console.state, reader_languages.chosen(language)
     with console.unit_of_work() as uow:
-        mailing_list = console.own_list(uow, list_id)
+        mailing_list = console.get_own_list(uow, list_id)
         shown = describe_list(uow, state, mailing_list)
         sign_up_form = ListForm.read(uow, mailing_list, state.resources.settings)
         images = records.list_attachments(uow, console.caller, PageRequest(IMAGES_TO_CHOOSE)).rows
@@ -142,11 +142,14 @@ def show_face(console: Console, list_id: ListId, form: EmptyForm, language: str 
         for name in reader_languages.languages()
     }
     typed = {name: getattr(shown, name) or "" for name in _LOOK}
-    return console.form_page(
+    return console.render_form(
         "list_face.html",
-        form.filled({**typed, "colour": shown.colour or USUAL_COLOUR}),
+        form.fill({**typed, "colour": shown.colour or USUAL_COLOUR}),
         # The picture of the sign-up page is inlined, and has the style of that page.
-        foreign={**console.media_sources(), "style-src": list_style_sources(sign_up_form.look)},
+        other_sources={
+            **console.get_media_sources(),
+            "style-src": get_list_style_hashes(sign_up_form.look),
+        },
         list=shown,
         contrast=colours.colour_contrast(shown.colour or USUAL_COLOUR, colours.LIGHT_GROUND),
         language=language,
@@ -163,7 +166,7 @@ def show_face(console: Console, list_id: ListId, form: EmptyForm, language: str 
 @router.post("/{list_id}/public")
 @threaded_by_list
 def change_face(console: ConsoleForm, list_id: ListId) -> Response:
-    values = {name: text_or_none(console.form, name) for name in _LOOK}
+    values = {name: read_text(console.form, name) for name in _LOOK}
     if _USUAL in console.form or values["colour"] == USUAL_COLOUR:
         values["colour"] = None
     notice = "What readers see is changed."
@@ -173,7 +176,7 @@ def change_face(console: ConsoleForm, list_id: ListId) -> Response:
 @router.get("/{list_id}/settings")
 def show_settings(console: Console, list_id: ListId, form: EmptyForm) -> Response:
     with console.unit_of_work() as uow:
-        shown = describe_list(uow, console.state, console.own_list(uow, list_id))
+        shown = describe_list(uow, console.state, console.get_own_list(uow, list_id))
         public = [*fields.read_own_fields(uow, console.user_id).public().by_key.values()]
     texts = ("title", "slug", "challenge_provider", *_TEXTS)
     typed = {name: getattr(shown, name) or "" for name in texts}
@@ -185,9 +188,9 @@ def show_settings(console: Console, list_id: ListId, form: EmptyForm) -> Respons
     # A provider that is not set up any more is shown as long as the list has it.
     names = [name for name in PROVIDERS if name in able or name == shown.challenge_provider]
     is_all = shown.asked_fields is None
-    return console.form_page(
+    return console.render_form(
         "list_settings.html",
-        form.filled(typed),
+        form.fill(typed),
         list=shown,
         providers=[("", "None"), *((name, PROVIDERS[name]) for name in names)],
         public_fields=[
@@ -206,12 +209,12 @@ def change_settings(console: ConsoleForm, list_id: ListId) -> Response:
     }
     asked = [key for key, value in kinds.items() if value != _NOT_ASKED]
     values = {
-        **{name: text_or_none(form, name) for name in (*_TEXTS, "challenge_provider")},
+        **{name: read_text(form, name) for name in (*_TEXTS, "challenge_provider")},
         **{name: name in form for name in _BOXES},
         **{name: form.get(name, "").strip() for name in ("title", "slug")},
         "asked_fields": None if len(asked) == len(kinds) else asked,
         "required_fields": [key for key, value in kinds.items() if value == _REQUIRED],
-        _ORIGINS: lines_of(form, _ORIGINS),
+        _ORIGINS: read_lines(form, _ORIGINS),
     }
     notice = "The list is changed."
     return _change(console, list_id, values, show_settings, tab="settings", notice=notice)
@@ -233,29 +236,31 @@ def _change(
     """
     try:
         with console.unit_of_work() as uow:
-            shown = describe_list(uow, console.state, console.own_list(uow, list_id))
+            shown = describe_list(uow, console.state, console.get_own_list(uow, list_id))
         had = {name: getattr(shown, name) for name in values}
         differs = {name: value for name, value in values.items() if value != had[name]}
-        sent = body_of_form(ListChanges, differs).sent()
+        sent = parse_body(ListChanges, differs).sent()
         changes = lists.validate_values(console.state.resources.settings, sent)
         with console.unit_of_work() as uow:
-            mailing_list = console.own_list(uow, list_id)
+            mailing_list = console.get_own_list(uow, list_id)
             lists.change_list(uow, mailing_list, changes, console.state.challenges.configured)
     except DomainError as error:
-        return page(console, list_id, console.refused(error, PLACES))
-    path = f"{list_path(list_id)}/{tab}"
-    return console.done(path, notice if changes else "Nothing was to be changed.")
+        return page(console, list_id, console.add_error(error, PLACES))
+    path = f"{get_list_path(list_id)}/{tab}"
+    return console.redirect_with_notice(path, notice if changes else "Nothing was to be changed.")
 
 
 @router.get("/{list_id}/archive")
 def show_archive(console: Console, uow: Transaction, list_id: ListId, form: EmptyForm) -> Response:
-    shown = describe_list(uow, console.state, console.own_list(uow, list_id))
-    return console.form_page("archive_list.html", form, list=shown)
+    shown = describe_list(uow, console.state, console.get_own_list(uow, list_id))
+    return console.render_form("archive_list.html", form, list=shown)
 
 
 @router.post("/{list_id}/archive")
 @threaded_by_list
 def archive_list(console: ConsoleForm, uow: Transaction, list_id: ListId) -> Response:
-    mailing_list = console.own_list(uow, list_id)
+    mailing_list = console.get_own_list(uow, list_id)
     lists.archive_list(uow, mailing_list)
-    return console.done(f"{CONSOLE_PATH}/lists", f"The list “{mailing_list.title}” is archived.")
+    return console.redirect_with_notice(
+        f"{CONSOLE_PATH}/lists", f"The list “{mailing_list.title}” is archived."
+    )

@@ -20,8 +20,8 @@ from api.console.members.forms import (
     as_json,
     shown_count,
 )
-from api.console.navigation import list_path
-from api.console.requests import Console, ConsoleForm, ConsoleRequest, console_router
+from api.console.navigation import get_list_path
+from api.console.requests import Console, ConsoleForm, ConsoleRequest, build_router
 from api.console.typed_forms import TypedForm
 from api.limits.bulkheads import RECORDS
 from api.limits.shares import SEARCHES_BY_CALLER
@@ -41,7 +41,7 @@ from services.subscriptions.bulk_actions.undo import BULK_UNDO
 from services.subscriptions.filters import member_filter
 from storage.unit_of_work import UnitOfWork
 
-router = console_router(f"{CONSOLE_PATH}/lists/{{list_id}}/bulk-actions")
+router = build_router(f"{CONSOLE_PATH}/lists/{{list_id}}/bulk-actions")
 
 ACTS_ON_PAGE = 50
 TAGS_TO_CHOOSE = 200
@@ -95,11 +95,11 @@ class _Shown:
 @router.get("")
 def show_acts(console: Console, list_id: ListId, cursor: Cursor = None) -> Response:
     with console.unit_of_work() as uow:
-        mailing_list = console.own_list(uow, list_id)
+        mailing_list = console.get_own_list(uow, list_id)
         wanted = PageRequest(ACTS_ON_PAGE, cursor=cursor)
         found = actions.list_bulk_actions(uow, console.caller, wanted, list_id=mailing_list.id)
         bulks = _shown(uow, found.rows)
-    return console.page(
+    return console.render_page(
         "bulk_actions.html", list=mailing_list, bulks=bulks, next_cursor=found.next_cursor
     )
 
@@ -127,18 +127,18 @@ async def begin_act(console: ConsoleForm, list_id: ListId) -> Response:
         bulk_id = await RECORDS.run(_begin, console, list_id, order)
     except DomainError as error:
         places = {BULK_VALUE.code: _VALUES.get(typed, "action")}
-        form = await RECORDS.run(console.refused, error, places)
+        form = await RECORDS.run(console.add_error, error, places)
         selection = MemberSelection({"filter": console.form.get("filter", "")})
         work = partial(_new_act_page, console, list_id, selection, form)
         return await SEARCHES_BY_CALLER.run(console.user_id, work)
-    return console.done(
-        f"{list_path(list_id)}/bulk-actions/{bulk_id}", "The bulk action has started."
+    return console.redirect_with_notice(
+        f"{get_list_path(list_id)}/bulk-actions/{bulk_id}", "The bulk action has started."
     )
 
 
 def _begin(console: ConsoleRequest, list_id: int, order: BulkOrder) -> int | None:
     with console.unit_of_work() as uow:
-        mailing_list = console.own_list(uow, list_id)
+        mailing_list = console.get_own_list(uow, list_id)
         written = read_filter(console.form.get("filter", "")) or ALL_ACTIVE
         job = actions.begin_bulk_action(
             uow,
@@ -159,19 +159,19 @@ def _new_act_page(
 ) -> Response:
     counted = NOBODY
     with console.unit_of_work() as uow:
-        mailing_list = console.own_list(uow, list_id)
+        mailing_list = console.get_own_list(uow, list_id)
         try:
             written = selection.written(uow, mailing_list) or ALL_ACTIVE
             wanted = member_filter.read(uow, mailing_list, written)
         except DomainError as error:
-            form, written, wanted = form.refused(error, SELECTION_PLACES), ALL_ACTIVE, None
+            form, written, wanted = form.add_error(error, SELECTION_PLACES), ALL_ACTIVE, None
         values = {
             "list": mailing_list,
             "tags": tags.list_tags(uow, mailing_list.id, PageRequest(TAGS_TO_CHOOSE)).rows,
         }
     if wanted is not None:
         counted = shown_count(console.state.resources, mailing_list, wanted, asked, selection.typed)
-    return console.form_page(
+    return console.render_form(
         "new_bulk_action.html",
         form,
         counted_now=counted,
@@ -186,11 +186,11 @@ def _new_act_page(
 @router.get("/{bulk_id}")
 def show_act(console: Console, list_id: ListId, bulk_id: PathId) -> Response:
     with console.unit_of_work() as uow:
-        mailing_list = console.own_list(uow, list_id)
+        mailing_list = console.get_own_list(uow, list_id)
         bulk = _owned(uow, console, mailing_list.id, bulk_id)
         [written] = member_filter.shown(uow, mailing_list, bulk.filter)
         [shown] = _shown(uow, [bulk])
-        return console.page(
+        return console.render_page(
             "bulk_action.html",
             list=mailing_list,
             shown=shown,
@@ -203,22 +203,22 @@ def show_act(console: Console, list_id: ListId, bulk_id: PathId) -> Response:
 def undo_act(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -> Response:
     """Begin the undo, or continue one that failed."""
     with console.unit_of_work() as uow:
-        mailing_list = console.own_list(uow, list_id)
+        mailing_list = console.get_own_list(uow, list_id)
         _owned(uow, console, mailing_list.id, bulk_id)
         job_id = BULK_UNDO.start(uow, console.caller, bulk_id)
     notice = "It was undone before." if job_id is None else "The undo has started."
-    return console.done(f"{list_path(list_id)}/bulk-actions/{bulk_id}", notice)
+    return console.redirect_with_notice(f"{get_list_path(list_id)}/bulk-actions/{bulk_id}", notice)
 
 
 @router.post("/{bulk_id}/cancel")
 def cancel_act(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -> Response:
     """Cancel the bulk action: its changes so far stay, and can be undone."""
     with console.unit_of_work() as uow:
-        mailing_list = console.own_list(uow, list_id)
+        mailing_list = console.get_own_list(uow, list_id)
         job = actions.find_job(uow, _owned(uow, console, mailing_list.id, bulk_id))
         ended = 0 if job is None else records.cancel_own_job(uow, console.caller, job.id)
     notice = "The bulk action is cancelled." if ended else "The bulk action had ended before."
-    return console.done(f"{list_path(list_id)}/bulk-actions/{bulk_id}", notice)
+    return console.redirect_with_notice(f"{get_list_path(list_id)}/bulk-actions/{bulk_id}", notice)
 
 
 def _owned(uow: UnitOfWork, console: ConsoleRequest, list_id: int, bulk_id: int) -> BulkAction:

@@ -6,8 +6,8 @@ from fastapi.responses import Response
 
 from api.bodies.page_forms import FormFields
 from api.console.assets import CONSOLE_PATH
-from api.console.requests import Console, ConsoleForm, ConsoleRequest, console_router
-from api.console.typed_forms import TypedForm, body_of_form, lines_of, text_or_none
+from api.console.requests import Console, ConsoleForm, ConsoleRequest, build_router
+from api.console.typed_forms import TypedForm, parse_body, read_lines, read_text
 from api.record_ids import PathId
 from api.schemas.fields import FieldChanges, NewField
 from api.state import Transaction
@@ -17,7 +17,7 @@ from models import FieldType
 from services.subscriptions import field_types, fields
 
 FIELDS_PATH = f"{CONSOLE_PATH}/fields"
-router = console_router(FIELDS_PATH)
+router = build_router(FIELDS_PATH)
 
 TYPES = {
     FieldType.TEXT: "Text",
@@ -31,7 +31,9 @@ _PLACES = {FIELD_KEY_TAKEN.code: "key"}
 
 @router.get("")
 def show_fields(console: Console, uow: Transaction) -> Response:
-    return console.page("fields.html", fields=fields.list_fields(uow, console.user_id), types=TYPES)
+    return console.render_page(
+        "fields.html", fields=fields.list_fields(uow, console.user_id), types=TYPES
+    )
 
 
 @router.get("/new")
@@ -43,12 +45,12 @@ def show_new_field(console: Console) -> Response:
 def make_field(console: ConsoleForm) -> Response:
     try:
         values = {**_typed(console.form), "type": console.form.get("type", "")}
-        body = body_of_form(NewField, values)
+        body = parse_body(NewField, values)
         with console.unit_of_work() as uow:
             fields.create_field(uow, console.user_id, **body.columns())
     except DomainError as error:
-        return _form_page(console, console.refused(error, _PLACES))
-    return console.done(FIELDS_PATH, f"The field “{body.label}” is created.")
+        return _form_page(console, console.add_error(error, _PLACES))
+    return console.redirect_with_notice(FIELDS_PATH, f"The field “{body.label}” is created.")
 
 
 @router.get("/{field_id}")
@@ -69,12 +71,12 @@ def change_field(console: ConsoleForm, field_id: PathId) -> Response:
         fields.get_field(uow, console.user_id, field_id)
     try:
         type_ = {"type": console.form["type"]} if "type" in console.form else {}
-        body = body_of_form(FieldChanges, {**_typed(console.form), **type_})
+        body = parse_body(FieldChanges, {**_typed(console.form), **type_})
         with console.unit_of_work() as uow:
             field_types.change_field_and_type(uow, console.user_id, field_id, body.columns())
     except DomainError as error:
-        return _form_page(console, console.refused(error, _PLACES), field_id)
-    return console.done(FIELDS_PATH, f"The field “{body.label}” is changed.")
+        return _form_page(console, console.add_error(error, _PLACES), field_id)
+    return console.redirect_with_notice(FIELDS_PATH, f"The field “{body.label}” is changed.")
 
 
 @router.post("/{field_id}/retire")
@@ -82,19 +84,19 @@ def retire_field(console: ConsoleForm, uow: Transaction, field_id: PathId) -> Re
     """Hide the field; members keep their values, unseen."""
     label = fields.get_field(uow, console.user_id, field_id).label
     fields.retire_field(uow, console.user_id, field_id)
-    return console.done(FIELDS_PATH, f"The field “{label}” is retired.")
+    return console.redirect_with_notice(FIELDS_PATH, f"The field “{label}” is retired.")
 
 
 def _typed(form: FormFields) -> dict[str, Any]:
     return {
         "key": form.get("key", "").strip(),
         "label": form.get("label", ""),
-        "description": text_or_none(form, "description"),
-        "choices": lines_of(form, "choices"),
+        "description": read_text(form, "description"),
+        "choices": read_lines(form, "choices"),
         "public": "public" in form,
     }
 
 
 def _form_page(console: ConsoleRequest, form: TypedForm, field_id: int | None = None) -> Response:
     types = [(each.value, words, "") for each, words in TYPES.items()]
-    return console.form_page("field.html", form, field_id=field_id, types_with_hints=types)
+    return console.render_form("field.html", form, field_id=field_id, types_with_hints=types)

@@ -104,7 +104,7 @@ class Row:
     operator: str
     text: str = ""
     place: str = ""
-    wrong: str = ""
+    error: str = ""
 
     @property
     def needs_value(self) -> bool:
@@ -233,7 +233,7 @@ class FilterDraft:
         for at, row in rows.items():
             if place.startswith((f"{at}.", f"{at}[")):
                 rule = error.problems[0].message
-                row.wrong = rule[:1].upper() + rule[1:] + "."
+                row.error = rule[:1].upper() + rule[1:] + "."
                 return True
         return False
 
@@ -241,7 +241,7 @@ class FilterDraft:
         """Note each row without a value; return whether there is one."""
         is_open = [row for row in self.group.rows() if row.is_open] if self.group else []
         for row in is_open:
-            row.wrong = "Give a value, or remove the condition."
+            row.error = "Give a value, or remove the condition."
         return bool(is_open)
 
 

@@ -25,9 +25,9 @@ from api.console.members.forms import (
     as_json,
 )
 from api.console.members.views import consent_words, history_line, others_words
-from api.console.navigation import list_path
-from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, console_router
-from api.console.typed_forms import TypedForm, body_of_form, text_or_none
+from api.console.navigation import get_list_path
+from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, build_router
+from api.console.typed_forms import TypedForm, parse_body, read_text
 from api.limits.bulkheads import RECORDS
 from api.limits.shares import SEARCHES_BY_CALLER, threaded_by_list
 from api.paging import Cursor
@@ -55,7 +55,7 @@ from services.subscriptions.members.changes import Actor
 from services.subscriptions.members.member_pages import MemberFilters
 from storage.unit_of_work import UnitOfWork
 
-router = console_router(f"{CONSOLE_PATH}/lists/{{list_id}}/members")
+router = build_router(f"{CONSOLE_PATH}/lists/{{list_id}}/members")
 
 STATUSES = {
     "active": "Active",
@@ -91,7 +91,7 @@ def _members_page(
     total, written = None, None
     wanted = PageRequest(MEMBERS_ON_PAGE, cursor=cursor)
     with console.unit_of_work() as uow:
-        mailing_list = console.own_list(uow, list_id)
+        mailing_list = console.get_own_list(uow, list_id)
         kept = segments.list_segments(uow, mailing_list, PageRequest(SEGMENTS_TO_CHOOSE)).rows
         chosen = selection.segment_id
         if chosen is not None and chosen not in {each.id for each in kept}:
@@ -109,10 +109,10 @@ def _members_page(
         found, total = _found(console, mailing_list, selection, written, wanted)
         count_members_page(console.state, console.caller)
     except DomainError as error:
-        form = form.refused(error, SELECTION_PLACES)
+        form = form.add_error(error, SELECTION_PLACES)
         if draft.mark(error):
-            form = replace(form, wrong={})
-    return console.form_page(
+            form = replace(form, errors={})
+    return console.render_form(
         "members.html",
         form,
         draft=draft,
@@ -190,8 +190,8 @@ def _found(
 @router.get("/new")
 def show_new_member(console: Console, list_id: ListId, form: EmptyForm) -> Response:
     with console.unit_of_work() as uow:
-        mailing_list = console.own_list(uow, list_id)
-    return console.form_page("new_member.html", form, list=mailing_list, tiers=[*TIERS.items()])
+        mailing_list = console.get_own_list(uow, list_id)
+    return console.render_form("new_member.html", form, list=mailing_list, tiers=[*TIERS.items()])
 
 
 @router.post("/new")
@@ -201,15 +201,15 @@ def add_member(console: ConsoleForm, list_id: ListId) -> Response:
     form = console.form
     try:
         email = email_addresses.normalise_address(form.get("email", ""))
-        named = {"name": text_or_none(form, "name"), "type": form.get("type", "")}
-        body = body_of_form(MemberUpsert, {key: value for key, value in named.items() if value})
+        named = {"name": read_text(form, "name"), "type": form.get("type", "")}
+        body = parse_body(MemberUpsert, {key: value for key, value in named.items() if value})
         with console.unit_of_work() as uow:
-            mailing_list = console.own_list(uow, list_id)
+            mailing_list = console.get_own_list(uow, list_id)
             member = members.upsert_member(uow, mailing_list, email, body.edit(), _actor(console))
             user_id = member.user_id
     except DomainError as error:
-        return show_new_member(console, list_id, console.refused(error, _OF_ADDRESS))
-    return console.done(_path(list_id, user_id), f"{email} is on the list.")
+        return show_new_member(console, list_id, console.add_error(error, _OF_ADDRESS))
+    return console.redirect_with_notice(_path(list_id, user_id), f"{email} is on the list.")
 
 
 def _actor(console: ConsoleRequest) -> Actor:
@@ -217,7 +217,7 @@ def _actor(console: ConsoleRequest) -> Actor:
 
 
 def _path(list_id: int, user_id: int) -> str:
-    return f"{list_path(list_id)}/members/{user_id}"
+    return f"{get_list_path(list_id)}/members/{user_id}"
 
 
 ENTRIES_ON_PAGE = 20
@@ -237,7 +237,7 @@ class _Held:
 
 def _hold(uow: UnitOfWork, console: ConsoleRequest, list_id: int, user_id: int) -> _Held:
     """Return the member; raises ``list.not_found``, ``member.not_found``."""
-    mailing_list = console.own_list(uow, list_id)
+    mailing_list = console.get_own_list(uow, list_id)
     record = members.get_member(uow, mailing_list, user_id)
     person = accounts.get_user(uow, user_id)
     attributes = member_attributes.read_attributes(uow, mailing_list.user_id, [record.tag_ids])
@@ -264,8 +264,8 @@ def show_member(
         "tags": ", ".join(shown.tags or ()),
     }
     values = (shown.fields or {}).items()
-    form = form.filled(typed | {f"{_OF_FIELD}{key}": fields.as_text(each) for key, each in values})
-    return console.form_page(
+    form = form.fill(typed | {f"{_OF_FIELD}{key}": fields.as_text(each) for key, each in values})
+    return console.render_form(
         "member.html",
         form,
         list=held.mailing_list,
@@ -294,9 +294,9 @@ def change_member(console: ConsoleForm, list_id: ListId, user_id: PathId) -> Res
             changes = member_changes(console.form, held.shown, own)
             members.update_member(uow, held.mailing_list, user_id, changes.edit(), _actor(console))
     except DomainError as error:
-        return show_member(console, list_id, user_id, console.refused(error, MEMBER_PLACES))
+        return show_member(console, list_id, user_id, console.add_error(error, MEMBER_PLACES))
     notice = "The member is changed." if changes.sent() else "Nothing was to be changed."
-    return console.done(_path(list_id, user_id), notice)
+    return console.redirect_with_notice(_path(list_id, user_id), notice)
 
 
 def member_changes(
@@ -304,7 +304,7 @@ def member_changes(
 ) -> MemberChanges:
     """Return the changes that the form has; raises ``body.invalid``, ``field.value``."""
     values: dict[str, Any] = {
-        "name": text_or_none(form, "name"),
+        "name": read_text(form, "name"),
         "type": form.get("type", ""),
         "tags": [each for part in form.get("tags", "").split(",") if (each := part.strip())],
     }
@@ -315,7 +315,7 @@ def member_changes(
         changed["paid_expiry"] = f"{day}T00:00:00Z" if day else None
     had, given = shown.fields or {}, _typed_fields(form, own)
     differing = {key: value for key, value in given.items() if value != had.get(key)}
-    return body_of_form(MemberChanges, changed | ({"fields": differing} if differing else {}))
+    return parse_body(MemberChanges, changed | ({"fields": differing} if differing else {}))
 
 
 def _typed_fields(form: FormFields, own: Iterable[MemberField]) -> dict[str, FieldValue | None]:
@@ -360,7 +360,7 @@ def move_member(console: ConsoleForm, list_id: ListId, user_id: PathId) -> Respo
 
     def move(uow: UnitOfWork, source: MailingList) -> tuple[int, str]:
         target_id = lists.parse_list_id(console.form.get("list", ""))
-        target = console.own_list(uow, target_id or 0)
+        target = console.get_own_list(uow, target_id or 0)
         members.transfer_member(uow, source, target, user_id, actor=_actor(console))
         return target.id, f"The member is on “{target.title}” now."
 
@@ -379,18 +379,18 @@ def _done_beside_form(
     """
     try:
         with console.unit_of_work() as uow:
-            shown_on, notice = work(uow, console.own_list(uow, list_id))
+            shown_on, notice = work(uow, console.get_own_list(uow, list_id))
     except DomainError as error:
-        refused = console.refused(error)
+        refused = console.add_error(error)
         form = TypedForm(problem=refused.problem, status=refused.status)
         return show_member(console, list_id, user_id, form)
-    return console.done(_path(shown_on, user_id), notice)
+    return console.redirect_with_notice(_path(shown_on, user_id), notice)
 
 
 @router.get("/{user_id}/remove")
 def ask_to_remove(console: Console, uow: Transaction, list_id: ListId, user_id: PathId) -> Response:
     held = _hold(uow, console, list_id, user_id)
-    return console.page("remove_member.html", list=held.mailing_list, member=held.shown)
+    return console.render_page("remove_member.html", list=held.mailing_list, member=held.shown)
 
 
 @router.post("/{user_id}/remove")
@@ -398,8 +398,10 @@ def ask_to_remove(console: Console, uow: Transaction, list_id: ListId, user_id: 
 def remove_member(
     console: ConsoleForm, uow: Transaction, list_id: ListId, user_id: PathId
 ) -> Response:
-    members.remove_member(uow, console.own_list(uow, list_id), user_id, _actor(console))
-    return console.done(_path(list_id, user_id), "The member is removed from the list.")
+    members.remove_member(uow, console.get_own_list(uow, list_id), user_id, _actor(console))
+    return console.redirect_with_notice(
+        _path(list_id, user_id), "The member is removed from the list."
+    )
 
 
 def _field_input(field: MemberField, form: TypedForm) -> dict[str, Any]:

@@ -22,9 +22,9 @@ from api.console.members.forms import (
     ShownCount,
     shown_count,
 )
-from api.console.navigation import list_path
-from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, console_router
-from api.console.typed_forms import SOMETHING_WRONG, TypedForm, body_of_form
+from api.console.navigation import get_list_path
+from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, build_router
+from api.console.typed_forms import CORRECT_FIELDS_TEXT, TypedForm, parse_body
 from api.limits.bulkheads import RECORDS
 from api.limits.shares import SEARCHES_BY_CALLER
 from api.paging import Cursor
@@ -37,7 +37,7 @@ from services.paging import PageRequest
 from services.subscriptions import segments, tags
 from services.subscriptions.filters import member_filter
 
-router = console_router(f"{CONSOLE_PATH}/lists/{{list_id}}")
+router = build_router(f"{CONSOLE_PATH}/lists/{{list_id}}")
 
 SEGMENTS_ON_PAGE = 50
 _PLACES = {**SELECTION_PLACES, SEGMENT_NAME_TAKEN.code: "name"}
@@ -47,9 +47,9 @@ _PLACES = {**SELECTION_PLACES, SEGMENT_NAME_TAKEN.code: "name"}
 def show_segments(
     console: Console, uow: Transaction, list_id: ListId, cursor: Cursor = None
 ) -> Response:
-    mailing_list = console.own_list(uow, list_id)
+    mailing_list = console.get_own_list(uow, list_id)
     found = segments.list_segments(uow, mailing_list, PageRequest(SEGMENTS_ON_PAGE, cursor=cursor))
-    return console.page(
+    return console.render_page(
         "segments.html", list=mailing_list, segments=found.rows, next_cursor=found.next_cursor
     )
 
@@ -58,13 +58,13 @@ def show_segments(
 def show_new_segment(console: Console, list_id: ListId, selection: SelectionOf) -> Response:
     """Show the form, with the filter of the members who were looked for just now."""
     with console.unit_of_work() as uow:
-        mailing_list = console.own_list(uow, list_id)
+        mailing_list = console.get_own_list(uow, list_id)
         form, draft = TypedForm(), FilterDraft(None, selection.typed.get("filter", ""))
         try:
             written = selection.written(uow, mailing_list) or ALL_ACTIVE
             draft = draft_of_filter(written, choices_of(uow, mailing_list))
         except DomainError as error:
-            form = form.refused(error, SELECTION_PLACES)
+            form = form.add_error(error, SELECTION_PLACES)
     return _form_page(console, list_id, form, draft)
 
 
@@ -86,7 +86,7 @@ async def show_segment(
 
 def _segment_page(console: ConsoleRequest, list_id: int, segment_id: int, asked: str) -> Response:
     with console.unit_of_work() as uow:
-        mailing_list = console.own_list(uow, list_id)
+        mailing_list = console.get_own_list(uow, list_id)
         segment = segments.get_segment(uow, mailing_list.id, segment_id)
         [written] = member_filter.shown(uow, mailing_list, segment.filter)
         form = TypedForm({"name": segment.name})
@@ -95,7 +95,7 @@ def _segment_page(console: ConsoleRequest, list_id: int, segment_id: int, asked:
             wanted = member_filter.read(uow, mailing_list, written)
         except DomainError as error:
             # A field was retired, or has lost a choice: the page says so.
-            stale = replace(form.refused(error, SELECTION_PLACES), status=HTTPStatus.OK)
+            stale = replace(form.add_error(error, SELECTION_PLACES), status=HTTPStatus.OK)
             return _form_page(console, list_id, stale, draft, segment_id)
     counted = shown_count(console.state.resources, mailing_list, wanted, asked, {})
     return _form_page(console, list_id, form, draft, segment_id, counted=counted)
@@ -115,16 +115,16 @@ def _keep_segment(console: ConsoleRequest, list_id: int, segment_id: int | None 
     draft, name = draft_of_form(console.form), console.form.get("name", "")
     if draft.mark_open():
         status = HTTPStatus.UNPROCESSABLE_ENTITY
-        incomplete = TypedForm(console.form, problem=SOMETHING_WRONG, status=status)
+        incomplete = TypedForm(console.form, problem=CORRECT_FIELDS_TEXT, status=status)
         return _form_page(console, list_id, incomplete, draft, segment_id)
-    path = f"{list_path(list_id)}/segments/{segment_id}"
+    path = f"{get_list_path(list_id)}/segments/{segment_id}"
     notice = "The segment is changed."
     try:
         with console.unit_of_work() as uow:
-            mailing_list = console.own_list(uow, list_id)
+            mailing_list = console.get_own_list(uow, list_id)
             if segment_id is None:
                 made = segments.create_segment(uow, mailing_list, name, _written(draft))
-                path = f"{list_path(list_id)}/members?segment={made.id}"
+                path = f"{get_list_path(list_id)}/members?segment={made.id}"
                 notice = f"The segment “{made.name}” is created."
             else:
                 segments.get_segment(uow, mailing_list.id, segment_id)
@@ -132,7 +132,7 @@ def _keep_segment(console: ConsoleRequest, list_id: int, segment_id: int | None 
                 segments.change_segment(uow, mailing_list, segment_id, values)
     except DomainError as error:
         return _refused_page(console, list_id, error, draft, segment_id)
-    return console.done(path, notice)
+    return console.redirect_with_notice(path, notice)
 
 
 @router.post("/segments/{segment_id}/delete")
@@ -140,11 +140,11 @@ def delete_segment(
     console: ConsoleForm, uow: Transaction, list_id: ListId, segment_id: PathId
 ) -> Response:
     """Delete the segment, and no member."""
-    mailing_list = console.own_list(uow, list_id)
+    mailing_list = console.get_own_list(uow, list_id)
     name = segments.get_segment(uow, mailing_list.id, segment_id).name
     segments.delete_segment(uow, mailing_list, segment_id)
-    path = f"{list_path(list_id)}/segments"
-    return console.done(path, f"The segment “{name}” is deleted. Its members stay.")
+    path = f"{get_list_path(list_id)}/segments"
+    return console.redirect_with_notice(path, f"The segment “{name}” is deleted. Its members stay.")
 
 
 def _edited(console: ConsoleRequest, list_id: int, segment_id: int | None = None) -> Response:
@@ -152,7 +152,7 @@ def _edited(console: ConsoleRequest, list_id: int, segment_id: int | None = None
     form, draft, counted = TypedForm(console.form), draft_of_form(console.form), None
     try:
         with console.unit_of_work() as uow:
-            mailing_list = console.own_list(uow, list_id)
+            mailing_list = console.get_own_list(uow, list_id)
             if segment_id is not None:
                 segments.get_segment(uow, mailing_list.id, segment_id)
             written = draft.written()
@@ -179,9 +179,9 @@ def _refused_page(
     *,
     status: int | None = None,
 ) -> Response:
-    form = console.refused(error, _PLACES)
+    form = console.add_error(error, _PLACES)
     if draft.mark(error):
-        form = replace(form, wrong={})
+        form = replace(form, errors={})
     form = form if status is None else replace(form, status=status)
     return _form_page(console, list_id, form, draft, segment_id)
 
@@ -196,12 +196,12 @@ def _form_page(
     counted: ShownCount | None = None,
 ) -> Response:
     with console.unit_of_work() as uow:
-        mailing_list = console.own_list(uow, list_id)
+        mailing_list = console.get_own_list(uow, list_id)
         choices = choices_of(uow, mailing_list)
     draft = with_rows(draft, choices)
     form = replace(form, typed={**form.typed, "filter": draft.text})
     values = {"list": mailing_list, "segment_id": segment_id, "counted_now": counted}
-    return console.form_page("segment.html", form, draft=draft, choices=choices, **values)
+    return console.render_form("segment.html", form, draft=draft, choices=choices, **values)
 
 
 TAGS_ON_PAGE = 50
@@ -212,9 +212,9 @@ _TAG_PLACES = {TAG_NAME_TAKEN.code: "name"}
 def show_tags(
     console: Console, uow: Transaction, list_id: ListId, cursor: Cursor = None
 ) -> Response:
-    mailing_list = console.own_list(uow, list_id)
+    mailing_list = console.get_own_list(uow, list_id)
     found = tags.list_tags(uow, mailing_list.id, PageRequest(TAGS_ON_PAGE, cursor=cursor))
-    return console.page(
+    return console.render_page(
         "tags.html", list=mailing_list, tags=found.rows, next_cursor=found.next_cursor
     )
 
@@ -222,32 +222,36 @@ def show_tags(
 @router.get("/tags/{tag_id}")
 def show_tag(console: Console, list_id: ListId, tag_id: PathId, form: EmptyForm) -> Response:
     with console.unit_of_work() as uow:
-        mailing_list = console.own_list(uow, list_id)
+        mailing_list = console.get_own_list(uow, list_id)
         tag = tags.get_tag(uow, mailing_list.id, tag_id)
     form = replace(form, typed={"name": tag.name, **form.typed})
-    return console.form_page("tag.html", form, list=mailing_list, tag=tag)
+    return console.render_form("tag.html", form, list=mailing_list, tag=tag)
 
 
 @router.post("/tags/{tag_id}")
 def rename_tag(console: ConsoleForm, list_id: ListId, tag_id: PathId) -> Response:
     try:
         with console.unit_of_work() as uow:
-            mailing_list = console.own_list(uow, list_id)
+            mailing_list = console.get_own_list(uow, list_id)
             tags.get_tag(uow, mailing_list.id, tag_id)
-            body = body_of_form(TagChange, {"name": console.form.get("name", "")})
+            body = parse_body(TagChange, {"name": console.form.get("name", "")})
             tags.rename_tag(uow, mailing_list.id, tag_id, body.name)
     except DomainError as error:
-        return show_tag(console, list_id, tag_id, console.refused(error, _TAG_PLACES))
-    return console.done(f"{list_path(list_id)}/tags", f"The tag is called “{body.name}” now.")
+        return show_tag(console, list_id, tag_id, console.add_error(error, _TAG_PLACES))
+    return console.redirect_with_notice(
+        f"{get_list_path(list_id)}/tags", f"The tag is called “{body.name}” now."
+    )
 
 
 @router.post("/tags/{tag_id}/delete")
 def delete_tag(console: ConsoleForm, list_id: ListId, tag_id: PathId) -> Response:
     try:
         with console.unit_of_work() as uow:
-            mailing_list = console.own_list(uow, list_id)
+            mailing_list = console.get_own_list(uow, list_id)
             name = tags.get_tag(uow, mailing_list.id, tag_id).name
             tags.delete_tag(uow, mailing_list.id, tag_id)
     except DomainError as error:
-        return show_tag(console, list_id, tag_id, console.refused(error, _TAG_PLACES))
-    return console.done(f"{list_path(list_id)}/tags", f"No member has the tag “{name}” any more.")
+        return show_tag(console, list_id, tag_id, console.add_error(error, _TAG_PLACES))
+    return console.redirect_with_notice(
+        f"{get_list_path(list_id)}/tags", f"No member has the tag “{name}” any more."
+    )

@@ -8,15 +8,15 @@ from fastapi.responses import Response
 from api.auth.page_sessions import Member, PageSession, depend_on_form, depend_on_recent
 from api.auth.redirects import redirect_to_path
 from api.console.console_display import QUOTAS
-from api.console.navigation import OPERATORS
+from api.console.navigation import OPERATORS_PAGE
 from api.console.requests import (
     ConsoleRequest,
     EmptyForm,
-    console_router,
+    build_router,
     depend_on_console,
     depend_on_console_form,
 )
-from api.console.typed_forms import TypedForm, wrong_field
+from api.console.typed_forms import TypedForm, field_error
 from api.errors import STATUS_OF
 from api.limits.bulkheads import MONEY
 from api.paging import Cursor
@@ -54,7 +54,7 @@ OperatorConsole = Annotated[ConsoleRequest, depend_on_console(Operator)]
 OperatorConsoleForm = Annotated[ConsoleRequest, depend_on_console_form(FormOperator)]
 
 
-router = console_router(OPERATORS.path)
+router = build_router(OPERATORS_PAGE.path)
 
 _CHANGED = "Its texts changed meanwhile: please look at them again."
 # Orders that wait for an operator or for a payer.
@@ -64,7 +64,7 @@ _ORDERS = (OrderStatus.REVIEW, OrderStatus.DISPUTED, OrderStatus.PAID_UNCLAIMED)
 @router.get("")
 def show_overdue_work(console: OperatorConsole) -> Response:
     work = overdue_work.read_overdue_work(console.state.resources)
-    return console.page(
+    return console.render_page(
         "operator_overview.html",
         work=work,
         late_queues=[
@@ -85,10 +85,10 @@ def review_texts(console: OperatorConsoleForm) -> Response:
             uow, console.caller, kind, parse_id(record_id) or 0, version
         )
     notice = "It is shown again once its texts change."
-    return console.done(OPERATORS.path, notice if is_reviewed else _CHANGED)
+    return console.redirect_with_notice(OPERATORS_PAGE.path, notice if is_reviewed else _CHANGED)
 
 
-USERS_PATH = f"{OPERATORS.path}/users"
+USERS_PATH = f"{OPERATORS_PAGE.path}/users"
 
 USERS_ON_PAGE = 50
 EVENTS_ON_PAGE = 20
@@ -110,10 +110,10 @@ def show_users(
             if error.kind is Kind.NOT_FOUND:
                 form = TypedForm(form.typed, {"user": error.message}, status=STATUS_OF[error.kind])
             else:
-                form = form.refused(error, {EMAIL_INVALID.code: "user"})
+                form = form.add_error(error, {EMAIL_INVALID.code: "user"})
     with console.unit_of_work() as uow:
         found = accounts.list_owners(uow, PageRequest(USERS_ON_PAGE, cursor=cursor))
-    return console.form_page(
+    return console.render_form(
         "operator_users.html", form, owners=found.rows, next_cursor=found.next_cursor
     )
 
@@ -125,9 +125,9 @@ def show_user(console: OperatorConsole, user_id: PathId, form: EmptyForm) -> Res
         account = user_accounts.read_account(uow, user)
         used = quotas.list_uses(uow, user)
         events = security_events.page(uow, user.id, PageRequest(EVENTS_ON_PAGE)).rows
-    return console.form_page(
+    return console.render_form(
         "operator_user.html",
-        form.filled({"plan": account.user.plan}),
+        form.fill({"plan": account.user.plan}),
         account=account,
         user=account.user,
         plans=[(plan.value, plan.value) for plan in Plan],
@@ -140,20 +140,20 @@ def show_user(console: OperatorConsole, user_id: PathId, form: EmptyForm) -> Res
 def change_plan(console: OperatorConsoleForm, user_id: PathId) -> Response:
     typed = console.form.get("plan")
     if typed not in tuple(Plan):
-        error = wrong_field("plan", "must be one of those that the page offers")
-        return show_user(console, user_id, console.refused(error))
+        error = field_error("plan", "must be one of those that the page offers")
+        return show_user(console, user_id, console.add_error(error))
     plan = Plan(typed)
     with console.unit_of_work() as uow:
         is_changed = changes.change_plan(uow, console.caller, user_id, plan)
     notice = f"They are on the {plan} plan now." if is_changed else "They were on it already."
-    return console.done(f"{USERS_PATH}/{user_id}", notice)
+    return console.redirect_with_notice(f"{USERS_PATH}/{user_id}", notice)
 
 
-ORDERS_PATH = f"{OPERATORS.path}/orders"
+ORDERS_PATH = f"{OPERATORS_PAGE.path}/orders"
 
 ORDERS_ON_PAGE = 50
 _ANY = "any"
-_UNDECIDED = TypedForm(wrong={"resolution": "Choose one of the two."}, status=422)
+_UNDECIDED = TypedForm(errors={"resolution": "Choose one of the two."}, status=422)
 _DONE = {
     Resolution.CREDIT: "The order is settled: its credits are given.",
     Resolution.REFUNDED: "The order counts as refunded.",
@@ -173,7 +173,7 @@ def show_orders(
     found = orders.list_orders_of_all_users(
         uow, PageRequest(ORDERS_ON_PAGE, cursor=cursor), status=chosen
     )
-    return console.page(
+    return console.render_page(
         "operator_orders.html",
         orders=found.rows,
         chosen=chosen or _ANY,
@@ -199,20 +199,20 @@ def resolve_order(console: OperatorConsoleForm, order_id: PathId) -> Response:
         with console.unit_of_work() as uow:
             changes.resolve_order(uow, console.caller, order_id, chosen)
     except DomainError as error:
-        return _order_page(console, order_id, console.refused(error))
-    return console.done(f"{ORDERS_PATH}/{order_id}", _DONE[chosen])
+        return _order_page(console, order_id, console.add_error(error))
+    return console.redirect_with_notice(f"{ORDERS_PATH}/{order_id}", _DONE[chosen])
 
 
 def _order_page(console: ConsoleRequest, order_id: int, form: TypedForm) -> Response:
     with console.unit_of_work() as uow:
         order = orders.get_order_of_any_user(uow, order_id)
         changes, events = orders.list_changes(uow, order_id), orders.list_events(uow, order_id)
-    return console.form_page(
+    return console.render_form(
         "operator_order.html", form, order=order, changes=changes, events=events
     )
 
 
-JOBS_PATH = f"{OPERATORS.path}/jobs"
+JOBS_PATH = f"{OPERATORS_PAGE.path}/jobs"
 
 JOBS_ON_PAGE = 40
 # The next page looks at as many more.
@@ -238,7 +238,7 @@ def show_jobs(
         )
     figures = deployment_figures.read(console.state.resources.database)
     chosen = {"status": of_status or _ANY, "queue": of_queue or _ANY}
-    return console.page(
+    return console.render_page(
         "operator_jobs.html",
         jobs=found.rows,
         queues=overdue_work.list_queues(figures),
@@ -254,7 +254,7 @@ def show_jobs(
 def show_job(console: OperatorConsole, job_id: PathId, form: EmptyForm) -> Response:
     with console.unit_of_work() as uow:
         job = records.get_any_job(uow, job_id)
-    return console.form_page(
+    return console.render_form(
         "operator_job.html",
         form,
         job=job,
@@ -278,18 +278,18 @@ def act_on_job(console: OperatorConsoleForm, job_id: PathId) -> Response:
             else:
                 notice = "It had ended already."
     except DomainError as error:
-        return show_job(console, job_id, console.refused(error))
-    return console.done(f"{JOBS_PATH}/{job_id}", notice)
+        return show_job(console, job_id, console.add_error(error))
+    return console.redirect_with_notice(f"{JOBS_PATH}/{job_id}", notice)
 
 
-MAINTENANCE_PATH = f"{OPERATORS.path}/maintenance"
+MAINTENANCE_PATH = f"{OPERATORS_PAGE.path}/maintenance"
 
 
 @router.get("/maintenance")
 def show_maintenance(console: OperatorConsole, form: EmptyForm) -> Response:
     with console.unit_of_work() as uow:
         runs = maintenance_runs.list_maintenance(uow)
-    return console.form_page("operator_maintenance.html", form, runs=runs)
+    return console.render_form("operator_maintenance.html", form, runs=runs)
 
 
 @router.post("/maintenance")
@@ -300,5 +300,5 @@ def begin_maintenance(console: OperatorConsoleForm) -> Response:
         with console.unit_of_work() as uow:
             changes.begin_maintenance(uow, console.caller, name)
     except DomainError as error:
-        return show_maintenance(console, console.refused(error))
-    return console.done(MAINTENANCE_PATH, f"A worker runs {name} within seconds.")
+        return show_maintenance(console, console.add_error(error))
+    return console.redirect_with_notice(MAINTENANCE_PATH, f"A worker runs {name} within seconds.")

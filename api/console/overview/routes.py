@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 from fastapi.responses import Response
 
 from api.console.assets import CONSOLE_PATH
-from api.console.console_display import QUOTAS, credits_text
+from api.console.console_display import QUOTAS, format_credits
 from api.console.developers.views import newest_events
-from api.console.navigation import list_path, pages_named
-from api.console.requests import Console, console_router
+from api.console.navigation import find_pages, get_list_path
+from api.console.requests import Console, build_router
 from api.responses.lists import describe_lists
 from api.schemas.lists import Channel
 from api.state import Transaction
@@ -30,7 +30,7 @@ from services.subscriptions.imports import records
 from services.webhooks import webhook_endpoints
 from storage.unit_of_work import UnitOfWork
 
-router = console_router(CONSOLE_PATH)
+router = build_router(CONSOLE_PATH)
 
 LISTS_ON_OVERVIEW = 5
 EVENTS_ON_OVERVIEW, EVENTS_TO_FOLD = 5, 20
@@ -55,7 +55,7 @@ def show_overview(console: Console) -> Response:
         attention = _attention(uow, console.user_id)
         lately = newest_events(uow, console.caller, only=_COMINGS_AND_GOINGS, limit=EVENTS_TO_FOLD)
     account = json.loads(ledger.read_account(console.state.resources.database, console.user_id))
-    return console.page(
+    return console.render_page(
         "overview.html",
         name=name,
         plan=plan,
@@ -63,7 +63,7 @@ def show_overview(console: Console) -> Response:
         has_more=found.next_cursor is not None,
         members=used[PlanQuota.MEMBERS].used,
         net=net,
-        credits=credits_text(Decimal(str(account["balance_credit"]))),
+        credits=format_credits(Decimal(str(account["balance_credit"]))),
         attention=attention,
         lately=lately[:EVENTS_ON_OVERVIEW],
         quotas=[(label, used[quota]) for quota, label in QUOTAS.items()],
@@ -74,7 +74,7 @@ def show_overview(console: Console) -> Response:
 def _attention(uow: UnitOfWork, user_id: int) -> list[tuple[str, str]]:
     """Return what waits for the owner: words, and the path of the page that has more."""
     found = []
-    for each in webhook_endpoints.live_of(uow, user_id):
+    for each in webhook_endpoints.list_live_endpoints(uow, user_id):
         if each.state == EndpointState.PAUSED or each.failing_since is not None:
             host = urlsplit(each.url).netloc
             is_paused = each.state == EndpointState.PAUSED
@@ -98,7 +98,7 @@ def _next_steps(
         text = f"“{newest[0].title}” has no members yet. See how people come onto it."
         if plan is Plan.FREE:
             text += " Your plan has sign-up forms; importing members needs the paid plan."
-        steps.append({"label": "Bring members", "path": list_path(newest[0].id), "text": text})
+        steps.append({"label": "Bring members", "path": get_list_path(newest[0].id), "text": text})
     if used[PlanQuota.KEYS].used == 0:
         text = "Whatever you do here, an app can do with a key."
         steps.append({"label": "Create an API key", "path": NEW_KEY_PATH, "text": text})
@@ -112,10 +112,10 @@ def show_found(console: Console, uow: Transaction, q: str = "") -> Response:
     some = lists.list_of(uow, console.user_id, PageRequest(LISTS_TO_SEARCH)).rows
     is_operator = accounts.get_user(uow, console.user_id).is_operator
     least = member_filter.MIN_SOUGHT_CHARACTERS
-    return console.page(
+    return console.render_page(
         "find.html",
         q=sought,
         found=found,
-        pages=pages_named(sought, is_operator=is_operator),
+        pages=find_pages(sought, is_operator=is_operator),
         searchable=some if len(sought.strip()) >= least else [],
     )

@@ -1,4 +1,4 @@
-"""The login page and logging out. Programs don't log in: they have keys and tokens."""
+"""Pages for logging in and out. Programs use keys or tokens instead."""
 
 from functools import partial
 from http import HTTPStatus
@@ -36,9 +36,9 @@ def show_login(
     next: Annotated[str | None, Query()] = None,  # noqa: A002
     again: Annotated[str | None, Query()] = None,
 ) -> Response:
-    """Show the form, or redirect a person with a session to the page ``next``.
+    """Show the login form, or redirect a person with a session to the page ``next``.
 
-    ``again``: set if the page ``next`` needs a more recent login.
+    ``again``: any text if the page ``next`` requires a more recent login.
     """
     member = find_page_session(request, state)
     fields = {"next": next or ""}
@@ -53,7 +53,11 @@ def show_login(
 
 @router.post(page_paths.LOGIN_PATH, dependencies=[LOGIN])
 async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
-    """Begin a session. The response and its duration are the same without an account."""
+    """Begin a session after a correct password.
+
+    For an address without an account, the response and its duration are the same as for a wrong
+    password.
+    """
     require_form_csrf(request, state, form)
     email = form.get("email", "")
     password = form.get("password", "")
@@ -87,7 +91,10 @@ async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
 
 @router.post(page_paths.PASSKEY_LOGIN_PATH, dependencies=[LOGIN])
 async def log_in_by_passkey(request: Request, state: StateOf, form: FormOf) -> Response:
-    """Begin a session by a passkey. The device verified the person, so no password is needed."""
+    """Begin a session with a passkey.
+
+    A password isn't required, because the person's device has verified the person.
+    """
     require_form_csrf(request, state, form)
     path = read_local_path(form.get("next")) or page_paths.ACCOUNT_PATH
     prove = partial(
@@ -125,7 +132,7 @@ def _render_login(
         "login.html",
         status=status,
         form_cookie=form_cookie,
-        scripted=True,
+        has_passkey_script=True,
         passkey_options=passkeys.build_request_options(state.resources.settings, form_cookie),
         problem=problem,
         next=read_local_path(form.get("next")),
@@ -145,7 +152,7 @@ def show_second_step(
 
 @router.post(page_paths.SECOND_STEP_PATH, dependencies=[LOGIN])
 async def take_second_step(request: Request, state: StateOf, form: FormOf) -> Response:
-    """Begin a session by the second factor, after a correct password."""
+    """Begin a session after a correct second factor. The person has already sent the password."""
     require_form_csrf(request, state, form)
     path = read_local_path(form.get("next")) or page_paths.ACCOUNT_PATH
     factor = second_factors.read_factor(request, state, form)
@@ -174,9 +181,9 @@ async def take_second_step(request: Request, state: StateOf, form: FormOf) -> Re
 def _render_second_step(
     request: Request, state: State, form: FormFields, error: DomainError | None = None
 ) -> Response:
-    """Render the page that asks for the second factor.
+    """Render the form for the second factor.
 
-    Without a correct password, redirect to the login page.
+    Redirect to the login page if the browser hasn't sent a correct password before.
     """
     path = read_local_path(form.get("next")) or page_paths.ACCOUNT_PATH
     form_cookie = state.cookies.read(request, FORM) or ""

@@ -1,4 +1,4 @@
-"""Words for the data about a reader, in the reader's language."""
+"""Translates the names and values of the data about a reader into the reader's language."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -38,7 +38,7 @@ _NAMES = {
     "via": marked("Way"),
     "wording": marked("Wording"),
 }
-# Codes, by the names whose values they are; texts of a person or an owner stay as they are.
+# Texts for codes, by the name of the value. Texts that people wrote are not translated.
 _CODES: Mapping[str, Mapping[str, str]] = {
     "status": {
         "active": marked("active"),
@@ -89,7 +89,8 @@ _WAYS = {
     "transfer": marked("another list"),
     "owner": marked("the owner"),
 }
-_OF_WAYS = ("source", "via", "how", "claimed_by")
+# The names whose values are keys of _WAYS.
+_NAMES_OF_WAYS = ("source", "via", "how", "claimed_by")
 _YES_AND_NO = {True: marked("Yes"), False: marked("No")}
 
 
@@ -98,7 +99,7 @@ def translate_names(language: str) -> dict[str, str]:
 
 
 def make_value_formatter(language: str) -> Callable[[str, Any], str]:
-    """Return a function that formats the value with this name for the reader."""
+    """Return a function that formats a value for the reader, by the name of the value."""
     locale = language.replace("-", "_")
 
     def format_value(name: str, value: Any) -> str:
@@ -108,7 +109,7 @@ def make_value_formatter(language: str) -> Callable[[str, Any], str]:
             return translated(language, _YES_AND_NO[value])
         if name.endswith("_at") or name == "paid_expiry":
             return format_datetime(datetime.fromisoformat(value), tzinfo=UTC, locale=locale)
-        text = _CODES.get(name, _WAYS if name in _OF_WAYS else {}).get(value)
+        text = _CODES.get(name, _WAYS if name in _NAMES_OF_WAYS else {}).get(value)
         return str(value) if text is None else translated(language, text)
 
     return format_value

@@ -102,7 +102,7 @@ def list_member_subscriptions(
 ) -> Envelope[list[schemas.SubscriptionRecord]]:
     """The member's records on all lists of this list's owner, newest first."""
     mailing_list = lists.get_own_list(uow, caller, list_id)
-    found = members.subscriptions_to_owner(uow, mailing_list, user_id, paging)
+    found = members.list_subscriptions_to_owner(uow, mailing_list, user_id, paging)
     person = accounts.get_user(uow, user_id)
     channels = describe_lists(uow, state, [each for _, each in found.rows])
     shown = member_attributes.read_attributes(

@@ -1,4 +1,4 @@
-"""Recovery codes, of which a person can use each once instead of a lost second factor.
+"""Recovery codes, which a person can use once each instead of a lost second factor.
 
 The database stores only the codes' HMACs.
 """

@@ -95,7 +95,7 @@ def begin_bulk_action(
     elif order.value is not None:
         creates_tag = order.action is BulkActionKind.TAG
         # Another transaction may be creating or deleting the same tag.
-        with locks.waiting_briefly(uow):
+        with locks.limit_lock_waits(uow):
             tag_ids = tags.find_tag_ids(
                 uow, mailing_list.id, [order.value], make=creates_tag, hold=True
             )

@@ -165,7 +165,7 @@ def keep(
     if size > MAX_FILTER_BYTES:
         raise FILTER_TOO_LARGE(most=MAX_FILTER_BYTES, size=size)
     names = [str(value) for each in node.comparisons() if each.name == TAG for value in each.values]
-    with locks.waiting_briefly(uow):
+    with locks.limit_lock_waits(uow):
         tag_ids = tags.find_tag_ids(uow, mailing_list.id, names, make=make_tags, hold=True)
     field_ids = {each.key: str(each.id) for each in living}
     kept: dict[str, Any] = _rewritten(
@@ -224,7 +224,7 @@ def _parsed(
     fields = _fields(uow, mailing_list)
     node = grammar.parse(kept, known_names(fields, are_stored=True))
     tag_ids = _tag_ids(kept)
-    with locks.waiting_briefly(uow) if hold else nullcontext():
+    with locks.limit_lock_waits(uow) if hold else nullcontext():
         living = tags.find_tag_names(uow, tag_ids, hold=hold)
     if tag_ids - living.keys():
         raise SEGMENT_TAG_DELETED()

@@ -111,7 +111,7 @@ class _Search:
             seen = newest(self.statuses, MAX_NEAR_MEMBERS, by_cursor=False)
             query = select(func.count()).select_from(seen).where(self._condition(seen))
             total = self.uow.session.scalar(query, self._start(None))
-        rows = member_pages.of_ids(self.uow, self.list_id, self.wanted.fields, shown)
+        rows = member_pages.read_members_by_id(self.uow, self.list_id, self.wanted.fields, shown)
         if rows.next_cursor is None and end is not None:
             rows = PageOfRows(rows.rows, str(end))
         return FoundMembers(rows, total)

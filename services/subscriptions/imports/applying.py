@@ -1,12 +1,12 @@
 """Applies one chunk of rows to a list in one transaction, by set-based statements.
 
 ``COPY`` puts the rows into a temporary table. A statement of ``judge_statements`` compares all rows
-with the existing people, subscriptions and opt-outs. Then a few statements of ``write_statements``
+with the existing people, subscriptions and opt-outs. A few statements of ``write_statements`` then
 write the changes of all rows.
 
-The lock on the list excludes all other changes of the list until the commit. Only other chunks of
-the same import may be applied at the same time, because they contain other people. People are
-inserted in the order of their addresses, so that two imports can't deadlock.
+The lock on the list excludes all other changes of the list until the commit. Chunks of the same
+import may be applied at the same time, because they contain different people. People are inserted
+in the order of their addresses, so that two imports can't deadlock.
 """
 
 from collections import Counter
@@ -58,20 +58,21 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 _ALL_VERDICTS = (*VERDICTS, OVER_QUOTA)
-# An account can change its address without the list's lock. If the new address is in the chunk, the
-# chunk takes the person for a new one, although the person is already a member of the list. The
-# next try of the chunk finds the member.
+# An account can change its address without locking the list. A chunk with the new address then
+# treats the member as a new person, and violates this constraint. The next attempt at the chunk
+# finds the member.
 _PASSING_CONSTRAINTS = frozenset({"uq_subscriptions_user_id_list_id"})
-# The id may exist too. Among millions of people, one of a million new ids may.
+# The constraints that an insert of new people can violate. Even a random new id may already belong
+# to one of millions of people.
 _PEOPLE_CONSTRAINTS = frozenset({"uq_users_email", "pk_users"})
 
 
 class NotInTurn(Exception):
-    """An earlier chunk isn't applied yet, but the order counts because the plan is nearly full."""
+    """An earlier chunk must be applied first, because the owner's plan is nearly full."""
 
 
 class ChunkBroke(Exception):
-    """The database refused the changes of a chunk. Another try would fail too."""
+    """The database rejected the changes of a chunk, so a retry would fail too."""
 
     def __init__(self, lines: tuple[int, int]) -> None:
         super().__init__(f"lines {lines[0]} to {lines[1]}")
@@ -80,15 +81,15 @@ class ChunkBroke(Exception):
 
 @dataclass(frozen=True)
 class AppliedChunk:
-    """The result of one chunk.
+    """The result of applying one chunk.
 
     Attributes:
         counts: the number of rows with each verdict. Rows with the verdict ``left`` are counted as
             opted out.
         updated: the number of active members whose data the rows changed.
         left_out: the number of invalid values that were omitted from imported rows.
-        dropped_expiries: expiry dates that were dropped because the member has no paid tier. The
-            keys are line numbers.
+        dropped_expiries: maps line numbers to expiry dates that were dropped because the member has
+            no paid tier.
         not_added: the CSV lines of rows that were added only in part or not at all.
     """
 
@@ -107,9 +108,9 @@ def commit_chunk(
 ) -> None:
     """Apply a chunk and count its rows in one transaction.
 
-    ``lock_job``: locks the import's job until the transaction ends, and returns the lease of the
+    ``lock_job`` locks the import's job until the transaction ends, and returns the lease of the
     job. Raises what ``lock_job`` and ``apply_chunk`` raise, ``ChunkBroke``, and ``list.not_found``
-    for a list that was archived.
+    for an archived list.
     """
     tag_ids: TagIds = {}
     if chunk.has_extras:
@@ -122,8 +123,8 @@ def commit_chunk(
             try:
                 lists.get_list(uow, task.list_id)
             except DomainError as error:
-                # The list existed when the caller named it. Therefore the error means that the
-                # import is invalid, and doesn't mean that the list is missing.
+                # The list existed when the import was accepted. Therefore the error means that the
+                # import is invalid.
                 raise DomainError(Kind.INVALID, error.code, error.message) from None
             applied = apply_chunk(uow, task, chunk, tag_ids)
             key = bulk_files.data_key(resources, task)
@@ -151,10 +152,12 @@ def apply_chunk(
     ``tag_ids``: maps the names of tags in the rows to their ids. Raises ``NotInTurn`` and
     ``TransientError``.
     """
-    # Copy before the list is locked, because no other change of the list must wait for that.
+    # Copy the rows before locking the list, so that other changes of the list don't wait for the
+    # copy.
     staging.copy_rows(uow, chunk.lines)
-    (locks.lock_list_as_chunk if task.side_by_side else locks.lock_list)(uow, task.list_id)
-    # Each row's verdict. Rows that change something are in the table JUDGED too.
+    (locks.lock_list_for_chunk if task.side_by_side else locks.lock_list)(uow, task.list_id)
+    # The verdicts on all rows of the chunk. The table JUDGED has only the rows that change
+    # something.
     verdicts = list(chunk.verdicts)
     parameters = _parameters_of(task)
     parameters["has_opt_outs"] = opt_out_checks.has_opt_outs(uow, task.list_id)
@@ -200,7 +203,7 @@ def apply_chunk(
 def _deny_rows(
     uow: UnitOfWork, task: MemberImport, chunk: PreparedChunk, verdicts: list[str]
 ) -> None:
-    """Change the verdicts of rows that would be added, but are on a deny list."""
+    """Change the verdict on each row that would be added, but is on a deny list."""
     added = {
         chunk.rows[place].email: place for place, verdict in enumerate(verdicts) if verdict == ADDED
     }
@@ -212,7 +215,7 @@ def _deny_rows(
 
 
 def _limit_to_quota(uow: UnitOfWork, task: MemberImport, number: int, verdicts: list[str]) -> None:
-    """Change the verdicts of rows for which the owner's plan has no room.
+    """Change the verdict on each row for which the owner's plan has no room.
 
     ``number``: the number of the chunk. Raises ``NotInTurn``.
     """
@@ -225,8 +228,9 @@ def _limit_to_quota(uow: UnitOfWork, task: MemberImport, number: int, verdicts: 
         earlier = ImportChunk.import_id == task.id, ImportChunk.number < number
         if uow.session.scalar(select(func.count()).where(*earlier)) != number:
             raise NotInTurn
-    # After one row had no room, no other row is added, so that the added rows are the first ones.
-    # The query comes after the quota's lock, because another chunk may just have found no room.
+    # After the plan had no room for one row, no later row is added, so that the added rows are the
+    # first rows of the file. Read ``over_quota`` after locking the quota, because another chunk may
+    # just have filled the plan.
     over_quota = select(MemberImport.over_quota).where(MemberImport.id == task.id)
     room = 0 if uow.session.scalar(over_quota) else room
     beyond = [] if room is None else added[max(room, 0) :]
@@ -257,22 +261,23 @@ def _write_rows(
 
 
 def _add_people(uow: UnitOfWork, count: int) -> None:
-    """Insert the people of new rows. ``count``: the number of these people."""
+    """Insert the people of new rows. ``count``: the number of people to insert."""
     try:
-        # To look for a conflict before each row would take half as long as the row itself.
+        # Insert without checking for conflicts, because the check would prolong each insert by
+        # half.
         with uow.session.begin_nested():
             _write(uow, write_statements.ADD_PEOPLE)
     except IntegrityError as error:
         if get_constraint(error) not in _PEOPLE_CONSTRAINTS:
             raise
-        # Another transaction just inserted some of these people, and may have erased them again.
+        # Another transaction has just inserted some of the new people, and may have erased some.
         added = _write(uow, write_statements.ADD_MISSING_PEOPLE)
         if added != count and _write(uow, write_statements.FIND_PEOPLE_AGAIN) != count:
             raise TransientError("a person was made meanwhile, and erased") from None
 
 
 def _undelivered_rows(rows: list[JudgedRow]) -> dict[str, list[int]]:
-    """Return the places of rows with bounced addresses, and of rows with complaints."""
+    """Return the positions of rows with bounced addresses, and of rows with complaints."""
     statuses = {"bounced": ("bounced", "cleaned"), "complained": ("complained",)}
     return {
         name: [place for place, row in enumerate(rows) if row.left in words]
@@ -288,7 +293,7 @@ SELECT number FROM {JUDGED} WHERE drops_expiry AND verdict IN ('added', 'already
 def _dropped_expiries(
     uow: UnitOfWork, task: MemberImport, rows: Sequence[JudgedRow]
 ) -> dict[int, LeftOut]:
-    """Return the expiry dates that aren't stored because the member has no paid tier, by row."""
+    """Map row numbers to expiry dates that aren't stored because the member has no paid tier."""
     if not any(row.tier is None and row.paid_expiry for row in rows):
         return {}
     columns: Sequence[str] = (task.description or {}).get("columns", {}).get("paid_expiry", ())
@@ -300,11 +305,14 @@ def _dropped_expiries(
 def _count_rows(
     uow: UnitOfWork, lease: Lease, task: MemberImport, chunk: PreparedChunk, applied: AppliedChunk
 ) -> None:
-    """Add the rows of an applied chunk to the counts. The import's job must be locked."""
-    # Other chunks may have been counted in between. The lock on the job now prevents that.
+    """Add the rows of an applied chunk to the counts of the import.
+
+    The caller must have locked the import's job.
+    """
+    # Reload the counts, because another chunk may have been counted before the job was locked.
     uow.session.refresh(task)
-    # Lock the job before the import, as every transaction that ends both. If another worker has the
-    # job now, the chunk is rolled back.
+    # Lock the job before the import, in the same order as other transactions, to prevent deadlocks.
+    # If another worker has taken over the job, the chunk is rolled back.
     earlier_rows = sum(getattr(task, verdict) for verdict in _ALL_VERDICTS)
     done_rows = earlier_rows + len(chunk.rows)
     record_progress(uow, lease, done=done_rows, total=task.received if task.is_split else None)
@@ -322,7 +330,7 @@ def _parameters_of(task: MemberImport) -> dict[str, Any]:
 
 
 def _write(uow: UnitOfWork, statement: str, parameters: dict[str, Any] | None = None) -> int:
-    """Run a statement that writes, and return the number of rows that it wrote."""
+    """Run a statement, and return the number of rows that the statement wrote."""
     result = uow.session.execute(text(statement), parameters)
     return int(result.rowcount)  # type: ignore[attr-defined]
 

@@ -1,6 +1,6 @@
 """The extras of a chunk's rows: fields, tags, joining dates and consent claims.
 
-Extras are copied into a temporary table of their own. Only chunks whose rows have extras run the
+Extras are copied into a separate temporary table. Only chunks whose rows have extras run the
 statements that read this table.
 """
 
@@ -31,11 +31,12 @@ _UNKNOWN_PRODUCT = "file"
 
 
 def make_tags(resources: Resources, task: MemberImport, rows: Sequence[JudgedRow]) -> TagIds:
-    """Create the tags in the rows, and return their ids. A tag is missing if the list has no room.
+    """Create the tags that the rows name, and return the ids of the tags by name.
 
-    This is a transaction of its own, because other transactions wait to create the same tags.
+    The result omits tags for which the list has no room. Tags are created in a separate
+    transaction, because other transactions wait to create the same tags.
     """
-    # The first row decides how a new tag is spelt.
+    # The first row with a new tag decides how the tag is spelt.
     names = dict.fromkeys(name for _, extras in _extras_of(rows) for name in extras.tags)
     if not names:
         return {}
@@ -71,10 +72,10 @@ RETURNING e.number
 def find_left_out(
     uow: UnitOfWork, task: MemberImport, rows: Sequence[JudgedRow], tag_ids: TagIds
 ) -> dict[int, list[str]]:
-    """Return sentences about the values that rows are imported without, by row number.
+    """Return sentences about the omitted values of rows, by row number.
 
-    Call this after the rows have been judged. If a member would have too many tags, this function
-    removes the tags from the row.
+    The rows must have been judged. If a member would have too many tags, remove the tags from the
+    row.
     """
     sentences: dict[int, list[str]] = {}
     for number, extras in _extras_of(rows):
@@ -116,9 +117,9 @@ def add_claims(
 
 
 def _claims_of(email: str, claim: Mapping[str, str]) -> Iterator[ClaimedConsent]:
-    """Yield a claim for the consent and another claim for its confirmation.
+    """Yield claims for a person's consent and for the confirmation of the consent.
 
-    ``claim``: maps the name of each part to its cell.
+    ``claim`` maps each part of the consent, such as ``ip``, to the cell of the part.
     """
     get = claim.get
     if not claim.keys() <= {"confirmed_at", "confirmed_ip"}:

@@ -1,4 +1,4 @@
-"""The chunks that one process commits at the same time, each in a thread."""
+"""Commits several chunks at the same time, each in its own thread."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -8,7 +8,7 @@ from contextvars import copy_context
 
 from services.subscriptions.imports.applying import NotInTurn
 
-# The database uses one core for each chunk.
+# The limit is low because the database uses one core for each chunk that is being applied.
 MAX_CHUNKS_AT_ONCE = 2
 
 
@@ -16,8 +16,8 @@ MAX_CHUNKS_AT_ONCE = 2
 class ChunksAtOnce:
     """Chunks that threads commit at the same time.
 
-    If the owner's plan is nearly full, chunks must be committed in their order. A chunk that came
-    too early is committed again after the earlier chunks.
+    If the owner's plan is nearly full, chunks must be committed in their order. A chunk that was
+    started too early is retried after the earlier chunks.
     """
 
     def __init__(self, threads: ThreadPoolExecutor) -> None:
@@ -36,7 +36,7 @@ class ChunksAtOnce:
         self._running.append((commit, self._threads.submit(copy_context().run, commit)))
 
     def end_all(self) -> bool:
-        """Wait until all started chunks are finished. Return whether any chunk had been started."""
+        """Wait until all started chunks are finished. Return whether there were any."""
         was_running = bool(self._running)
         while self._running:
             self._end_oldest()

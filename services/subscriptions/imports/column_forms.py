@@ -1,4 +1,4 @@
-"""Detects the notation of each column: its order of dates or its decimal mark."""
+"""Detects the notation of each column, which is its order of dates or its decimal mark."""
 
 import re
 from collections import defaultdict
@@ -13,7 +13,7 @@ from services.subscriptions.imports.dates import NUMBERED_DATE, DateOrder, parse
 from services.subscriptions.imports.known_words import MAX_WORD_CHARACTERS
 
 _MONTHS = 12
-# Spaces or apostrophes between groups of three digits.
+# Matches spaces and apostrophes between groups of three digits.
 _GROUP_SEPARATORS = re.compile(r"(?<=\d)[ \u00a0\u202f\u2009'’](?=\d{3}(?!\d))")
 
 
@@ -32,14 +32,13 @@ _GROUP_MARKS = {DecimalMark.POINT: ",", DecimalMark.COMMA: "."}
 class ColumnForms:
     """The order of dates and the decimal mark of each column of a file, by the column's index.
 
-    A number over 12 shows the order of dates such as 03/04/2025, but it may come late in the file.
-    Therefore the first records determine the notation of a column provisionally. If later records
-    show another notation, the file is read a second time.
+    A number over 12 reveals the order of dates such as 03/04/2025, but the first such number may
+    come late in the file. Therefore the first records determine the notation of a column
+    provisionally. If later records show another notation, the file is read a second time.
 
     Args:
-        settled: what ``settled`` returned after the same file was read for the first time.
-        date_order: the order that the owner chose. It is used for columns that don't show their
-            order.
+        notations: the result of ``find_notations`` after the file was read for the first time.
+        date_order: the order that the owner chose for columns whose dates don't reveal their order.
     """
 
     def __init__(
@@ -52,9 +51,9 @@ class ColumnForms:
             int(index): DateOrder(form) if form in set(DateOrder) else DecimalMark(form)
             for index, form in (settled or {}).items()
         }
-        # The notations that the cells of each column show.
+        # The notations that the cells of each column reveal.
         self._evidence: dict[int, set[DateOrder | DecimalMark]] = defaultdict(set)
-        # Columns with dates that are valid in both orders, with one such date.
+        # Maps each column with dates that are valid in both orders to one of these dates.
         self._ambiguous_dates: dict[int, str] = {}
         # Columns with numbers that are valid with both decimal marks.
         self._ambiguous_numbers: set[int] = set()
@@ -62,7 +61,7 @@ class ColumnForms:
     def learn(
         self, dates: Iterable[int], numbers: Iterable[int], records: Sequence[Sequence[str]]
     ) -> None:
-        """Determine the notation of columns from some records, unless it is already known."""
+        """Determine the notations of columns from some records, unless the notations are known."""
         for indexes, note in ((dates, self._note_date), (numbers, self._note_number)):
             for index in indexes:
                 for record in records:
@@ -72,18 +71,21 @@ class ColumnForms:
                     self._used.setdefault(index, *self._evidence[index])
 
     def parse_date(self, index: int, cell: str) -> datetime | None:
-        """Return the date in a cell of this column. Raises ``ValueError`` as ``dates`` does."""
+        """Return the date in a cell of a column.
+
+        Raises ``ValueError`` for a cell without a valid date.
+        """
         text = bare_cell(cell).strip()
         self._note_date(index, text)
         return parse_date(text, self._used.get(index, self._usual_order))
 
     def normalise_number(self, index: int, text: str) -> str:
-        """Return the number in a cell of this column, as the function ``normalise_number`` does."""
+        """Return a number of a column with a decimal point and without group separators."""
         self._note_number(index, text)
         return normalise_number(text, self._used.get(index))
 
     def settled(self, header: Sequence[str]) -> dict[str, str]:
-        """Return the notation of each column. Call this method after reading the whole file.
+        """Return the final notation of each column. The whole file must have been read.
 
         Raises ``import.date_order_needed``.
         """
@@ -102,7 +104,7 @@ class ColumnForms:
         return notations
 
     def differs(self, settled: Mapping[str, str]) -> bool:
-        """Return whether some cells were parsed in a notation other than the one in ``settled``."""
+        """Return whether some cells were parsed with other notations than ``notations``."""
         return any(self._parsed_as(int(index), form) != form for index, form in settled.items())
 
     def _note_date(self, index: int, text: str) -> None:
@@ -124,7 +126,7 @@ class ColumnForms:
             self._ambiguous_numbers.add(index)
 
     def _parsed_as(self, index: int, form: str) -> str | None:
-        """Return the notation with which this column was parsed, or ``None`` for several."""
+        """Return the notation with which a column was parsed, or ``None`` for several notations."""
         if index in self._used or form in set(DateOrder):
             notation: str = self._used.get(index, self._usual_order)
             return notation
@@ -134,11 +136,12 @@ class ColumnForms:
 
 
 def normalise_number(text: str, mark: DecimalMark | None) -> str:
-    """Return a number with a decimal point and without separators between groups of digits.
+    """Return a number with a decimal point and without group separators.
 
-    Any other text is returned unchanged. ``mark``: the decimal mark of the column, if it is known.
+    A text that isn't a number is returned unchanged. ``mark``: the decimal mark of the column, if
+    the mark is known.
 
-    Raises ``ValueError`` if the mark is unknown and the value of the number depends on it.
+    Raises ``ValueError`` if the value of the number depends on an unknown mark.
     """
     number = _without_separators(text)
     marks = _possible_marks(number)
@@ -151,7 +154,7 @@ def normalise_number(text: str, mark: DecimalMark | None) -> str:
 
 
 def _possible_marks(text: str) -> list[DecimalMark]:
-    """Return the decimal marks with which the text is a number."""
+    """Return the decimal marks with which the text is a valid number."""
     return [mark for mark, pattern in _NUMBERS.items() if pattern.match(text)]
 
 

@@ -29,7 +29,7 @@ from services.subscriptions.imports.known_words import (
 from services.subscriptions.imports.rows import SuppressionStatus
 
 _WORDS = load_words("consent.toml")
-# The statuses that "yes" stands for in the kinds of opt-out columns.
+# Maps each kind of opt-out column to the status that "yes" stands for.
 _OPT_OUT_REASONS = {
     "not_subscribed": SuppressionStatus.NOT_SUBSCRIBED,
     "unsubscribed": SuppressionStatus.UNSUBSCRIBED,
@@ -38,7 +38,8 @@ _OPT_OUT_REASONS = {
     "complained": SuppressionStatus.COMPLAINED,
     "soft_bounced": SuppressionStatus.MAY_PASS,
 }
-# The kinds of consent columns. The keys are also the names of the word lists in ``consent.toml``.
+# Maps each kind of consent column to its description. A kind is also the name of a list of headers
+# in ``consent.toml``.
 _KINDS = {
     "status": ConsentColumn(ConsentSubject.STATUS, Basis.KNOWN),
     "status_or_tier": ConsentColumn(ConsentSubject.STATUS, Basis.KNOWN, may_be_tier=True),
@@ -56,7 +57,8 @@ _BY_HEADER = {
     for kind, names in _WORDS["headers"].items()
     for name in names
 }
-# Known headers of columns that aren't about consent, although a word in them may suggest consent.
+# Known headers of columns that aren't about consent, although a word in the header may suggest
+# consent.
 _OTHER_HEADERS = frozenset().union(*COLUMNS.values(), OWN_COLUMNS)
 # For each list of phrases, a pattern that matches any of the phrases as whole words.
 _PATTERNS = {
@@ -86,7 +88,7 @@ _MAX_PART_CHARACTERS = max(map(len, _PARTS))
 
 
 class Unclear(Enum):
-    """The result for a header that is about consent, but doesn't state what "yes" means."""
+    """The result of recognising a header about consent that doesn't state what "yes" means."""
 
     HEADER = "header"
 
@@ -94,7 +96,7 @@ class Unclear(Enum):
 def add_consent_columns(layout: ColumnLayout) -> None:
     """Add the consent columns of a file to its layout.
 
-    ``layout.consent`` gets the columns that the mapping or their header marks as consent columns.
+    ``layout.consent`` gets each column that the mapping or the header marks as a consent column.
     ``layout.ignored_consent`` gets consent columns that the owner mapped to another role.
     ``layout.unclear`` gets columns whose header doesn't state what "yes" means.
     """
@@ -104,7 +106,8 @@ def add_consent_columns(layout: ColumnLayout) -> None:
             layout.consent[index] = _BY_MAPPING[role]
             continue
         if layout.product == "pressroom" and name.startswith(FIELD_PREFIX):
-            # In files that Pressroom exported, these columns hold the owner's fields.
+            # In a file that Pressroom exported, a column with this prefix holds a field of the
+            # owner.
             continue
         column = recognise_header(name)
         if isinstance(column, ConsentColumn):
@@ -116,7 +119,7 @@ def add_consent_columns(layout: ColumnLayout) -> None:
 
 
 def refuse_unclear_columns(layout: ColumnLayout, indexes: Iterable[int]) -> None:
-    """Raise ``import.column_ambiguous`` for the first column whose header is unclear, if any."""
+    """Raise ``import.column_ambiguous`` if any columns have unclear headers."""
     for index in indexes:
         raise IMPORT_COLUMN_AMBIGUOUS(column=layout.header[index].strip()[:MAX_WORD_CHARACTERS])
 
@@ -164,7 +167,10 @@ def _phrase(name: str) -> str:
 
 
 def _parts_of(word: str) -> Sequence[str]:
-    """Split a word such as "optout" into known parts, or return only ``word`` if that fails."""
+    """Split a word such as "optout" into known parts.
+
+    Return a word with unknown parts unchanged.
+    """
     if len(word) > MAX_WORD_CHARACTERS:
         return (word,)
     splits: dict[int, tuple[str, ...]] = {0: ()}

@@ -56,14 +56,15 @@ _NO_STATUS = ConsentAnswer(WANTED)
 
 
 class ConsentInterpreter:
-    """Interprets the consent columns of one file, and counts the values in these columns.
+    """An interpreter of the consent columns of one file, which also counts their values.
 
     Some consent columns can be recognised only by their cells. For these columns, the decision is
     provisional at first, because it depends on the first rows of the file. If later rows contradict
     the decision, the file is read a second time.
 
     Args:
-        settled: what ``settled`` returned after the same file was read for the first time.
+        earlier_decisions: the result of ``find_decisions`` after the file was read for the first
+            time.
         status_values: maps each status value in the file to the status that the owner assigned.
     """
 
@@ -78,7 +79,7 @@ class ConsentInterpreter:
         # the indexes of the columns.
         self._columns: dict[int, ConsentColumn] = {}
         self._evidence: dict[int, ColumnEvidence] = {}
-        # The decision with which the rows are read. It is true for a consent column.
+        # Maps each judged column to whether the rows are read with the column as a consent column.
         self._decisions: dict[int, bool] = {}
         self._counts: Counter[tuple[int, str, Answer]] = Counter()
         self._ignored_opt_outs: Counter[int] = Counter()
@@ -114,13 +115,13 @@ class ConsentInterpreter:
         self.values.check(layout.product)
 
     def reader(self, layout: ColumnLayout) -> "ConsentReader":
-        """Return a new reader for records with this layout. Discard the previous reader."""
+        """Return a reader for records with a layout, and discard the previous reader."""
         self._count_rows()
         self._reader = ConsentReader(self, layout)
         return self._reader
 
     def watched_columns(self) -> list[int]:
-        """Return the columns for which later cells may still change the decision."""
+        """Return the columns for which later cells can still change the decision."""
         return [
             index
             for index, column in self._columns.items()
@@ -132,7 +133,7 @@ class ConsentInterpreter:
         self._evidence[index].note(cell)
 
     def count(self, index: int, cell: str, answer: Answer, rows: int) -> None:
-        """Add to the number of rows that have this cell in this column."""
+        """Increase the number of rows with a certain cell in a column."""
         value = index, cell.strip()[:MAX_WORD_CHARACTERS], answer
         if value in self._counts or len(self._counts) < MAX_VALUES_COUNTED:
             self._counts[value] += rows
@@ -142,9 +143,9 @@ class ConsentInterpreter:
         self._ignored_opt_outs[index] += rows if answer in OPT_OUTS else 0
 
     def settled(self) -> dict[str, bool]:
-        """Return the final decisions. Call this method after reading the whole file.
+        """Map each column that is judged by its cells to whether it is a consent column.
 
-        The result maps each column that is judged by its cells to whether it is a consent column.
+        The whole file must have been read.
         """
         return {
             str(index): is_consent
@@ -211,7 +212,7 @@ class ConsentInterpreter:
 
 
 class ConsentReader:
-    """Returns the status of each record in a file with one layout."""
+    """A reader of the status of each record in a file with one layout."""
 
     def __init__(self, interpreter: ConsentInterpreter, layout: ColumnLayout) -> None:
         self._interpreter = interpreter

@@ -24,7 +24,7 @@ _SOFT = normalise_words(_WORDS["cell_phrases"]["soft"])
 _EXACT = normalise_words(_WORDS["cell_phrases"]["exact"])
 _GENERIC = normalise_words(_WORDS["cell_phrases"]["generic"])
 # The maximum number of words in an answer, such as "no" in "unsubscribed: no". If more words follow
-# an opt-out word, "no" in these words doesn't contradict the opt-out.
+# an opt-out word, a "no" among the words doesn't contradict the opt-out.
 _MAX_SHORT_ANSWER = 2
 _ZERO_DATE = re.compile(r"0{1,4}[-/.]0{1,2}[-/.]0{1,4}(?:[t ][0:.]+z?)?\Z")
 _NUMBER = re.compile(r"[+-]?\d+(?:[.,]\d+)?\Z", re.ASCII)
@@ -36,8 +36,8 @@ _MINUS = "\N{MINUS SIGN}"
 # example, would change the meaning.
 _PLAIN = re.compile(r"[\w\s.,;:!'\"()\[\]/&’-]*\Z")
 _SOFT_CODE = re.compile(r"(?<![\w.])4(?:\d\d|\.\d{1,3}\.\d{1,3})(?![\w.])", re.ASCII)
-# The years in which a person can have opted out. Programs represent "never" as a date far outside
-# these years.
+# The years in which a person can have opted out. Some programs store "never" as a date outside this
+# range of years.
 _YEARS = range(1980, 2100)
 
 

@@ -24,13 +24,15 @@ from services.subscriptions.imports.rows import RejectedRecord
 MAX_RECORD_CHARACTERS = MAX_LINE_CHARACTERS
 MAX_RECORD_LINES = 10_000
 # After each stray quote, up to ``MAX_RECORD_CHARACTERS`` are parsed again. After this number of
-# stray quotes, lines aren't parsed again, so that the time stays in proportion to the file's size.
+# stray quotes in a file, lines aren't parsed again, so that the time stays proportional to the
+# file's size.
 MAX_STRAY_QUOTES = 500
 
 # A line that no file contains, because the decoder removes null characters.
 _END = "\0"
 
-# The csv module has one limit for the whole process. Its default is below the limits above.
+# The csv module has one limit for the whole process, whose default is below
+# ``MAX_RECORD_CHARACTERS``.
 csv.field_size_limit(4 * MAX_RECORD_CHARACTERS)
 
 Record = tuple[int, list[str]]
@@ -103,8 +105,8 @@ class CsvRecords:
     def _feed(self) -> Iterator[list[str]]:
         """Yield lines for the csv module.
 
-        The last line is ``_END``. If the csv module returns this line as a record, no quote is
-        open.
+        The last line is ``_END``. If the csv module returns ``_END`` as a separate record, no quote
+        is open.
         """
         while True:
             while self._buffer and self._is_parsed(self._buffer[0]):

@@ -15,8 +15,8 @@ from services.subscriptions.imports.known_words import MAX_WORD_CHARACTERS, norm
 NUMBERED_DATE = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})(?!\d)", re.ASCII)
 _YEAR_FIRST = re.compile(r"(\d{4})[/.](\d{1,2})[/.](\d{1,2})(?!\d)", re.ASCII)
 _CHINESE = re.compile(r"(\d{4})\s?年\s?(\d{1,2})\s?月\s?(\d{1,2})\s?日", re.ASCII)
-# Matches "31. Dezember 2025" and "31 de diciembre de 2025". In Russian, a letter for "year" may
-# follow.
+# Matches dates such as "31 de diciembre de 2025". In Russian, a letter for "year" may follow the
+# number of the year.
 _DAY_MONTH = re.compile(
     r"(\d{1,2})(?:\.|er|º|-)?\s?(?:de )?([^\W\d_]+)\.?,?[ -]?(?:de )?(\d{4})(?: ?\u0433\.?)?(?!\d)"
 )
@@ -25,9 +25,9 @@ _TIME = re.compile(
     r"(?:,| at| um| à| \u0432|T)? ?(\d{1,2}):(\d\d)(?::(\d\d)(?:\.\d+)?)?(?: ?([ap])\.?m\.?)?\Z",
     re.ASCII | re.IGNORECASE,
 )
-# Spreadsheets store a date as a serial number: the number of days since day 0.
+# Spreadsheets store a date as a serial number, which is the number of days since day 0.
 _SERIAL = re.compile(r"([2-7]\d{4})(?:[.,](\d{1,12}))?\Z", re.ASCII)
-# Day 0 of Excel, LibreOffice and Google Sheets.
+# The day that Excel, LibreOffice and Google Sheets use as day 0 of serial numbers.
 _SERIAL_EPOCH = datetime(1899, 12, 30, tzinfo=UTC)
 _LANGUAGES = ("en", "de", "fr", "es", "ru")
 _NOON = 12
@@ -47,7 +47,7 @@ def parse_date(cell: str, order: DateOrder = DateOrder.DAY_FIRST) -> datetime | 
     """Return the date and time in a cell, or ``None`` if the cell is empty or means "no".
 
     The time is in UTC unless the cell names a zone. The notation may be ISO 8601, or numbers with
-    dots, slashes or hyphens. The name of a month may be in one of six languages. A number may be
+    dots, slashes or hyphens. The name of a month may be in one of five languages. A number may be
     the serial number of a date in a spreadsheet, or the seconds or milliseconds since 1970.
 
     Raises ``ValueError`` with the rule that the cell breaks.
@@ -91,7 +91,7 @@ def _parse(text: str, order: DateOrder) -> datetime | None:
 
 
 def _parse_notation(text: str, order: DateOrder) -> datetime | None:
-    """Return a date in numbers or words, with or without a time; raises ``ValueError``."""
+    """Return a date in numbers or words, with or without a time. Raises ``ValueError``."""
     if match := NUMBERED_DATE.match(text):
         is_month_first = match[2] != "." and order is DateOrder.MONTH_FIRST
         year = match[4]

@@ -1,8 +1,8 @@
 """Decodes the bytes of a file into text.
 
 A byte-order mark determines the encoding. A file without a byte-order mark is UTF-16 if many bytes
-at even positions, or many at odd positions, are zero. In all other files, the encoding is UTF-8
-unless most characters beyond ASCII are invalid UTF-8. In that case, the module
+at even positions, or many at odd positions, are zero. Any other file is UTF-8 unless most
+characters beyond ASCII are invalid UTF-8. For a file with mostly invalid UTF-8,
 ``encoding_detection`` detects the encoding, at first from the beginning of the file.
 
 A few invalid bytes in a UTF-8 file become lone surrogates in the text, so that ``is_damaged`` can
@@ -27,7 +27,8 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 # The minimum share of zeros at even or odd positions in UTF-16, so that a few stray zeros don't
-# count. In scripts with letters that end in a zero byte, the other positions have zeros too.
+# count. In some scripts, zeros also occur at the other positions, because some letters end in a
+# zero byte.
 _MIN_ZEROS_OF_UTF16 = 0.2
 # Error handlers of the decoders that keep undecodable bytes as lone surrogates.
 _ERROR_HANDLERS = {"utf-8": "surrogateescape", WINDOWS_1252: "surrogateescape"}
@@ -41,12 +42,12 @@ _AS_WINDOWS_1252 = {
 
 
 class DecodedText:
-    """Decodes the bytes of a file, and removes null characters from the text.
+    """The decoded text of a file, without null characters.
 
     ``damaged`` becomes true at the first bytes that are invalid in the encoding. ``is_binary`` is
     true if the first line has control characters, as in a binary file.
 
-    If ``named`` is set, ``encoding`` is that encoding. Otherwise the encoding is detected from the
+    If ``named`` is set, ``encoding`` equals ``named``. Otherwise the encoding is detected from the
     first ``head_bytes`` bytes of the file. After the last chunk, ``settled_encoding`` may return a
     different encoding.
 
@@ -62,8 +63,7 @@ class DecodedText:
         self._evidence = EncodingEvidence()
         head, all_chunks = take_head(iter(chunks), head_bytes)
         unicode_encoding, mark_bytes = _detect_unicode(head, named)
-        # A byte-order mark proves the encoding. The zero bytes in UTF-16 text prove the encoding
-        # too.
+        # A byte-order mark or the zero bytes in UTF-16 text prove the encoding.
         self._is_certain = mark_bytes > 0 or unicode_encoding not in (None, "utf-8")
         self.encoding = named or unicode_encoding or WINDOWS_1252
         text = head[mark_bytes:].decode(self.encoding, "replace")
@@ -83,7 +83,8 @@ class DecodedText:
                 text = decoder.decode(data, is_end)
                 is_valid = True
             except UnicodeDecodeError:
-                # The decoder still has the bytes that it kept from the previous chunk.
+                # Decode the chunk again with an error handler. After the error, the decoder still
+                # has the incomplete character from the end of the previous chunk.
                 is_valid = False
                 self.damaged = True
                 decoder.errors = _ERROR_HANDLERS.get(self.encoding, "replace")
@@ -96,7 +97,7 @@ class DecodedText:
         self._evidence.end()
 
     def settled_encoding(self) -> str:
-        """Return the encoding found in the whole file. Call this method after the last chunk.
+        """Return the encoding that the whole file reveals. The whole file must have been decoded.
 
         Raises ``EncodingUnclear``.
         """

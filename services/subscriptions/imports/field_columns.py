@@ -17,9 +17,11 @@ from services.subscriptions.imports.column_vocabulary import OWN_COLUMNS
 from services.subscriptions.imports.field_values import guess_type
 from services.subscriptions.imports.known_words import normalise_word
 
-# A limit because a file may have a hundred thousand columns. No owner may have as many fields.
+# The maximum number of fields that one file can propose, because a file may have a hundred thousand
+# columns. The limit exceeds the number of fields that an owner may have.
 MAX_NEW_FIELDS = 500
-# An import can't create a field of choices, because the choices must be defined first.
+# The types of fields that an import can create. Fields of choices are missing, because an owner
+# must define the choices first.
 NEW_TYPES = (FieldType.TEXT, FieldType.NUMBER, FieldType.DATE, FieldType.BOOLEAN)
 
 _NOT_OF_A_KEY = re.compile(r"[^a-z0-9]+")
@@ -58,10 +60,10 @@ def match_fields(
 def propose_fields(
     layout: ColumnLayout, columns: Collection[int], taken_keys: Collection[str], sample: Records
 ) -> dict[int, MemberField]:
-    """Return a new field for each of these columns that has no role yet.
+    """Propose a new field for each of ``columns`` that has no role yet.
 
-    The new fields have negative ids. There are at most ``MAX_NEW_FIELDS``. ``taken_keys``: the keys
-    of the owner's fields.
+    At most ``MAX_NEW_FIELDS`` fields are proposed, and their ids are negative. ``taken_keys``: the
+    keys of the owner's fields.
 
     Raises ``import.mapping_field``, ``import.mapping_type``.
     """
@@ -78,7 +80,7 @@ def propose_fields(
         if len(new_fields) >= MAX_NEW_FIELDS:
             break
         cells = _cells(sample, index)
-        # A comma at the end of each line makes a blank column.
+        # A comma at the end of each line adds a blank column to a file.
         is_blank = not layout.header[index].strip() and not any(map(str.strip, cells))
         word = normalise_word(layout.header[index])
         if is_blank or (layout.product == "pressroom" and word in OWN_COLUMNS):
@@ -90,7 +92,7 @@ def propose_fields(
 
 
 def find_free_key(name: str, taken_keys: Collection[str]) -> str:
-    """Return a key that resembles the name of a column, and that no field has."""
+    """Return an unused key that resembles the name of a column."""
     decomposed = unicodedata.normalize("NFKD", name[: 10 * MAX_KEY_CHARACTERS]).casefold()
     plain = "".join(c for c in decomposed if not unicodedata.combining(c))
     key = _NOT_OF_A_KEY.sub("_", plain).strip("_")[:MAX_KEY_CHARACTERS].rstrip("_")

@@ -14,10 +14,11 @@ from services.subscriptions.imports.known_words import normalise_word
 
 MAX_CELL_CHARACTERS_SHOWN = 40
 
-# Numbers whose text is the same after a conversion to a number. Postal codes and telephone numbers
+# Matches numbers whose text survives a conversion to a number. Postal codes and telephone numbers
 # may have signs or zeros that the conversion would lose.
 _PLAIN_NUMBER = re.compile(r"-?(0|[1-9]\d{0,9})(\.\d{0,4}[1-9])?\Z", re.ASCII)
-# Amounts with a decimal comma and two decimal places. "1,2" may be a list.
+# Matches amounts with a decimal comma and two decimal places. Text such as "1,2" doesn't match,
+# because the text may be a list.
 _AMOUNT = re.compile(r"-?(0|[1-9]\d{0,9}|[1-9]\d{0,2}(\.\d{3})+),\d\d\Z", re.ASCII)
 
 
@@ -49,7 +50,7 @@ def abbreviate_cell(cell: str) -> str:
 
 
 def guess_type(cells: Iterable[str]) -> FieldType:
-    """Return the type that fits all of these cells, or text if no other type fits."""
+    """Return the field type that fits all cells, or text if no other type fits."""
     texts = {text for cell in cells if (text := bare_cell(cell).strip())}
     if not texts:
         return FieldType.TEXT

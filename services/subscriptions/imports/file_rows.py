@@ -1,9 +1,9 @@
 """The rows of an uploaded file, in chunks.
 
 If an address has several rows, only the strictest row is applied. Some rejected rows also prevent
-their person from being added. Opt-outs and these rejected rows form chunks of their own, because
+their person from being added. Opt-outs and rejected rows of this kind form separate chunks, because
 these chunks are applied first. A weaker row may already be in a chunk when a stricter row of its
-address is read. ``StoredChunks.mark_next`` finds such rows later.
+address is read. ``StoredChunks.mark_next_chunk`` marks weaker rows later.
 """
 
 import dataclasses
@@ -31,14 +31,14 @@ _CODES_OF_DAMAGED_ROWS = frozenset({"encoding.invalid", "row.unreadable"})
 
 @dataclass(frozen=True)
 class FileFacts:
-    """How to interpret a file, as the whole file shows it.
+    """Facts about how to interpret a file, derived from the whole file.
 
     Attributes:
         forms: maps the index of each column to the format of dates and numbers in the column.
         consent: maps the index of each column to whether the column is a consent column.
         encoding: the right encoding, if the file was decoded with a wrong encoding.
-        is_read_so: whether the rows were already read according to these facts. If not, the file
-            must be read again.
+        are_applied: whether the rows were read according to these facts, so that the file need not
+            be read again.
         error: an error that asks the owner to choose the order of dates or the encoding.
     """
 
@@ -57,7 +57,8 @@ class FileRows:
         received: the number of rows that have been read.
         count: the number of chunks that have been returned.
         unknown_status: the number of rows whose consent value isn't recognised.
-        samples: cells and rows for the owner. They are complete after the whole file has been read.
+        samples: cells and rows for the owner. The samples are complete after the whole file has
+            been read.
     """
 
     def __init__(self, resources: Resources, task: MemberImport) -> None:
@@ -78,7 +79,10 @@ class FileRows:
 
     @property
     def description(self) -> dict[str, Any]:
-        """The recognised form of the file. JSON Lines may add columns to its header later."""
+        """The detected format of the file.
+
+        Later records of JSON Lines may add columns to the header.
+        """
         return {**self._description, "header": self._file.reader.header}
 
     @property
@@ -87,7 +91,7 @@ class FileRows:
         return self._is_read and not (self._opt_outs.rows or self._others.rows)
 
     def next_chunk(self) -> Chunk | None:
-        """Read rows until a chunk is full, and return it. Return ``None`` after the last chunk."""
+        """Read rows until a chunk is full. Return the chunk, or ``None`` after the last chunk."""
         while not (self._is_read or self._opt_outs.is_full() or self._others.is_full()):
             batch, characters = next(self._batches, ([], 0))
             if batch:
@@ -103,7 +107,7 @@ class FileRows:
         return chunk
 
     def find_facts(self) -> FileFacts:
-        """Return how to interpret the file. Call this after the whole file has been read."""
+        """Return how to interpret the file. The whole file must have been read."""
         try:
             encoding = self._file.reader.text.settled_encoding()
             if encoding and not self._is_read_in(encoding):
@@ -139,7 +143,8 @@ class FileRows:
         self._is_read = True
         rows = self._opt_outs.rows + self._others.rows
         if not self.count and len(rows) <= chunks.ROWS_PER_CHUNK:
-            # A single chunk is applied in one transaction, so opt-outs and members can share it.
+            # If all rows fit into one chunk, opt-outs and members share this chunk, because a chunk
+            # is applied in one transaction.
             self._opt_outs.take_rows()
             self._others.rows = sorted(rows, key=attrgetter("line"))
         preview = self.samples.preview

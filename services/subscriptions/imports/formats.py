@@ -48,10 +48,12 @@ _ADDRESS_ROLES = ("email", "name", "first_name", "last_name")
 
 Outcome = MemberRow | RejectedRecord | None
 Records = Sequence[Sequence[str]]
-# Assigns columns of the layout to the owner's fields. The records are a sample from the beginning
-# of the file. When later records add columns, the function is called again without records.
+# A function that assigns columns of the layout to the owner's fields. The records are a sample from
+# the beginning of the file. When later records add columns, the function is called again without
+# records.
 FindFields = Callable[[ColumnLayout, Records], None]
-# Receives the header and a sample of the records before the roles of the columns are known.
+# A function that receives the header and a sample of the records before the roles of the columns
+# are known.
 NoteHeader = Callable[[Sequence[str], Records], None]
 
 
@@ -77,10 +79,11 @@ class FileDescription:
 
 @dataclass(frozen=True)
 class RowReader:
-    """The rows and rejected records of a file, in the order of the file. Can be iterated once.
+    """The rows and rejected records of a file, in the order of the file.
 
-    ``sample`` contains some records of the file. In JSON Lines, later records may add columns to
-    ``header``. The records in the sample don't have these columns.
+    A reader can be iterated once. ``sample`` contains some records of the file. In JSON Lines,
+    later records may add columns to ``header``. The records in the sample lack columns that were
+    added later.
     """
 
     outcomes: Iterator[Outcome]
@@ -99,7 +102,7 @@ class RowReader:
 
 
 def ignore_columns(_: object, __: object) -> None:
-    """Do nothing: the ``FindFields`` and ``NoteHeader`` of callers that need neither."""
+    """Do nothing, for callers that need neither ``FindFields`` nor ``NoteHeader``."""
 
 
 def open_member_rows(
@@ -122,7 +125,7 @@ def open_member_rows(
             its header or by its index from 0. The mapping takes precedence over the header.
         forms: detects how columns write dates and numbers.
         consent: interprets the consent columns.
-        encoding: the encoding that the owner chose; ``None`` to detect the encoding.
+        encoding: the encoding that the owner chose, or ``None`` to detect the encoding.
 
     Raises ``EncodingUnclear``, ``import.empty``, ``import.no_email_column``,
     ``import.unknown_format``, ``import.mapping_…``, ``import.column_ambiguous``,
@@ -153,7 +156,7 @@ def open_suppression_rows(
     """Detect the format of a file of suppressions, bounces or complaints, and return its rows.
 
     Only the columns with addresses and names have roles. The module ``suppression_files``
-    interprets the other columns. Parameters and errors are as in ``open_member_rows``.
+    interprets the other columns. ``open_member_rows`` describes the parameters and errors.
     """
     file = _open_file(source, filename, mapping, encoding)
     layouts = _LayoutDetector(file.dialect, mapping, _keep_address_roles, ignore_columns)
@@ -171,10 +174,10 @@ class _OpenFile:
 
 
 class _LayoutDetector:
-    """Detects the layout of a file, and detects it again when later records add columns.
+    """A detector of a file's layout, which is extended when later records add columns.
 
     Args:
-        interpret_columns: adds, changes or removes roles of the layout.
+        interpret_columns: a function that adds, changes or removes roles of the layout.
     """
 
     def __init__(
@@ -192,7 +195,8 @@ class _LayoutDetector:
         self.email = self._find_email(dialect)
         interpret_columns(self.layout)
         find_fields(self.layout, self._sample)
-        # The columns found so far. The caller keeps this list, so later columns are added in place.
+        # The header with all columns found so far. The ``RowReader`` shares this list, so later
+        # columns are added in place.
         self.header = [*self.layout.header]
 
     def extend(self, header: Sequence[str]) -> ColumnLayout:
@@ -219,8 +223,8 @@ class _LayoutDetector:
                 raise errors.IMPORT_NO_EMAIL_COLUMN(columns=describe_columns(dialect.header))
             email = dialect.email
             self.layout.add("email", email)
-            # The records may have more columns than the header, and one of these may be the column
-            # of addresses.
+            # The column of addresses may be beyond the end of the header, because records may have
+            # more columns than the header.
             self.layout.header = extend_header(dialect.header, email + 1)
         return email
 
@@ -235,13 +239,13 @@ def _open_file(
         sample, is_complete=is_complete, mapping=mapping or {}, filename=filename
     )
     if text.is_binary and dialect.delimiter and dialect.email is None:
-        # The bytes of a binary file don't name columns.
+        # Refuse a binary file, because the file can't have a header with the names of columns.
         raise errors.IMPORT_UNKNOWN_FORMAT(what="a binary file, not a table")
     return _OpenFile(container, text, dialect, blocks)
 
 
 def _take_sample(blocks: Iterator[Block]) -> tuple[str, bool, Iterator[Block]]:
-    """Return the text of the first blocks, whether they are the whole file, and all blocks.
+    """Return the text of the first blocks, whether the text is the whole file, and all blocks.
 
     Raises ``import.empty``.
     """

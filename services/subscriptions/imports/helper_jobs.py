@@ -1,30 +1,30 @@
-"""The helpers of an import: jobs that apply its chunks, in several processes at the same time.
+"""Runs the helpers of an import, which are jobs that apply chunks in several processes.
 
-    import job    Stores the chunks. Adds a row to waiting_chunks for each chunk. Enqueues a helper.
-        │         The import job then has no worker, and its lease never expires.
-        v
-    first helper  Claims a chunk by writing its own job and attempt into the row of the chunk.
-        │         Enqueues one more helper if more chunks are waiting and no helper is queued.
-        v
-    each helper   Applies the chunk in one transaction. The transaction checks the leases of the
-        │         helper and of the import job. It deletes the row of the chunk.
-        v
-    last helper   Finds no waiting chunk and no other helper. Ends the import job and the import.
+1. The import job stores the chunks, adds a row to ``waiting_chunks`` for each chunk, and enqueues a
+   helper. The import job then has no worker, and its lease never expires.
+2. The first helper claims a chunk by writing its own job and attempt into the chunk's row. The
+   helper enqueues one more helper if more chunks are waiting and no helper is queued.
+3. Each helper applies its chunk in one transaction. The transaction checks the leases of the helper
+   and of the import job, and deletes the row of the chunk.
+4. The last helper finds no waiting chunk and no other helper. The last helper ends the import job
+   and the import.
 
-The job of a helper ends when no chunk is waiting. If only one helper of an import has a chunk, it
-applies two chunks at the same time. A helper's claim on a chunk is valid while the same attempt of
-the helper's job is running. If the import was cancelled, or if the helper lost its lease, the chunk
-is rolled back.
+A helper ends when no chunk is waiting. A helper applies two chunks at the same time if no other
+helper of the import has a chunk. A helper's claim on a chunk is valid while the same attempt of the
+helper's job is running. If the import was cancelled, or if the helper lost its lease, the chunk is
+rolled back.
 
-Chunks of one file have no address in common. If two imports into a list run at the same time, one
-of them has only one helper, and the two take turns on the lock of the list.
+Chunks of one file have no address in common, but two imports may contain the same people. Therefore
+only one import into a list may have several helpers at the same time. Another import into the list
+has a single helper, which locks the list for each chunk.
 
 Chunks with opt-outs are applied first. The other chunks wait until all chunks with opt-outs have
 been applied.
 
-A chunk that kills its process is tried three times. From the second try on, the helper takes no
-other chunk in this turn, so that another chunk loses at most one try. The import fails after the
-third try, or if the database refuses the chunk. But all other chunks are applied before that.
+A chunk that kills its process is tried three times. A helper that retries a chunk claims no other
+chunk in the same turn, so that each other chunk loses at most one try. The import fails after the
+third try of a chunk, or if the database rejects a chunk. All other chunks are applied before the
+import fails.
 """
 
 from collections.abc import Sequence
@@ -55,9 +55,9 @@ from services.jobs.outbox import enqueue_job
 from services.jobs.transitions import (
     cancel_job,
     complete_job,
+    delegate_to_helpers,
     fail_job,
     hand_back_job,
-    leave_to_helpers,
     lock_shared_lease,
     record_progress,
 )
@@ -77,10 +77,11 @@ MAX_TRIES = 3
 
 
 class ImportEnded(Exception):
-    """The import has ended, or was restarted, and doesn't need this helper."""
+    """The import of a helper has ended or was restarted, so that the helper isn't needed."""
 
 
-# No chunk causes these errors, and the process of the helper survives them.
+# Errors that no chunk causes, so they don't count as a try of the chunk. The helper's process
+# survives these errors.
 _ERRORS_OF_NO_CHUNK = (
     *(DomainError, TransientError, SQLAlchemyError, psycopg2.Error),
     *(ImportEnded, JobCancelled, LeaseLost, NotInTurn),
@@ -118,9 +119,9 @@ SELECT :import_id, number FROM ({_MISSING}) AS missing ON CONFLICT DO NOTHING
 def hand_over(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
     """Leave the chunks of an import to helpers. Raises ``LeaseLost``.
 
-    ``lease``: the lease of the import's job. All chunks of the import must have been stored.
+    ``lease``: the lease of the import's job. All chunks must have been stored.
     """
-    leave_to_helpers(uow, lease)
+    delegate_to_helpers(uow, lease)
     let_chunks_in_together(uow, task)
     uow.session.flush()
     uow.session.execute(text(_WAIT), {"import_id": task.id, "chunks": task.chunks})
@@ -133,11 +134,11 @@ _LOCK_CHOICE = text(
 
 
 def let_chunks_in_together(uow: UnitOfWork, task: MemberImport) -> None:
-    """Allow several chunks of this import at the same time, unless another import was allowed that.
+    """Allow an import to apply several chunks at the same time if no other import may.
 
-    The chunks of two imports may contain the same people.
+    Only one import into a list may do this, because two imports may contain the same people.
     """
-    # If two imports into one list come here at the same time, the second import sees the first.
+    # Lock the decision, so that the second of two simultaneous imports into a list sees the first.
     uow.session.execute(_LOCK_CHOICE, {"list_id": task.list_id})
     others = MemberImport.list_id == task.list_id, MemberImport.id != task.id
     are_allowed = MemberImport.status == "running", MemberImport.side_by_side
@@ -156,9 +157,9 @@ def run_helper(resources: Resources, lease: Lease) -> None:
 
 
 def _end_import_with_helper(uow: UnitOfWork, job: Job) -> None:
-    """Fail the import because its helper failed. If a chunk may have killed it, replace the helper.
+    """Replace a helper that a chunk may have killed, or fail the import of a helper that failed.
 
-    The chunk is then tried again, up to ``MAX_TRIES`` times.
+    The new helper tries the chunk again, up to ``MAX_TRIES`` times in total.
     """
     import_lease = lock_shared_lease(uow, job.subject_id)
     if import_lease is None or job.error is None:
@@ -190,15 +191,17 @@ def _enqueue_helper(uow: UnitOfWork, job_id: int, task: MemberImport) -> None:
 
 
 def _start_turn(resources: Resources, lease: Lease) -> _Work | None:
-    """Enqueue one more helper if there is work for it. Return ``None`` if the import has ended."""
+    """Start a turn, and enqueue one more helper if chunks are waiting for another helper."""
     with resources.unit_of_work() as uow:
-        # Lock the helper's own job first, as every transaction that locks both jobs.
+        # Lock the helper's job before the import's job, in the same order as other transactions, to
+        # prevent deadlocks.
         renew_lease(uow, lease)
         import_lease = lock_shared_lease(uow, lease.subject_id)
         if import_lease is None:
             return None
         task = uow.session.get_one(MemberImport, import_lease.subject_id)
-        if import_lease.cancelled.is_set():  # by an API of another release without this job kind
+        # An API of an older release, which doesn't know helpers, may have cancelled the import.
+        if import_lease.cancelled.is_set():
             cancel_job(uow, import_lease)
             return None
         waiting = sum(chunk.tries < MAX_TRIES for chunk in _next_chunks(uow, task))
@@ -219,7 +222,7 @@ def _next_chunks(uow: UnitOfWork, task: MemberImport) -> Sequence[WaitingChunk]:
 
 
 def _other_helpers(uow: UnitOfWork, lease: Lease, task: MemberImport) -> Sequence[str]:
-    """Return the statuses of the import's other helpers that have not ended."""
+    """Return the statuses of the import's other helpers, except helpers that have ended."""
     helpers = records.is_working_on(lease.subject_id, [APPLY_CHUNKS], task.user_id)
     return uow.session.scalars(select(Job.status).where(helpers, Job.id != lease.job_id)).all()
 
@@ -261,7 +264,7 @@ _GIVE_UP = Statement(f"""
 def _apply_chunks(resources: Resources, lease: Lease, work: _Work) -> bool:
     """Apply chunks until the turn is over or no chunk is free.
 
-    Return whether no chunk is free. Otherwise the helper's job is queued again.
+    Return true if no chunk is free. Otherwise queue the helper's job again and return false.
     """
     task = work.task
     turn = Turn()
@@ -284,8 +287,8 @@ def _apply_chunks(resources: Resources, lease: Lease, work: _Work) -> bool:
                 lease.check_cancelled()
                 claims = resources.database.rows(_TAKE, is_first=tries == 0, **candidates)
                 if not claims and commits.end_all():
-                    # The chunks that were just applied may have contained opt-outs. Other chunks
-                    # waited for these opt-outs.
+                    # Try again to claim a chunk, because other chunks may have waited for the
+                    # opt-outs in the chunks that were just applied.
                     continue
                 if not claims:
                     break
@@ -296,7 +299,7 @@ def _apply_chunks(resources: Resources, lease: Lease, work: _Work) -> bool:
         if not claims:
             return True
     except _ERRORS_OF_NO_CHUNK:
-        # If the database is unreachable, the first error already says so.
+        # Ignore a database error, because the original error is raised anyway.
         with suppress(psycopg2.Error):
             resources.database.rows(_GIVE_BACK, **claim)
         raise
@@ -306,7 +309,7 @@ def _apply_chunks(resources: Resources, lease: Lease, work: _Work) -> bool:
 
 
 def _find_max_chunks(resources: Resources, lease: Lease, task: MemberImport) -> int:
-    """Return how many chunks this helper may apply at the same time.
+    """Return how many chunks a helper may apply at the same time.
 
     The maximum is two chunks, because three chunks at the same time are slower on two cores.
     """
@@ -319,8 +322,8 @@ def _find_max_chunks(resources: Resources, lease: Lease, task: MemberImport) -> 
 def _lock_import_job(uow: UnitOfWork, *, lease: Lease, work: _Work, number: int) -> Lease:
     """Lock the import's job until the transaction ends, and return its lease.
 
-    The helper's claim on the chunk is deleted. Raises ``LeaseLost`` if the helper has no claim, and
-    ``ImportEnded``.
+    Also delete the helper's claim on the chunk. Raises ``LeaseLost`` if the helper has no claim on
+    the chunk, and ``ImportEnded`` if the import has ended.
     """
     record_progress(uow, lease, done=0)
     import_lease = lock_shared_lease(uow, work.import_lease.job_id)
@@ -347,7 +350,8 @@ def _end_helper(resources: Resources, lease: Lease) -> None:
             elif failed is not None:
                 fail_job(uow, import_lease, failed)
             elif not _other_helpers(uow, lease, task):
-                # This helper gave a chunk back, and no other helper will apply it.
+                # Queue the job again, because the helper released a chunk that no other helper will
+                # apply.
                 hand_back_job(uow, lease)
                 return
         complete_job(uow, lease, {})
@@ -370,7 +374,7 @@ def _failed_chunk(resources: Resources, lease: Lease) -> DomainError | None:
 
 
 def _can_be_applied(uow: UnitOfWork, chunk: WaitingChunk) -> bool:
-    """Return whether a helper is applying this chunk, or may still try to apply the chunk."""
+    """Return whether a helper is applying a chunk, or may still try to apply the chunk."""
     if chunk.tries < MAX_TRIES:
         return True
     is_running = Job.attempt == chunk.attempt, Job.status == JobStatus.RUNNING

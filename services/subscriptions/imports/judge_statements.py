@@ -1,8 +1,8 @@
 """The SQL statements that judge a chunk's rows against people, subscriptions and opt-outs.
 
-OFFSET 0 makes Postgres look up one row at a time. Its statistics don't include a list or an import
-that is growing now. Without OFFSET 0, Postgres would expect one row, and would choose a plan that
-reads the whole list for each row. Postgres would also read all people at once.
+``OFFSET 0`` makes Postgres look up one row at a time. The statistics of Postgres don't include the
+rows of a list or an import that is just growing. Without ``OFFSET 0``, Postgres would choose a plan
+that reads the whole list for each row, or all people at once.
 """
 
 from services.subscriptions.imports.staging import (
@@ -13,14 +13,14 @@ from services.subscriptions.imports.staging import (
 )
 from services.subscriptions.members.opt_out_checks import build_opt_out_query
 
-# The subquery hides the list's id from the planner. Otherwise the planner estimates the members of
-# the list by statistics. For a new list it expects none, and would read all members for each row.
+# The subquery hides the list's id from the planner. Otherwise the planner would use outdated
+# statistics, expect a new list to be empty, and read all members for each row.
 _LIST = "(SELECT CAST(:list_id AS bigint) AS list_id OFFSET 0)"
-# A member who changed their address has several addresses, so several rows may belong to them. The
-# strictest row is applied. The member's other rows are duplicates, even if they are in other
-# chunks. The strictest row is always applied first, because chunks with opt-outs and with rows that
-# prevent others are applied first. Rows are sorted by person, so that the transactions of two
-# chunks can't deadlock.
+# Selects the row to apply for each member who has changed their address. Several rows may belong to
+# one member, because former addresses identify the member too. The strictest row of the member is
+# applied, and the member's other rows are duplicates, even in other chunks. Chunks with the
+# strictest rows are applied before other chunks. Rows are sorted by person, so that the
+# transactions of two chunks can't deadlock.
 _NAMED = """first AS (
     SELECT DISTINCT ON (user_id) user_id, number, has_left FROM known WHERE has_moved
     ORDER BY user_id, has_left DESC, is_withheld DESC, number
@@ -33,7 +33,8 @@ _NAMED = """first AS (
 ), named AS (
     SELECT first.number FROM first JOIN once USING (user_id)
 )"""
-# Active members without changes need no row, unless the file states their consent.
+# Excludes active members without changes. Chunks with extras include these members, because the
+# file may state their consent.
 _OF_WHOM = "WHERE k.has_left OR k.is_updated OR k.is_again OR NOT k.is_active OR k.drops_expiry"
 # The opt-outs of the people in the rows, found by person and by the digests of their addresses.
 _SAID_NO = f"""
@@ -50,11 +51,11 @@ _NEW_VALUES = """CASE WHEN k.is_active AND NOT :update THEN '' ELSE k.name END,
         CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.tier END,
         CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.paid_expiry END,
         k.clears_expiry AND (:update OR NOT k.is_active)"""
-# Finds the person who has the row's address. The list's own copy of the address decides first,
-# because the owner may know a member only by an earlier address. Next comes the person who has the
-# address now (``u``), then a person who had it before. OFFSET 0 also makes Postgres choose an index
-# without regard to the value of the id. There is no LIMIT, because Postgres would then read a table
-# from its start instead of an index.
+# Finds the person who has the row's address. A member whose record in the list has the address
+# comes first, because the owner may know the member only by a former address. The person who has
+# the address now (``u``) comes second, and a person who formerly had the address comes third.
+# ``OFFSET 0`` also makes Postgres choose an index without regard to the value of the id. The
+# subqueries have no LIMIT, because a LIMIT would make Postgres scan a table instead of an index.
 _PERSON = """
 SELECT CASE WHEN former.known IS NULL OR EXISTS (
     SELECT FROM subscriptions
@@ -76,9 +77,9 @@ FROM (
 
 
 def _judge(*, has_extras: bool) -> str:
-    """Return the statement that fills the table JUDGED, and returns the numbers of each verdict.
+    """Build the statement that fills the table JUDGED and returns the row numbers of each verdict.
 
-    If the file has no tier or no name, the member keeps their own.
+    A member keeps their tier or name if the file has no tier or name.
     """
     return f"""
 WITH known AS (
@@ -122,9 +123,10 @@ SELECT verdict, array_agg(number) FROM kept GROUP BY verdict
 
 
 def _gets_other_values(row: str, *, has_extras: bool) -> str:
-    """Return the SQL condition that the row changes the active member ``m``.
+    """Build the SQL condition that a row changes the active member ``m``.
 
-    Members always get values that they lack. Existing values change only if the import updates.
+    Missing values of a member are always added. Existing values change only with the option
+    ``update``.
     """
     extras = """OR e.number IS NOT NULL AND (
                 CASE WHEN :update THEN m.fields || e.fields ELSE e.fields || m.fields END
@@ -142,7 +144,7 @@ def _gets_other_values(row: str, *, has_extras: bool) -> str:
 
 
 def new_expiry(row: str) -> str:
-    """Return the SQL expression for the new end of member ``m``'s paid tier after an import."""
+    """Build the SQL expression for the end of member ``m``'s paid tier after an import."""
     return f"""CASE WHEN coalesce({row}.tier, m.type) = 'free' THEN NULL
         WHEN {row}.paid_expiry IS NOT NULL OR {row}.clears_expiry THEN {row}.paid_expiry
         WHEN {row}.tier IS NULL OR m.paid_expiry > now() THEN m.paid_expiry END"""
@@ -157,7 +159,7 @@ FROM {JUDGED} AS k JOIN {STAGED_EXTRAS} AS e ON e.number = k.number CROSS JOIN L
 ) AS m
 WHERE j.number = k.number AND j.verdict = 'already' AND j.number = ANY(:numbers)
 """  # noqa: S608
-# The statement for chunks without extras, and the statement for chunks with extras.
+# Maps whether a chunk has extras to the statement that judges the chunk.
 JUDGE = {has_extras: _judge(has_extras=has_extras) for has_extras in (False, True)}
 PUT_OVER_QUOTA = f"""
 UPDATE {JUDGED} SET verdict = 'over_quota' WHERE verdict = 'added' AND number >= :first

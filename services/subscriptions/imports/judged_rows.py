@@ -29,14 +29,15 @@ class JudgedRow(NamedTuple):
     A chunk stores the fields in this order, except ``extras``.
 
     Attributes:
-        line: the physical line where the row begins, from 1. In a request, the position of the
-            member.
+        line: the physical line where the row begins, from 1. In a request, the line is the position
+            of the member.
         email: the normalised address. This attribute is empty if the address is invalid, or if
             another row with the same address is used instead.
         paid_expiry: the end of the paid tier. ``CLEARED`` removes the stored end. ``None`` means
             that the row doesn't state an end.
-        left: the opt-out status in the file (unsubscribed, cleaned, bounced or complained), if any.
-        cells: the original columns.
+        opt_out: the opt-out status in the file (unsubscribed, cleaned, bounced or complained), if
+            any.
+        cells: the original cells of the row.
     """
 
     line: int
@@ -66,7 +67,7 @@ def reject_row(row: MemberRow | RejectedRecord | JudgedRow, code: str, reason: s
 
 
 def encode_rows(rows: Sequence[JudgedRow]) -> bytes:
-    """Encode rows for a chunk. Extras are stored apart, because few rows have any."""
+    """Encode rows for a chunk. Extras are encoded separately, because few rows have extras."""
     extras = {str(place): tuple(row.extras) for place, row in enumerate(rows) if row.extras}
     return orjson.dumps({"rows": rows, "extras": extras}, default=_STORED_FIELDS)
 

@@ -50,7 +50,7 @@ def assign_name_column(
 
 
 class NameReader:
-    """Reads the member's name from each record of a file with one layout."""
+    """A reader of the member's name in each record of a file with one layout."""
 
     def __init__(self, layout: ColumnLayout) -> None:
         self._name = layout.first("name")
@@ -100,7 +100,7 @@ def tidy_name(name: str) -> str:
 
 
 def _without_repetition(cells: Iterable[str]) -> str:
-    """Join the cells of several columns with the same part of a name; omit repeated words."""
+    """Join the cells of several columns with the same part of a name, without repetition."""
     parts: list[str] = []
     for cell in cells:
         if cell and not any(_contains(part, cell) for part in parts):
@@ -109,7 +109,7 @@ def _without_repetition(cells: Iterable[str]) -> str:
 
 
 def _join_parts(first: str, middle: str, last: str) -> str:
-    """Return the full name; omit a part if another part already contains all of its words."""
+    """Return the full name without a part whose words all occur in another part."""
     if last and first != last and _contains(first, last):
         last = ""
     elif first and first != last and _contains(last, first):

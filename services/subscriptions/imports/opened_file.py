@@ -32,13 +32,13 @@ from storage.resources import Resources
 
 @dataclass(frozen=True)
 class OpenedFile:
-    """An open file.
+    """A file that is open for reading, with the objects that collect facts about the file.
 
     Attributes:
-        rows: the rows of the file. They can be iterated once.
+        rows: the rows of the file, which can be iterated once.
         samples: cells of each column, and the first rows of a dry run.
-        forms: learns how the columns write dates and numbers.
-        statuses: learns which columns state consent or a reason for not mailing a person.
+        forms: detects the notation of dates and numbers in each column.
+        statuses: detects which columns state consent or a reason for not mailing a person.
         may_mix_opt_outs: whether the file may have both members and opt-outs.
         interpreted_values: returns the interpretation of the consent values, for the owner.
     """
@@ -61,7 +61,7 @@ def open_file(resources: Resources, task: MemberImport) -> OpenedFile:
     try:
         return open_kind(resources, task)
     except EncodingUnclear as unclear:
-        # The owner chooses the encoding from these readings.
+        # Store the readings, because the owner chooses the encoding by them.
         with resources.unit_of_work() as uow:
             locked = uow.session.get_one(MemberImport, task.id)
             samples = ImportSamples((), (), readings=readings_by_encoding(unclear))

@@ -1,4 +1,4 @@
-"""The rows that weren't added, with the reasons, as a CSV file for the owner to correct."""
+"""Formats the rows that weren't added as a CSV file that the owner can correct."""
 
 import codecs
 import csv
@@ -28,7 +28,7 @@ from services.subscriptions.imports.verdicts import (
 from storage.encryption import unseal
 from storage.resources import Resources
 
-# These columns follow the columns of the file.
+# The columns that follow the columns of the imported file.
 ADDED_COLUMNS = ("line", "code", "reason")
 REASONS = {
     ALREADY: ("member.already", "The person is an active member."),
@@ -47,11 +47,12 @@ def format_csv_lines(
     left_out: Mapping[int, Sequence[str]],
     width: int,
 ) -> bytes:
-    """Return CSV lines of the rows that were not added, or only in part, with codes and reasons.
+    """Return compressed CSV lines of rows that were added only in part or not at all.
 
     Args:
-        left_out: sentences about the values that rows were imported without, by row number.
-        width: the number of columns in the header. Cells beyond it come after the added columns.
+        left_out: maps row numbers to sentences about the omitted values of the rows.
+        width: the number of columns in the header. Cells beyond the header come after the added
+            columns.
     """
     text = io.StringIO()
     writer = csv.writer(text, quoting=csv.QUOTE_ALL)
@@ -64,7 +65,7 @@ def format_csv_lines(
             reason = row.reason or ""
         else:
             code, reason = REASONS.get(verdict, (_LEFT_OUT, "Some of its values are left out:"))
-        # Only sentences that may quote the file could begin a formula.
+        # A spreadsheet could interpret a reason that quotes the file as a formula.
         if sentences or row.code is not None:
             reason = guard_foreign_cell(" ".join([reason, *sentences]))
         cells = guard_foreign_cells(row.cells)
@@ -86,7 +87,7 @@ def header_line(header: Sequence[str]) -> bytes:
 
 
 def header_of(task: MemberImport) -> list[str]:
-    """Return the names of the file's columns. They are empty until the file has been opened."""
+    """Return the names of the file's columns, or an empty list until the file has been opened."""
     header: list[str] = (task.description or {}).get("header", [])
     return header
 

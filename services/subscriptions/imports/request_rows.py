@@ -19,7 +19,7 @@ REQUEST_DESCRIPTION: Mapping[str, Any] = {"format": "request", "header": ["email
 
 
 class RequestRows:
-    """The members of one request. Their chunks aren't stored, because the request is.
+    """The rows of one request, whose chunks aren't stored, because the request itself is stored.
 
     Attributes:
         total: the number of members.

@@ -1,4 +1,4 @@
-"""Reads the extras of a record: its fields, its tags, its join date, its consent.
+"""Reads the extras of a record, which are its fields, tags, join date and consent.
 
 A value that breaks a rule is left out, and the rest of the row is imported. The result of the
 import lists the values that were left out.
@@ -30,13 +30,14 @@ from services.subscriptions.tags import MAX_TAGS_OF_MEMBER
 
 MAX_CLAIM_CHARACTERS = 2_000
 
-# The parts of the consent that are times, and the parts that are IP addresses.
+# The parts of the consent that are times.
 _TIMES = ("at", "confirmed_at")
+# The parts of the consent that are IP addresses.
 _IP_ADDRESSES = ("ip", "confirmed_ip")
 
 
 class RowExtrasReader:
-    """Reads the extras of the records of a file with one layout."""
+    """A reader of the extras in the records of a file with one layout."""
 
     def __init__(self, layout: ColumnLayout, forms: ColumnForms) -> None:
         self._layout = layout
@@ -120,7 +121,8 @@ class RowExtrasReader:
             else:
                 if moment is not None:
                     return clock.iso(moment)
-        # Mailchimp exports no other date on which the person joined.
+        # Use the time of the consent as the join date, because Mailchimp exports no other join
+        # date.
         return claim.get("confirmed_at") or claim.get("at")
 
     def _parse_claim(self, part: str, index: int, text: str) -> str | None:
@@ -135,7 +137,8 @@ class RowExtrasReader:
             raise ValueError(f"must have at most {MAX_CLAIM_CHARACTERS:,} characters")
         if part in _IP_ADDRESSES:
             try:
-                # The exports of Pressroom have only the network of an old address.
+                # Accept a network too, because Pressroom exports only the network of an old IP
+                # address.
                 ipaddress.ip_network(text, strict=False)
             except ValueError:
                 raise ValueError("must be an IP address") from None
@@ -149,9 +152,9 @@ class RowExtrasReader:
 
 
 def split_tags(cell: str) -> Iterator[str]:
-    """Yield the tag names in a cell: separated by commas, with or without quotes, or a JSON array.
+    """Yield the tag names in a cell, which are separated by commas or form a JSON array.
 
-    A name may be longer than a tag name can be.
+    The names may be longer than a valid tag name.
     """
     text = " ".join(bare_cell(cell).split())
     names: list[Any] = []

@@ -25,15 +25,15 @@ from services.subscriptions.imports.rows import (
 )
 
 _IN_BRACKETS = re.compile(r"([^<>]*)<([^<>\s]+)>\Z")
-# The last character of a cell that needs a closer look: the cell is empty, has brackets, or ends
-# with the character that old programs append to a file.
+# The last characters of cells that need further parsing. These cells are empty, have an address in
+# angle brackets, or end with the character that old programs append to a file.
 _ODD_ENDS = ("", ">", "\x1a")
-# From the lowest tier to the highest tier.
+# The tiers of members, from the lowest to the highest.
 _TIERS = ("free", "silver", "gold")
 
 
 class RowMapper:
-    """Converts the records of a file with one layout. ``email`` is the column of addresses."""
+    """A converter of a file's records into rows. ``email``: the column of addresses."""
 
     def __init__(
         self, layout: ColumnLayout, email: int, forms: ColumnForms, consent: ConsentReader
@@ -46,7 +46,7 @@ class RowMapper:
         self._tiers = _TierReader(layout)
         self._has_tiers = bool(self._tiers.indexes)
         extras = RowExtrasReader(layout, forms)
-        # Most files have no such columns.
+        # Most files have no columns of extras.
         self._extras = extras if extras.indexes else None
         single_columns = [index for index in (email, self._expiry) if index is not None]
         columns = (
@@ -131,7 +131,7 @@ class RowMapper:
 
 
 class _TierReader:
-    """Reads the tier of each record from the columns about tiers and payment."""
+    """A reader of each record's tier in the columns about tiers and payment."""
 
     def __init__(self, layout: ColumnLayout) -> None:
         self._layout = layout

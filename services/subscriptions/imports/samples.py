@@ -1,8 +1,8 @@
 """Samples of an imported file that the owner can see.
 
-The samples are some cells of each column, the first rows of a dry run, and problems of rows. They
-are personal data, so they are stored encrypted with the key of the import's file. They are removed
-together with the file of rejected rows.
+The samples are some cells of each column, the first rows of a dry run, and problems of rows.
+Samples are personal data, so they are encrypted with the key of the import's file. Samples are
+removed together with the file of rejected rows.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,7 +38,8 @@ from storage.resources import Resources
 MAX_ROWS_SHOWN = 5
 MAX_EXAMPLES = 3
 MAX_EXAMPLE_CHARACTERS = 60
-# For further columns, the owner sees only the header.
+# The maximum number of columns with example cells. The owner sees only the headers of further
+# columns.
 MAX_COLUMNS_WITH_EXAMPLES = 500
 MAX_LEFT_OUT_SHOWN = 20
 MAX_PROBLEMS = 50
@@ -88,7 +89,7 @@ class ImportSamples(NamedTuple):
 
 
 class Problems:
-    """Groups the problems of a file's rows by column and rule, with the first examples of each."""
+    """The problems of a file's rows, grouped by column and rule, with examples of each group."""
 
     def __init__(self, groups: Iterable[Mapping[str, Any]] = ()) -> None:
         self._groups = {(group["column"], group["rule"]): {**group} for group in groups}
@@ -106,7 +107,8 @@ class Problems:
         group = self._groups.get((column, rule))
         if group is None:
             if len(self._groups) >= MAX_PROBLEMS:
-                # A rule may quote a cell, so there may be as many rules as rows.
+                # Collect further problems in one group. There may be as many rules as rows, because
+                # a rule may quote a cell.
                 column = None
                 rule = "Other problems"
             new: dict[str, Any] = {"column": column, "rule": rule, "rows": 0, "examples": []}
@@ -116,7 +118,7 @@ class Problems:
             group["examples"].append({"line": line, "cell": cell[:MAX_EXAMPLE_CHARACTERS]})
 
     def groups(self) -> list[dict[str, Any]]:
-        """Return the groups, the most frequent first."""
+        """Return the groups of problems, the most frequent first."""
         return sorted(self._groups.values(), key=lambda group: -group["rows"])
 
 
@@ -165,7 +167,7 @@ def add_problems(resources: Resources, task: MemberImport, left_out: Mapping[int
 
 
 def add_samples(resources: Resources, result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the result of an import's job together with the samples, unless they were removed."""
+    """Return the result of an import's job with the import's samples, unless they were removed."""
     if "import_id" not in result:
         return {**result}
     query = select(MemberImport).where(MemberImport.id == result["import_id"])
@@ -191,7 +193,10 @@ def add_samples(resources: Resources, result: Mapping[str, Any]) -> dict[str, An
 
 
 def _consent_of(samples: ImportSamples, index: int) -> dict[str, Any]:
-    """Return how a consent column's values were interpreted; empty for other columns."""
+    """Return how a consent column's values were interpreted.
+
+    The result is empty for other columns.
+    """
     values = {
         name: samples.consent.get(name, {}).get(str(index))
         for name in ("values", "ignored_opt_outs")

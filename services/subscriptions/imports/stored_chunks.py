@@ -22,7 +22,7 @@ def chunk_key(prefix: str, number: int) -> str:
 
 
 class StoredChunks:
-    """The chunks that have been stored while a file is read.
+    """The chunks of a file that is being read and stored.
 
     Attributes:
         count: the number of stored chunks.
@@ -48,7 +48,7 @@ class StoredChunks:
 
     @property
     def has_unmarked(self) -> bool:
-        """Return whether ``mark_next`` must be called again before the chunks may be applied."""
+        """Return whether ``mark_next_chunk`` must be called before the chunks may be applied."""
         return bool(self._unmarked)
 
     def mark_next(self, seen: SeenAddresses) -> None:
@@ -72,7 +72,7 @@ class StoredChunks:
             self._put(number, rows)
 
     def _put(self, number: int, rows: list[JudgedRow]) -> int:
-        """Store rows as the chunk with this number. Return the size before the encryption."""
+        """Store rows as a chunk, and return the size of the chunk before its encryption."""
         content = encode_rows(rows)
         key = chunk_key(self._prefix, number)
         self._objects.put(key, seal(content, self._key, key), "application/octet-stream")

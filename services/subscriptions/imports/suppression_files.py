@@ -1,4 +1,4 @@
-"""Finds in a file of suppressions, bounces or complaints why each person gets no mail.
+"""Finds the reason why each person in a file of suppressions, bounces or complaints gets no mail.
 
 Only the type, event, reason or code in a row determines the reason. The reason must be right,
 because an opt-out from such a file stays even if the import is undone.
@@ -29,7 +29,7 @@ from services.subscriptions.imports.rows import (
     SuppressionStatus,
 )
 
-# The default status of a file of each kind. It is used if the file has no column with reasons.
+# Maps each kind of file to the status of its rows if the file has no column with reasons.
 _DEFAULT_STATUSES = {
     ImportKind.SUPPRESSIONS: SuppressionStatus.UNSUBSCRIBED,
     ImportKind.BOUNCES: SuppressionStatus.BOUNCED,
@@ -42,8 +42,7 @@ _SUBJECTS = normalise_words(_WORDS["headers"]["subjects"])
 _HEADER_WORDS = _SUBJECTS | normalise_words(_WORDS["headers"]["others"])
 # The headers of columns with the responses of mail servers.
 _RESPONSES = normalise_words(_WORDS["headers"]["answers"])
-# Some columns contain numbers as reasons. Maps the header of such a column to the status of each
-# number.
+# Maps the header of each column with numbers as reasons to the status of each number.
 _NUMBERS = {
     header: {
         str(number): SuppressionStatus(status)
@@ -58,10 +57,10 @@ _MEANINGS = {
     for status, words in _WORDS["words"].items()
     for word in words
 }
-# The statuses in the order of the TOML file. If several reasons apply, the first one is used.
+# The statuses in the order of the TOML file. If several reasons apply, the first status is used.
 _RANKED_STATUSES = [SuppressionStatus(status) for status in _WORDS["words"]]
 _MAY_PASS = SuppressionStatus.MAY_PASS
-# Words that are recognised only if no other word follows them.
+# Words that are recognised only without a following word.
 _EXACT = normalise_words(_WORDS["exact"]["words"])
 # SMTP status codes such as 550 and 5.1.1. "smtp;" may precede the code, and text may follow it.
 _CODE = re.compile(
@@ -71,7 +70,7 @@ _CODE = re.compile(
 _ENHANCED_CODE = re.compile(r"[ -]{1,2}[#(\[]?([45])\.\d{1,3}\.\d{1,3}(?!\d)", re.ASCII)
 _SOFT = frozenset({"soft", "transient", "temporary", "temporarily"})
 _NEGATIONS = frozenset({"not", "no", "false", "never"})
-# The key of the only entry in ``SuppressionReader.settled``.
+# The only key in the result of ``SuppressionReader.find_decisions``.
 _HAS_REASONS = "types"
 _KIND_UNKNOWN = RowProblem(
     "row.kind_unknown", "The row gives no reason that we recognise for not mailing the person."
@@ -86,7 +85,8 @@ class SuppressionReader:
         mapping: maps columns to the roles that the owner assigned. A column with the role
             ``status`` contains the reason.
         status_values: maps values in the file to the status that the owner assigned.
-        settled: what ``settled`` returned after the same file was read for the first time.
+        earlier_decisions: the result of ``find_decisions`` after the file was read for the first
+            time.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class SuppressionReader:
                 yield row._replace(suppression=status, problem=ROW_PROBLEMS.get(status))
 
     def settled(self) -> dict[str, bool]:
-        """Return whether the file has a column with reasons. Call this after reading the file."""
+        """Return whether the file has a column with reasons. The file must have been read."""
         return {_HAS_REASONS: bool(self._reason_columns) or self._had_reasons}
 
     def differs(self) -> bool:
@@ -146,7 +146,7 @@ class SuppressionReader:
         ]
 
     def _find_columns(self) -> None:
-        """Find the columns with reasons. In JSON Lines, later rows may add more columns."""
+        """Find the columns with reasons, even if later rows of JSON Lines have added columns."""
         header = self._header
         roles = self._roles
         self._width = len(header)
@@ -159,7 +159,7 @@ class SuppressionReader:
         ]
 
     def _status(self, cells: Sequence[str]) -> SuppressionStatus | None:
-        """Return the status that the row assigns, or ``None`` if its reason isn't recognised."""
+        """Return the status for a row's reason, or ``None`` for an unrecognised reason."""
         statuses = [
             self._reason_status(index, _cell(cells, index)) for index in self._reason_columns
         ]
@@ -222,7 +222,7 @@ def _code_status(cell: str) -> SuppressionStatus | None:
 
 
 def _word_status(cell: str) -> SuppressionStatus | None:
-    """Return the status for the words of a cell. If the cell is a list, interpret each item."""
+    """Return the status for the words of a cell, or the status for the items of a list."""
     statuses = [_item_status(split_words(item)) for item in split_items(cell)]
     return next((each for each in _RANKED_STATUSES if each in statuses), None)
 

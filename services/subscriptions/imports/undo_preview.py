@@ -1,4 +1,4 @@
-"""The preview of an import's undo: the members it would restore, and those it couldn't."""
+"""Previews the undo of an import by counting the members that the undo would restore."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -54,8 +54,10 @@ class UndoForecast:
         undone: the number of members that the undo would restore.
         kept: the number of members that would stay, because they were changed after the import.
         left: the number of people who have left the list.
-        held_by: the later changes. After these are undone, the kept members can be restored too.
-        is_exact: whether all members were counted. Otherwise the numbers are larger.
+        held_by: the later changes that prevent the undo for kept members. After the later changes
+            are undone, the kept members can be restored too.
+        is_exact: whether all members were counted. The real numbers are larger than an inexact
+            count.
     """
 
     undone: int

@@ -27,7 +27,8 @@ _CAPITAL = "A-ZÀ-ÖØ-ÞŒŸŠŽ"
 _MISPLACED_SYMBOLS = re.compile(
     "|".join(
         (
-            # Bytes that are undefined in Windows-1252, and symbols that never occur in names.
+            # Matches bytes that are undefined in Windows-1252, and symbols that never occur in
+            # names.
             r"[\x81\x8d\x8f\x90\x9d\xadƒˆ‰†‡˜¤¦¨¬¯±¹¸¼½¾×÷µ¢¥•‹›]",
             rf"[{_LETTER}][§©£€¡¿‚„…¶“”²³](?=[{_LETTER}])",
             rf"[§©£€™®°…²³](?=[{_LETTER}])|¶",
@@ -44,9 +45,9 @@ _MISPLACED_SYMBOLS = re.compile(
     )
 )
 
-# Accented letters next to letters with which Western languages don't combine them. The pattern also
-# finds Czech, Polish, Turkish and Baltic names, whose letters have the same bytes as Western
-# letters.
+# Matches accented letters next to letters with which Western languages don't combine them. The
+# pattern also finds Czech, Polish, Turkish and Baltic names, whose letters have the same bytes as
+# Western letters.
 _MISPLACED_LETTERS = re.compile(
     "|".join(
         (
@@ -87,8 +88,8 @@ _MIN_OWNER_CHARACTERS = 3
 _MIN_ELIDED_CHARACTERS = 4
 # Prefixes before a capital letter in a name, as in McÉvoy.
 _PREFIX = re.compile(r"(?:Ma?c|D[eiua]|L[aeo]|Van|Von|Fitz|Saint|O)\Z")
-# Letters that may be lower case in a name in capitals: ß, and letters that Caps Lock doesn't affect
-# on a French keyboard.
+# Letters that may be lower case in a name in capitals. Caps Lock on a French keyboard doesn't
+# affect these letters, and the letter ß rarely has a capital.
 _SMALL_AMONG_CAPITALS = frozenset("éèçàùß")
 _MIN_ALL_CAPITALS = 2
 
@@ -110,7 +111,7 @@ def _has_paired_marks(text: str) -> bool:
 
 
 def _fits_apostrophe(before: str, after: str, text: str) -> bool:
-    """Return whether an apostrophe is plausible between these words.
+    """Return whether an apostrophe is plausible between two words.
 
     If the apostrophe isn't plausible, the byte may be the letter í in Mac Roman.
     """

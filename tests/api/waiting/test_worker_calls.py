@@ -165,7 +165,7 @@ def assert_nothing_stays(probe_stack: Stack) -> None:
 
 
 SAME = {"same": "one-question", "text": "shared"}
-KEYS = request_scripts.keys(request_scripts.request_id(Queue.REQUEST, SAME["same"]))
+KEYS = request_scripts.build_keys(request_scripts.build_request_id(Queue.REQUEST, SAME["same"]))
 WAITING, RUNNING = KEYS[0], KEYS[2]
 
 

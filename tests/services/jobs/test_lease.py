@@ -15,7 +15,7 @@ from core.errors.jobs import JOB_TOO_SLOW
 from devstack.harness.polling import eventually
 from models import Job, JobStatus
 from services.jobs.lease import JobCancelled, Lease, LeaseLost, renew_lease
-from services.jobs.lost_jobs import STEADY_AFTER, DatabaseWatch, requeue_lost_jobs
+from services.jobs.lost_jobs import OUTAGE_GRACE_PERIOD, DatabaseWatch, requeue_lost_jobs
 from services.jobs.records import describe_error
 from services.jobs.retries import record_crash, retry_job_after
 from services.jobs.transitions import (
@@ -26,7 +26,7 @@ from services.jobs.transitions import (
     hand_back_job,
     record_progress,
 )
-from storage.redis.notifications import CHANNEL, job_topic, message
+from storage.redis.notifications import CHANNEL, build_job_topic, build_notification
 from storage.resources import Resources, open_resources
 from storage.unit_of_work import UnitOfWork
 from tests.support.probe.bench import Bench
@@ -209,7 +209,7 @@ def _next_notification(job_id: int, listening: PubSub) -> dict[str, Any] | None:
     """
     while news := listening.get_message(timeout=0.1):
         notification: dict[str, Any] = news
-        if notification["data"].decode().partition(" ")[0] == job_topic(job_id):
+        if notification["data"].decode().partition(" ")[0] == build_job_topic(job_id):
             return notification
     return None
 
@@ -226,7 +226,9 @@ def test_every_change_is_told_after_its_commit(
         assert _next_notification(lease.job_id, listening) is None
     notification = eventually(lambda: _next_notification(lease.job_id, listening))
     listening.close()
-    assert notification["data"].decode() == message(job_topic(lease.job_id), "running")
+    assert notification["data"].decode() == build_notification(
+        build_job_topic(lease.job_id), "running"
+    )
     assert probes_without_workers.job(lease.job_id).version == before + 1
 
 
@@ -259,7 +261,7 @@ def test_no_lease_counts_as_lost_until_workers_could_renew_after_an_outage(
     with pytest.raises(ConnectionError), watch.observe():
         raise ConnectionError
     update_job(resources, lease.job_id, lease_expires_at=func.now())
-    now += STEADY_AFTER.total_seconds() - 0.1
+    now += OUTAGE_GRACE_PERIOD.total_seconds() - 0.1
     assert requeue_lost_jobs(resources, watch) == 0
     now += 0.2
     assert requeue_lost_jobs(resources, watch) == 1

@@ -122,7 +122,10 @@ def test_look_of_each_second_asks_only_for_owners_with_new_events(empty_stack: S
 
 
 def _looks_into_the_feed(stack: Stack, **values: object) -> int:
-    return sum(node["Actual Loops"] for node in scans(stack, waking.DUE, most=200, **values))
+    return sum(
+        node["Actual Loops"]
+        for node in scans(stack, waking.FIND_DUE_ENDPOINTS, max_started=200, **values)
+    )
 
 
 def test_workers_of_other_queues_start_jobs_too(

@@ -40,8 +40,8 @@ class Line:
         before = self._resources.redis.llen(queue_name(queue))
 
         async def ask(calls: RequestCalls) -> None:
-            await calls.join(
-                request_scripts.request_id(queue, name),
+            await calls.add_caller(
+                request_scripts.build_request_id(queue, name),
                 caller,
                 {"text": text},
                 kind=RequestKind("probe.none", queue),
@@ -54,12 +54,12 @@ class Line:
 
     def take(self, name: str) -> bool:
         """Whether a worker could take the work."""
-        request_id = request_scripts.request_id(Queue.REQUEST, name)
+        request_id = request_scripts.build_request_id(Queue.REQUEST, name)
         return self._work.take(request_id, "worker") is not None
 
     def leave(self, name: str, caller: str) -> None:
         async def go(calls: RequestCalls) -> None:
-            calls.leave(request_scripts.request_id(Queue.REQUEST, name), caller)
+            calls.remove_caller(request_scripts.build_request_id(Queue.REQUEST, name), caller)
             await calls.flush()
 
         self._in_a_process(go)
@@ -86,9 +86,9 @@ def resources(make_stack: Callable[[str], Stack]) -> Resources:
 @pytest.fixture
 def line(resources: Resources, monkeypatch: pytest.MonkeyPatch) -> Iterator[Line]:
     """With bounds of a few works, and an age that a test needn't wait for."""
-    monkeypatch.setattr(request_calls, "MIN_WORKS_IN_LINE", 2)
-    monkeypatch.setattr(request_calls, "MAX_WORKS_IN_LINE", 6)
-    monkeypatch.setattr(request_calls, "MAX_WORKS_IN_LINE_OF_AN_OWNER", 4)
+    monkeypatch.setattr(request_calls, "MIN_QUEUED_REQUESTS", 2)
+    monkeypatch.setattr(request_calls, "MAX_QUEUED_REQUESTS", 6)
+    monkeypatch.setattr(request_calls, "MAX_QUEUED_REQUESTS_PER_OWNER", 4)
     yield Line(resources)
     resources.redis.flushdb()
 
@@ -211,7 +211,7 @@ def test_owner_has_a_share_of_the_memory_of_the_line(
     line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(request_calls, "MAX_SMALL_INPUT_BYTES", 100)
-    monkeypatch.setattr(request_calls, "MAX_BYTES_IN_LINE_OF_AN_OWNER", 5_000)
+    monkeypatch.setattr(request_calls, "MAX_QUEUED_BYTES_PER_OWNER", 5_000)
     large = "x" * 3_000
     assert line.join("first", "caller", owner=ANNA, text=large)
     with pytest.raises(DomainError) as caught:

@@ -50,7 +50,7 @@ async def _join(empty_stack: Stack, callers: list[tuple[str, str]]) -> None:
     for waiter, caller in callers:
         calls = RequestCalls(client, waiter)
         looping = asyncio.ensure_future(calls.run())
-        await calls.join("shared", caller, {}, kind=NONE, seconds=20)
+        await calls.add_caller("shared", caller, {}, kind=NONE, seconds=20)
         looping.cancel()
     await client.aclose()
 
@@ -85,11 +85,11 @@ def test_steps_taken_at_the_same_time_keep_their_order(empty_stack: Stack) -> No
         joining = []
         for number in range(20):
             text = {"text": "x" * 100_000 * (number % 3)}
-            join = calls.join(f"order-{number}", "here.1", text, kind=NONE, seconds=20)
+            join = calls.add_caller(f"order-{number}", "here.1", text, kind=NONE, seconds=20)
             joining.append(asyncio.ensure_future(join))
         await asyncio.sleep(0)
         for number in range(20):
-            calls.leave(f"order-{number}", "here.1")
+            calls.remove_caller(f"order-{number}", "here.1")
         await calls.flush()
         await asyncio.gather(*joining)
         await client.aclose()
@@ -111,7 +111,7 @@ def test_calls_made_while_redis_is_hanging_fail_at_the_same_time() -> None:
 
         async def time_until_failure(number: int) -> float:
             with pytest.raises(redis.RedisError):
-                await calls.join(f"work {number}", "caller", {}, kind=NONE, seconds=20)
+                await calls.add_caller(f"work {number}", "caller", {}, kind=NONE, seconds=20)
             return time.monotonic() - started_at
 
         times = await asyncio.gather(*map(time_until_failure, range(20)))

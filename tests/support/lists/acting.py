@@ -79,7 +79,7 @@ class Acting:
 
     def trace(self, list_id: int, user_id: int) -> dict[str, str]:
         keyring = self.resources.keyring
-        return {"trace_id": traces.make_trace_id(keyring, Trace(list_id, user_id))}
+        return {"trace_id": traces.create_trace_id(keyring, Trace(list_id, user_id))}
 
     def leave(self, list_id: int, *, key: str | None = None, user_id: int = 0) -> Reply:
         query = None if key else self.trace(list_id, user_id)

@@ -64,7 +64,7 @@ def _by_address(
     by_digest = {
         digest: address
         for address in people.addresses
-        for digest in opt_out_checks.address_digests(keyring, address)
+        for digest in opt_out_checks.compute_address_digests(keyring, address)
     }
     noes: dict[tuple[int, str], set[str]] = {}
     for each in found:

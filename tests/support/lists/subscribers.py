@@ -123,7 +123,7 @@ def count(client: httpx2.Client, list_id: int) -> int:
 def trace_for(stack: Stack, list_id: int, user_id: int) -> str:
     """A trace id as the list's mail to that person carries it."""
     keyring = stack.resources.keyring
-    return traces.make_trace_id(keyring, Trace(list_id, user_id))
+    return traces.create_trace_id(keyring, Trace(list_id, user_id))
 
 
 def fill(stack: Stack, list_id: int, addresses: list[str]) -> None:

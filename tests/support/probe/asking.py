@@ -80,7 +80,7 @@ async def ask(
 
 
 # The limit is shorter than in production, so that a test can overload the queue quickly.
-request_calls.MAX_LINE_SECONDS = float(os.environ.get("PROBE_MAX_LINE_SECONDS", "10"))
+request_calls.MAX_QUEUED_SECONDS = float(os.environ.get("PROBE_MAX_LINE_SECONDS", "10"))
 
 if __name__ == "__main__":
     if sys.argv[1] == "worker":

@@ -185,7 +185,7 @@ def _opt_outs(
     importing: Importing, list_id: int, user_id: int | None, address: str, before: Before
 ) -> list[OptOut]:
     keyring = importing.resources.keyring
-    digest = opt_out_checks.address_digests(keyring, address)[int(before.older_key)]
+    digest = opt_out_checks.compute_address_digests(keyring, address)[int(before.older_key)]
     same = {"list_id": list_id, "user_id": user_id, "address_hmac": digest, "source": "login"}
     return [OptOut(kind=kind, **same) for kind in sorted(before.noes)]
 
