@@ -49,7 +49,7 @@ from services.access.api_keys import UsedKeys
 from services.accounts.page_paths import ACCOUNT_PATH
 from services.composer.photos import CachedStockPhotos, note_quotas
 from services.composer.requests import MetadataCache
-from services.security_events import is_plan_error, record_error
+from services.security_events import is_plan_error, record_plan_error
 from storage.redis.client import open_async_redis
 from storage.redis.request_calls import RequestCalls, Send
 from storage.resources import Resources, open_resources
@@ -105,11 +105,11 @@ def create_app(settings: Settings) -> FastAPI:
 
 async def _answer_error(request: Request, error: DomainError) -> Response:
     """Answer an error; record one of the plan first, since its transaction was undone."""
-    credential = event_origins.current().credential
+    credential = event_origins.current_origin().credential
     user_id = None if credential is None else credential.user_id
     if user_id is not None and is_plan_error(error.code):
         try:
-            await state_of(request).in_unit_of_work(record_error, user_id, error.code)
+            await state_of(request).in_unit_of_work(record_plan_error, user_id, error.code)
         except (DomainError, SQLAlchemyError, psycopg2.Error) as failure:
             # The error stands, and the next one is recorded again.
             log.warning("event.not_recorded", reason=type(failure).__name__)

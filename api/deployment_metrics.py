@@ -35,7 +35,10 @@ class DeploymentMetrics:
     def __init__(self, resources: Resources, readiness: Readiness) -> None:
         def read_rows() -> tuple[_Rows, float]:
             began = time.monotonic()
-            rows = deployment_figures.read(resources.database), count_overdue_rows(resources)
+            rows = (
+                deployment_figures.read_figures(resources.database),
+                count_overdue_rows(resources),
+            )
             return rows, time.monotonic() - began
 
         def read_noted() -> tuple[_Quotas, metrics.Sums, dict[str, float]]:

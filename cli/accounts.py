@@ -147,5 +147,5 @@ def list_users(
     from services.operators import listed_users
 
     with connected() as resources:
-        users = listed_users.newest_users(resources.database, owners=owners, email=email)
+        users = listed_users.list_newest_users(resources.database, owners=owners, email=email)
         show_all([fields(user, _USER) for user in users], as_json=as_json)

@@ -21,7 +21,7 @@ def account_events(email: Email, limit: Limit = 50, as_json: Json = False) -> No
     """Show events of a user's account, such as logins, newest first."""
     with connected() as resources, resources.unit_of_work() as uow:
         user = accounts.get_user_by_email(uow, email)
-        events = security_events.page(uow, user.id, PageRequest(limit)).rows
+        events = security_events.list_events(uow, user.id, PageRequest(limit)).rows
         names = "id occurred_at type ip user_agent credential_kind credential_id detail"
         show_all([fields(each, names) for each in events], as_json=as_json)
 

@@ -38,7 +38,7 @@ def identify_and_count(
     if caller is None:
         count_anonymous(request, stranger)
     else:
-        event_origins.current().credential = caller.credential
+        event_origins.current_origin().credential = caller.credential
         rates = state_of(request).rate_limiter
         rates.count(request.scope, RateLimitName.DEFAULT, rate_key_of_caller(caller))
     return caller
@@ -80,7 +80,7 @@ def identify_caller(
         return caller
     [secret] = secrets
     if secret.startswith(ACCESS_TOKEN.prefix):
-        caller = grants.authenticate(database, keyring, secret)
+        caller = grants.authenticate_token(database, keyring, secret)
     else:
         caller = api_keys.authenticate_key(
             database, state.used_keys, keyring, secret, recent=recent

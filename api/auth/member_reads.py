@@ -9,7 +9,7 @@ from dataclasses import replace
 from api.state import State
 from services.access.caller import Caller
 from services.paging import PageRequest
-from services.security_events import EventType, record_hourly
+from services.security_events import EventType, record_hourly_event
 from storage.redis.rate_counters import parse_limits
 
 MAX_MEMBERS_OF_SESSION = 200
@@ -30,4 +30,6 @@ def count_members_page(state: State, caller: Caller) -> None:
         return
     if state.rate_limiter.is_first_beyond(_PAGES_AN_HOUR, "member-pages", str(caller.user_id)):
         with state.resources.unit_of_work() as uow:
-            record_hourly(uow, caller.user_id, EventType.MEMBERS_READ, pages=MAX_PAGES_AN_HOUR)
+            record_hourly_event(
+                uow, caller.user_id, EventType.MEMBERS_READ, pages=MAX_PAGES_AN_HOUR
+            )

@@ -74,7 +74,7 @@ def find_page_session(request: Request, state: State) -> PageSession | None:
         )
     except DomainError:
         return None
-    event_origins.current().credential = session.caller.credential
+    event_origins.current_origin().credential = session.caller.credential
     return PageSession(session.caller, cookie, session.lacks_factor, session.is_operator)
 
 

@@ -234,7 +234,7 @@ class RequestMiddleware:
         sent = headers.get("x-request-id")
         request_id = sent if sent and _SANE.match(sent) else secrets.token_hex(16)
         client = scope.get("client")
-        event_origins.begin(Origin(client[0] if client else None, headers.get("user-agent")))
+        event_origins.set_origin(Origin(client[0] if client else None, headers.get("user-agent")))
         scope["pressroom.headers"].append((b"x-request-id", request_id.encode()))
         began = time.perf_counter()
         # Until an answer begins: nginx's status for a caller who left before it.

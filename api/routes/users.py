@@ -61,7 +61,7 @@ def list_security_events(
     """List what happened to the account in the last year, newest first: logins, also failed
     ones, credentials that were made or ended, exports, and what the plan refused."""
     wanted = PageRequest(limit, cursor=cursor)
-    read = partial(security_events.page, uow, caller.user_id)
+    read = partial(security_events.list_events, uow, caller.user_id)
     found = filled(wanted, read, lambda rows: [*map(schemas.SecurityEvent.of, rows)])
     pagination = schemas.EventsPagination(limit=limit, next_cursor=found.next_cursor)
     return envelope(schemas.SecurityEventsPage(pagination=pagination, items=found.rows))
@@ -133,7 +133,7 @@ def list_grants(
     paging: ArrayPaging,
 ) -> Envelope[list[GrantRecord]]:
     """The programs that may act for the caller, with the newest consent first."""
-    given = grants.list_of(uow, caller.user_id, paging)
+    given = grants.list_grants(uow, caller.user_id, paging)
     link_next_page(request, response, given)
     return envelope([GrantRecord.model_validate(each) for each in given.rows])
 
@@ -142,4 +142,4 @@ def list_grants(
 def revoke_grant(uow: Transaction, caller: UnrestrictedCaller, grant_id: PathId) -> Envelope[int]:
     """Revoke a grant with all its tokens, from the next request on: 1, or 0 when it was revoked
     before."""
-    return envelope(grants.revoke(uow, grant_id=grant_id, user_id=caller.user_id))
+    return envelope(grants.revoke_grant(uow, grant_id=grant_id, user_id=caller.user_id))

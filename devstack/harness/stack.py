@@ -316,7 +316,7 @@ class Stack:
 
     def stored(self, prefix: str = "") -> list[str]:
         """Remove forgotten objects as a worker does, and return the remaining keys."""
-        removals.work_off(self.resources)
+        removals.process_due_removals(self.resources)
         return [each.key for each in self.resources.objects.stored(prefix)]
 
     def _connect(self) -> psycopg2.extensions.connection:

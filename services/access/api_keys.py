@@ -20,7 +20,7 @@ from services import paging
 from services.access import sessions
 from services.access.caller import Caller
 from services.paging import WHOLE, PageOfRows, PageRequest
-from services.security_events import EventType, record
+from services.security_events import EventType, record_event
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
@@ -70,7 +70,7 @@ def create_key(
     )
     uow.session.add(key)
     uow.session.flush()
-    record(uow, user_id, EventType.KEY_CREATED, key_id=key.id)
+    record_event(uow, user_id, EventType.KEY_CREATED, key_id=key.id)
     return key, secret
 
 
@@ -170,7 +170,7 @@ def revoke_key(uow: UnitOfWork, *, key_id: int, user_id: int | None = None) -> i
     revoked_descendants = record_moment_once(uow, ApiKey.revoked_at, *is_descendant)
     revoked_keys = record_moment_once(uow, ApiKey.revoked_at, ApiKey.id == key_id)
     if keys := revoked_keys + revoked_descendants:
-        record(uow, key.user_id, EventType.KEY_ENDED, key_id=key_id, keys=keys)
+        record_event(uow, key.user_id, EventType.KEY_ENDED, key_id=key_id, keys=keys)
     return revoked_keys
 
 
@@ -186,7 +186,7 @@ def revoke_keys(uow: UnitOfWork, user_id: int, *, kept_key_ids: Collection[int])
     conditions = (ApiKey.user_id == user_id, ApiKey.id.not_in(kept_key_ids))
     revoked_keys = record_moment_once(uow, ApiKey.revoked_at, *conditions)
     if revoked_keys:
-        record(uow, user_id, EventType.KEY_ENDED, keys=revoked_keys)
+        record_event(uow, user_id, EventType.KEY_ENDED, keys=revoked_keys)
 
 
 def is_active_key(uow: UnitOfWork, key_id: int) -> bool:

@@ -14,8 +14,8 @@ class Caller:
     Exactly one of ``key_id``, ``session_id`` and ``grant_id`` is set.
 
     Attributes:
-        unrestricted: whether the credential is a session or an unrestricted key. Only these
-            credentials can create and revoke other credentials.
+        unrestricted: whether the credential is a session or an unrestricted key. Restricted
+            credentials can't create or revoke other credentials.
     """
 
     user_id: int

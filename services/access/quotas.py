@@ -110,9 +110,9 @@ def lock_quota_share(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, share_s
     """Return whether the transaction may use up to ``share_size`` of a user's quota.
 
     Up to ``MAX_SHARES`` transactions have a share at the same time, and the quota must have room
-    for all of these shares. The result is false close to the limit, or if all shares are taken. The
-    caller must then use ``lock_quota``. All callers must pass the same ``share_size``. Raises
-    ``TransientError`` if another transaction has just used the remaining quota.
+    for all of these shares. The result is false close to the limit, or if all shares are taken. A
+    caller without a share must use ``lock_quota``. All callers must pass the same ``share_size``.
+    Raises ``TransientError`` if another transaction has just used the remaining quota.
     """
     limit = _find_limit(uow, user_id, quota)
     if limit is None:

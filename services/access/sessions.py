@@ -19,7 +19,7 @@ from core.scopes import EVERYTHING_OF_A_USER
 from models import ApiKey, Passkey, TotpSecret, User, UserSession
 from services.access.caller import Caller
 from services.event_origins import Credential, CredentialKind
-from services.security_events import EventType, record
+from services.security_events import EventType, record_event
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
@@ -39,8 +39,8 @@ class OpenSession:
     """A valid session.
 
     Attributes:
-        lacks_factor: whether the person needs a second factor and has none. The session then opens
-            only the pages that add a second factor.
+        lacks_factor: whether the person needs a second factor and has none. A session
+            without a required factor opens only the pages that add a factor.
     """
 
     caller: Caller
@@ -123,7 +123,7 @@ def begin_session(uow: UnitOfWork, user_id: int, *, browser: str | None = None) 
     uow.session.add(session)
     uow.session.flush()
     credential = Credential(CredentialKind.SESSION, session.id, user_id)
-    record(uow, user_id, EventType.LOGIN_SUCCEEDED, credential=credential)
+    record_event(uow, user_id, EventType.LOGIN_SUCCEEDED, credential=credential)
     return value
 
 
@@ -185,7 +185,7 @@ def revoke_session(uow: UnitOfWork, session_id: int, *, user_id: int | None = No
         raise errors.SESSION_NOT_FOUND()
     revoked_sessions = record_moment_once(uow, UserSession.ended_at, UserSession.id == session_id)
     if revoked_sessions:
-        record(uow, session.user_id, EventType.SESSION_ENDED, session_id=session_id)
+        record_event(uow, session.user_id, EventType.SESSION_ENDED, session_id=session_id)
     return revoked_sessions
 
 
@@ -197,7 +197,7 @@ def revoke_sessions(uow: UnitOfWork, user_id: int, *, kept_session_id: int | Non
     )
     revoked_sessions = record_moment_once(uow, UserSession.ended_at, *conditions)
     if revoked_sessions:
-        record(uow, user_id, EventType.SESSION_ENDED, sessions=revoked_sessions)
+        record_event(uow, user_id, EventType.SESSION_ENDED, sessions=revoked_sessions)
     return revoked_sessions
 
 

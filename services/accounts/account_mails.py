@@ -163,8 +163,8 @@ def _prepare_content(uow: UnitOfWork, request: AccountMail) -> tuple[str, dict[s
     template, link = _choose_template(request, person, has_account=has_account)
     if template is None:
         return None
-    # Mails to the owner of an account don't count against the limits of the mailbox. Otherwise a
-    # stranger could exhaust the mails that the owner needs to regain access.
+    # Mails to the owner of an account don't count against the limits of the mailbox, because a
+    # stranger could otherwise exhaust the mails that the owner needs to regain access.
     email = None if has_account else request.email
     if request.kind in _STRANGER_KINDS and not admit_stranger_mail(uow, request, email):
         return None

@@ -11,7 +11,7 @@ from models.declarative import Model
 from services import paging
 from services.accounts import email_addresses, passwords
 from services.paging import PageOfRows, PageRequest
-from services.security_events import EventType, record_by_operator
+from services.security_events import EventType, record_operator_event
 from storage.expected_errors import raise_if_taken
 from storage.unit_of_work import UnitOfWork
 
@@ -137,7 +137,7 @@ def change_plan(uow: UnitOfWork, user: User, plan: Plan) -> bool:
     if before == plan:
         return False
     user.plan = plan
-    record_by_operator(uow, user.id, EventType.PLAN_CHANGED, plan=plan, before=before)
+    record_operator_event(uow, user.id, EventType.PLAN_CHANGED, plan=plan, before=before)
     return True
 
 

@@ -38,7 +38,7 @@ from services.access import sessions
 from services.accounts import account_mails, email_addresses
 from services.accounts.account_mails import MailKind
 from services.accounts.passwords import PasswordCheck
-from services.security_events import EventType, record
+from services.security_events import EventType, record_event
 from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
@@ -48,8 +48,8 @@ _PURPOSE = "login"
 ATTEMPT_RETENTION = timedelta(days=1)
 SOURCE_WINDOW = timedelta(hours=1)
 _SOURCE_IPV4_PREFIX = 24
-# The end of the pause of a count without a pause. The date precedes every attempt. Simultaneous
-# attempts may be counted in any sequence, so the time of an attempt would be unsafe here.
+# The stored end of the pause if a count has no pause yet. The date precedes every attempt, because
+# simultaneous attempts may be counted in any sequence.
 _NO_PAUSE = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -147,7 +147,7 @@ def record_failure(uow: UnitOfWork, attempt: Attempt) -> None:
     if attempt.password_hash is None or attempt.user_id is None:
         log.info("login.without_account")
     elif attempt.number & (attempt.number - 1) == 0:
-        record(uow, attempt.user_id, EventType.LOGIN_FAILED, attempts=attempt.number)
+        record_event(uow, attempt.user_id, EventType.LOGIN_FAILED, attempts=attempt.number)
 
 
 def begin_code_attempt(uow: UnitOfWork, *, email: str, browser_token: str | None) -> Attempt:
@@ -253,9 +253,9 @@ def _subject(keyring: Keyring, kind: str, name: str, email: str) -> bytes:
 def _count_account_of_network(uow: UnitOfWork, client_subject: bytes, client: str | None) -> None:
     """Count an account for the client's network. Raises ``login.paused``.
 
-    The count of the address and the client (``client_subject``) stores the network's count.
-    Clearing the former therefore reduces the latter by this account only. Otherwise an attacker
-    could clear the network's count by logging in to an own account.
+    A successful login must remove only its own account from the network's count. The count of the
+    address and the client (``client_subject``) therefore refers to the network's count. An attacker
+    can't clear the network's count by logging in to an own account.
     """
     network = network_of(client, ipv4_prefix=_SOURCE_IPV4_PREFIX)
     if network is None:

@@ -41,8 +41,8 @@ _DATE = re.compile(
 )
 _WHITESPACE = re.compile(r"\s+")
 _ELLIPSES = re.compile(rf"{_ELLIPSIS}(?: ?{_ELLIPSIS})+")
-# The Unicode categories of control, format, private and unassigned characters. They include
-# invisible characters and characters that reverse the direction of text.
+# The Unicode categories of control, format, private and unassigned characters. Some of these
+# characters are invisible, and some reverse the direction of text.
 _INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 
 

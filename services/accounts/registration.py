@@ -1,8 +1,8 @@
 """Registers accounts, resets passwords and changes addresses by mailed links.
 
 A link is mailed to the address that is registered or changed. Only the owner of the address can
-therefore turn a reader's record into an account. The password is typed after the link is opened.
-Otherwise a stranger could choose a password that the owner of the address then confirms.
+therefore turn a reader's record into an account. The person types the password after opening the
+link, because otherwise a stranger could choose the password of another person's account.
 """
 
 from datetime import datetime
@@ -17,7 +17,7 @@ from services.access.sessions import require_recent_login
 from services.accounts import account_mails, accounts, mailed_tokens, passwords
 from services.accounts.account_mails import MailKind
 from services.accounts.mailed_tokens import Purpose
-from services.security_events import EventType, record
+from services.security_events import EventType, record_event
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
 MAX_USER_NAME_CHARACTERS = 200
@@ -83,7 +83,7 @@ def reset_password(uow: UnitOfWork, secret: str, *, password_hash: str) -> User:
         raise errors.ACCOUNT_LINK_INVALID()
     _use_link(uow, link)
     _set_password(uow, person, password_hash, kept_session_id=None)
-    record(uow, person.id, EventType.PASSWORD_RESET)
+    record_event(uow, person.id, EventType.PASSWORD_RESET)
     return person
 
 
@@ -100,7 +100,7 @@ def change_password(
     if person.password_hash != expected:
         raise errors.PASSWORD_CHANGED()
     _set_password(uow, person, password_hash, kept_session_id=caller.session_id)
-    record(uow, person.id, EventType.PASSWORD_CHANGED)
+    record_event(uow, person.id, EventType.PASSWORD_CHANGED)
 
 
 def set_password(uow: UnitOfWork, *, email: str, password: str) -> User:
@@ -114,7 +114,7 @@ def set_password(uow: UnitOfWork, *, email: str, password: str) -> User:
     password_hash = passwords.hash_password(password, user.email, user.name)
     person = _lock_person(uow, user.id)
     _set_password(uow, person, password_hash, kept_session_id=None)
-    record(uow, person.id, EventType.PASSWORD_CHANGED)
+    record_event(uow, person.id, EventType.PASSWORD_CHANGED)
     return person
 
 
@@ -159,7 +159,7 @@ def change_address(
     accounts.flush_address(uow, errors.ADDRESS_TAKEN())
     accounts.record_address_change(uow, person, old_address=old_address, is_visible=is_visible)
     account_mails.enqueue_mail(uow, MailKind.ADDRESS_CHANGED, old_address, user_id=person.id)
-    record(uow, person.id, EventType.ADDRESS_CHANGED)
+    record_event(uow, person.id, EventType.ADDRESS_CHANGED)
 
 
 def read_undo_link(uow: UnitOfWork, secret: str) -> str:
@@ -207,7 +207,7 @@ def revert_address(
         MailedLink.purpose == Purpose.UNDO_ADDRESS,
         MailedLink.created_at > since,
     )
-    record(uow, person.id, EventType.ADDRESS_UNDONE)
+    record_event(uow, person.id, EventType.ADDRESS_UNDONE)
 
 
 def _read_link(uow: UnitOfWork, purpose: Purpose, secret: str) -> tuple[MailedLink, str]:

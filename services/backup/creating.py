@@ -208,7 +208,7 @@ def make_if_due(resources: Resources, began_at: datetime) -> int | None:
 
 
 MAKE_BACKUP = register_maintenance(
-    removals.HELD_BACK_BY,
+    removals.BLOCKING_TASK,
     every=_LOOKS_EVERY,
     max_run=timedelta(days=1),
     max_failure_pause=timedelta(minutes=15),

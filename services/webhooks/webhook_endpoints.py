@@ -18,7 +18,7 @@ from services.accounts import account_mails, accounts
 from services.accounts.account_mails import MailKind
 from services.feed.catalogue import FeedEventType, visible_types
 from services.feed.reading import FeedPosition, newest_position, require_own_list
-from services.security_events import EventType, record
+from services.security_events import EventType, record_event
 from services.webhooks import signing
 from storage.unit_of_work import UnitOfWork
 
@@ -69,7 +69,7 @@ def create_endpoint(
     uow.session.add(endpoint)
     uow.session.flush()
     secret = signing.create_secret(uow, endpoint.id)
-    record(uow, caller.user_id, EventType.WEBHOOK_CREATED, endpoint_id=endpoint.id)
+    record_event(uow, caller.user_id, EventType.WEBHOOK_CREATED, endpoint_id=endpoint.id)
     _mail_person(uow, caller)
     return endpoint, secret
 
@@ -127,7 +127,7 @@ def change_endpoint(
         endpoint.rests_until = None
         if endpoint.state == EndpointState.ACTIVE:
             wake_endpoint(endpoint)
-        record(uow, caller.user_id, EventType.WEBHOOK_CHANGED, endpoint_id=endpoint.id)
+        record_event(uow, caller.user_id, EventType.WEBHOOK_CHANGED, endpoint_id=endpoint.id)
         _mail_person(uow, caller)
     if to.types is not None:
         _require_types(caller, to.types)
@@ -193,7 +193,7 @@ def delete_endpoint(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> int:
     """End the endpoint and hide it from its owner. Return 1."""
     endpoint = get_endpoint(uow, caller, endpoint_id, lock=True)
     if endpoint.state != EndpointState.ENDED:
-        record(uow, caller.user_id, EventType.WEBHOOK_ENDED, endpoint_id=endpoint.id)
+        record_event(uow, caller.user_id, EventType.WEBHOOK_ENDED, endpoint_id=endpoint.id)
     endpoint.state = EndpointState.ENDED
     endpoint.due_at = None
     endpoint.deleted_at = func.now()
@@ -246,7 +246,7 @@ def end_endpoints(
     values = {"state": EndpointState.ENDED, "reason": reason, "due_at": None}
     ended_ids = uow.session.scalars(statement.values(values).returning(table.id)).all()
     if ended_ids:
-        record(uow, user_id, EventType.WEBHOOK_ENDED, endpoints=len(ended_ids))
+        record_event(uow, user_id, EventType.WEBHOOK_ENDED, endpoints=len(ended_ids))
 
 
 def get_position(endpoint: WebhookEndpoint) -> FeedPosition:

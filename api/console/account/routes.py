@@ -127,7 +127,7 @@ EVENTS_ON_PAGE = 50
 @router.get(page_paths.ACCOUNT_PATH, dependencies=[PUBLIC])
 def show_account(console: Console, uow: Transaction) -> Response:
     person = accounts.get_user(uow, console.user_id)
-    lately = security_events.page(uow, console.user_id, PageRequest(EVENTS_ON_ACCOUNT))
+    lately = security_events.list_events(uow, console.user_id, PageRequest(EVENTS_ON_ACCOUNT))
     return console.render_page(
         "account.html",
         name=person.name,
@@ -153,7 +153,7 @@ def end_sessions(console: ConsoleForm, uow: Transaction) -> Response:
 def show_password(console: RecentConsole, form: EmptyForm) -> Response:
     with console.unit_of_work() as uow:
         keys, more = list_newest_keys(uow, console.user_id)
-        given = grants.list_of(uow, console.user_id).rows
+        given = grants.list_grants(uow, console.user_id).rows
         own_passkeys = passkeys.list_passkeys(uow, console.user_id)
         own_endpoints = webhook_endpoints.list_live_endpoints(uow, console.user_id)
         email = accounts.get_user(uow, console.user_id).email
@@ -287,6 +287,6 @@ def _personal_words(console: ConsoleRequest) -> tuple[str, str | None]:
 @router.get(page_paths.EVENTS_PATH, dependencies=[PUBLIC])
 def show_events(console: Console, uow: Transaction, cursor: Cursor = None) -> Response:
     wanted = PageRequest(EVENTS_ON_PAGE, cursor=cursor)
-    found = security_events.page(uow, console.user_id, wanted)
+    found = security_events.list_events(uow, console.user_id, wanted)
     events = [event_line(each) for each in found.rows]
     return console.render_page("account_events.html", events=events, next_cursor=found.next_cursor)

@@ -45,7 +45,7 @@ def show_developers(console: Console, uow: Transaction) -> Response:
     return console.render_page(
         "developers.html",
         keys=len(api_keys.list_active_keys(uow, console.user_id)),
-        grants=len(grants.list_of(uow, console.user_id).rows),
+        grants=len(grants.list_grants(uow, console.user_id).rows),
         endpoints=len(endpoints),
         troubled=sum(
             each.failing_since is not None or each.state != EndpointState.ACTIVE
@@ -62,7 +62,7 @@ def _scope_words(scopes: Sequence[str]) -> Sequence[str]:
 
 @router.get("/access")
 def show_access(console: Console, uow: Transaction) -> Response:
-    given = grants.list_of(uow, console.user_id).rows
+    given = grants.list_grants(uow, console.user_id).rows
     shown = [(each, _scope_words(each.scopes)) for each in given]
     return console.render_page("access.html", grants=shown)
 
@@ -75,7 +75,7 @@ def show_access_end(console: Console, uow: Transaction, grant_id: PathId) -> Res
 @router.post("/access/{grant_id}/end")
 def end_access(console: ConsoleForm, uow: Transaction, grant_id: PathId) -> Response:
     grant = _own_grant(uow, console, grant_id)
-    grants.revoke(uow, grant_id=grant.id, user_id=console.user_id)
+    grants.revoke_grant(uow, grant_id=grant.id, user_id=console.user_id)
     return console.redirect_with_notice(
         GRANTS_PATH, f"“{grant.client_name}” has no access any more."
     )
@@ -83,7 +83,7 @@ def end_access(console: ConsoleForm, uow: Transaction, grant_id: PathId) -> Resp
 
 def _own_grant(uow: UnitOfWork, console: ConsoleRequest, grant_id: int) -> GrantSummary:
     """Return a grant in force; raises ``grant.not_found``."""
-    for each in grants.list_of(uow, console.user_id).rows:
+    for each in grants.list_grants(uow, console.user_id).rows:
         if each.id == grant_id:
             return each
     raise GRANT_NOT_FOUND()

@@ -124,7 +124,7 @@ def show_user(console: OperatorConsole, user_id: PathId, form: EmptyForm) -> Res
         user = accounts.get_user(uow, user_id)
         account = user_accounts.read_account(uow, user)
         used = quotas.list_uses(uow, user)
-        events = security_events.page(uow, user.id, PageRequest(EVENTS_ON_PAGE)).rows
+        events = security_events.list_events(uow, user.id, PageRequest(EVENTS_ON_PAGE)).rows
     return console.render_form(
         "operator_user.html",
         form.fill({"plan": account.user.plan}),
@@ -236,7 +236,7 @@ def show_jobs(
         found = records.list_all_jobs(
             uow, wanted, status=of_status, queue=of_queue, max_scanned=JOBS_LOOKED_AT
         )
-    figures = deployment_figures.read(console.state.resources.database)
+    figures = deployment_figures.read_figures(console.state.resources.database)
     chosen = {"status": of_status or _ANY, "queue": of_queue or _ANY}
     return console.render_page(
         "operator_jobs.html",
@@ -298,7 +298,7 @@ def begin_maintenance(console: OperatorConsoleForm) -> Response:
     name = console.form.get("name", "")
     try:
         with console.unit_of_work() as uow:
-            changes.begin_maintenance(uow, console.caller, name)
+            changes.request_maintenance(uow, console.caller, name)
     except DomainError as error:
         return show_maintenance(console, console.add_error(error))
     return console.redirect_with_notice(MAINTENANCE_PATH, f"A worker runs {name} within seconds.")

@@ -74,14 +74,14 @@ def decide(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> 
     if decision not in {"allow", "deny"}:
         raise BODY_INVALID(place="body.decision", rule="allow or deny")
     scopes = [scope for scope in Scope if decision == "allow" and f"scope.{scope}" in form]
-    return _redirect_to_client(authorization.answer(member.caller, scopes))
+    return _redirect_to_client(authorization.decide(member.caller, scopes))
 
 
 def _read_authorization(
     request: Request, state: State, uow: UnitOfWork
 ) -> AuthorizationRequest | OAuthResponse:
     server = OAuthServer(uow, state.resources.settings.public_base)
-    return server.ask(oauth_request_of_query(request))
+    return server.read_authorization_request(oauth_request_of_query(request))
 
 
 def _redirect_to_client(reply: OAuthResponse) -> Response:

@@ -14,7 +14,7 @@ from services.access.caller import Caller
 from services.accounts import account_mails, accounts
 from services.accounts.account_mails import MailKind
 from services.accounts.factors import passkeys, recovery_codes, totp
-from services.security_events import EventType, record
+from services.security_events import EventType, record_event
 from storage.unit_of_work import UnitOfWork
 
 _ADDED = EventType.FACTOR_ADDED
@@ -126,7 +126,7 @@ def remove_factors_added_after(uow: UnitOfWork, user_id: int, moment: datetime) 
         added_later = (model.user_id == user_id, model.created_at > moment)
         statement = delete(model).where(*added_later).returning(model.user_id)
         for _ in uow.session.execute(statement).all():
-            record(uow, user_id, EventType.FACTOR_REMOVED, factor=factor)
+            record_event(uow, user_id, EventType.FACTOR_REMOVED, factor=factor)
     _remove_codes_without_factors(uow, user_id)
 
 
@@ -144,7 +144,7 @@ def remove_all_factors(uow: UnitOfWork, *, email: str) -> User:
 def report_change(uow: UnitOfWork, user_id: int, change: FactorChange) -> None:
     """Record a change of a person's factors, and notify the person by mail."""
     event_type, factor, text = change.value
-    record(uow, user_id, event_type, factor=factor)
+    record_event(uow, user_id, event_type, factor=factor)
     person = accounts.get_user(uow, user_id)
     account_mails.enqueue_mail_to(uow, MailKind.FACTORS_CHANGED, person, text)
 

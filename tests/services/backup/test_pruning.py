@@ -129,9 +129,9 @@ def test_no_object_is_removed_while_a_backup_is_made(backups: Backups) -> None:
     def work(_: datetime) -> None:
         with stack.resources.unit_of_work() as uow:
             removals.forget_objects(uow, key)
-        assert removals.work_off(stack.resources) == 0
+        assert removals.process_due_removals(stack.resources) == 0
         assert stack.resources.objects.exists(key)
 
     backups.run(work)
-    removals.work_off(stack.resources)
+    removals.process_due_removals(stack.resources)
     eventually(lambda: not stack.resources.objects.exists(key), what="the removal")

@@ -118,7 +118,7 @@ def register(
     name: str = "Ledger reader",
 ) -> Program:
     with stack.resources.unit_of_work() as uow:
-        client, secret = clients.create(
+        client, secret = clients.register_client(
             uow,
             name=name,
             redirect_uris=redirect_uris,
