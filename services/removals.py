@@ -15,7 +15,7 @@ from core.logging import get_logger
 from models import ObjectRemoval
 from services.jobs import maintenance
 from services.jobs.maintenance import register_maintenance
-from storage.objects import ObjectsKept
+from storage.objects import DeletionRefused
 from storage.parts import remove_prefix
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -98,13 +98,13 @@ def _remove_batch(resources: Resources, batch: Collection[ObjectRemoval]) -> dic
     reasons: dict[str, str] = {}
     try:
         resources.objects.remove(*[removal.key for removal in batch if not removal.is_folder])
-    except ObjectsKept as error:
+    except DeletionRefused as error:
         reasons |= error.codes
     for removal in batch:
         if removal.is_folder:
             try:
                 remove_prefix(resources.objects, removal.key.removesuffix("/"))
-            except ObjectsKept as error:
+            except DeletionRefused as error:
                 reasons[removal.key] = str(error)
     return reasons
 

@@ -15,7 +15,7 @@ from core.logging import get_logger
 from models import RecordedEvent
 from services import event_origins, paging
 from services.event_origins import MAX_USER_AGENT_CHARACTERS, Credential, CredentialKind
-from services.feed.catalogue import FeedEventType, announce
+from services.feed.catalogue import FeedEventType, announce_event
 from services.paging import PageOfRows, PageRequest
 from storage.unit_of_work import UnitOfWork
 
@@ -117,7 +117,7 @@ def record_event(
         count = detail.get(count_detail, 1)
         assert subject_id is None or isinstance(subject_id, int)
         assert isinstance(count, int)
-        announce(uow, user_id, feed_type, subject_id, count=count)
+        announce_event(uow, user_id, feed_type, subject_id, count=count)
 
 
 def record_operator_event(

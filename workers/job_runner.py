@@ -102,7 +102,7 @@ class JobAttempt:
         finally:
             self._item = None
             seconds_taken = time.monotonic() - began_at
-            work_metrics.running_of(kind.queue, kind.name).observe(seconds_taken)
+            work_metrics.running_histogram(kind.queue, kind.name).observe(seconds_taken)
 
     def _do_work(self) -> bool:
         try:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from api.errors import STATUS_OF
 from api.schemas.envelope import Body
-from core.errors import DomainError, FieldProblem, Kind, own_words
+from core.errors import DomainError, FieldProblem, Kind, strip_pydantic_prefix
 from core.errors.requests import BODY_INVALID
 
 BodyT = TypeVar("BodyT", bound=Body)
@@ -94,7 +94,9 @@ def parse_body(schema: type[BodyT], values: Mapping[str, Any]) -> BodyT:
     except ValidationError as error:
         problems = tuple(
             FieldProblem(
-                ".".join(["body", *map(str, each["loc"])]), each["type"], own_words(each["msg"])
+                ".".join(["body", *map(str, each["loc"])]),
+                each["type"],
+                strip_pydantic_prefix(each["msg"]),
             )
             for each in error.errors()
         )

@@ -14,7 +14,7 @@ from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 from jinja2 import Environment, FileSystemLoader
 
 from api.html.content_policy import build_policy, hash_source
-from core.languages.reader_languages import ENGLISH, templates_in
+from core.languages.reader_languages import ENGLISH, create_templates
 from services.subscriptions import colours
 from services.subscriptions.branding import Look
 
@@ -135,7 +135,7 @@ def render_fragment(template: str, *, language: str = ENGLISH, **values: object)
 
 @cache
 def _load_templates(language: str) -> Environment:
-    templates = templates_in(language, FileSystemLoader(_TEMPLATE_FOLDERS))
+    templates = create_templates(language, FileSystemLoader(_TEMPLATE_FOLDERS))
     templates.globals.update(style=_STYLE, script=_PASSKEY_SCRIPT)
     return templates
 

@@ -15,7 +15,7 @@ from starlette.types import Scope
 from api.html.frame import render_page
 from core.errors import access, mailing, money, people, requests
 from core.languages import reader_languages
-from core.languages.reader_languages import ENGLISH, marked, translated
+from core.languages.reader_languages import ENGLISH, marked, translate
 
 # Keys in the scope of a request.
 _RENDERER_KEY = "pressroom.problem_page"
@@ -182,7 +182,7 @@ RenderProblem = Callable[[ErrorDetails], Response]
 def render_problem(problem: ErrorDetails, *, language: str = ENGLISH) -> Response:
     default_texts = _SERVER_ERROR_TEXTS if problem.is_server_error else _CLIENT_ERROR_TEXTS
     texts = _TEXTS_BY_CODE.get(problem.code, default_texts)
-    heading, *sentences = (translated(language, text) for text in texts)
+    heading, *sentences = (translate(language, text) for text in texts)
     return render_page(
         "problem.html",
         language=language,
@@ -223,7 +223,7 @@ def is_for_browser(scope: Scope) -> bool:
 def mark_reader_request(scope: Scope) -> None:
     """Mark a request whose response is a page in the language of a reader's browser."""
     accepted = b",".join(value for name, value in scope["headers"] if name == b"accept-language")
-    language = reader_languages.chosen(accepted.decode("latin-1"))
+    language = reader_languages.choose_language(accepted.decode("latin-1"))
     scope[_LANGUAGE_KEY] = language
     mark_page_request(scope, partial(render_problem, language=language))
 

@@ -13,7 +13,7 @@ from api.sign_up.inputs import EMPTY_ADDRESS, describe_field_errors
 from api.sign_up.submission import subscribe_stranger, validate_inputs
 from api.state import State
 from core.errors import DomainError, mailing, requests
-from core.languages.reader_languages import marked, translated
+from core.languages.reader_languages import marked, translate
 from integrations.challenges.port import ChallengeProviderName
 from integrations.challenges.siteverify import WIDGETS
 from models import MailingList
@@ -112,7 +112,7 @@ def _build_form_errors(
         names = [
             problem.field.removeprefix("body.").partition(".")[0] for problem in error.problems
         ]
-        by_input = {name: translated(language, texts.get(name, _INVALID_VALUES)) for name in names}
+        by_input = {name: translate(language, texts.get(name, _INVALID_VALUES)) for name in names}
         return FormErrors(status, None, by_input, {})
     if error.code not in _MESSAGES:
         return None
@@ -120,4 +120,4 @@ def _build_form_errors(
     if error.code == mailing.FIELD_VALUE.code:
         by_input = describe_field_errors(language, form.fields, error)
     headers = {"Retry-After": str(error.retry_after)} if error.retry_after else {}
-    return FormErrors(status, translated(language, _MESSAGES[error.code]), by_input, headers)
+    return FormErrors(status, translate(language, _MESSAGES[error.code]), by_input, headers)

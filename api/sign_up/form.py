@@ -49,7 +49,7 @@ class ListForm:
             required_keys=frozenset(
                 entry.field.key for entry in sign_up_fields if entry.is_required
             ),
-            wording=wordings.current_wordings(uow, [mailing_list]).get(mailing_list.id),
+            wording=wordings.read_current_wordings(uow, [mailing_list]).get(mailing_list.id),
             look=branding.read_look(uow, mailing_list),
             masked_owner=email_addresses.mask_address(owner.email),
         )
@@ -82,7 +82,7 @@ def render_form(
     """Render the page with a list's sign-up form.
 
     Args:
-        values: the values that the person typed, in the structure that ``nested_inputs`` returns.
+        values: the values that the person typed, in the structure that ``nest_inputs`` returns.
         errors: the errors in a submitted form, or ``None`` for a new form.
     """
     settings = state.resources.settings
@@ -127,7 +127,7 @@ def find_redirect_url(
     text = inputs.get("redirect_url")
     url = origins.read_url(text) if isinstance(text, str) else None
     allowed_origins = {*state.resources.settings.redirect_origins, *mailing_list.redirect_origins}
-    return url if url is not None and url.is_of(allowed_origins) else None
+    return url if url is not None and url.is_allowed(allowed_origins) else None
 
 
 def build_widget_values(state: State, mailing_list: MailingList) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from core.errors import DomainError
-from core.languages.reader_languages import marked, translated
+from core.languages.reader_languages import marked, translate
 from models import FieldType, MemberField
 from services.accounts.email_addresses import MAX_ADDRESS_BYTES
 from services.subscriptions import member_attributes
@@ -75,8 +75,8 @@ def build_inputs(
         input_type = kind if has_own_type else "text"
         return FormInput(name, label, kind, value, error, input_type=input_type, **others)
 
-    address_label = translated(language, _ADDRESS_LABEL)
-    name_label = translated(language, _NAME_LABEL)
+    address_label = translate(language, _ADDRESS_LABEL)
+    name_label = translate(language, _NAME_LABEL)
     inputs = [
         build_input("email", address_label, "email", autocomplete="email", is_required=True),
         build_input("name", name_label, FieldType.TEXT, autocomplete="name"),
@@ -106,11 +106,11 @@ def describe_field_errors(
     for problem in error.problems if error else ():
         name = problem.field.removeprefix("body.")
         field = fields.get(name.removeprefix("fields."))
-        if problem.code == member_attributes.MISSING:
+        if problem.code == member_attributes.REQUIRED_FIELD_CODE:
             text = _MISSING_VALUE
         elif field is None:
             text = _INVALID_VALUE
         else:
             text = _INVALID_VALUE_BY_TYPE[FieldType(field.type)]
-        texts[name] = translated(language, text)
+        texts[name] = translate(language, text)
     return texts

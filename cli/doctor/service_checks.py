@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from cli.doctor.examination import Diagnosis, fine, skipped, wrong
 from core import clock
-from core.languages.shown_lines import strip_unseen
+from core.languages.shown_lines import strip_invisible
 from core.settings import Settings
 from core.settings.given_settings import variable_of
 from core.settings.mail_server import MailSender, MailServer
@@ -186,5 +186,5 @@ def ask_mail(send_to: str | None, settings: Settings) -> Iterator[Diagnosis]:
     if send_to is None:
         yield skipped("sending", "nothing was sent", "Give --send ADDRESS for a mail.")
         return
-    mailer.send(Mail(strip_unseen(send_to), "Pressroom sends mail", _TEXT, f"<p>{_TEXT}</p>"))
+    mailer.send(Mail(strip_invisible(send_to), "Pressroom sends mail", _TEXT, f"<p>{_TEXT}</p>"))
     yield fine("sending", f"the server took a mail to {send_to}, from {sender.address}")

@@ -87,7 +87,8 @@ class ChildProcess:
         deadline = time.monotonic() + self._timeout
         self._messages += 1
         try:
-            requests, answers = _descriptor(child.stdin), _descriptor(child.stdout)
+            requests = _descriptor(child.stdin)
+            answers = _descriptor(child.stdout)
             for part in message:
                 _send(requests, part, deadline)
             text_length, data_length = HEAD.unpack(_receive(answers, HEAD.size, deadline))
@@ -112,7 +113,8 @@ class ChildProcess:
     def _usable(self) -> subprocess.Popen[bytes]:
         if self._owner != os.getpid():
             # After a fork, the existing child belongs to our parent process. Start another child.
-            self._child, self._owner = None, os.getpid()
+            self._child = None
+            self._owner = os.getpid()
         child = self._child
         if child is not None and (child.poll() is not None or self._messages >= self._max_messages):
             self._end(child)
@@ -136,7 +138,8 @@ class ChildProcess:
         )
         for pipe in (child.stdin, child.stdout, child.stderr):
             os.set_blocking(_descriptor(pipe), False)
-        self._child, self._messages = child, 0
+        self._child = child
+        self._messages = 0
         return child
 
     def _end(self, child: subprocess.Popen[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""The programs of ours that the stack runs on top of the services."""
+"""Plans Pressroom's programs, which the stack runs in addition to the services."""
 
 import http.client
 import sys
@@ -8,21 +8,22 @@ from functools import partial
 from pathlib import Path
 
 from core.queues import Queue
-from core.settings.process_settings import settings_of
+from core.settings.process_settings import list_settings
 from devstack import LOOPBACK, LOOPBACK_HOSTS
 from devstack.sandbox.sandbox_settings import STRIPE_KEYS, WEBHOOK_PATH
 from devstack.supervisor.child import Program
 from devstack.supervisor.environment import restricted
 from devstack.supervisor.home_folder import Home
 
-# A process for the queues that wait for other servers, and another for those that compute.
+# One worker process serves the queues whose jobs wait for other servers. Another worker process
+# serves the queues whose jobs use the processor.
 _COMPUTING = (Queue.MEDIA, Queue.EXPORT, Queue.BULK)
 WORKERS = {
     "worker-waiting": tuple(queue for queue in Queue if queue not in _COMPUTING),
     "worker-computing": _COMPUTING,
 }
 
-# The order of a stop: first the programs that take requests, last those that keep data.
+# The order in which programs are stopped. Programs that accept requests are stopped first.
 STOP_STAGES = (("prepare", "api"), tuple(WORKERS), ("flower", "sandbox"))
 _NEEDS = frozenset({"valkey", "s3", "prepare"})
 
@@ -33,12 +34,12 @@ class Ports:
     flower: int
     sandbox: int
     smtp: int
-    # Each worker's metrics are there.
+    # The ports for the workers' metrics, by the name of the worker.
     workers: Mapping[str, int]
 
 
 def mail_settings(ports: Ports) -> dict[str, str]:
-    """Settings that send all mail to the sandbox."""
+    """Return settings that send all mail to the sandbox."""
     return {
         "PRESSROOM_MAIL_URL": f"smtp://{LOOPBACK}:{ports.smtp}",
         "PRESSROOM_MAIL_FROM": "Pressroom <news@pressroom.example>",
@@ -48,31 +49,31 @@ def mail_settings(ports: Ports) -> dict[str, str]:
 def plan(
     home: Home, environment: dict[str, str], ports: Ports, *, makes_bucket: bool
 ) -> list[Program]:
-    """Every program of ours, in the order of their start, each with its own settings alone.
+    """Return Pressroom's programs in the order of their start.
 
-    ``makes_bucket``: whether the object storage is the user's own; the embedded one makes its
-    bucket itself.
+    ``creates_bucket``: whether the bucket must be created, because the user has an external object
+    storage. The embedded object storage creates its bucket itself.
     """
     program = partial(_program, home, environment)
 
     def worker(name: str) -> Program:
         queues = [word for queue in WORKERS[name] for word in ("--queue", queue)]
-        settings = settings_of("worker", WORKERS[name])
+        settings = list_settings("worker", WORKERS[name])
         address = f"{LOOPBACK}:{ports.workers[name]}"
         plain = program(name, settings, "worker", *queues, PRESSROOM_WORKER_METRICS_ADDRESS=address)
         return _worker(plain, home.work)
 
     prepare = program(
         "prepare",
-        # It alone may change tables.
-        settings_of("serve") | settings_of("migrate") | settings_of("bucket"),
+        # Only the program ``prepare`` may change tables.
+        list_settings("serve") | list_settings("migrate") | list_settings("bucket"),
         *(["--bucket"] if makes_bucket else []),
         module="devstack.supervisor.prepare",
         PRESSROOM_HOME=str(home.path),
     )
-    api = program("api", settings_of("serve"), *_listening("serve", ports.api))
+    api = program("api", list_settings("serve"), *_listening("serve", ports.api))
     names = [word for name in LOOPBACK_HOSTS for word in ("--host-name", name)]
-    flower = program("flower", settings_of("flower"), *_listening("flower", ports.flower), *names)
+    flower = program("flower", list_settings("flower"), *_listening("flower", ports.flower), *names)
     return [
         replace(prepare, once=True, grace=5.0, needs=frozenset({"postgres"})),
         replace(_server(api, ports.api, "/readyz"), needs=_NEEDS),
@@ -104,7 +105,7 @@ def _program(
     module: str = "cli.main",
     **more: str,
 ) -> Program:
-    # -P: a folder called `cli` in the current directory must not be taken for ours.
+    # The flag -P prevents Python from importing a folder ``cli`` in the current directory.
     argv = (sys.executable, "-P", "-m", module, *words)
     own = {**restricted(environment, settings), **more}
     return Program(name, argv, log=home.log(name), environment=own)
@@ -131,7 +132,7 @@ def _worker(plain: Program, directory: Path) -> Program:
 
 
 def answers(port: int, path: str) -> bool:
-    """Return whether a server on this loopback port answers the path with 200 within a second."""
+    """Return whether a loopback server responds to a request for ``path`` with 200 in a second."""
     connection = http.client.HTTPConnection(LOOPBACK, port, timeout=1.0)
     try:
         connection.request("GET", path)

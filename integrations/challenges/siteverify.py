@@ -102,7 +102,7 @@ class SiteVerify:
     async def check(self, answer: ChallengeResponse) -> None:
         try:
             form = self._form(answer)
-            with self.breaker.guarding():
+            with self.breaker.protect():
                 reply = await self.client.send("POST", self.url, data=form, headers=_HEADERS)
             self._judge(_read(reply), answer)
         except _Refused as refused:

@@ -310,11 +310,11 @@ class OpenAIProtocol:
         breaker = self.server.breaker
         try:
             # Each call has a loop of its own: cancelling is what bounds a reply that trickles.
-            with breaker.guarding():
+            with breaker.protect():
                 completion = asyncio.run(self._negotiated(question))
         except ServerFailed:
             raise Failure(
-                "circuit open", CallOutcome.UNAVAILABLE, retry_after=breaker.seconds_left
+                "circuit open", CallOutcome.UNAVAILABLE, retry_after=breaker.retry_after_seconds
             ) from None
         except RequestRejected as error:
             raise Failure(f"status {error.status}") from None

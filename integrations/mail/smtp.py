@@ -20,7 +20,7 @@ from email_validator import EmailNotValidError, validate_email
 
 from core import clock
 from core.calls.breaker import Breaker
-from core.calls.time_limits import limited, time_limit, tls_context
+from core.calls.time_limits import create_tls_context, limit_socket, time_limit
 from core.counters.work_metrics import MAILS, MailOutcome
 from core.errors import DomainError, ServerFailed, TransientError
 from core.errors import mailing as errors
@@ -147,7 +147,7 @@ class SmtpMailer:
         about: SpanAttributes = {"server.address": self.server.host}
         with (
             spans.step_span("mail", "client", about),
-            self.breaker.guarding(),
+            self.breaker.protect(),
             time_limit(self.timeout),
             self._logged_in() as connection,
         ):
@@ -160,7 +160,7 @@ class SmtpMailer:
 
     def log_in(self) -> None:
         """Log in to the server and send nothing; raises ``TransientError``."""
-        with self.breaker.guarding(), time_limit(self.timeout), self._logged_in() as connection:
+        with self.breaker.protect(), time_limit(self.timeout), self._logged_in() as connection:
             connection.quit()
 
     @contextmanager
@@ -182,7 +182,7 @@ class SmtpMailer:
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:
-        return tls_context()
+        return create_tls_context()
 
     def _connect(self) -> smtplib.SMTP:
         # We introduce ourselves by the sender's domain: the lookup of this machine's own name can
@@ -198,7 +198,7 @@ class SmtpMailer:
 
 class _Smtp(smtplib.SMTP):
     def _get_socket(self, host: str, port: int, timeout: float) -> socket:
-        return limited(super()._get_socket(host, port, timeout))  # type: ignore[misc]
+        return limit_socket(super()._get_socket(host, port, timeout))  # type: ignore[misc]
 
 
 def _verdict(error: smtplib.SMTPException) -> Exception:

@@ -384,7 +384,7 @@ class StripeCheckout:
         return page
 
     def _call(self, ask: Callable[[], T]) -> T:
-        with self._breaker.guarding():
+        with self._breaker.protect():
             try:
                 return ask()
             except stripe.StripeError as error:

@@ -56,7 +56,7 @@ class Exchange:
         # No parameter at all where there is none: an empty mapping would still add a question mark.
         headers = {"Accept": "application/json", **self.headers}
         try:
-            with self._breaker.guarding():
+            with self._breaker.protect():
                 reply = self._http.send(
                     "GET", self.base + path, params=params or None, headers=headers
                 )

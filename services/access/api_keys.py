@@ -13,7 +13,7 @@ from sqlalchemy import BindParameter, ColumnElement, Select, any_, bindparam, or
 from core import clock
 from core.errors import access as errors
 from core.keyring import Keyring
-from core.scopes import EVERYTHING_OF_A_USER, Scope, effective
+from core.scopes import USER_SCOPES, Scope, expand_scopes
 from core.secret_form import API_KEY
 from models import ApiKey, User
 from services import paging
@@ -132,7 +132,7 @@ def authenticate_key(
     if last_used_at is None or now - last_used_at >= _LAST_USE_RESOLUTION:
         uses.record_use(key_id)
     unrestricted = stored_scopes is None
-    scopes = EVERYTHING_OF_A_USER if unrestricted else effective(map(Scope, stored_scopes))
+    scopes = USER_SCOPES if unrestricted else expand_scopes(map(Scope, stored_scopes))
     caller = Caller(user_id, scopes, unrestricted=unrestricted, key_id=key_id)
     uses.cache_caller(digests[0], caller, now)
     return caller

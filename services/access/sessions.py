@@ -15,7 +15,7 @@ from core import clock
 from core.errors import access as errors
 from core.errors.people import USER_NOT_FOUND
 from core.keyring import Keyring
-from core.scopes import EVERYTHING_OF_A_USER
+from core.scopes import USER_SCOPES
 from models import ApiKey, Passkey, TotpSecret, User, UserSession
 from services.access.caller import Caller
 from services.event_origins import Credential, CredentialKind
@@ -144,7 +144,7 @@ def read_session(
     [(session_id, user_id, last_used_at, lacks_factor, is_operator)] = rows
     if now - last_used_at >= _LAST_USE_RESOLUTION:
         database.rows(_UPDATE_LAST_USE, session_id=session_id, now=now)
-    caller = Caller(user_id, EVERYTHING_OF_A_USER, unrestricted=True, session_id=session_id)
+    caller = Caller(user_id, USER_SCOPES, unrestricted=True, session_id=session_id)
     return OpenSession(caller, lacks_factor, is_operator)
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from email_validator import SPECIAL_USE_DOMAIN_NAMES, EmailNotValidError, validate_email
 
 from core.errors.people import EMAIL_INVALID
-from core.languages.shown_lines import has_unseen, strip_unseen
+from core.languages.shown_lines import has_invisible, strip_invisible
 
 # No address is longer in UTF-8. The library's duration grows with the length of the text.
 MAX_ADDRESS_BYTES = 254
@@ -80,20 +80,20 @@ def normalise_addresses(addresses: Iterable[str]) -> list[str | InvalidAddress]:
 
 def normalise_domain(domain: str) -> str | None:
     """Return the normalised domain, or ``None`` if the text isn't a domain."""
-    (normalised,) = normalise_addresses([f"a@{strip_unseen(domain)}"])
+    (normalised,) = normalise_addresses([f"a@{strip_invisible(domain)}"])
     return None if isinstance(normalised, InvalidAddress) else normalised.removeprefix("a@")
 
 
 def _normalise(text: str) -> str | InvalidAddress:
     """Normalise an address that the regular expression did not recognise as valid."""
-    address = strip_unseen(text)
+    address = strip_invisible(text)
     if _PLAIN.match(address):
         return address.lower()
     if len(address) > MAX_ADDRESS_BYTES:
         return InvalidAddress(f"It is longer than {MAX_ADDRESS_BYTES} characters.")
     # Reject whitespace and invisible characters before the library silently removes some of them
     # from the domain.
-    if has_unseen(address):
+    if has_invisible(address):
         return InvalidAddress("It has a blank or an invisible character inside.")
     try:
         return validate_email(address, check_deliverability=False).normalized.lower()

@@ -10,7 +10,7 @@ from functools import cache
 from jinja2 import Environment, PackageLoader
 
 from core.languages import reader_languages
-from core.languages.reader_languages import templates_in
+from core.languages.reader_languages import create_templates
 from core.queues import Queue
 from core.scopes import Scope
 from integrations.mail.port import Mail, Mailer
@@ -34,7 +34,7 @@ def render_mail(
     The first line of the text template is the subject of the mail. ``language`` is the reader's
     language. Mails to owners and operators pass no language and are in English.
     """
-    templates = _load_templates(reader_languages.known(language))
+    templates = _load_templates(reader_languages.available_language(language))
 
     def fill(name: str) -> str:
         return templates.get_template(name).render(values)
@@ -53,7 +53,7 @@ def render_mail(
 
 @cache
 def _load_templates(language: str) -> Environment:
-    return templates_in(language, PackageLoader("services.accounts"))
+    return create_templates(language, PackageLoader("services.accounts"))
 
 
 def register_mail_kind(name: str, send: Callable[[Resources, Lease, Mailer], None]) -> JobKind:

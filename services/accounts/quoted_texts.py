@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 from unicodedata import category, normalize
 
-from core.languages.shown_lines import folded
+from core.languages.shown_lines import fold_look_alikes
 
 if TYPE_CHECKING:
     from publicsuffixlist import PublicSuffixList
@@ -95,7 +95,7 @@ def _replace_lookalikes(text: str) -> str:
 
 def _contains_address(text: str) -> bool:
     labels = (match[0].casefold() for match in _LABEL.finditer(text))
-    domains = (domain for label in labels for domain in (label, folded(label)))
+    domains = (domain for label in labels for domain in (label, fold_look_alikes(label)))
     is_domain = any(
         domain in _SPECIAL_DOMAINS or _load_suffixes().publicsuffix(domain) is not None
         for domain in domains

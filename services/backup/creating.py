@@ -20,7 +20,7 @@ from services.backup.manifests import MANIFESTS, Manifest, backup_folder, read_f
 from services.jobs import maintenance
 from services.jobs.maintenance import register_maintenance
 from storage.backup_files import postgres_tools
-from storage.backup_files.places import SealedPlace, open_sealed_place, patiently
+from storage.backup_files.places import SealedPlace, open_sealed_place, retry_transient_errors
 from storage.backup_files.postgres_tools import PostgresToolFailed
 from storage.migrations import revisions
 from storage.objects import ObjectMissing, ObjectStore, StoredObject
@@ -84,7 +84,7 @@ def copy_objects(
         key, is_copied = entry
         if not is_copied:
             try:
-                place.put(COPIES + key, patiently(lambda: objects.get(key)))
+                place.put(COPIES + key, retry_transient_errors(lambda: objects.get(key)))
             except ObjectMissing:
                 return False
         return True
@@ -109,9 +109,9 @@ def _list_objects(
     The objects and the copies are both listed in the order of their keys, so that neither list
     must fit into memory.
     """
-    copies = require_key_order(place.stored(COPIES))
+    copies = require_key_order(place.list_objects(COPIES))
     copy = next(copies, None)
-    for stored in require_key_order(objects.stored()):
+    for stored in require_key_order(objects.list_objects()):
         if stored.key.startswith(excluded_prefix):
             continue
         name = COPIES + stored.key
@@ -147,10 +147,10 @@ def restore_objects(objects: ObjectStore, place: SealedPlace, manifest: Manifest
     keys = list_keys(place, manifest)
 
     def restore_object(key: str) -> bool:
-        if patiently(lambda: objects.exists(key)):
+        if retry_transient_errors(lambda: objects.exists(key)):
             return False
         data = read_file(place, COPIES + key)
-        patiently(lambda: objects.put(key, data, "application/octet-stream"))
+        retry_transient_errors(lambda: objects.put(key, data, "application/octet-stream"))
         return True
 
     with _threads() as threads:
@@ -189,7 +189,7 @@ def prune_backups(place: SealedPlace, before: datetime) -> PruneResult:
     place.remove(*[MANIFESTS + manifest.id for manifest in expired])
     result = PruneResult(backups=len(expired), files=len(expired))
     remaining_ids = {manifest.id for manifest in remaining}
-    backup_files = (stored.key for stored in place.stored("backups/"))
+    backup_files = (stored.key for stored in place.list_objects("backups/"))
     unneeded_files = [
         (key for key in backup_files if key.split("/")[1] not in remaining_ids),
         _list_unneeded_copies(place, remaining),
@@ -211,7 +211,7 @@ def _list_unneeded_copies(place: SealedPlace, remaining: Iterable[Manifest]) -> 
     key_lists = heapq.merge(*(list_keys(place, manifest) for manifest in remaining))
     needed_keys = (key for key, _ in groupby(key_lists))
     needed_key = next(needed_keys, None)
-    for copy in require_key_order(place.stored(COPIES)):
+    for copy in require_key_order(place.list_objects(COPIES)):
         key = copy.key.removeprefix(COPIES)
         while needed_key is not None and needed_key < key:
             needed_key = next(needed_keys, None)
@@ -256,7 +256,7 @@ def create_backup(resources: Resources, place: SealedPlace, began_at: datetime) 
     """
     settings = resources.settings
     backup_id = manifests.create_backup_id(began_at)
-    [revision] = revisions.applied(resources.database)
+    [revision] = revisions.read_revisions(resources.database)
     pieces = 0
     size = 0
     try:

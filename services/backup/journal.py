@@ -95,7 +95,7 @@ def list_files(place: SealedPlace, began_at: datetime, *, needed: bool = True) -
     other journal files.
     """
     first_name = _FOLDER + format_timestamp(began_at - _CLOCK_TOLERANCE)
-    return (file.key for file in place.stored(_FOLDER) if (file.key >= first_name) is needed)
+    return (file.key for file in place.list_objects(_FOLDER) if (file.key >= first_name) is needed)
 
 
 def replay_journal(resources: Resources, place: SealedPlace, began_at: datetime) -> ReplayResult:

@@ -14,7 +14,7 @@ from core.errors.jobs import BACKUP_DAMAGED, BACKUP_KEY_MISSING, BACKUP_NOT_FOUN
 from core.keyring import Keyring
 from core.settings.given_settings import variable_of
 from storage.backup_files.places import BackupKeyMissing, SealedPlace
-from storage.encryption import Tampered
+from storage.encryption import DecryptionFailed
 from storage.objects import ObjectMissing
 
 MANIFESTS = "manifests/"
@@ -82,7 +82,7 @@ def write_manifest(place: SealedPlace, manifest: Manifest) -> None:
 
 def list_backup_ids(place: SealedPlace) -> list[str]:
     """Return the ids of all complete backups, oldest first."""
-    return [file.key.removeprefix(MANIFESTS) for file in place.stored(MANIFESTS)]
+    return [file.key.removeprefix(MANIFESTS) for file in place.list_objects(MANIFESTS)]
 
 
 def read_manifests(place: SealedPlace) -> Iterator[Manifest]:
@@ -117,7 +117,7 @@ def read_file(place: SealedPlace, name: str) -> bytes:
         return place.get(name)
     except ObjectMissing:
         raise BACKUP_DAMAGED(name=name, reason="it is missing") from None
-    except Tampered as error:
+    except DecryptionFailed as error:
         raise BACKUP_DAMAGED(name=name, reason=error) from None
     except BackupKeyMissing as error:
         raise BACKUP_KEY_MISSING(key=error, setting=variable_of("backup_keys")) from None

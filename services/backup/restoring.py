@@ -21,7 +21,7 @@ from core.errors import jobs as errors
 from core.settings import Settings
 from core.settings.given_settings import variable_of
 from services.attachments import strays
-from services.attachments.strays import STRAY_GRACE, StrayKind
+from services.attachments.strays import STRAY_GRACE_PERIOD, StrayKind
 from services.backup import creating, journal
 from services.backup.creating import TRIAL, piece_name
 from services.backup.journal import ReplayResult
@@ -31,7 +31,7 @@ from services.feed import reading
 from storage.backup_files import postgres_tools
 from storage.backup_files.places import SealedPlace
 from storage.backup_files.postgres_tools import PostgresToolFailed
-from storage.migrations.revisions import dead_end, newest_revision
+from storage.migrations.revisions import explain_unsupported, get_newest_revision
 from storage.migrations.run import migrate
 from storage.objects import ObjectStore
 from storage.parts import remove_prefix
@@ -69,7 +69,7 @@ def restore_backup(resources: Resources, place: SealedPlace, manifest: Manifest)
     revision = fill_database(settings, place, manifest)
     with resources.unit_of_work() as uow:
         # This step must precede the replay of the journal, because the replay may add events.
-        reading.raise_places(uow)
+        reading.raise_feed_places(uow)
     return RestoreResult(
         objects, revision, journal.replay_journal(resources, place, manifest.began_at)
     )
@@ -97,9 +97,9 @@ def require_compatible_backup(manifest: Manifest, settings: Settings) -> None:
     ``backup.key_differs``.
     """
     # Sorting revisions by name sorts the revisions by age.
-    if manifest.revision > newest_revision():
+    if manifest.revision > get_newest_revision():
         raise errors.BACKUP_TOO_NEW(release=manifest.release, revision=manifest.revision)
-    if dead_end(manifest.revision):
+    if explain_unsupported(manifest.revision):
         raise errors.BACKUP_TOO_OLD(release=manifest.release, revision=manifest.revision)
     for needed_keys, keyring, setting in (
         (manifest.secret_keys, settings.keyring, "secret_keys"),
@@ -167,7 +167,9 @@ def verify_backup(resources: Resources, place: SealedPlace, manifest: Manifest) 
             place_of_fault = f"user {fault.user_id}, entry {fault.seq}, order {fault.order_id}"
             report.faults.append(f"ledger: {fault.fault} ({place_of_fault})")
         # New objects never count as strays, so search as if the restored objects were old.
-        for stray in strays.find_strays(trial, now=clock.now() + STRAY_GRACE + timedelta(hours=1)):
+        for stray in strays.find_strays(
+            trial, now=clock.now() + STRAY_GRACE_PERIOD + timedelta(hours=1)
+        ):
             if stray.kind is StrayKind.ROW_WITHOUT_OBJECT:
                 report.faults.append(f"attachments: {stray.kind} {stray.key}")
             else:

@@ -60,7 +60,7 @@ def list_entries(
     """
     if ledger_filter.actions or ledger_filter.first is not None or ledger_filter.last is not None:
         return _list_filtered(database, user_id, page_request, ledger_filter)
-    before = None if page_request.cursor is None else ids.of_cursor(page_request.cursor)
+    before = None if page_request.cursor is None else ids.parse_id_cursor(page_request.cursor)
     rows = database.rows(
         PAGE,
         user_id=user_id,
@@ -88,7 +88,7 @@ def _list_filtered(
         raise REQUEST_INVALID(place="query.offset", rule="a filter goes on by the cursor alone")
     highest = _last_number_before(database, user_id, ledger_filter.last, days=1)
     if page_request.cursor is not None:
-        highest = min(highest, ids.of_cursor(page_request.cursor) - 1)
+        highest = min(highest, ids.parse_id_cursor(page_request.cursor) - 1)
     lowest = (
         0
         if ledger_filter.first is None

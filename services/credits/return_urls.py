@@ -26,7 +26,7 @@ def check_return_url(url: str, allowed: Collection[str]) -> None:
     # Some servers also separate query parameters at semicolons.
     query = "" if address is None else address.query.replace(";", "&")
     names = {name.strip().lower() for name, _ in parse_qsl(query, keep_blank_values=True)}
-    if address is None or not names.isdisjoint({ORDER, STATUS}) or not address.is_of(allowed):
+    if address is None or not names.isdisjoint({ORDER, STATUS}) or not address.is_allowed(allowed):
         raise TOPUP_REDIRECT_NOT_ALLOWED(most=MAX_URL_CHARACTERS, order=ORDER, status=STATUS)
 
 

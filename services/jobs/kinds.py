@@ -71,7 +71,7 @@ def register_kind(kind: JobKind) -> JobKind:
     if kind.name in _kinds:
         raise ValueError(f"job kind {kind.name} is registered twice")
     _kinds[kind.name] = kind
-    work_metrics.begin(kind.queue, kind.name)
+    work_metrics.initialize_job_counters(kind.queue, kind.name)
     return kind
 
 

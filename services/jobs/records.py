@@ -140,7 +140,7 @@ def list_all_jobs(
         if page.cursor is None:
             scan_start = (uow.session.scalar(select(func.max(Job.id))) or 0) + 1
         else:
-            scan_start = ids.of_cursor(page.cursor)
+            scan_start = ids.parse_id_cursor(page.cursor)
         scan_end = scan_start - max_scanned
         query = query.where(Job.id >= scan_end)
     if queue is not None:

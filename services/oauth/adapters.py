@@ -11,7 +11,7 @@ from authlib.oauth2.rfc7009 import RevocationEndpoint
 from authlib.oauth2.rfc7662 import IntrospectionEndpoint
 
 from core.keyring import Keyring
-from core.scopes import EXPLANATIONS
+from core.scopes import SCOPE_EXPLANATIONS
 from models import OAuthClient, OAuthCode, OAuthToken, TokenKind
 from services.oauth import clients, grants
 from services.oauth.grants import IssuedToken, TokenOrigin
@@ -209,7 +209,7 @@ def build_metadata(public_base: str) -> dict[str, Any]:
         "revocation_endpoint": public_base + REVOKE_PATH,
         "introspection_endpoint": public_base + INTROSPECT_PATH,
         "userinfo_endpoint": public_base + USERINFO_PATH,
-        "scopes_supported": [str(scope) for scope in EXPLANATIONS],
+        "scopes_supported": [str(scope) for scope in SCOPE_EXPLANATIONS],
         "response_types_supported": ["code"],
         "response_modes_supported": ["query"],
         "grant_types_supported": list(GRANT_TYPES),

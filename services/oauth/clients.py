@@ -14,7 +14,7 @@ from core.errors import access as errors
 from core.errors.access import OAUTH_CLIENT_REDIRECT_URI
 from core.ids import random_hash_id
 from core.keyring import Keyring
-from core.scopes import GRANTABLE, Scope
+from core.scopes import GRANTABLE_SCOPES, Scope
 from core.secret_form import CLIENT_SECRET
 from models import OAuthClient
 from storage.unit_of_work import UnitOfWork, record_moment_once
@@ -111,8 +111,8 @@ def register_client(
     client_scopes = set(scopes)
     if not client_scopes:
         raise errors.OAUTH_CLIENT_SCOPES_MISSING()
-    if client_scopes - GRANTABLE:
-        raise errors.OAUTH_CLIENT_SCOPES(scopes=", ".join(sorted(client_scopes - GRANTABLE)))
+    if client_scopes - GRANTABLE_SCOPES:
+        raise errors.OAUTH_CLIENT_SCOPES(scopes=", ".join(sorted(client_scopes - GRANTABLE_SCOPES)))
     secret = None if public else CLIENT_SECRET.generate()
     client = OAuthClient(
         client_id=random_hash_id(_ID_CHARACTERS),

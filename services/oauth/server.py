@@ -24,7 +24,7 @@ from authlib.oauth2.rfc7636 import CodeChallenge, create_s256_code_challenge
 from sqlalchemy import func, select
 
 from core.errors import DomainError, Kind
-from core.scopes import GRANTABLE, Scope
+from core.scopes import GRANTABLE_SCOPES, Scope
 from core.secret_form import ACCESS_TOKEN, AUTHORIZATION_CODE, REFRESH_TOKEN
 from models import OAuthCode, OAuthGrant, TokenKind
 from services.access.caller import Caller
@@ -198,7 +198,7 @@ class _RefreshGrant(RefreshTokenGrant):
 
 class OAuthServer(AuthorizationServer):
     def __init__(self, uow: UnitOfWork, public_base: str) -> None:
-        super().__init__(scopes_supported=sorted(GRANTABLE))
+        super().__init__(scopes_supported=sorted(GRANTABLE_SCOPES))
         self.uow = uow
         self.keyring = uow.settings.keyring
         self.issuer = public_base

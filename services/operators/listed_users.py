@@ -7,7 +7,7 @@ short command.
 from datetime import datetime
 from typing import NamedTuple
 
-from core.languages.shown_lines import strip_unseen
+from core.languages.shown_lines import strip_invisible
 from storage.database import Database, Statement
 
 _NEWEST_USERS = Statement("""
@@ -35,5 +35,5 @@ def list_newest_users(database: Database, *, owners: bool, email: str) -> list[L
         owners: whether to return only users who own a list.
         email: a part of the address. Upper and lower case don't matter.
     """
-    rows = database.rows(_NEWEST_USERS, owners=owners, part=strip_unseen(email))
+    rows = database.rows(_NEWEST_USERS, owners=owners, part=strip_invisible(email))
     return [ListedUser(*row) for row in rows]

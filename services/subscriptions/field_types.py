@@ -93,7 +93,7 @@ def _convert(uow: UnitOfWork, field: MemberField, changed: MemberField) -> None:
     values = {"list_ids": list_ids, "owner_id": field.user_id, "key": str(field.id)}
     name = {"name": f"fields.{field.id}", "list_ids": list_ids}
     if uses := [row._asdict() for row in uow.session.execute(_USES, name)]:
-        words, facts = errors.uses_named(uses), {"used_by": uses}
+        words, facts = errors.format_uses(uses), {"used_by": uses}
         raise errors.FIELD_IN_USE(key=field.key, uses=words, facts=facts)
     too_many = errors.FIELD_TOO_MANY_VALUES(most=MAX_DIFFERENT_VALUES)
     with raise_instead(psycopg2.errors.QueryCanceled, too_many):
@@ -109,7 +109,7 @@ def _convert(uow: UnitOfWork, field: MemberField, changed: MemberField) -> None:
 
 def _converted(changed: MemberField, found: Sequence[FieldValue]) -> list[FieldValue | None]:
     """The values of the new type; raises ``field.values_unfit``."""
-    texts = [fields.as_text(each) for each in found]
+    texts = [fields.format_value(each) for each in found]
     forms = ColumnForms()
     dates, numbers = ([0] * (changed.type == each) for each in (FieldType.DATE, FieldType.NUMBER))
     forms.learn(dates, numbers, [[each] for each in texts])
@@ -121,7 +121,7 @@ def _converted(changed: MemberField, found: Sequence[FieldValue]) -> list[FieldV
             new.append(None)
     unfit = [abbreviate_cell(each) for each, value in zip(texts, new, strict=True) if value is None]
     try:
-        forms.settled([changed.label])
+        forms.find_notations([changed.label])
     except DomainError:
         # Nothing shows whether the day or the month comes first.
         unfit = [abbreviate_cell(each) for each in texts]

@@ -112,7 +112,7 @@ def change_list(
     columns = {
         name: value
         for name, value in fields.items()
-        if name not in {_WORDING, *sign_up_fields.COLUMNS}
+        if name not in {_WORDING, *sign_up_fields.FIELD_KEY_COLUMNS}
     }
     with uow.session.no_autoflush:
         columns |= sign_up_fields.find_field_ids(uow, mailing_list, fields)
@@ -238,7 +238,7 @@ def _set(mailing_list: MailingList, fields: Mapping[str, Any], providers: Collec
         setattr(mailing_list, name, value)
     if not _SLUG.match(mailing_list.slug) or mailing_list.slug.isdigit():
         raise errors.LIST_SLUG()
-    parsed = [origins.read(text) for text in (mailing_list.redirect_origins or [])]
+    parsed = [origins.normalize_origin(text) for text in (mailing_list.redirect_origins or [])]
     unique = list(dict.fromkeys(each for each in parsed if each is not None))
     if None in parsed or len(unique) > MAX_REDIRECT_ORIGINS:
         raise errors.LIST_REDIRECT_ORIGINS(most=MAX_REDIRECT_ORIGINS)

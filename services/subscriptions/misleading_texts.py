@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from core.errors.mailing import TEXT_LEADS_AWAY, TEXT_MISLEADING
-from core.languages.shown_lines import folded_words, has_direction
+from core.languages.shown_lines import fold_words, has_direction
 from core.settings import Settings
 from services.accounts import quoted_texts
 
@@ -40,7 +40,7 @@ def is_fit_for_label(text: str) -> bool:
 
 def asks_for_secret(text: str) -> bool:
     """Return whether a label asks for a password, a PIN, a card number or a one-time code."""
-    return any(_SECRET.search(_HONEST.sub(" ", form)) for form in folded_words(text))
+    return any(_SECRET.search(_HONEST.sub(" ", form)) for form in fold_words(text))
 
 
 def require_other_name(settings: Settings, name: str, text: str | None) -> None:
@@ -65,11 +65,11 @@ def suspicious_words(settings: Settings, texts: Iterable[str | None]) -> list[st
 
 def _spaced(names: Iterable[str]) -> list[str]:
     """Return the names as phrases that may have a space between any two letters."""
-    return [" ".join(folded_words(each)[0].replace(" ", "")) for each in names]
+    return [" ".join(fold_words(each)[0].replace(" ", "")) for each in names]
 
 
 def _find_words(pattern: re.Pattern[str], text: str) -> list[str]:
-    forms = folded_words(text)
+    forms = fold_words(text)
     return list(dict.fromkeys(match[0] for form in forms for match in pattern.finditer(form)))
 
 

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from api.console.navigation import OPERATORS_PAGE
-from core.scopes import EXPLANATIONS
+from core.scopes import SCOPE_EXPLANATIONS
 from devstack.harness.stack import Owner, Stack
 from services.accounts.mailed_tokens import Purpose
 from tests.support.browser.consoles import log_in_browser
@@ -39,7 +39,7 @@ from tests.support.security.console_calls import CONSOLE_CALLS
 from tests.support.security.world import World, settled
 
 At = Callable[..., Page]
-SCOPES = tuple(EXPLANATIONS)
+SCOPES = tuple(SCOPE_EXPLANATIONS)
 LONG_NAME = LONG_WORD * 2
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 TAKES_PICTURES = IS_THOROUGH or os.environ.get("PRESSROOM_PICTURES") == "1"

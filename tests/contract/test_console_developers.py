@@ -4,7 +4,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from api.console.console_display import format_day
-from core.scopes import EXPLANATIONS, Scope
+from core.scopes import SCOPE_EXPLANATIONS, Scope
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from models import Plan
@@ -58,8 +58,8 @@ def test_a_key_is_made_shown_once_used_and_ended_after_a_question(
     text = console.see(KEYS)
     assert key not in text
     assert f"Upload &lt;script&gt; (…{key[-4:]})" in text
-    assert EXPLANATIONS[Scope.ATTACHMENT] in text
-    assert EXPLANATIONS[Scope.COMPOSER] not in text
+    assert SCOPE_EXPLANATIONS[Scope.ATTACHMENT] in text
+    assert SCOPE_EXPLANATIONS[Scope.COMPOSER] not in text
     found = "SELECT id, extract(days FROM expires_at - now()) FROM api_keys WHERE last_four = %s"
     [(key_id, days)] = stack.query(f"{found} AND name LIKE 'Upload%%'", key[-4:])
     assert days == 89
@@ -130,7 +130,7 @@ def test_access_is_shown_and_taken_back_after_a_question(
         given = program.tokens(person, "credit.read")
     text = console.see(ACCESS)
     assert "Ledger &amp; &lt;reader&gt;" in text
-    assert EXPLANATIONS[Scope.CREDIT_READ] in text
+    assert SCOPE_EXPLANATIONS[Scope.CREDIT_READ] in text
     assert "You gave 1 app of others access" in console.see(PROGRAMS)
     [grant] = data(console.api.get("/grants"))
     end = f"{ACCESS}/{grant['id']}/end"

@@ -7,7 +7,7 @@ import httpx2
 import pytest
 from authlib.oauth2.rfc8414 import AuthorizationServerMetadata
 
-from core.scopes import EXPLANATIONS, Scope
+from core.scopes import SCOPE_EXPLANATIONS, Scope
 from core.secret_form import ACCESS_TOKEN, REFRESH_TOKEN
 from devstack.harness.opening import RETIRED
 from devstack.harness.stack import Stack
@@ -71,12 +71,12 @@ def test_the_answer_names_state_and_issuer(
 def test_the_page_explains_each_scope_and_names_the_program(
     stack: Stack, logged_in_owner: Person
 ) -> None:
-    six = tuple(EXPLANATIONS)
+    six = tuple(SCOPE_EXPLANATIONS)
     assert len(six) == 6
     program = register(stack, scopes=six, name='<b>"Everything"</b>')
     shown = logged_in_owner.browser.get(program.request(*six))
     assert shown.status_code == 200
-    for scope, explanation in EXPLANATIONS.items():
+    for scope, explanation in SCOPE_EXPLANATIONS.items():
         assert f'name="scope.{scope}" checked' in shown.text
         assert explanation in shown.text
     assert "&lt;b&gt;&#34;Everything&#34;&lt;/b&gt;" in shown.text
@@ -262,7 +262,7 @@ def test_metadata_is_as_its_rfc_says_and_leads_to_the_doors(
     assert told["issuer"] == stack.api_url
     assert told["code_challenge_methods_supported"] == ["S256"]
     assert told["authorization_response_iss_parameter_supported"] is True
-    assert set(told["scopes_supported"]) == set(EXPLANATIONS)
+    assert set(told["scopes_supported"]) == set(SCOPE_EXPLANATIONS)
     for name in ("token", "revocation", "introspection"):
         assert stranger.post(told[f"{name}_endpoint"]).status_code in {400, 401}
     assert stranger.get(told["userinfo_endpoint"]).status_code == 401

@@ -18,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from core.process.garbage_collection import share
+from core.process.garbage_collection import freeze_before_fork
 from devstack.supervisor.child import Program
 from devstack.supervisor.environment import cleaned
 
@@ -204,7 +204,7 @@ def _import_all() -> None:
     )
     for module in modules:
         import_module(module)
-    share()
+    freeze_before_fork()
 
 
 if __name__ == "__main__":

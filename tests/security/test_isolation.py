@@ -12,8 +12,8 @@ import pytest
 
 from api.app import create_app
 from api.auth.csrf import CSRF_HEADER
-from api.openapi import api_routes
-from core.scopes import EVERYTHING_OF_A_USER, Scope
+from api.openapi import list_api_routes
+from core.scopes import USER_SCOPES, Scope
 from core.settings import Settings
 from devstack.harness.stack import Owner, Stack
 from services.access import sessions
@@ -193,7 +193,7 @@ def test_every_page_and_form_of_the_console_is_called_here() -> None:
     app = create_app(Settings.model_construct())
     there = {
         f"{method} {route.path_format}"
-        for route in api_routes(app)
+        for route in list_api_routes(app)
         for method in route.methods or ()
         if (route.path_format or "").startswith("/console")
     }
@@ -334,7 +334,7 @@ def _all_but_what_is_needed(operation: str) -> list[Scope] | None:
     if needed is None:
         return None
     fulls = {needed, needed.replace(".read", ".full")}
-    return sorted(EVERYTHING_OF_A_USER - {Scope(each) for each in fulls if each in set(Scope)})
+    return sorted(USER_SCOPES - {Scope(each) for each in fulls if each in set(Scope)})
 
 
 def _needed_by_what_is_named(operation: str) -> str | None:

@@ -9,7 +9,7 @@ import psycopg2
 import pytest
 
 from core.errors import DomainError
-from core.scopes import GRANTABLE, Scope
+from core.scopes import GRANTABLE_SCOPES, Scope
 from core.secret_form import ACCESS_TOKEN, AUTHORIZATION_CODE, REFRESH_TOKEN
 from devstack.harness.stack import Owner, Stack
 from services.oauth import clients
@@ -397,7 +397,7 @@ def test_delivery_is_given_by_nobody(stack: Stack) -> None:
 def test_a_token_never_makes_or_ends_credentials(
     stack: Stack, logged_in_owner: Person, client: httpx2.Client
 ) -> None:
-    scopes = sorted(GRANTABLE)
+    scopes = sorted(GRANTABLE_SCOPES)
     everything = register(stack, scopes=tuple(scopes))
     given = everything.tokens(logged_in_owner, *scopes)
     key = data(client.post("/apikeys", json={"name": "own"}))

@@ -16,13 +16,13 @@ from api.auth.page_sessions import (
     require_recent_session,
 )
 from api.auth.requirements import PUBLIC
-from api.bodies.oauth_messages import oauth_request_of_query
+from api.bodies.oauth_messages import read_oauth_query
 from api.bodies.page_forms import FormOf
 from api.html.frame import redirect_to
 from api.route_classes import ThreadedRoute
 from api.state import State, StateOf, Transaction
 from core.errors.requests import BODY_INVALID
-from core.scopes import EXPLANATIONS, Scope
+from core.scopes import SCOPE_EXPLANATIONS, Scope
 from services.accounts import accounts
 from services.oauth.adapters import AUTHORIZE_PATH, OAuthResponse
 from services.oauth.server import AuthorizationRequest, OAuthServer
@@ -53,7 +53,7 @@ def show_consent(request: Request, state: StateOf, uow: Transaction) -> Response
         client_name=authorization.client_name,
         address=accounts.get_user(uow, member.user_id).email,
         scopes=authorization.scopes,
-        explanations=EXPLANATIONS,
+        explanations=SCOPE_EXPLANATIONS,
         destination=target.netloc or f"{target.scheme}, an app on this device",
     )
 
@@ -81,7 +81,7 @@ def _read_authorization(
     request: Request, state: State, uow: UnitOfWork
 ) -> AuthorizationRequest | OAuthResponse:
     server = OAuthServer(uow, state.resources.settings.public_base)
-    return server.read_authorization_request(oauth_request_of_query(request))
+    return server.read_authorization_request(read_oauth_query(request))
 
 
 def _redirect_to_client(reply: OAuthResponse) -> Response:

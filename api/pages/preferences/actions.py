@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 from core.errors import DomainError, requests
-from core.languages.reader_languages import marked, translated
+from core.languages.reader_languages import marked, translate
 from models import OptOutKind
 from services.subscriptions.members import unsubscribe
 
@@ -34,4 +34,4 @@ def unknown_action_error() -> DomainError:
 
 
 def translate_reasons(language: str) -> dict[str, str]:
-    return {name: translated(language, text) for name, text in REASONS.items()}
+    return {name: translate(language, text) for name, text in REASONS.items()}

@@ -7,7 +7,7 @@ from typing import Any
 from babel.dates import format_datetime
 
 from api.pages.preferences.actions import REASONS
-from core.languages.reader_languages import marked, translated
+from core.languages.reader_languages import marked, translate
 
 _NAMES = {
     "action": marked("What"),
@@ -38,7 +38,7 @@ _NAMES = {
     "via": marked("Way"),
     "wording": marked("Wording"),
 }
-# Texts for codes, by the name of the value. Texts that people wrote are not translated.
+# Texts for codes, by the name of the value. Texts that people wrote are not translate.
 _CODES: Mapping[str, Mapping[str, str]] = {
     "status": {
         "active": marked("active"),
@@ -95,7 +95,7 @@ _YES_AND_NO = {True: marked("Yes"), False: marked("No")}
 
 
 def translate_names(language: str) -> dict[str, str]:
-    return {name: translated(language, text) for name, text in _NAMES.items()}
+    return {name: translate(language, text) for name, text in _NAMES.items()}
 
 
 def make_value_formatter(language: str) -> Callable[[str, Any], str]:
@@ -106,10 +106,10 @@ def make_value_formatter(language: str) -> Callable[[str, Any], str]:
         if isinstance(value, list):
             return ", ".join(str(each) for each in value)
         if isinstance(value, bool):
-            return translated(language, _YES_AND_NO[value])
+            return translate(language, _YES_AND_NO[value])
         if name.endswith("_at") or name == "paid_expiry":
             return format_datetime(datetime.fromisoformat(value), tzinfo=UTC, locale=locale)
         text = _CODES.get(name, _WAYS if name in _NAMES_OF_WAYS else {}).get(value)
-        return str(value) if text is None else translated(language, text)
+        return str(value) if text is None else translate(language, text)
 
     return format_value

@@ -15,7 +15,7 @@ from api.auth.form_pages import render_anonymous_page
 from api.auth.requirements import LOGIN, PUBLIC
 from api.bodies.page_forms import FormOf
 from api.client_details import client_address
-from api.cookies import VISIT
+from api.cookies import VISIT_COOKIE
 from api.html.frame import redirect_to, render_list_page, render_page
 from api.html.problems import get_reader_language
 from api.pages.preferences.visits import (
@@ -29,7 +29,7 @@ from api.route_classes import ThreadedRoute
 from api.sign_up.inputs import EMPTY_ADDRESS, build_inputs
 from api.state import StateOf, Transaction
 from core.errors import DomainError, mailing
-from core.languages.reader_languages import translated
+from core.languages.reader_languages import translate
 from models import MailingList
 from services.accounts import accounts, email_addresses, unsolicited_mail
 from services.subscriptions import branding, lists, page_urls
@@ -102,7 +102,7 @@ def _render_request(
     request: Request, look: Look, mailing_list: MailingList, invalid_address: str | None = None
 ) -> Response:
     language = get_reader_language(request)
-    errors = {} if invalid_address is None else {"email": translated(language, EMPTY_ADDRESS)}
+    errors = {} if invalid_address is None else {"email": translate(language, EMPTY_ADDRESS)}
     email, *_ = build_inputs(language, (), {"email": invalid_address or ""}, errors)
     return render_list_page(
         "ask_preferences.html",
@@ -135,7 +135,7 @@ def begin_visit(
     # in the reader's browser.
     require_form_csrf(request, state, form)
     response = redirect_to_preferences(state)
-    state.cookies.keep(response, VISIT, visits.begin_visit(uow, token))
+    state.cookies.set(response, VISIT_COOKIE, visits.begin_visit(uow, token))
     return response
 
 

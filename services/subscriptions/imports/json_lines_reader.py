@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from core.errors import imports as errors
-from core.languages.shown_lines import strip_unseen
+from core.languages.shown_lines import strip_invisible
 from services.subscriptions.imports.containers import READ_BYTES, Source
 from services.subscriptions.imports.dialect import Dialect, find_email_column
 from services.subscriptions.imports.line_blocks import Block, reject_long_line, split_lines
@@ -65,7 +65,7 @@ def detect_json_lines(sample: str) -> Dialect | None:
 
     Raises ``import.json_array``, ``import.no_readable_row``.
     """
-    text = strip_unseen(sample)
+    text = strip_invisible(sample)
     if _ARRAY_OR_SPREAD_OBJECT.match(text):
         raise errors.IMPORT_JSON_ARRAY()
     if not _OBJECT.match(text):

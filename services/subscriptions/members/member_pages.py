@@ -35,7 +35,7 @@ from sqlalchemy import (
 
 from core import ids
 from core.errors import DomainError
-from core.languages.shown_lines import strip_unseen
+from core.languages.shown_lines import strip_invisible
 from models import (
     MailingList,
     MemberField,
@@ -51,7 +51,7 @@ from services.accounts import email_addresses
 from services.paging import PageOfRows, PageRequest
 from services.subscriptions import lists, tags
 from services.subscriptions.fields import OwnFields
-from services.subscriptions.member_attributes import ShownAttributes
+from services.subscriptions.member_attributes import AttributeFormatter
 from services.subscriptions.members.changes import Via
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
@@ -148,7 +148,7 @@ def read_member_page(
     def read_part(part: PageRequest) -> PageOfRows[_Row]:
         start = {"offset": part.offset}
         if part.cursor is not None:
-            start = {"before": ids.of_cursor(part.cursor)}
+            start = {"before": ids.parse_id_cursor(part.cursor)}
         records_statement, _ = _build_statements(kind, by_cursor=part.cursor is not None)
         records = database.rows(records_statement, **values | start | {"limit": part.limit + 1})
         rows = [dict(zip(_NAMES, record, strict=True)) for record in records]
@@ -157,7 +157,7 @@ def read_member_page(
     def add_attributes(rows: list[_Row]) -> list[_Row]:
         tag_ids = {each for row in rows for each in row["tag_ids"]}
         names = dict(database.rows(_TAG_NAMES, tag_ids=sorted(tag_ids))) if tag_ids else {}
-        return _add_attributes(ShownAttributes(fields, names), rows)
+        return _add_attributes(AttributeFormatter(fields, names), rows)
 
     member_rows = paging.fill(page, read_part, add_attributes, _size_in_bytes)
     _, count_statement = _build_statements(kind, by_cursor=False)
@@ -195,15 +195,15 @@ def read_members_by_id(
 
     def add_attributes(rows: list[_Row]) -> list[_Row]:
         names = tags.find_tag_names(uow, (each for row in rows for each in row["tag_ids"]))
-        return _add_attributes(ShownAttributes(fields, names), rows)
+        return _add_attributes(AttributeFormatter(fields, names), rows)
 
     return paging.fill(PageRequest(len(remaining_ids)), read_part, add_attributes, _size_in_bytes)
 
 
-def _add_attributes(attributes: ShownAttributes, rows: list[_Row]) -> list[_Row]:
+def _add_attributes(attributes: AttributeFormatter, rows: list[_Row]) -> list[_Row]:
     """Replace the ids of fields and tags in the rows by keys and names."""
     for row in rows:
-        row.update(attributes.of(row["fields"], row.pop("tag_ids")))
+        row.update(attributes.format_attributes(row["fields"], row.pop("tag_ids")))
         row["joined_at"] = row["joined_at"] or row["created_at"]
     return rows
 
@@ -216,7 +216,7 @@ def _split_filters(filters: MemberFilters) -> tuple[MemberFilters, dict[str, Any
     # A member has the free tier exactly if the member has no paid tier.
     premium = False if filters.premium is Tier.FREE else filters.premium
     kind = replace(filters, email=None, premium=premium)
-    email = None if filters.email is None else strip_unseen(filters.email)
+    email = None if filters.email is None else strip_invisible(filters.email)
     if email is None or email == "*":
         return kind, {}
     if "\0" in email:

@@ -17,7 +17,7 @@ import psycopg2
 import pytest
 
 from core.settings.given_settings import variable_of
-from core.settings.process_settings import settings_of
+from core.settings.process_settings import list_settings
 from devstack.harness.free_ports import free_port
 from devstack.harness.polling import eventually
 from devstack.supervisor.programs import WORKERS, answers
@@ -133,9 +133,9 @@ def test_each_process_has_its_own_settings_in_its_environment_and_no_others(
 ) -> None:
     own = {"PRESSROOM_READY_FILE", "PRESSROOM_ALIVE_FILE", "PRESSROOM_WORKER_METRICS_ADDRESS"}
     needs = {
-        "api": settings_of("serve"),
-        "flower": settings_of("flower"),
-        **{name: settings_of("worker", queues) for name, queues in WORKERS.items()},
+        "api": list_settings("serve"),
+        "flower": list_settings("flower"),
+        **{name: list_settings("worker", queues) for name, queues in WORKERS.items()},
     }
     for name, needed in needs.items():
         process = psutil.Process(running_stack.run["pids"][name])

@@ -5,7 +5,7 @@ from email_validator import SPECIAL_USE_DOMAIN_NAMES, EmailNotValidError, valida
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from core.languages.shown_lines import has_unseen, strip_unseen
+from core.languages.shown_lines import has_invisible, strip_invisible
 from services.accounts import email_addresses
 from services.accounts.email_addresses import InvalidAddress
 from tests.support.sizes import sized
@@ -60,8 +60,8 @@ ODD = [
 
 def reference(address: str) -> str | None:
     """Return the library's spelling; ``None`` if the library or our rule refuses the address."""
-    address = strip_unseen(address)
-    if has_unseen(address):
+    address = strip_invisible(address)
+    if has_invisible(address):
         return None
     try:
         return validate_email(address, check_deliverability=False).normalized.lower()
