@@ -33,7 +33,7 @@ from core.errors.mailing import LIST_NOT_FOUND, LIST_NOT_OWNER
 from models import MailingList
 from services.access import sessions
 from services.access.caller import Caller
-from services.security_events import is_plan_error, record_error
+from services.security_events import is_plan_error, record_plan_error
 from services.subscriptions import lists
 from storage.unit_of_work import UnitOfWork
 
@@ -123,7 +123,7 @@ class ConsoleRequest:
         resources = self.state.resources
         return {
             "base": resources.settings.public_base,
-            "csrf_token": sessions.csrf_token(resources.keyring, self.member.cookie),
+            "csrf_token": sessions.create_csrf_token(resources.keyring, self.member.cookie),
             "path": self.request.scope["path"],
             # The first page of a list has no cursor.
             "cursor": self.request.query_params.get("cursor"),
@@ -144,7 +144,7 @@ class ConsoleRequest:
         if is_plan_error(error.code):
             # Record the event, because the API also records errors about the limits of a plan.
             with self.unit_of_work() as uow:
-                record_error(uow, self.user_id, error.code)
+                record_plan_error(uow, self.user_id, error.code)
         return TypedForm(self.form).add_error(error, places)
 
     def redirect_with_notice(self, path: str, notice: str) -> Response:

@@ -166,9 +166,9 @@ def _stop_endpoint(
     endpoint.reason = reason
     endpoint.due_at = None
     log.info("webhook.stopped", endpoint_id=endpoint.id, state=state)
-    person = accounts.get(uow, endpoint.user_id)
+    person = accounts.get_user(uow, endpoint.user_id)
     detail = f"{endpoint.id} is {state} now. {reason}"
-    account_mails.mail_person(uow, MailKind.WEBHOOK_STOPPED, person, detail)
+    account_mails.enqueue_mail_to(uow, MailKind.WEBHOOK_STOPPED, person, detail)
 
 
 def _get_transaction_time(uow: UnitOfWork) -> datetime:

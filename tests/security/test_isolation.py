@@ -160,7 +160,7 @@ def browser_of(stack: Stack, owner: Owner) -> httpx2.Client:
     """A browser in which the owner is logged in, and whose requests come from pages of ours."""
     browser = log_in(stack, owner).browser
     cookie = browser.cookies[SESSION]
-    browser.headers[CSRF_HEADER] = sessions.csrf_token(stack.resources.keyring, cookie)
+    browser.headers[CSRF_HEADER] = sessions.create_csrf_token(stack.resources.keyring, cookie)
     return browser
 
 

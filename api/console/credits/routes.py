@@ -399,7 +399,7 @@ def show_receipt(console: Console, uow: Transaction, order_id: PathId) -> Respon
     order = OrderView(orders.get_order(uow, console.user_id, order_id))
     if not order.has_receipt:
         raise ORDER_NOT_FOUND()
-    person = accounts.get(uow, console.user_id)
+    person = accounts.get_user(uow, console.user_id)
     return console.render_page(
         "receipt.html",
         order=order,

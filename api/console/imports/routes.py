@@ -109,7 +109,7 @@ def show_new_import(console: Console, form: EmptyForm, list_id: str = "") -> Res
     """
     with console.unit_of_work() as uow:
         own_lists = lists.list_choices(uow, console.user_id)
-        is_paid = accounts.get(uow, console.user_id).plan == Plan.PAID
+        is_paid = accounts.get_user(uow, console.user_id).plan == Plan.PAID
     list_choices = [(str(each.id), each.title) for each in own_lists]
     if len(list_choices) > 1:
         list_choices.insert(0, ("", "Choose a list"))

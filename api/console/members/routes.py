@@ -263,7 +263,7 @@ def _get_member(uow: UnitOfWork, console: ConsoleRequest, list_id: int, user_id:
     """Return a member, or raise ``list.not_found`` or ``member.not_found``."""
     mailing_list = console.get_own_list(uow, list_id)
     subscription = members.get_member(uow, mailing_list, user_id)
-    person = accounts.get(uow, user_id)
+    person = accounts.get_user(uow, user_id)
     tag_ids = [subscription.tag_ids]
     attributes = member_attributes.create_formatter(uow, mailing_list.user_id, tag_ids)
     record = build_member_record(subscription, person, attributes)

@@ -48,8 +48,8 @@ LISTS_TO_SEARCH = 10
 @router.get("")
 def show_overview(console: Console) -> Response:
     with console.unit_of_work() as uow:
-        person = accounts.get(uow, console.user_id)
-        usage = quotas.uses(uow, person)
+        person = accounts.get_user(uow, console.user_id)
+        usage = quotas.list_uses(uow, person)
         page = lists.list_of(uow, console.user_id, PageRequest(LISTS_ON_OVERVIEW))
         newest_lists = describe_lists(uow, console.state, page.rows)
         name = person.name
@@ -115,7 +115,7 @@ def show_search_results(console: Console, uow: Transaction, q: str = "") -> Resp
     search_text = q.replace("\0", "")[: member_filter.MAX_SEARCH_CHARACTERS]
     results = member_filter.search_lists_and_members(uow, console.caller, search_text)
     own_lists = lists.list_of(uow, console.user_id, PageRequest(LISTS_TO_SEARCH)).rows
-    is_operator = accounts.get(uow, console.user_id).is_operator
+    is_operator = accounts.get_user(uow, console.user_id).is_operator
     min_characters = member_filter.MIN_SEARCH_CHARACTERS
     return console.render_page(
         "find.html",
