@@ -18,7 +18,8 @@ _VERSION_HEADER = "Pressroom-Version"
 class BodyKind(StrEnum):
     """The format of a request body.
 
-    If an operation accepts several formats, the clients use the format that is declared first here.
+    If an operation accepts several formats, the clients use the first supported format of this
+    class.
     """
 
     # The bytes of a file.

@@ -1,7 +1,7 @@
 """Checks and normalizes lines that people see, such as names, titles and labels.
 
 A link with an invisible text can't be found. A character that reverses the text direction can
-disguise the file name or the address next to it.
+disguise a file name or an address.
 """
 
 import re

@@ -57,7 +57,7 @@ def new_id(began_at: datetime) -> str:
 
 def stamp(moment: datetime) -> str:
     """The moment as the names of files have it."""
-    return clock.iso(moment).replace("-", "").replace(":", "")
+    return clock.format_timestamp(moment).replace("-", "").replace(":", "")
 
 
 def folder(backup_id: str) -> str:

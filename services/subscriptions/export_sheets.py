@@ -190,8 +190,16 @@ def members(
             email, name, status, tier, expiry, has_mail, source, user_id, made_at, *others = row
             joined_at, tag_ids, own, subscription_id = others
             yield (
-                *(email, name, status, tier, expiry and clock.iso(expiry), has_mail, source),
-                *(user_id, clock.iso(made_at), clock.iso(joined_at)),
+                *(
+                    email,
+                    name,
+                    status,
+                    tier,
+                    expiry and clock.format_timestamp(expiry),
+                    has_mail,
+                    source,
+                ),
+                *(user_id, clock.format_timestamp(made_at), clock.format_timestamp(joined_at)),
                 *evidence.export_values(agreed.get(subscription_id, ())),
                 sorted(tags[each] for each in tag_ids if each in tags) if tag_ids else [],
                 *([own.get(each) for each in fields] if own else none),

@@ -295,7 +295,7 @@ def ask_to_replay(console: Console, endpoint_id: PathId, form: EmptyForm) -> Res
         shown=shown,
         since=since,
         found=found,
-        example=clock.iso(since or clock.now()),
+        example=clock.format_timestamp(since or clock.now()),
     )
 
 

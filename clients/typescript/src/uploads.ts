@@ -30,7 +30,7 @@ export class Body {
     if (kind !== "bytes" && kind !== "multipart") return new Body(kind, args.body, undefined);
     const { content, name } = unpackFile(args.file);
     if (kind === "bytes") return new Body(kind, content, name);
-    // A multipart body needs the length of the file. Such files are small enough for memory.
+    // A multipart body needs the length of the file, so the whole file is read into memory.
     const blob = isStream(content)
       ? await new Response(streamOf(content)).blob()
       : new Blob([content as BlobPart]);

@@ -135,12 +135,12 @@ def export_values(evidence: Collection[ConsentEvidence]) -> tuple[str | None, ..
     if act is None:
         return (None,) * len(CONSENT_COLUMNS)
     return (
-        clock.iso(act.occurred_at),
+        clock.format_timestamp(act.occurred_at),
         act.how,
         act.ip,
         act.url,
         act.wording,
-        clock.iso(confirmation.occurred_at) if confirmation else None,
+        clock.format_timestamp(confirmation.occurred_at) if confirmation else None,
         confirmation.ip if confirmation else None,
         act.claimed_by,
     )

@@ -62,7 +62,7 @@ def read_known_data(uow: UnitOfWork, visit: Visit) -> Known:
         .order_by(OptOut.id)
     )
     return {
-        "made_at": clock.iso(clock.now()),
+        "made_at": clock.format_timestamp(clock.now()),
         "email": visit.person.email,
         "lists": [_of_list(uow, record, mailing_list, attributes) for record, mailing_list in rows],
         "opt_outs": [{"list": title, **_named(row, _OPT_OUT)} for row, title in opt_out_rows],
@@ -100,4 +100,4 @@ def _named(row: object, names: Iterable[str]) -> Known:
 
 
 def _plain(value: Any) -> Any:
-    return clock.iso(value) if hasattr(value, "isoformat") else value
+    return clock.format_timestamp(value) if hasattr(value, "isoformat") else value

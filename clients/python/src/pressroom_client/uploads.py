@@ -36,7 +36,7 @@ class Body:
             file_content, (str, os.PathLike, bytes)
         )
         if kind == "multipart" and not is_available:
-            # A multipart body needs the length of the file. Such files are small enough for memory.
+            # A multipart body needs the length of the file, so the whole file is read into memory.
             file_content = b"".join(file_content)
         self._content = file_content
 
