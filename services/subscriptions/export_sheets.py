@@ -220,8 +220,16 @@ def build_members_sheet(
                 sorted(tag_names[each] for each in tag_ids if each in tag_names) if tag_ids else []
             )
             yield (
-                *(email, name, status, tier, expiry and clock.iso(expiry), has_mail, source),
-                *(user_id, clock.iso(created_at), clock.iso(joined_at)),
+                *(
+                    email,
+                    name,
+                    status,
+                    tier,
+                    expiry and clock.format_timestamp(expiry),
+                    has_mail,
+                    source,
+                ),
+                *(user_id, clock.format_timestamp(created_at), clock.format_timestamp(joined_at)),
                 *evidence.build_export_values(all_evidence.get(subscription_id, ())),
                 tags,
                 *([field_values.get(each) for each in field_keys] if field_values else no_values),

@@ -309,7 +309,7 @@ def show_replay(console: Console, endpoint_id: PathId, form: EmptyForm) -> Respo
         view=view,
         since=since,
         event_count=event_count,
-        example=clock.iso(since or clock.now()),
+        example=clock.format_timestamp(since or clock.now()),
     )
 
 

@@ -243,7 +243,9 @@ def _preview_rows(rows: Sequence[AnyRow], keys: Mapping[str, str]) -> Iterator[d
                 "email": address,
                 "name": row.name or None,
                 "type": row.tier or Tier.FREE.value,
-                "paid_expiry": None if row.paid_expiry is None else clock.iso(row.paid_expiry),
+                "paid_expiry": None
+                if row.paid_expiry is None
+                else clock.format_timestamp(row.paid_expiry),
                 "status": row.suppression.value
                 if row.is_opt_out
                 else SubscriptionStatus.ACTIVE.value,
