@@ -54,8 +54,8 @@ _UNGUARDED_START = re.compile(rf'{_CELL_START}(?=[ "]*{_SIGN})')
 # The pattern matches a text of several cells, joined by semicolons, if any of the cells needs a
 # guard.
 _ANY_UNGUARDED_START = re.compile(rf'[;\t\r\n][ "]*{_SIGN}')
-# If a stored value begins with an apostrophe and a sign, the export adds a second apostrophe. An
-# import then restores the stored value.
+# If a stored value begins with an apostrophe and a sign, the export adds a second apostrophe. The
+# second apostrophe makes sure that an import restores the stored value.
 _ANY_START = re.compile(rf"{_CELL_START}(?=[ \"']*{_SIGN})")
 _GUARDED_START = re.compile(rf"{_CELL_START}'(?=[ \"']*{_SIGN})")
 # Few cells contain a sign, and a search for a single character is fast.
@@ -218,8 +218,16 @@ def build_members_sheet(
                 sorted(tag_names[each] for each in tag_ids if each in tag_names) if tag_ids else []
             )
             yield (
-                *(email, name, status, tier, expiry and clock.iso(expiry), has_mail, source),
-                *(user_id, clock.iso(created_at), clock.iso(joined_at)),
+                *(
+                    email,
+                    name,
+                    status,
+                    tier,
+                    expiry and clock.format_timestamp(expiry),
+                    has_mail,
+                    source,
+                ),
+                *(user_id, clock.format_timestamp(created_at), clock.format_timestamp(joined_at)),
                 *evidence.build_export_values(all_evidence.get(subscription_id, ())),
                 tags,
                 *([field_values.get(each) for each in field_keys] if field_values else no_values),

@@ -183,7 +183,7 @@ def confirm_imported_subscription(
 def _list_changed_names(
     uow: UnitOfWork, before: Subscription, differing: Mapping[str, Any]
 ) -> list[str] | None:
-    """Return the history's names of the changed columns and fields."""
+    """Return the names of the changed columns and fields for the history of the subscription."""
     names = [name for column, name in _HISTORY_NAMES.items() if column in differing]
     if "fields" in differing:
         after = differing["fields"]
@@ -217,7 +217,7 @@ def record_event(
     The event contains the current status and mail setting of the subscription.
 
     Args:
-        changed: the history's names of other changed values.
+        changed: the names of other changed values, as the history of a subscription names values.
         status: the status before the change, or ``None`` for a new record.
         email_enabled: the mail setting before the change, or ``None`` for a new record.
     """
