@@ -17,7 +17,7 @@ from typing import Any
 import httpx2
 from PIL import ExifTags, Image, ImageDraw
 
-from services.attachments.images import containers
+from services.attachments.images import webp
 
 DOCS = Path(__file__).parents[1] / "docs"
 FOLDER = DOCS / "attachments"
@@ -157,7 +157,7 @@ def _facts(mime_type: str, width: int, height: int, size: int) -> str:
 
 
 def _plays(data: bytes) -> str:
-    return str(containers.read_webp(data).plays or "for ever")
+    return str(webp.read_webp(data).plays or "for ever")
 
 
 # -- the page ------------------------------------------------------------------------------------

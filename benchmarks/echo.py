@@ -17,7 +17,7 @@ from fastapi import APIRouter, Request
 from api.app import create_app
 from api.auth.requirements import requires_scope
 from api.route_classes import ThreadedRoute
-from api.schemas.envelope import Envelope, envelope
+from api.schemas.envelope import Envelope, build_envelope
 from api.state import StateOf
 from api.waiting.disconnects import run_while_connected
 from core.log_output import configure_logging
@@ -53,7 +53,7 @@ async def echo_route(
 ) -> Envelope[dict[str, Any]]:
     """Enqueue a task like all routes with a request queue task, and wait for the result."""
     call = state.worker_calls.call(ECHO, {"seconds": seconds}, seconds=30)
-    return envelope(await run_while_connected(request.receive, call))
+    return build_envelope(await run_while_connected(request.receive, call))
 
 
 def bare_app(settings: Settings) -> Celery:

@@ -7,7 +7,7 @@ from benchmarks.bulk_stack import BulkBench, bulk_bench, create_people
 from benchmarks.measure import Finding, alternate, is_full_size, measure_seconds, median_and_spread
 from core.scopes import Scope
 from devstack.harness.polling import eventually
-from services.subscriptions.exports import COMPRESSION
+from services.subscriptions.exports import GZIP_LEVEL
 
 MEMBERS = 1_000_000 if is_full_size() else 200_000
 ROUNDS = 3
@@ -73,7 +73,7 @@ def _keep(bench: BulkBench, text: bytes) -> None:
 
 def _copy(bench: BulkBench, expected: int) -> None:
     packed = io.BytesIO()
-    with gzip.GzipFile("", "wb", COMPRESSION, packed) as out, bench.plain.cursor() as cursor:
+    with gzip.GzipFile("", "wb", GZIP_LEVEL, packed) as out, bench.plain.cursor() as cursor:
         cursor.copy_expert("COPY (SELECT line || E'\\r' FROM roster ORDER BY id) TO STDOUT", out)
         bench.plain.rollback()
     # COPY writes a carriage return as two characters, so the text is longer than the roster.

@@ -49,7 +49,7 @@ def create_large_list(stack: Stack, owner: Owner, database: connection) -> tuple
             lists.create_list(uow, owner_id=owner.user_id, title="A list", slug=slug).id
             for slug in ("large", "other")
         ]
-        tag_ids = tags.find_tag_ids(uow, list_ids[0], ("rare", "common"), make=True)
+        tag_ids = tags.find_tag_ids(uow, list_ids[0], ("rare", "common"), create=True)
         kind = FieldType.TEXT
         city = fields.create_field(uow, owner.user_id, type=kind, key="city", label="City")
         field_id = str(city.id)

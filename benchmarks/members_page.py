@@ -212,8 +212,10 @@ class _Bench:
         event.listen(engine, "before_cursor_execute", record)
         try:
             with self.stack.resources.unit_of_work() as uow:
-                parsed_filter = member_filter.read(uow, lists.get_list(uow, self.list_id), filter_)
-                searching.search(uow, self.list_id, parsed_filter, page_request)
+                parsed_filter = member_filter.read_filter(
+                    uow, lists.get_list(uow, self.list_id), filter_
+                )
+                searching.search_members(uow, self.list_id, parsed_filter, page_request)
         finally:
             event.remove(engine, "before_cursor_execute", record)
         return statements

@@ -11,8 +11,8 @@ from benchmarks import plain_writers
 from benchmarks.corpus import LANGUAGES, read_samples
 from benchmarks.measure import Finding, alternate, is_full_size, measure_seconds, median_and_spread
 from services.composer import offline
-from services.composer.offline.document import tokenizer
-from services.composer.text.markup import read
+from services.composer.offline.document import get_tokenizer
+from services.composer.text.markup import parse_post
 from services.composer.text.post import MetadataField, PlainPost, Post
 
 _WORDS = 2_000
@@ -72,19 +72,19 @@ def _milliseconds(seconds: list[float]) -> float:
 
 
 def _write(subject: _Subject) -> None:
-    offline.metadata(subject.plain, frozenset(MetadataField), "0" * 64)
+    offline.write_metadata(subject.plain, frozenset(MetadataField), "0" * 64)
 
 
 def _subject(language: str) -> _Subject:
     """Return a long post of the language's sample posts, which ends after a complete paragraph."""
-    tokenize = tokenizer(language)
+    tokenize = get_tokenizer(language)
     paragraphs: list[str] = []
     words = 0
     posts = [sample.post for sample in read_samples() if sample.language == language] * 3
-    for paragraph in (text for post in posts for text in read(post).paragraphs):
+    for paragraph in (text for post in posts for text in parse_post(post).paragraphs):
         if words >= _WORDS:
             break
         words += len(tokenize(paragraph))
         paragraphs.append(paragraph)
     post = Post(posts[0].title, "\n\n".join(paragraphs))
-    return _Subject(read(post), language)
+    return _Subject(parse_post(post), language)

@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw
 
 from benchmarks.measure import Finding, alternate, is_full_size, measure_seconds, median_and_spread
 from benchmarks.running_stack import running_stack
-from services.attachments.images.conversion import convert
+from services.attachments.images.conversion import convert_image
 
 MAX_SLOWDOWN = 1.15
 ALLOWANCE_SECONDS = 0.015
@@ -50,7 +50,7 @@ def _compare(client: httpx2.Client, picture: _Picture) -> Finding:
         )
 
     def baseline() -> float:
-        return measure_seconds(partial(convert, data, with_renditions=renditions))
+        return measure_seconds(partial(convert_image, data, with_renditions=renditions))
 
     pairs = alternate(product, baseline, rounds=15 if is_full_size() else 7)
     # Subtract the allowance first, so that a single ratio shows whether the bar is met.

@@ -10,7 +10,7 @@ import httpx2
 from benchmarks.measure import Finding, alternate, is_full_size, measure_seconds, median_and_spread
 from benchmarks.running_stack import running_stack
 from benchmarks.upload import create_photo
-from services.attachments.images.conversion import convert
+from services.attachments.images.conversion import convert_image
 
 AT_A_TIME = 64
 PROCESSES = 2
@@ -94,4 +94,4 @@ def _converted_size(picture: bytes) -> int:
 
     The baseline doesn't include the transfer of the result between processes.
     """
-    return len(convert(picture).data)
+    return len(convert_image(picture).data)

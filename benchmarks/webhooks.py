@@ -114,7 +114,7 @@ class WebhookBench:
             assert len(events) == EVENTS_EACH
             return [
                 (signing.build_message_id(event["id"]), signing.serialise_event(event))
-                for event in reading.show(uow.session, events)
+                for event in reading.render_events(uow.session, events)
             ]
 
     async def _post_all(self) -> None:

@@ -10,7 +10,7 @@ from services import security_events
 from services.accounts import accounts
 from services.feed import reading
 from services.feed.catalogue import FeedEventType
-from services.feed.reading import show as shown_events
+from services.feed.reading import render_events
 from services.paging import PageRequest
 
 app = group("What happened to a user's account, and to what they own.")
@@ -40,8 +40,8 @@ def feed_events(
     with connected() as resources, resources.unit_of_work() as uow:
         user = accounts.get_by_email(uow, email)
         event_types = set(types or FeedEventType)
-        found = reading.newest(uow.session, user.id, types=event_types, limit=limit)
-        events = shown_events(uow.session, found)
+        found = reading.list_newest_events(uow.session, user.id, types=event_types, limit=limit)
+        events = render_events(uow.session, found)
     show_all(events if as_json else [_brief(each) for each in events], as_json=as_json)
 
 

@@ -79,7 +79,11 @@ def serve(
     """Run the API."""
     import uvicorn
 
-    from api.client_connections import KEEP_ALIVE_SECONDS, BoundedConnection, raise_descriptors
+    from api.client_connections import (
+        KEEP_ALIVE_SECONDS,
+        BoundedConnection,
+        raise_file_descriptor_limit,
+    )
     from cli.connection import database_errors
     from core.settings import load_settings
     from storage.database import require_time_limits
@@ -89,7 +93,7 @@ def serve(
     settings.forwarding_networks()
     with database_errors():
         require_time_limits(settings)
-    raise_descriptors()
+    raise_file_descriptor_limit()
     # uvicorn raises the signal again once all is answered and closed; a stop that was asked for is
     # no failure. Python's own end would take modules apart for two seconds of a core, and many more
     # on a busy machine, in which the process neither serves nor ends.
@@ -185,11 +189,11 @@ def bucket(as_json: Json = False) -> None:
     """Make the bucket and its user, unless they exist. The bucket holds every object."""
     from core.settings import read_settings
     from core.settings.store_settings import BucketSettings
-    from storage.buckets import make_bucket
+    from storage.buckets import create_bucket
 
     settings = read_settings(BucketSettings)
     _end_when_asked()
-    make_bucket(settings)
+    create_bucket(settings)
     show({"bucket": settings.s3_bucket}, as_json=as_json)
 
 

@@ -1,10 +1,11 @@
-"""The supervisor's own process: `pressroom up` becomes it."""
+"""The supervisor's process, which replaces the process of `pressroom up`."""
 
 import sys
 
 
 def main() -> int:
-    # Imported here, so that Ctrl-C while that takes its moment is no traceback.
+    # The import takes a moment. Importing in this function prevents a traceback if the user presses
+    # Ctrl-C during the import.
     from devstack.supervisor import commands
 
     return commands.supervise(as_json="--json" in sys.argv[1:])

@@ -14,7 +14,7 @@ from core.logging import get_logger
 from models import ObjectRemoval
 from services.jobs import maintenance
 from services.jobs.maintenance import register_maintenance
-from storage.objects import ObjectsKept
+from storage.objects import DeletionRefused
 from storage.parts import remove_prefix
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -81,13 +81,13 @@ def _remove(resources: Resources, batch: Collection[ObjectRemoval]) -> dict[str,
     kept: dict[str, str] = {}
     try:
         resources.objects.remove(*[each.key for each in batch if not each.is_folder])
-    except ObjectsKept as error:
+    except DeletionRefused as error:
         kept |= error.codes
     for each in batch:
         if each.is_folder:
             try:
                 remove_prefix(resources.objects, each.key.removesuffix("/"))
-            except ObjectsKept as error:
+            except DeletionRefused as error:
                 kept[each.key] = str(error)
     return kept
 

@@ -12,7 +12,7 @@ from core.logging import get_logger
 from models import RecordedEvent
 from services import event_origins, paging
 from services.event_origins import MAX_USER_AGENT_CHARACTERS, Credential, CredentialKind
-from services.feed.catalogue import FeedEventType, announce
+from services.feed.catalogue import FeedEventType, announce_event
 from services.paging import PageOfRows, PageRequest
 from storage.unit_of_work import UnitOfWork
 
@@ -99,7 +99,7 @@ def record(
         subject_id, count = detail.get(subject), detail.get(number, 1)
         assert subject_id is None or isinstance(subject_id, int)
         assert isinstance(count, int)
-        announce(uow, user_id, announced, subject_id, count=count)
+        announce_event(uow, user_id, announced, subject_id, count=count)
 
 
 def record_by_operator(uow: UnitOfWork, user_id: int, kind: EventType, /, **detail: Detail) -> None:

@@ -1,7 +1,7 @@
-"""Sends tasks to the broker, with a Celery producer that doesn't load the code of the tasks.
+"""The connection to the message broker, with a Celery producer that loads no task code.
 
-A message contains only an id, and the sweep sends lost messages again. The broker therefore only
-has to deliver most messages soon, and to count the messages of a queue.
+A message contains only an id, and the sweep of lost jobs sends lost messages again. The broker may
+therefore lose a message now and then.
 """
 
 import ssl
@@ -25,9 +25,9 @@ from core.telemetry.attributes import SpanAttributes
 from storage.redis import client
 from storage.task_messages import build_app, queue_name
 
-# A broker delivers a message again when it is not acknowledged within this time, which must be
-# above every task's hard time limit: a slow task would run twice. A lost job does not wait for it:
-# its lease expires within seconds.
+# The broker redelivers a message that no worker acknowledges within this time. The time must exceed
+# the hard time limit of every task, or else a slow task would run twice. A lost job is retried much
+# earlier, because its lease expires within seconds.
 VISIBILITY_TIMEOUT_SECONDS = 7200
 
 _REDIS_OPTIONS = {
@@ -35,15 +35,15 @@ _REDIS_OPTIONS = {
     "unacked_restore_limit": 100,
     "socket_keepalive": True,
     "health_check_interval": 10,
-    # A consumer's socket waits for messages.
+    # The timeout is longer than a sender's, because a consumer waits for messages on the socket.
     "socket_timeout": 10,
     "socket_connect_timeout": 2,
 }
-# A sender keeps a request waiting.
+# A sender has shorter timeouts than a consumer, because an API request may wait for the sender.
 _SENDER_OPTIONS = {
     "socket_timeout": 2,
     "socket_connect_timeout": 1,
-    # Without it a refused connection is retried for six seconds, even with `retry=False`.
+    # By default, Celery retries a refused connection for six seconds, even with `retry=False`.
     "max_retries": 0,
 }
 
@@ -60,13 +60,16 @@ class MasterTransport(redis.SentinelTransport):
 TRANSPORT_ALIASES["sentinel"] = f"{__name__}:{MasterTransport.__name__}"
 
 
-def celery_app(settings: BrokerSettings) -> Celery:
-    """A Celery application with the settings that producer and worker must share."""
-    return build_app(**_reached_at(settings.broker))
+def create_celery_app(settings: BrokerSettings) -> Celery:
+    """Return a Celery application with the settings that producers and workers must share."""
+    return build_app(**_build_connection_settings(settings.broker))
 
 
-def _reached_at(url: str) -> dict[str, Any]:
-    """Celery's settings for the broker of this URL. A server's certificate is always checked."""
+def _build_connection_settings(url: str) -> dict[str, Any]:
+    """Return Celery's settings for a connection to the broker.
+
+    Every encrypted connection checks the server's certificate.
+    """
     sentinels = client.parse_sentinels(url)
     options: dict[str, Any] = dict(_REDIS_OPTIONS)
     tls: dict[str, Any] = {}
@@ -78,26 +81,26 @@ def _reached_at(url: str) -> dict[str, Any]:
         options["sentinel_kwargs"] = client.build_sentinel_options(sentinels)
         if sentinels.is_encrypted:
             tls = {"ssl_cert_reqs": ssl.CERT_REQUIRED, "ssl_ca_certs": sentinels.ca_file}
-        # The transport may begin with any of these URLs, so the login is in each.
+        # Each URL contains the login, because the transport may start with any of the Sentinels.
         login = sentinels.user or "", sentinels.password or "", str(sentinels.database)
         url = ";".join(as_url("sentinel", host, port, *login) for host, port in sentinels.hosts)
     return {"broker_url": url, "broker_transport_options": options, "broker_use_ssl": tls or False}
 
 
 class Broker:
-    """Sends messages, and counts the waiting messages of a queue."""
+    """A producer of messages, which can also count the messages in a queue."""
 
     def __init__(self, settings: BrokerSettings) -> None:
-        self._app = celery_app(settings)
+        self._app = create_celery_app(settings)
         self._app.conf.broker_transport_options |= _SENDER_OPTIONS
         self._breaker = Breaker("the broker", OperationalError)
 
     def send(
         self, task: str, queue: Queue, kwargs: dict[str, Any], *, task_id: str | None = None
     ) -> bool:
-        """Put one message on the queue; return false if the broker can't take it now.
+        """Put a message on the queue, and return whether the broker accepted the message.
 
-        Then no work is lost, because the sweep sends the message again.
+        A failed send loses no work, because the sweep of lost jobs sends the message again.
         """
 
         def put() -> object:
@@ -118,8 +121,8 @@ class Broker:
         with spans.step_span(f"send {task}", "producer", attributes):
             return self._breaker.attempt("broker.send_failed", put, task=task) is not None
 
-    def waiting(self, queue: Queue) -> int | None:
-        """Return the number of messages in the queue; ``None`` while the broker is unreachable."""
+    def count_waiting(self, queue: Queue) -> int | None:
+        """Return the number of messages in the queue, or ``None`` if the broker is unreachable."""
         return self._breaker.attempt("broker.not_asked", partial(self._count, queue), queue=queue)
 
     def _count(self, queue: Queue) -> int:
@@ -127,7 +130,7 @@ class Broker:
         with self._app.pool.acquire(block=True) as connection, _closed_by_failure(connection):
 
             def count_messages() -> int:
-                # This creates the queue if it doesn't exist.
+                # Declaring a queue creates the queue if it doesn't exist.
                 declared = broker_queue(connection.default_channel).queue_declare()
                 return int(declared.message_count)
 
@@ -140,7 +143,10 @@ class Broker:
 
 @contextmanager
 def _closed_by_failure(connection: Connection) -> Iterator[None]:
-    """Close a connection that fails, because a late reply could be taken for the next one."""
+    """Close the connection after a failure.
+
+    The next command on the connection could otherwise read a late reply to the failed command.
+    """
     try:
         yield
     except OperationalError:

@@ -22,16 +22,19 @@ if TYPE_CHECKING:
 class Clients:
     """The clients of Redis, the broker and the object storage, each created at its first use.
 
-    The library of a client is also imported at the client's first use. Commands start faster this
-    way, because most commands need only the database.
+    The library of a client is also imported at the client's first use. Most commands need only the
+    database, so late imports let commands start faster.
+
+    Attributes:
+        waiter: the name under which this process receives notifications, or ``None`` if this
+            process never waits for results.
+        concurrency: the number of threads that use the clients at the same time.
+        object_prefix: the prefix of all keys in the bucket.
     """
 
     settings: Settings
-    # The process receives notifications under this name. It is ``None`` if no caller waits here.
     waiter: str | None
-    # The number of threads that use the clients at the same time.
     concurrency: int
-    # The prefix of all keys in the bucket.
     object_prefix: str
 
     @property
@@ -70,16 +73,16 @@ class Clients:
 
     @cached_property
     def objects(self) -> "ObjectStore":
-        """Raises ``SettingsError`` for an impossible host."""
+        """The object storage. Raises ``SettingsError`` if the host can't be an S3 server."""
         from storage.objects import ObjectStore
 
         return ObjectStore(self.settings, connections=self.concurrency, prefix=self.object_prefix)
 
     def open_clients(self) -> None:
-        """Open every client now, as a server does at its start.
+        """Open every client now.
 
-        The server then reports wrong settings at once. No request waits for an import, and no two
-        threads open the same client.
+        A server calls this method at its start, so that wrong settings are reported immediately.
+        No later request has to wait for an import, and no two threads open the same client.
         """
         _ = self.cache, self.notifier, self.broker, self.objects, self.key_wrapper
 

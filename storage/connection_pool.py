@@ -1,4 +1,4 @@
-"""A pool of database connections for SQL statements that are transactions of their own."""
+"""A pool of database connections for single SQL statements."""
 
 import select
 import time
@@ -9,8 +9,7 @@ import psycopg2
 from psycopg2.extensions import connection
 from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2
 
-# A connection that has been idle for longer than this must answer a test statement before it is
-# used.
+# A connection that has been idle for more seconds must answer a test statement before its next use.
 TRUSTED_IDLE_SECONDS = 1.0
 
 _DIALECT = PGDialect_psycopg2()  # type: ignore[no-untyped-call]
@@ -28,11 +27,11 @@ class ConnectionPool:
         self._max_connections = max_connections
         self._open = 0
         self._lock = Lock()
-        # Each connection has the time of its last use.
+        # Idle connections with the monotonic time of their last use.
         self._idle: list[tuple[connection, float]] = []
 
     def take(self) -> connection | None:
-        """Return a connection that seems to be alive; ``None`` if all are in use.
+        """Return a working connection, or ``None`` if all connections are in use.
 
         Raises ``psycopg2.OperationalError``.
         """
@@ -79,8 +78,8 @@ class ConnectionPool:
 
 
 def is_closed_by_server(idle: connection) -> bool:
-    """Return whether the server closed this idle connection."""
-    # Only then is the socket of an idle connection readable.
+    """Return whether the server has closed this idle connection."""
+    # The socket of an idle connection becomes readable only when the server closes the connection.
     poll = select.poll()
     poll.register(idle.fileno(), select.POLLIN)
     return bool(poll.poll(0))

@@ -1,4 +1,4 @@
-"""Connections to Postgres: for SQLAlchemy sessions, and for single SQL statements."""
+"""Connections to Postgres for SQLAlchemy sessions and for single SQL statements."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -24,46 +24,50 @@ from storage.discreet_cursor import DiscreetCursor
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session, sessionmaker
 
-# Bounds for each statement of a request or task step: a stuck statement fails instead of piling up.
+# Time limits for every statement of a request or a task, so that stuck statements fail instead of
+# piling up.
 _TIME_LIMITS = {
     "statement_timeout": "10s",
     "lock_timeout": "3s",
     "idle_in_transaction_session_timeout": "15s",
 }
-# Settings with which a session begins. The role has it (`pressroom migrate`): a pool of connections
-# in front of the server takes no such wishes from a client.
+# Settings of every database session of the application. `pressroom migrate` stores the settings in
+# the application's database role, because an external connection pooler ignores the settings of a
+# client.
 SESSION_DEFAULTS: Mapping[str, str] = {
     **_TIME_LIMITS,
     "timezone": "UTC",
-    # To compile a statement for each chunk of an import takes longer than to run it.
+    # Compiling the statement for a chunk of an import takes longer than running the statement.
     "jit": "off",
 }
-_COUNTED = "counted"
-# How long the limits are is not asked: another release may have others, and give them to the role.
-_MISSING = (
+# The key in a pooled connection's record that marks the connection as counted in the metric.
+_COUNTED_KEY = "counted"
+# Checks only that time limits are set, because another release may store different values in the
+# role.
+_SELECT_MISSING_SETTINGS = (
     "SELECT name FROM unnest(%s) AS name WHERE current_setting(name) = '0'"
     " UNION ALL SELECT 'timezone' WHERE current_setting('timezone') <> %s"
 )
 
 
-class NoTimeLimits(psycopg2.OperationalError):
-    """The sessions of the application's role don't begin as they should."""
+class TimeLimitsMissing(psycopg2.OperationalError):
+    """The sessions of the application's database role start without the required settings."""
 
 
 class Statement:
-    """SQL whose text is compiled once, for ``Database.rows``.
+    """A SQL statement for ``Database.rows``, which is compiled only once.
 
-    Values go to the driver unchanged: SQLAlchemy's types convert neither parameters nor results.
+    SQLAlchemy's type conversions apply to neither the parameters nor the results.
     """
 
     def __init__(self, sql: str | ClauseElement) -> None:
         clause = text(sql) if isinstance(sql, str) else sql
         compiled = clause.compile(dialect=PGDialect_psycopg2())  # type: ignore[no-untyped-call]
         self.text = str(compiled)
-        # Values that the clause itself binds. A value that a call forgets stays out, so that the
-        # driver raises for it.
-        bound = {name: value for name, value in compiled.params.items() if value is not None}
-        self.values: Mapping[str, object] = bound
+        # The values of the parameters that the clause binds itself. Parameters without a value are
+        # omitted, so that the driver raises an error if a call of the statement forgets a value.
+        bound_values = {name: value for name, value in compiled.params.items() if value is not None}
+        self.values: Mapping[str, object] = bound_values
 
 
 @dataclass(frozen=True)
@@ -73,20 +77,23 @@ class Database:
 
     @cached_property
     def sessions(self) -> "sessionmaker[Session]":
-        """Imported at the first use: a command of single statements has none."""
+        """The factory of SQLAlchemy sessions.
+
+        The import is delayed to the first use, because many commands run only single statements.
+        """
         from sqlalchemy.orm import sessionmaker
 
         return sessionmaker(self.engine, expire_on_commit=False)
 
     def rows(self, statement: Statement, **values: object) -> list[tuple[Any, ...]]:
-        """Run an SQL statement in a transaction of its own, commit, and return the rows.
+        """Run a SQL statement in a separate transaction, commit, and return the rows.
 
         Raises ``psycopg2.Error``.
         """
         # Optimization: single SQL statements without SQLAlchemy (decision 17).
         connection = self.connections.take()
         if connection is None:
-            return self._rows_beside_transactions(statement, values)
+            return self._fetch_with_engine(statement, values)
         CONNECTIONS_IN_USE.inc()
         try:
             return _fetch(connection, statement, values)
@@ -94,15 +101,18 @@ class Database:
             CONNECTIONS_IN_USE.dec()
             self.connections.give_back(connection)
 
-    def _rows_beside_transactions(
+    def _fetch_with_engine(
         self, statement: Statement, values: Mapping[str, object]
     ) -> list[tuple[Any, ...]]:
-        """The rows by a connection that transactions use too: so that there are no more of them."""
+        """Run a single statement on a connection from the pool for transactions.
+
+        The process thus keeps within its limit of connections when the other pool is used up.
+        """
         try:
             borrowed = self.engine.raw_connection()
         except SQLAlchemyError as error:
-            orig = getattr(error, "orig", None)
-            raise orig or psycopg2.OperationalError(str(error)) from None
+            driver_error = getattr(error, "orig", None)
+            raise driver_error or psycopg2.OperationalError(str(error)) from None
         connection = cast("psycopg2.extensions.connection", borrowed.driver_connection)
         connection.autocommit = True
         try:
@@ -122,37 +132,40 @@ class Database:
 def _fetch(
     connection: psycopg2.extensions.connection, statement: Statement, values: Mapping[str, object]
 ) -> list[tuple[Any, ...]]:
-    with _Watched(statement.text), connection.cursor() as cursor:
+    with _StatementTimer(statement.text), connection.cursor() as cursor:
         cursor.execute(statement.text, {**statement.values, **values})
         return cursor.fetchall() if cursor.description else []
 
 
-class _Watched:
-    """Times a statement, and makes a span of it where there is a collector."""
+class _StatementTimer:
+    """A context manager that measures a statement, and traces the statement if tracing is on."""
 
     def __init__(self, text: str) -> None:
         self._span = statement_span(text)
 
     def __enter__(self) -> None:
         self._span.__enter__()
-        self._began = time.perf_counter()
+        self._started_at = time.perf_counter()
 
     def __exit__(self, *failure: Any) -> None:
-        count_slow_statement(time.perf_counter() - self._began)
+        count_slow_statement(time.perf_counter() - self._started_at)
         self._span.__exit__(*failure)
 
 
 def open_database(
     settings: DatabaseSettings, *, pool_size: int, application_name: str, single_statements: int = 0
 ) -> Database:
-    """A database with at most ``pool_size + single_statements`` connections.
+    """Return a database whose connections open at first use.
 
-    Transactions use the first. Statements by themselves use the others, and where all of these are
-    in use, one of the first. Nothing connects before its first use, which raises ``NoTimeLimits``
-    for a role without them.
+    Opening a connection raises ``TimeLimitsMissing`` if the database role has no time limits.
+
+    Args:
+        pool_size: the maximum number of connections for transactions. Single statements also use
+            these connections if all others are in use.
+        single_statements: the maximum number of additional connections for single statements.
     """
-    url, open_ = connector(settings.database_url, application_name)
-    connect = partial(_with_time_limits, open_)
+    url, open_connection = build_connector(settings.database_url, application_name)
+    connect = partial(_connect_with_time_limits, open_connection)
     engine = create_engine(
         url,
         creator=connect,
@@ -161,36 +174,38 @@ def open_database(
         pool_timeout=5,
         pool_recycle=1800,
         pool_pre_ping=True,
-        # Errors are logged, and the values of their statements are people's.
+        # Errors are logged, and the parameters of statements contain personal data.
         hide_parameters=True,
     )
-    _watch(engine)
+    _instrument(engine)
     CONNECTION_LIMIT.inc(pool_size + single_statements)
-    alone = ConnectionPool(connect, single_statements)
-    return Database(engine, alone)
+    return Database(engine, ConnectionPool(connect, single_statements))
 
 
 def open_replica(url: SecretStr, *, application_name: str) -> Engine:
-    """A replica for long reads, each of which has a connection of its own."""
-    replica_url, connect = connector(url, application_name)
+    """Return an engine for a read replica, which opens a new connection for each read."""
+    replica_url, connect = build_connector(url, application_name)
     return create_engine(replica_url, creator=connect, poolclass=NullPool, hide_parameters=True)
 
 
 def require_time_limits(settings: DatabaseSettings) -> None:
-    """Raises ``NoTimeLimits``; a database that is away is asked when it is back."""
-    _, connect = connector(settings.database_url, "pressroom-start")
+    """Raise ``TimeLimitsMissing`` if the sessions of the database role have no time limits.
+
+    An unreachable database raises nothing, because every later connection checks the limits too.
+    """
+    _, connect = build_connector(settings.database_url, "pressroom-start")
     try:
-        _with_time_limits(connect).close()
-    except NoTimeLimits:
+        _connect_with_time_limits(connect).close()
+    except TimeLimitsMissing:
         raise
     except psycopg2.Error:
         return
 
 
-def connector(
+def build_connector(
     secret: SecretStr, application_name: str
 ) -> tuple[URL, Callable[..., psycopg2.extensions.connection]]:
-    """The URL for SQLAlchemy, and what opens a connection."""
+    """Return the database URL for SQLAlchemy, and a function that opens a connection."""
     url = make_url(secret.get_secret_value())
     connect = partial(
         psycopg2.connect,
@@ -198,7 +213,7 @@ def connector(
         application_name=application_name,
         cursor_factory=DiscreetCursor,
         connect_timeout=5,
-        # The kernel notices a server that vanished silently within half a minute.
+        # The kernel notices within half a minute that the server has vanished.
         keepalives_idle=10,
         keepalives_interval=5,
         keepalives_count=3,
@@ -207,74 +222,80 @@ def connector(
     return url, connect
 
 
-def _with_time_limits(
+def _connect_with_time_limits(
     connect: Callable[..., psycopg2.extensions.connection],
 ) -> psycopg2.extensions.connection:
-    opened = connect()
+    connection = connect()
     values = (list(_TIME_LIMITS), SESSION_DEFAULTS["timezone"])
-    missing = ", ".join(name for (name,) in run_alone(opened, _MISSING, values))
+    rows = run_single_statement(connection, _SELECT_MISSING_SETTINGS, values)
+    missing = ", ".join(name for (name,) in rows)
     if missing:
-        role = opened.info.user
-        opened.close()
-        raise NoTimeLimits(
+        role = connection.info.user
+        connection.close()
+        raise TimeLimitsMissing(
             f"sessions of the role {role} don't begin with {missing}: run `pressroom migrate`, and "
             "let a pool open its connections to the server again"
         )
-    return opened
+    return connection
 
 
-def is_pooled(opened: psycopg2.extensions.connection) -> bool:
-    """Return whether a pool is between us and the server: it tells its clients process ids of its
-    own.
+def is_pooled(connection: psycopg2.extensions.connection) -> bool:
+    """Return whether the connection leads to an external connection pooler.
+
+    A pooler gives its clients process ids that differ from the process ids of Postgres.
     """
-    [(server_process,)] = run_alone(opened, "SELECT pg_backend_pid()")
-    return bool(server_process != opened.info.backend_pid)
+    [(server_process_id,)] = run_single_statement(connection, "SELECT pg_backend_pid()")
+    return bool(server_process_id != connection.info.backend_pid)
 
 
-def run_alone(
-    opened: psycopg2.extensions.connection, statement: str, values: tuple[object, ...] = ()
+def run_single_statement(
+    connection: psycopg2.extensions.connection, statement: str, values: tuple[object, ...] = ()
 ) -> list[tuple[Any, ...]]:
-    """The rows of a statement that is a transaction of its own."""
-    opened.autocommit = True
-    with opened.cursor() as cursor:
+    """Run a statement in a separate transaction, and return the rows."""
+    connection.autocommit = True
+    with connection.cursor() as cursor:
         cursor.execute(statement, values)
         rows = cursor.fetchall() if cursor.description else []
-    opened.autocommit = False
+    connection.autocommit = False
     return rows
 
 
-def _watch(engine: Engine) -> None:
-    """Watch each statement, and count the connections in use."""
+def _instrument(engine: Engine) -> None:
+    """Measure the engine's statements, and count its connections in use."""
 
     @event.listens_for(engine, "before_cursor_execute")
-    def begin(_conn: Any, _cursor: Any, text: str, _values: Any, context: Any, _: Any) -> None:
-        context.watched = _Watched(text)
-        context.watched.__enter__()
+    def start_timer(
+        _conn: Any, _cursor: Any, text: str, _values: Any, context: Any, _: Any
+    ) -> None:
+        context.statement_timer = _StatementTimer(text)
+        context.statement_timer.__enter__()
 
     @event.listens_for(engine, "after_cursor_execute")
-    def end(_conn: Any, _cursor: Any, _text: str, _values: Any, context: Any, _: Any) -> None:
-        context.watched.__exit__(None, None, None)
-        del context.watched
+    def stop_timer(
+        _conn: Any, _cursor: Any, _text: str, _values: Any, context: Any, _: Any
+    ) -> None:
+        context.statement_timer.__exit__(None, None, None)
+        del context.statement_timer
 
     @event.listens_for(engine, "handle_error")
-    def fail(failed: ExceptionContext) -> None:
-        watched: _Watched | None = getattr(failed.execution_context, "watched", None)
-        if watched is not None:
-            error = failed.original_exception
-            watched.__exit__(type(error), error, None)
+    def stop_timer_of_failed_statement(failure: ExceptionContext) -> None:
+        timer: _StatementTimer | None = getattr(failure.execution_context, "statement_timer", None)
+        if timer is not None:
+            error = failure.original_exception
+            timer.__exit__(type(error), error, None)
 
-    def counted(record: ConnectionPoolEntry) -> dict[Any, Any]:
-        # Unlike `info`, it outlives the connection that is given back because it broke.
+    def get_record_info(record: ConnectionPoolEntry) -> dict[Any, Any]:
+        # Unlike `info`, `record_info` survives a broken connection.
         assert record.record_info is not None
         return record.record_info
 
     @event.listens_for(engine, "checkout")
-    def take(_: object, record: ConnectionPoolEntry, __: object) -> None:
-        counted(record)[_COUNTED] = True
+    def count_connection(_: object, record: ConnectionPoolEntry, __: object) -> None:
+        get_record_info(record)[_COUNTED_KEY] = True
         CONNECTIONS_IN_USE.inc()
 
     @event.listens_for(engine, "checkin")
-    def give_back(_: object, record: ConnectionPoolEntry) -> None:
-        # A connection that was found dead is given back too, and nobody had it.
-        if counted(record).pop(_COUNTED, False):
+    def discount_connection(_: object, record: ConnectionPoolEntry) -> None:
+        # The pool also returns dead connections that were never handed out, and so never counted.
+        if get_record_info(record).pop(_COUNTED_KEY, False):
             CONNECTIONS_IN_USE.dec()

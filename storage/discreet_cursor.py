@@ -1,4 +1,4 @@
-"""A database cursor whose errors contain no values."""
+"""A database cursor whose error messages contain no personal data."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,10 +9,11 @@ from psycopg2.extensions import cursor
 
 
 class DiscreetCursor(cursor):
-    """A cursor whose errors have only one line, because the other lines can contain values.
+    """A cursor that shortens error messages to their first line.
 
-    After the first line, Postgres quotes rows and statements, which contain addresses and names.
-    Errors are logged and stored with failed work. The complete error stays in its ``diag``.
+    In the other lines, Postgres quotes rows and statements, which contain addresses and names. The
+    product logs error messages and stores error messages with failed jobs. The attribute ``diag``
+    of an error keeps the complete message.
     """
 
     def execute(self, query: Any, vars: Any = None) -> None:  # noqa: A002 - psycopg2's name
@@ -30,7 +31,7 @@ class DiscreetCursor(cursor):
 
 @contextmanager
 def _first_line_only() -> Iterator[None]:
-    """Shorten the message of a database error in the block to the first line of the message."""
+    """Shorten the message of a database error in the block to its first line."""
     try:
         yield
     except psycopg2.Error as error:

@@ -1,4 +1,4 @@
-"""Replaces the expected errors of statements by errors of the product."""
+"""Replaces expected database errors by the product's own errors."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ def get_constraint(error: IntegrityError) -> str | None:
 
 @contextmanager
 def raise_if_taken(constraint: str, error: DomainError) -> Iterator[None]:
-    """Raise ``error`` if a statement of the block violates this unique constraint."""
+    """Raise ``error`` if a statement in the block violates this unique constraint."""
     try:
         yield
     except IntegrityError as violation:
@@ -28,7 +28,7 @@ def raise_if_taken(constraint: str, error: DomainError) -> Iterator[None]:
 
 @contextmanager
 def raise_instead(of: type[psycopg2.Error], error: Exception) -> Iterator[None]:
-    """Raise ``error`` instead of this error of the database driver."""
+    """Raise ``error`` if the block raises this error of the database driver."""
     try:
         yield
     except OperationalError as failure:

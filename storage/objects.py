@@ -1,3 +1,5 @@
+"""The store of the product's files in a bucket of S3-compatible storage."""
+
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,15 +18,16 @@ from core.errors import ServerFailed, TransientError
 from core.settings.store_settings import ObjectStorageSettings
 from core.telemetry import spans
 from core.telemetry.attributes import SpanAttributes
-from storage.s3_client import encryption_of, open_client
+from storage.s3_client import get_server_encryption, open_client
 from storage.s3_errors import add_advice, explain_error
 
 STREAM_BYTES = 128 * 1024
-# A call, both of its tries together: an object of a few megabytes, or the next piece of a large
-# one. This is well under a lease's deadline: a storage that hangs costs a job no more than a retry.
+# The time limit of a call to the storage, including a retry. A call transfers at most a few
+# megabytes. The limit is far below the time limit of a job, so that a hanging storage costs the job
+# only a retry.
 MAX_CALL_SECONDS = 10.0
-# Deleting takes the storage some time for each object.
-_MAX_REMOVED_AT_ONCE = 100
+# The maximum number of objects per deletion, because each object takes the storage some time.
+_MAX_OBJECTS_PER_DELETION = 100
 
 SERVER = "object storage"
 NO_BUCKET = f"The {SERVER} refuses: {add_advice('NoSuchBucket')}."
@@ -32,16 +35,20 @@ _MISSING = "NoSuchKey"
 
 
 class ObjectMissing(Exception):
-    """There is no object of that key."""
+    """No object with this key exists."""
 
 
-class ObjectsKept(TransientError):
-    """The server refuses to remove some objects; ``codes`` has its code for each key."""
+class DeletionRefused(TransientError):
+    """The storage refused to remove some objects.
+
+    Attributes:
+        codes: maps the key of each remaining object to the error code of the storage.
+    """
 
     def __init__(self, codes: Mapping[str, str]) -> None:
         self.codes = codes
-        which = ", ".join(sorted(set(codes.values())))
-        super().__init__(f"The {SERVER} keeps {len(codes)} of the objects: {which}.")
+        reasons = ", ".join(sorted(set(codes.values())))
+        super().__init__(f"The {SERVER} keeps {len(codes)} of the objects: {reasons}.")
 
 
 @dataclass(frozen=True)
@@ -51,9 +58,11 @@ class StoredObject:
 
 
 class ObjectStore:
-    """A bucket of S3-compatible storage. Every failure of the service is a ``TransientError``.
+    """A bucket of S3-compatible storage. Every failure of the storage is a ``TransientError``.
 
-    ``prefix`` is where all keys begin in the bucket; callers neither give nor see it.
+    Args:
+        prefix: the text that is put before every key in the bucket. The methods of this class take
+            and return keys without the prefix.
     """
 
     def __init__(
@@ -62,9 +71,9 @@ class ObjectStore:
         self._bucket = settings.s3_bucket
         self._prefix = prefix
         self._breaker = Breaker(SERVER)
-        self._encryption = encryption_of(settings)
+        self._encryption = get_server_encryption(settings)
         self._client = open_client(settings, connections=connections)
-        self._about: SpanAttributes = {"server.address": settings.s3_endpoint.host or ""}
+        self._span_attributes: SpanAttributes = {"server.address": settings.s3_endpoint.host or ""}
 
     def put(self, key: str, data: bytes, content_type: str) -> None:
         with self._call("put", key):
@@ -78,20 +87,26 @@ class ObjectStore:
             )
 
     def get(self, key: str) -> bytes:
-        """The whole object; raises ``ObjectMissing``."""
+        """Return an object's bytes. Raises ``ObjectMissing``."""
         with time_limit(MAX_CALL_SECONDS):
             return b"".join(self.stream(key))
 
     def stream(self, key: str, offset: int = 0, length: int = 0) -> Generator[bytes, None, None]:
-        """``length`` bytes from ``offset`` (0: to the end) in chunks; raises ``ObjectMissing``."""
+        """Yield an object's bytes in chunks. Raises ``ObjectMissing``.
+
+        Args:
+            offset: the position of the first byte to yield.
+            length: the number of bytes to yield, or 0 for all bytes to the end of the object.
+        """
         with self._call("get", key):
             response = self._client.get_object(
                 self._bucket, self._prefix + key, offset=offset, length=length
             )
         try:
             while True:
-                # Not guarded by the breaker: whoever reads may take any time between two chunks.
-                with _translated(key), time_limit(MAX_CALL_SECONDS):
+                # The circuit breaker does not cover this read, because the reader may pause for any
+                # time between two chunks.
+                with _translate_errors(key), time_limit(MAX_CALL_SECONDS):
                     chunk = response.read(STREAM_BYTES)
                 if not chunk:
                     return
@@ -109,29 +124,33 @@ class ObjectStore:
         return True
 
     def remove(self, *keys: str) -> None:
-        """Remove these objects, many with one call; one that is missing already is no error.
+        """Remove these objects. Missing objects are not an error.
 
-        Raises ``ObjectsKept`` once it has removed all that the server lets it remove.
+        Raises ``DeletionRefused`` if the storage refuses to remove some objects. All other objects
+        are removed before the error.
         """
-        kept: dict[str, str] = {}
-        for start in range(0, len(keys), _MAX_REMOVED_AT_ONCE):
-            batch = keys[start : start + _MAX_REMOVED_AT_ONCE]
+        refusal_codes: dict[str, str] = {}
+        for start in range(0, len(keys), _MAX_OBJECTS_PER_DELETION):
+            batch = keys[start : start + _MAX_OBJECTS_PER_DELETION]
             with self._call("remove", batch[0]):
-                # The client sends nothing before its errors are read.
-                named = [DeleteObject(self._prefix + key) for key in batch]
-                refused = list(self._client.remove_objects(self._bucket, named))
-            for each in refused:
-                # An error without a key is about the whole call.
-                for key in [each.name.removeprefix(self._prefix)] if each.name else batch:
-                    if each.code != _MISSING:
-                        kept[key] = each.code
-        if kept:
-            raise ObjectsKept(kept)
+                deletions = [DeleteObject(self._prefix + key) for key in batch]
+                # The S3 client sends the request only when the caller iterates over the errors.
+                errors = list(self._client.remove_objects(self._bucket, deletions))
+            for error in errors:
+                # An error without a name concerns the whole batch.
+                for key in [error.name.removeprefix(self._prefix)] if error.name else batch:
+                    if error.code != _MISSING:
+                        refusal_codes[key] = error.code
+        if refusal_codes:
+            raise DeletionRefused(refusal_codes)
 
-    def stored(self, prefix: str = "") -> Iterator[StoredObject]:
-        """Every object with this prefix, in the order of the keys' bytes; read a page at a time."""
-        beginning = self._prefix + prefix
-        items = iter(self._client.list_objects(self._bucket, prefix=beginning, recursive=True))
+    def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
+        """Yield every object with this prefix, sorted by the bytes of its key.
+
+        The objects are read page by page, so that a large bucket needs little memory.
+        """
+        full_prefix = self._prefix + prefix
+        items = iter(self._client.list_objects(self._bucket, prefix=full_prefix, recursive=True))
         while True:
             with self._call("list", prefix):
                 item = next(items, None)
@@ -141,40 +160,42 @@ class ObjectStore:
                 key = item.object_name.removeprefix(self._prefix)
                 yield StoredObject(key, item.last_modified)
 
-    def ready(self) -> bool:
-        """Return whether the bucket is there; raises ``TransientError``, which names a wrong
-        setting.
+    def has_bucket(self) -> bool:
+        """Return whether the bucket exists.
+
+        Raises ``TransientError``, whose text names the setting that is probably wrong.
         """
         with self._call("look at bucket", ""):
             try:
                 return self._client.bucket_exists(self._bucket)
             except S3Error:
-                # The answer to a HEAD has no text that says why, and the one to a GET has.
+                # Repeat the check with a GET request, because the error of a HEAD request has no
+                # text that explains the reason.
                 next(iter(self._client.list_objects(self._bucket)), None)
                 raise
 
-    def make_bucket(self) -> None:
-        """Make the bucket unless it exists."""
-        if not self.ready():
+    def create_bucket(self) -> None:
+        """Create the bucket unless it exists."""
+        if not self.has_bucket():
             with self._call("make bucket", ""):
                 self._client.make_bucket(self._bucket)
 
     @contextmanager
-    def _call(self, what: str, key: str) -> Iterator[None]:
+    def _call(self, operation: str, key: str) -> Iterator[None]:
         with (
-            # The host is the operator's; a key may be named after what a person sent.
-            spans.step_span(f"s3 {what}", "client", self._about),
+            # The span contains the host but not the key, because a key may contain personal data.
+            spans.step_span(f"s3 {operation}", "client", self._span_attributes),
             self._breaker.protect(),
             observe_s3(TransientError),
-            _translated(key),
+            _translate_errors(key),
             time_limit(MAX_CALL_SECONDS),
         ):
             yield
 
 
 @contextmanager
-def _translated(key: str) -> Iterator[None]:
-    """Translate the client's exceptions."""
+def _translate_errors(key: str) -> Iterator[None]:
+    """Replace the exceptions of the S3 client by the product's exceptions."""
     try:
         yield
     except S3Error as error:
@@ -182,7 +203,7 @@ def _translated(key: str) -> Iterator[None]:
             raise ObjectMissing(key) from error
         if error.response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             raise ServerFailed(SERVER, str(error.code)) from error
-        # An answer, such as AccessDenied: an operator can mend it.
+        # The storage is working, so only an operator can fix an error such as AccessDenied.
         raise TransientError(f"The {SERVER} refuses: {explain_error(error)}.") from error
     except (MinioException, HTTPError, TimeoutError) as error:
         raise ServerFailed(SERVER, type(error).__name__) from error

@@ -1,20 +1,20 @@
-"""Encrypted files in object storage, stored as numbered parts of one size.
+"""Encrypted files in object storage, stored as numbered parts of equal size.
 
 A file is written part by part, can be read from any offset, and is never in memory as a whole. A
-part consists of blocks. Each block is encrypted separately, so that a few bytes can be read without
-the rest of the part. A block can only be decrypted at its original place in its part.
+part consists of blocks. Each block is encrypted separately, so that a reader can read a few bytes
+without the rest of the part. Decryption fails for a block that was moved within the file.
 """
 
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from storage.encryption import SEALED_BYTES_MORE, decrypt, encrypt
+from storage.encryption import ENCRYPTION_OVERHEAD_BYTES, decrypt, encrypt
 from storage.objects import ObjectStore
 
 PART_BYTES = 8 * 1024 * 1024
 BLOCK_BYTES = 128 * 1024
-_SEALED_BLOCK_BYTES = BLOCK_BYTES + SEALED_BYTES_MORE
+_SEALED_BLOCK_BYTES = BLOCK_BYTES + ENCRYPTION_OVERHEAD_BYTES
 
 
 def part_key(prefix: str, number: int) -> str:
@@ -23,7 +23,7 @@ def part_key(prefix: str, number: int) -> str:
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A file whose parts have ``PART_BYTES`` each, except for a shorter last part."""
+    """A file whose parts contain ``PART_BYTES`` bytes each. The last part may be shorter."""
 
     objects: ObjectStore
     prefix: str
@@ -33,7 +33,7 @@ class StoredFile:
     def read_at(self, offset: int, count: int, /) -> bytes:
         """Return up to ``count`` bytes from ``offset``.
 
-        Fewer bytes are returned at the end of a part or of the file.
+        Return fewer bytes at the end of a part and at the end of the file.
         """
         number, within = divmod(offset, PART_BYTES)
         count = min(count, PART_BYTES - within, self.size - offset)
@@ -44,8 +44,8 @@ class StoredFile:
     def stream(self) -> Iterator[bytes]:
         """Yield the bytes of the file in order.
 
-        Raises ``ObjectMissing``, or ``Tampered`` if the stored bytes were changed. Both can also
-        happen after the first piece.
+        Raises ``ObjectMissing`` for a missing part, and ``DecryptionFailed`` for a changed part.
+        The preceding parts are yielded before such an error.
         """
         for offset in range(0, self.size, PART_BYTES):
             length = min(PART_BYTES, self.size - offset)
@@ -59,12 +59,12 @@ class StoredFile:
         last = (within + count - 1) // BLOCK_BYTES
         blocks = range(first, last + 1)
         lengths = [min(BLOCK_BYTES, part_length - block * BLOCK_BYTES) for block in blocks]
-        sealed_length = sum(lengths) + len(lengths) * SEALED_BYTES_MORE
+        sealed_length = sum(lengths) + len(lengths) * ENCRYPTION_OVERHEAD_BYTES
         sealed_bytes = bytearray()
         offset = first * _SEALED_BLOCK_BYTES
         with closing(self.objects.stream(name, offset=offset, length=sealed_length)) as pieces:
             for block, length in zip(blocks, lengths, strict=True):
-                needed = length + SEALED_BYTES_MORE
+                needed = length + ENCRYPTION_OVERHEAD_BYTES
                 while len(sealed_bytes) < needed and (piece := next(pieces, b"")):
                     sealed_bytes += piece
                 plain = decrypt(bytes(sealed_bytes[:needed]), self.key, _context(name, block))
@@ -95,10 +95,10 @@ class PartWriter:
         return len(data)
 
     def flush(self) -> None:
-        """Do nothing, because ``close`` stores the last bytes. Compressors call this."""
+        """Do nothing. Compressors call this method, but only ``close`` stores the last bytes."""
 
     def close(self) -> None:
-        """Store the bytes that are left."""
+        """Store the remaining bytes."""
         if self._buffer:
             self._store(len(self._buffer))
 
@@ -119,4 +119,4 @@ class PartWriter:
 
 def remove_prefix(objects: ObjectStore, prefix: str) -> None:
     """Remove every object under the prefix."""
-    objects.remove(*[stored.key for stored in objects.stored(f"{prefix}/")])
+    objects.remove(*[stored.key for stored in objects.list_objects(f"{prefix}/")])

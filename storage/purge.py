@@ -1,4 +1,4 @@
-"""Deletes old rows in batches that read no more than the batch and wait for no lock."""
+"""Deletes old rows in batches, without reading other rows and without waiting for locks."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -16,9 +16,9 @@ def select_first_places(
     order: Sequence[sa.SQLColumnExpression[Any]],
     limit: int,
 ) -> Select[Any]:
-    """Return a query for the places (``ctid``) of the first rows that meet the conditions.
+    """Build a query for the physical places (``ctid``) of the first rows that meet the conditions.
 
-    An index must have this order and these conditions.
+    The query is fast only if an index has the same order and conditions.
     """
     rows = select(_place(model)).select_from(model).where(*conditions)
     # Without correlate(None), a statement on the same table would absorb this query.
@@ -28,9 +28,9 @@ def select_first_places(
 def delete_rows(
     uow: UnitOfWork, model: type[Model], places: Select[Any], *conditions: ColumnElement[bool]
 ) -> int:
-    """Delete the rows in these places that also meet the conditions; return their number.
+    """Delete the rows in these places that also meet the conditions, and return their number.
 
-    Rows that other transactions have locked stay.
+    Rows that are locked by other transactions are not deleted.
     """
     unlocked_places = places.with_for_update(skip_locked=True)
     table = cast("Table", model.__table__)
@@ -39,8 +39,9 @@ def delete_rows(
 
 
 def is_in_places(model: type[Model], places: Select[Any]) -> ColumnElement[bool]:
-    """The condition that the row is in one of these places."""
-    # Postgres finds a place without an index. With any plan, it builds the array only once.
+    """Build the condition that a row is in one of these places."""
+    # Postgres needs no index to find a row by its physical place. An array is used because every
+    # query plan runs the subquery of an array only once.
     return _place(model) == sa.any_(func.array(places.scalar_subquery()))
 
 

@@ -1,4 +1,4 @@
-"""The connections of a process to all its services, and the units of work on the database."""
+"""The connections of a process to the database, Redis, the broker and the object storage."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from core.settings import Settings
 from storage.clients import Clients
 from storage.database import Database, open_database, open_replica
-from storage.long_reads import LongReads
+from storage.replica_reads import ReplicaReads
 from storage.unit_of_work import UnitOfWork
 
 T = TypeVar("T")
@@ -16,24 +16,27 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Resources(Clients):
-    """The clients of a process and its database. A process opens them once, after any fork."""
+    """The database and all clients of a process. A process opens its resources after any fork."""
 
     database: Database
-    long_reads: LongReads
+    replica_reads: ReplicaReads
     _shared: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _making: Any = field(default_factory=RLock, init=False, repr=False, compare=False)
+    _shared_lock: Any = field(default_factory=RLock, init=False, repr=False, compare=False)
 
     def open_all(self) -> None:
-        """Open the clients and prepare the database's sessions now."""
+        """Open all clients and prepare the database sessions now."""
         _ = self.database.sessions
         self.open_clients()
 
-    def shared(self, make: Callable[["Resources"], T]) -> T:
-        """Return the result of the first call of ``make``, for all threads of the process."""
-        with self._making:
-            if make not in self._shared:
-                self._shared[make] = make(self)
-            shared_object: T = self._shared[make]
+    def shared(self, create: Callable[["Resources"], T]) -> T:
+        """Return the object that ``create`` returned at its first call in this process.
+
+        All threads of the process share the object.
+        """
+        with self._shared_lock:
+            if create not in self._shared:
+                self._shared[create] = create(self)
+            shared_object: T = self._shared[create]
             return shared_object
 
     def unit_of_work(self) -> UnitOfWork:
@@ -53,9 +56,10 @@ def open_resources(
     single_statements: int = 0,
     object_prefix: str = "",
 ) -> Resources:
-    """Return the resources for ``concurrency`` threads. Nothing connects before its first use.
+    """Return the resources of a process, which connect to their servers at first use.
 
     Args:
+        concurrency: the number of threads that use the resources at the same time.
         name: the name of the process, which Postgres shows for its connections.
         waiter: the name under which the process receives notifications.
         single_statements: the number of additional connections for single statements.
@@ -77,5 +81,5 @@ def open_resources(
         concurrency=concurrency,
         object_prefix=object_prefix,
         database=database,
-        long_reads=LongReads(database.engine, replica),
+        replica_reads=ReplicaReads(database.engine, replica),
     )

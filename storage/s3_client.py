@@ -1,4 +1,4 @@
-"""The client of the object storage, with its keys and its connections."""
+"""The client of the object storage, with its access keys and its connection pools."""
 
 from socket import socket
 from xml.etree.ElementTree import ParseError
@@ -18,8 +18,8 @@ from core.settings import SettingsError
 from core.settings.given_settings import variable_of
 from core.settings.store_settings import SSE_S3, ObjectStorageSettings
 
-# Most servers without regions accept this one.
-_USUAL_REGION = "us-east-1"
+# The default region, because most servers without regions accept this name.
+_DEFAULT_REGION = "us-east-1"
 _CONNECT_SECONDS = 2.0
 _READ_SECONDS = 5.0
 _ONE_RETRY = urllib3.Retry(total=1, backoff_factor=0.1, status_forcelist=[502, 503])
@@ -28,10 +28,11 @@ _WHY_ASKED = f"{variable_of('s3_access_key')} is not set"
 
 
 class RoleKeys(Provider):
-    """The temporary keys of a web identity, a container or an instance, renewed before they expire.
+    """The temporary access keys of an AWS role, renewed before the keys expire.
 
-    AWS's environment variables say which of them provides the keys, and where its token is. Errors
-    leave out the called URL, because the URL of a web identity contains its token.
+    The keys come from a web identity, a container or an instance. The environment variables of AWS
+    select the source of the keys. Errors omit the URL of the source, because the URL of a web
+    identity contains a secret token.
     """
 
     def __init__(self, settings: ObjectStorageSettings, client: urllib3.PoolManager) -> None:
@@ -43,7 +44,7 @@ class RoleKeys(Provider):
         )
 
     def retrieve(self) -> Credentials:
-        """Return the keys for a call. Raises ``TransientError``."""
+        """Return the current access keys. Raises ``TransientError``."""
         try:
             return self._role.retrieve()
         except (HTTPError, TimeoutError) as error:
@@ -54,9 +55,9 @@ class RoleKeys(Provider):
 
 
 def open_client(settings: ObjectStorageSettings, *, connections: int) -> Minio:
-    """Create a client, which connects at its first use.
+    """Return a client, which connects at its first use.
 
-    Raises ``SettingsError`` for an impossible host.
+    Raises ``SettingsError`` if the host can't be an S3 server.
     """
     endpoint = settings.s3_endpoint
     is_tls = endpoint.scheme == "https"
@@ -64,14 +65,15 @@ def open_client(settings: ObjectStorageSettings, *, connections: int) -> Minio:
     try:
         client = Minio(
             f"{endpoint.host}:{endpoint.port}",
-            credentials=_keys(settings, connections),
+            credentials=_create_key_provider(settings, connections),
             secure=is_tls,
-            # If the region is missing, the client finds it by the host name or by asking AWS.
-            region=settings.s3_region or (None if is_aws else _USUAL_REGION),
+            # Without a region, the client reads the region from the host name or requests it from
+            # AWS.
+            region=settings.s3_region or (None if is_aws else _DEFAULT_REGION),
             http_client=create_pool(connections, is_tls=is_tls),
         )
     except ValueError as error:
-        # An example is a host of AWS in China without a region.
+        # An example of this error is a host of AWS in China without a region.
         raise SettingsError(f"{variable_of('s3_endpoint')}: {error}") from None
     if settings.s3_addressing == "path":
         client.disable_virtual_style_endpoint()  # type: ignore[no-untyped-call]
@@ -80,8 +82,8 @@ def open_client(settings: ObjectStorageSettings, *, connections: int) -> Minio:
     return client
 
 
-def encryption_of(settings: ObjectStorageSettings) -> Sse | None:
-    """Return the encryption that the server is asked to use for new objects."""
+def get_server_encryption(settings: ObjectStorageSettings) -> Sse | None:
+    """Return the encryption that the storage itself applies to new objects, if any."""
     if settings.s3_encryption is None:
         return None
     if settings.s3_encryption == SSE_S3:
@@ -89,10 +91,10 @@ def encryption_of(settings: ObjectStorageSettings) -> Sse | None:
     return SseKMS(settings.s3_encryption.partition(":")[2], {})
 
 
-def _keys(settings: ObjectStorageSettings, connections: int) -> Provider:
+def _create_key_provider(settings: ObjectStorageSettings, connections: int) -> Provider:
     if settings.s3_access_key is None or settings.s3_secret_key is None:
-        # A retry would log its URL, which contains the token of a web identity.
-        return RoleKeys(settings, create_pool(connections, is_tls=True, tries_again=False))
+        # Retries are off, because a retry would log the URL, which may contain a secret token.
+        return RoleKeys(settings, create_pool(connections, is_tls=True, has_retry=False))
     return StaticProvider(settings.s3_access_key, settings.s3_secret_key.get_secret_value())
 
 
@@ -114,13 +116,13 @@ class _TlsPool(HTTPSConnectionPool):
     ConnectionCls = _TlsConnection
 
 
-def create_pool(connections: int, *, is_tls: bool, tries_again: bool = True) -> urllib3.PoolManager:
-    # Only a client with TLS needs the system's authorities, and reading them takes time.
+def create_pool(connections: int, *, is_tls: bool, has_retry: bool = True) -> urllib3.PoolManager:
+    # Loading the system's certificate authorities is slow, so only a client with TLS loads them.
     tls = {"ssl_context": create_tls_context()} if is_tls else {}
     pool = urllib3.PoolManager(
         maxsize=connections,
         timeout=urllib3.Timeout(connect=_CONNECT_SECONDS, read=_READ_SECONDS),
-        retries=_ONE_RETRY if tries_again else False,
+        retries=_ONE_RETRY if has_retry else False,
         **tls,  # type: ignore[arg-type]
     )
     pool.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}

@@ -8,8 +8,9 @@ from minio.error import S3Error
 from core.settings.given_settings import variable_of
 
 _REGION = variable_of("s3_region")
-# AWS uses the first two codes for a signature with a wrong region. A redirect has the right host.
-_WRONG_REGION = {
+# The error codes that mean a wrong region. AWS uses the first two codes for a signature with a
+# wrong region.
+_WRONG_REGION_CODES = {
     "AuthorizationHeaderMalformed",
     "BadRequest",
     "IllegalLocationConstraintException",
@@ -17,21 +18,21 @@ _WRONG_REGION = {
     "Redirect",
     "TemporaryRedirect",
 }
-_ADVICE: Mapping[str, str] = dict.fromkeys(_WRONG_REGION, f"check {_REGION}") | {
+_ADVICE: Mapping[str, str] = dict.fromkeys(_WRONG_REGION_CODES, f"check {_REGION}") | {
     "NoSuchBucket": f"check {variable_of('s3_bucket')}, or make the bucket with pressroom bucket",
     "InvalidAccessKeyId": f"check {variable_of('s3_access_key')}",
     "SignatureDoesNotMatch": f"check {variable_of('s3_secret_key')}",
     "ExpiredToken": "the temporary keys have expired",
 }
-_EXPECTED = re.compile(r"expecting '([\w-]+)'")
+_EXPECTED_REGION = re.compile(r"expecting '([\w-]+)'")
 
 
 def explain_error(error: S3Error) -> str:
     """Return the error's code, with advice for an operator."""
     code = str(error.code)
-    if code in _WRONG_REGION:
+    if code in _WRONG_REGION_CODES:
         region = error.response.headers.get("x-amz-bucket-region")
-        if not region and (match := _EXPECTED.search(error.message or "")):
+        if not region and (match := _EXPECTED_REGION.search(error.message or "")):
             region = match[1]
         if region:
             return f"{code}; set {_REGION} to {region}"

@@ -1,4 +1,4 @@
-"""The messages that carry tasks, in the form of Celery."""
+"""The messages that start tasks, in the format of Celery."""
 
 import base64
 import uuid
@@ -19,7 +19,7 @@ def queue_name(queue: Queue) -> str:
 
 
 def build_app(**connection: Any) -> Celery:
-    """Return a Celery application with our queues, and with the settings of its connection."""
+    """Return a Celery application with the product's queues and these connection settings."""
     app = Celery("pressroom", set_as_current=False)
     app.conf.update(
         task_serializer="json",
@@ -28,7 +28,8 @@ def build_app(**connection: Any) -> Celery:
         task_ignore_result=True,
         task_queues=[BrokerQueue(name, routing_key=name) for name in map(queue_name, Queue)],
         task_default_queue=queue_name(Queue.MAINTENANCE),
-        # A mistyped queue name is an error. It must not create a queue without workers.
+        # A mistyped queue name raises an error. By default, Celery would create a queue with that
+        # name, and no worker would serve the queue.
         task_create_missing_queues=False,
         broker_connection_retry_on_startup=True,
         **connection,
@@ -37,28 +38,29 @@ def build_app(**connection: Any) -> Celery:
 
 
 def build_message(task: str, queue: Queue, kwargs: dict[str, Any], *, task_id: str) -> bytes:
-    """Return the message that ``Broker.send`` would send, for a Redis script that enqueues it.
+    """Return a task message as bytes, for a Redis script that puts the message on the queue.
 
-    Celery's producer would need a tenth of a millisecond and a connection.
+    The message equals a message from ``Broker.send``. A Celery producer is not used, because a
+    producer is slower and needs a connection.
     """
-    form = _message_form(task, queue)
+    template = _build_template(task, queue)
     ids = {"id": task_id, "root_id": task_id, "kwargsrepr": repr(kwargs)}
     tags = {"correlation_id": task_id, "delivery_tag": str(uuid.uuid4())}
     return orjson.dumps(
         {
-            **form,
-            "body": base64.b64encode(orjson.dumps([[], kwargs, form["body"][2]])).decode(),
-            "headers": {**form["headers"], **ids},
-            "properties": {**form["properties"], **tags},
+            **template,
+            "body": base64.b64encode(orjson.dumps([[], kwargs, template["body"][2]])).decode(),
+            "headers": {**template["headers"], **ids},
+            "properties": {**template["properties"], **tags},
         }
     )
 
 
 @cache
-def _message_form(task: str, queue: Queue) -> dict[str, Any]:
-    """Return a message of this task as Celery's producer builds it, from a broker in memory."""
+def _build_template(task: str, queue: Queue) -> dict[str, Any]:
+    """Return a message without arguments, which a Celery producer sent to a broker in memory."""
     name = queue_name(queue)
     with build_app(broker_url="memory://") as app:
         app.send_task(task, kwargs={}, queue=name)
-    form: dict[str, Any] = memory.Channel.queues.pop(name).get_nowait()
-    return {**form, "body": orjson.loads(base64.b64decode(form["body"]))}
+    template: dict[str, Any] = memory.Channel.queues.pop(name).get_nowait()
+    return {**template, "body": orjson.loads(base64.b64decode(template["body"]))}

@@ -1,7 +1,4 @@
-"""Commits transactions. Each request and each step of a task is one transaction.
-
-``storage.database.Database.rows`` runs a single statement as a separate transaction.
-"""
+"""The unit of work, which is the transaction of a request or of a step in a task."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -30,8 +27,9 @@ log = get_logger(__name__)
 class UnitOfWork(AbstractContextManager["UnitOfWork"]):
     """A transaction that commits at the end of its block, and rolls back after an error.
 
-    ``after_commit`` registers actions that follow the commit, such as sending a job or notifying a
-    waiter. A rollback drops the actions. A crash can lose them, so a sweep repeats each action.
+    ``after_commit`` registers actions to run after the commit, such as sending a job's message. A
+    rollback discards the actions. A crash after the commit can lose the actions, so a sweep must be
+    able to repeat every action.
     """
 
     def __init__(self, sessions: "sessionmaker[Session]", clients: "Clients") -> None:
@@ -77,7 +75,7 @@ class UnitOfWork(AbstractContextManager["UnitOfWork"]):
                     action()
                 except TransientError as error:
                     log.warning("after_commit.failed", reason=str(error))
-                except Exception:  # the commit stands, whatever fails after it
+                except Exception:  # The commit has succeeded, so the caller gets no error.
                     log.exception("after_commit.broke")
 
 
@@ -86,9 +84,9 @@ def record_moment_once(
     moment: "InstrumentedAttribute[datetime | None]",
     *conditions: ColumnElement[bool],
 ) -> int:
-    """Set the moment to now in the rows that meet the conditions; return their number.
+    """Set a timestamp column to now in the rows that meet the conditions.
 
-    Rows that already have the moment keep it.
+    Rows that already have a timestamp keep the old timestamp. Return the number of changed rows.
     """
     statement = (
         update(moment.class_)

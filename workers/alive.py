@@ -65,6 +65,8 @@ def _touch(settings: Settings) -> None:
     while True:
         # A stopping worker is alive until it has finished its jobs.
         is_turning = time.monotonic() - _last_turn[0] < MAX_SILENCE_SECONDS
-        if (_stopping.is_set() or is_turning) and broker.waiting(Queue.MAINTENANCE) is not None:
+        if (_stopping.is_set() or is_turning) and broker.count_waiting(
+            Queue.MAINTENANCE
+        ) is not None:
             path.touch()
         time.sleep(TOUCH_EVERY_SECONDS)

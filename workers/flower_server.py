@@ -17,7 +17,7 @@ from core.log_output import configure_logging
 from core.process.garbage_collection import end_start
 from core.settings import SettingsError
 from core.settings.store_settings import FlowerSettings
-from storage.broker import celery_app
+from storage.broker import create_celery_app
 from workers.task_queues import list_task_queues
 
 _STATIC = Path(flower.__file__).parent / "static"
@@ -74,7 +74,7 @@ def run_flower(
     flower.command.Flower = _ReadableFlower
     ReadableEvents.shows_periodic = shows_periodic
     flower.events.EventsState = ReadableEvents
-    app = celery_app(settings)
+    app = create_celery_app(settings)
     # Flower counts messages with an asynchronous client, which has a different kind of retries.
     app.conf.broker_transport_options.get("sentinel_kwargs", {}).pop("retry", None)
     end_start()

@@ -14,7 +14,7 @@ from core.process.linux import hide_memory
 from core.queues import Queue
 from core.settings import Settings
 from core.settings.process_settings import load_worker_settings
-from storage.broker import celery_app
+from storage.broker import create_celery_app
 from storage.task_messages import queue_name
 from workers import alive, canary_task, signals, stopping, sweeper, task_table, transport
 from workers.context import ProcessContext
@@ -63,7 +63,7 @@ def run_worker(serves: Serving) -> None:
 
 
 def _build_app(settings: Settings, serves: Serving) -> Celery:
-    app = celery_app(settings)
+    app = create_celery_app(settings)
     app.conf.update(_CONFIGURATION)
     app.amqp_cls = partial(transport.QueueQueues, limits=serves.limits)
     process = ProcessContext(settings, serves)

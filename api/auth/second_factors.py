@@ -1,8 +1,8 @@
-"""The second factor in a form, which is a code or a passkey."""
+"""Reads the second factor from a form. The factor is a code or a passkey's signature."""
 
 from fastapi import Request
 
-from api.cookies import FORM, KNOWN
+from api.cookies import FORM_COOKIE, KNOWN_BROWSER_COOKIE
 from api.errors import STATUS_OF
 from api.metrics import LOGINS
 from api.state import State
@@ -13,26 +13,26 @@ from services.accounts import logins
 from services.accounts.factors.second_steps import ShownFactor
 from services.accounts.logins import Attempt
 
-_PROBLEMS = frozenset(
-    each.code for each in (AUTH_SECOND_FACTOR, SECOND_FACTOR_WRONG, PASSKEY_INVALID, LOGIN_PAUSED)
+_FACTOR_ERROR_CODES = frozenset(
+    error.code for error in (AUTH_SECOND_FACTOR, SECOND_FACTOR_WRONG, PASSKEY_INVALID, LOGIN_PAUSED)
 )
 
 
 def read_factor(request: Request, state: State, form: dict[str, str]) -> ShownFactor:
-    form_cookie = state.cookies.read(request, FORM) or ""
+    form_cookie = state.cookies.read(request, FORM_COOKIE) or ""
     return ShownFactor(form_cookie, form.get("code", ""), form.get("passkey", ""))
 
 
 async def count_code(
     request: Request, state: State, email: str, factor: ShownFactor | None
 ) -> Attempt | None:
-    """Count the attempt before the code is checked; raises ``login.paused``.
+    """Count the login attempt before its code is checked; raises ``login.paused``.
 
     Attempts with a passkey aren't counted, because a passkey can't be guessed.
     """
     if factor is None or factor.passkey or not factor.code:
         return None
-    known = state.cookies.read(request, KNOWN)
+    known = state.cookies.read(request, KNOWN_BROWSER_COOKIE)
     return await state.in_unit_of_work(logins.begin_code, email=email, known=known)
 
 
@@ -42,12 +42,12 @@ async def count_wrong_code(state: State, attempt: Attempt | None, error: DomainE
         await state.in_unit_of_work(logins.fail, attempt)
 
 
-def is_factor_problem(error: DomainError) -> bool:
+def is_factor_error(error: DomainError) -> bool:
     """Return whether the form can be shown again with the error."""
-    return error.code in _PROBLEMS
+    return error.code in _FACTOR_ERROR_CODES
 
 
-def problem_status(error: DomainError) -> int:
-    """Return the status of the form, which is 403 for a missing or wrong factor."""
-    is_factor = is_factor_problem(error) and error.kind is not Kind.RATE_LIMITED
+def status_of_error(error: DomainError) -> int:
+    """Return the status of the page with the form, which is 403 for a missing or wrong factor."""
+    is_factor = is_factor_error(error) and error.kind is not Kind.RATE_LIMITED
     return STATUS_OF[AUTH_SECOND_FACTOR.kind if is_factor else error.kind]

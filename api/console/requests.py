@@ -25,7 +25,7 @@ from api.bodies.page_forms import FormFields, FormOf
 from api.console.frame import render_console_page, render_console_part
 from api.console.navigation import get_main_pages
 from api.console.typed_forms import TypedForm
-from api.cookies import NOTICE
+from api.cookies import NOTICE_COOKIE
 from api.route_classes import ThreadedRoute
 from api.state import State, StateOf
 from core.errors import DomainError
@@ -105,14 +105,14 @@ class ConsoleRequest:
         ``other_sources``: other origins from which the page loads content, by policy directive.
         """
         cookies = self.state.cookies
-        cookie = cookies.read(self.request, NOTICE)
+        cookie = cookies.read(self.request, NOTICE_COOKIE)
         notice = unquote(cookie)[:MAX_NOTICE_CHARACTERS] if cookie else None
         page_values = {**self._build_frame_values(), "notice": notice, **values}
         response = render_console_page(
             template, page_values, status=status, other_sources=other_sources
         )
         if cookie:
-            cookies.drop(response, NOTICE)
+            cookies.delete(response, NOTICE_COOKIE)
         return response
 
     def render_part(self, template: str, **values: Any) -> str:
@@ -154,7 +154,7 @@ class ConsoleRequest:
         """
         response = redirect_to_path(self.state, path)
         # Quote the notice, because a cookie can't contain spaces or non-ASCII letters.
-        self.state.cookies.keep(response, NOTICE, quote(notice[:MAX_NOTICE_CHARACTERS]))
+        self.state.cookies.set(response, NOTICE_COOKIE, quote(notice[:MAX_NOTICE_CHARACTERS]))
         return response
 
 

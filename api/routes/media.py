@@ -12,8 +12,8 @@ from api.auth.identification import identify_caller
 from api.auth.requirements import UNLIMITED
 from api.errors import problem_response
 from api.limits.bulkheads import STORAGE
-from api.middleware.headers import is_head
-from api.openapi import file_of, refuses
+from api.middleware.request_rewriting import is_head
+from api.openapi import describe_file, error_responses
 from api.responses.downloads import stream_file
 from api.responses.file_links import is_signed
 from api.route_classes import JsonRoute
@@ -23,7 +23,7 @@ from core.scopes import Scope
 from models import Attachment
 from services.access.caller import require_scope
 from services.attachments import records
-from services.attachments.files import MediaFile, key_of_file
+from services.attachments.files import MediaFile, get_file_key
 from services.attachments.records import MEDIA_URLS
 from storage.objects import STREAM_BYTES, ObjectMissing
 
@@ -81,10 +81,10 @@ _FOREVER = "public, max-age=31536000, immutable"
     dependencies=[UNLIMITED],
     response_class=StreamingResponse,
     responses={
-        200: {"content": file_of(*_TYPES), "description": "The file"},
-        206: {"content": file_of(*_TYPES), "description": "The range asked for"},
+        200: {"content": describe_file(*_TYPES), "description": "The file"},
+        206: {"content": describe_file(*_TYPES), "description": "The range asked for"},
         304: {"description": "The caller's copy, named by If-None-Match, is still right"},
-        **refuses(
+        **error_responses(
             access.AUTH_INSUFFICIENT_SCOPE.fill(scope=Scope.ATTACHMENT),
             media.MEDIA_NOT_FOUND,
             media.MEDIA_RANGE_UNSATISFIABLE,
@@ -156,11 +156,11 @@ def _content(
 ) -> Iterator[bytes]:
     """Return the bytes of the part; a missing object raises before the answer begins."""
     if attachment.encrypted:
-        whole = records.read_decrypted(state.resources, attachment, file)
+        whole = records.read_encrypted_file(state.resources, attachment, file)
         plain = whole[part.start : part.end + 1]
         return (plain[at : at + STREAM_BYTES] for at in range(0, len(plain), STREAM_BYTES))
     stream = state.resources.objects.stream(
-        key_of_file(attachment, file), offset=part.start, length=part.length
+        get_file_key(attachment, file), offset=part.start, length=part.length
     )
     try:
         first = next(stream)

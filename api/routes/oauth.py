@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Response
 
 from api.auth.requirements import PUBLIC, AnyCaller
-from api.bodies.oauth_messages import OAuthRequestOf, oauth_response
+from api.bodies.oauth_messages import OAuthRequestOf, build_oauth_response
 from api.bodies.url_encoded_forms import FORM
 from api.route_classes import ThreadedRoute
 from api.schemas.oauth import IntrospectionAnswer, Metadata, OAuthError, TokenAnswer, UserInfo
@@ -64,7 +64,7 @@ def issue_tokens(uow: Transaction, oauth_request: OAuthRequestOf) -> Response:
 
     A code or refresh token that is used twice ends all tokens that its first use gave.
     """
-    return oauth_response(_server(uow).token(oauth_request))
+    return build_oauth_response(_server(uow).token(oauth_request))
 
 
 @router.post(
@@ -75,7 +75,7 @@ def issue_tokens(uow: Transaction, oauth_request: OAuthRequestOf) -> Response:
 )
 def revoke_token(uow: Transaction, oauth_request: OAuthRequestOf) -> Response:
     """End a token (RFC 7009). A refresh token ends with every token of the same login."""
-    return oauth_response(_server(uow).revoke(oauth_request))
+    return build_oauth_response(_server(uow).revoke(oauth_request))
 
 
 @router.post(
@@ -88,7 +88,7 @@ def revoke_token(uow: Transaction, oauth_request: OAuthRequestOf) -> Response:
 def introspect_token(uow: Transaction, oauth_request: OAuthRequestOf) -> Response:
     """Tell whether a token is still valid, and for what (RFC 7662). Only the client to which
     it was given may ask, and needs its secret."""
-    return oauth_response(_server(uow).introspect(oauth_request))
+    return build_oauth_response(_server(uow).introspect(oauth_request))
 
 
 @router.get(adapters.USERINFO_PATH, response_model_exclude_none=True)

@@ -49,7 +49,7 @@ class ListForm:
             required_keys=frozenset(
                 entry.field.key for entry in sign_up_fields if entry.is_required
             ),
-            wording=wordings.current_wordings(uow, [mailing_list]).get(mailing_list.id),
+            wording=wordings.read_current_wordings(uow, [mailing_list]).get(mailing_list.id),
             look=branding.read_look(uow, mailing_list),
             masked_owner=email_addresses.masked(owner.email),
         )
@@ -82,7 +82,7 @@ def render_form(
     """Render the page with a list's sign-up form.
 
     Args:
-        values: the values that the person typed, in the structure that ``nested_inputs`` returns.
+        values: the values that the person typed, in the structure that ``nest_inputs`` returns.
         errors: the errors in a submitted form, or ``None`` for a new form.
     """
     settings = state.resources.settings

@@ -19,9 +19,9 @@ from cli.doctor import work_checks
 from cli.doctor.examination import CheckState, Diagnosis, fine, judged, skipped, wrong
 from core.settings import Settings
 from integrations.http_client import HttpBounds, HttpClient, HttpFailure
-from storage.database import NoTimeLimits, connector, open_database
+from storage.database import TimeLimitsMissing, build_connector, open_database
 from storage.migrations import revisions
-from storage.migrations.roles import may_do_more
+from storage.migrations.roles import has_excess_privileges
 from storage.objects import NO_BUCKET, ObjectStore
 from storage.redis.client import open_redis
 
@@ -63,7 +63,7 @@ def ask_database(settings: Settings) -> Iterator[Diagnosis]:
                 for each in work_checks.ask_maintenance(connection):
                     yield replace(each, part="maintenance")
     except OperationalError as error:
-        if not isinstance(error.orig, NoTimeLimits):
+        if not isinstance(error.orig, TimeLimitsMissing):
             raise
         yield wrong("role", str(error.orig), "Run `pressroom migrate`.")
     finally:
@@ -85,7 +85,7 @@ def _server(connection: Connection) -> Iterator[Diagnosis]:
     advice = "Set both machines' clocks by NTP: codes and signed URLs are judged by the time."
     yield judged("clock", finding, is_wrong, advice)
     role = str(connection.scalar(text("SELECT current_user")))
-    if may_do_more(connection, role):
+    if has_excess_privileges(connection, role):
         advice = "Give the application a role of its own: PRESSROOM_MIGRATION_DATABASE_URL."
         yield fine("role", f"{role} may change tables", advice)
     else:
@@ -93,12 +93,12 @@ def _server(connection: Connection) -> Iterator[Diagnosis]:
 
 
 def _revision(connection: Connection) -> Diagnosis:
-    needed = revisions.newest_revision()
+    needed = revisions.get_newest_revision()
     applied = "none"
     if connection.scalar(text("SELECT to_regclass('alembic_version')")) is not None:
         applied = str(connection.scalar(text("SELECT version_num FROM alembic_version")))
     if applied == "none" or applied < needed:
-        leads_on = applied == "none" or revisions.dead_end(applied) is None
+        leads_on = applied == "none" or revisions.explain_unsupported(applied) is None
         advice = "Run `pressroom migrate`" + ("." if leads_on else " in a new database.")
         return wrong("revision", f"{applied}, and needed is {needed}", advice)
     later = " of a later release" if applied > needed else ""
@@ -129,7 +129,7 @@ def _room_and_log(connection: Connection) -> Iterator[Diagnosis]:
 def _replica(url: SecretStr | None) -> Diagnosis:
     if url is None:
         return skipped("replica", "PRESSROOM_READ_DATABASE_URL is not set")
-    _, connect = connector(url, "pressroom-doctor")
+    _, connect = build_connector(url, "pressroom-doctor")
     try:
         opened = connect()
     except psycopg2.OperationalError as error:
@@ -236,7 +236,7 @@ _BOUNDS = HttpBounds(max_seconds=5.0, max_connect_seconds=2.0, max_reply_bytes=6
 
 def ask_storage(settings: Settings) -> Iterator[Diagnosis]:
     store = ObjectStore(settings, connections=1)
-    if not store.ready():
+    if not store.has_bucket():
         yield wrong("bucket", NO_BUCKET, "Run `pressroom bucket`.")
         return
     region = settings.s3_region or "its usual one"

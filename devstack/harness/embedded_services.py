@@ -1,4 +1,4 @@
-"""The embedded services by themselves, without the supervisor's other programs."""
+"""Runs the embedded services without the supervisor's other programs."""
 
 import signal
 import time
@@ -14,14 +14,14 @@ from devstack.supervisor.home_folder import Home, Secrets, StackError, load_or_c
 from devstack.supervisor.ports import PortPicker
 from devstack.supervisor.supervision import Group
 
-# How the names of the buckets begin that stacks may use.
+# The prefix of the names of all buckets that stacks may use.
 BUCKET_PREFIX = "pressroom-"
 _MAX_START_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
 class Services:
-    """Running services.
+    """The embedded services that are running.
 
     Attributes:
         environment: the PRESSROOM_ settings that lead to the services.
@@ -37,7 +37,7 @@ class Services:
         return self.group.pids
 
     def restart(self, name: str) -> None:
-        """Kill `postgres`, `valkey` or `s3` outright and return when it works again."""
+        """Kill `postgres`, `valkey` or `s3`, and wait until the restarted service is ready."""
         kill_and_await(self.group, name)
 
 
@@ -50,7 +50,7 @@ def kill_and_await(group: Group, name: str) -> None:
 
 
 def await_ready(group: Group) -> None:
-    """Tick until every child is ready; raise StackError with the log's end when one can't be."""
+    """Wait until every child is ready. Raises ``StackError`` if a child can't start."""
     deadline = time.monotonic() + _MAX_START_SECONDS
     while True:
         group.tick()
@@ -62,7 +62,7 @@ def await_ready(group: Group) -> None:
         time.sleep(0.02)
 
 
-# Programs and the settings that lead to them, which may be changed so that they run elsewhere.
+# Programs, and the settings with which clients reach the programs.
 Plan = tuple[list[Program], dict[str, str]]
 
 
@@ -76,7 +76,9 @@ def embedded_services(
 ) -> Iterator[Services]:
     """Run Postgres, Valkey and S3 in a directory. The user's own settings have no effect.
 
-    Call it from the main thread: Linux ends the servers when the thread that started them ends.
+    The caller must be the main thread, because Linux kills the servers when the thread that started
+    the servers ends. ``relocate`` may change the programs and settings, so that the services run
+    elsewhere.
     """
     place = Home(home.resolve())
     place.create()

@@ -1,4 +1,4 @@
-"""An isolated stack: its own database, Redis database and bucket, and programs that use them."""
+"""An isolated stack, which has its own database, Redis database, bucket and programs."""
 
 import contextlib
 import select
@@ -32,8 +32,8 @@ from storage.resources import Resources
 
 _READY_WITHIN_SECONDS = 90.0
 
-# Forks a process that runs a module with these words. Returns ``None`` if the program needs a start
-# of its own.
+# A function that forks a process which runs a module with some arguments. The function returns
+# ``None`` if the program can't be forked.
 Fork = Callable[[Program, str, tuple[str, ...]], subprocess.Popen[bytes] | None]
 
 
@@ -56,7 +56,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class StackPrograms:
-    """The modules that a stack starts, and how it forks them."""
+    """The modules that a stack runs, and the function that forks the programs."""
 
     api: str = "cli.main"
     sandbox: str = "devstack.sandbox"
@@ -68,8 +68,8 @@ class Stack:
     """An isolated stack and its running programs.
 
     Attributes:
-        resources: connections of the caller, with an administrator's access to Redis.
-        owner_url: the database as the owner of its tables, who is an administrator here.
+        resources: the caller's connections, which have an administrator's access to Redis.
+        owner_url: the URL for connecting as the owner of the tables, who is an administrator.
     """
 
     name: str
@@ -104,13 +104,13 @@ class Stack:
         prefix: tuple[str, ...] = (),
         forks: bool = False,
     ) -> Running:
-        """Run ``python -m module words…`` with this stack's settings, and wait until it is ready.
+        """Run ``python -m module words…`` in the stack, and wait until the program is ready.
 
         Args:
-            port: the port where the program itself must listen. Another stack's server that took
-                the port first is then not mistaken for it.
+            port: the port on which the program must listen. The check detects another program that
+                took the port first.
             prefix: a command that runs the program elsewhere, for example in a namespace.
-            forks: whether the program may be forked from a process that has imported it.
+            forks: whether the program may be forked from a process that has imported the module.
         """
         argv = (*prefix, sys.executable, "-m", module, *words)
         program = self._program(name, argv, environment)
@@ -162,7 +162,7 @@ class Stack:
 
     @contextlib.contextmanager
     def starting_together(self) -> Iterator[None]:
-        """Wait at the end of the block for all programs that it starts, not after each start."""
+        """Wait at the end of the block for all programs that the block starts."""
         self._waits_at_the_end = True
         try:
             yield
@@ -191,7 +191,7 @@ class Stack:
     def second_api(
         self, port: int | None = None, /, *, module: str | None = None, **environment: str
     ) -> Iterator["Stack"]:
-        """Run another API process for the block, and yield the stack with its address."""
+        """Run another API process during the block, and yield a stack with its address."""
         second = replace(self, api_port=port or free_port())
         running = second.start_api(second.api_port, module=module, **environment)
         try:
@@ -203,7 +203,7 @@ class Stack:
     def start_worker(
         self, *queues: str, concurrency: int = 2, module: str = "cli.main", **environment: str
     ) -> Running:
-        """Start a worker for these queues, which runs ``concurrency`` jobs of each at a time."""
+        """Start a worker for some queues, which runs ``concurrency`` jobs per queue at a time."""
         name = f"worker-{'-'.join(queues)}"
         mark = self.home / f"{self.name}-{name}-{time.monotonic_ns()}.ready"
         return self.start(
@@ -219,7 +219,7 @@ class Stack:
         )
 
     def start_sandbox(self) -> Running:
-        """Start the stand-ins for other people's services. Programs that start later use them."""
+        """Start the sandbox. Programs that start later use the sandbox's services."""
         port = free_port()
         smtp_port = free_port()
         self.sandbox_url = f"http://{LOOPBACK}:{port}"
@@ -244,7 +244,7 @@ class Stack:
         )
 
     def stop(self) -> None:
-        # All programs are asked at once, because each of them takes some time to end.
+        # Ask all programs before waiting, because each program takes some time to end.
         for running in self.processes:
             running.ask_to_end()
         for running in reversed(self.processes):
@@ -281,14 +281,14 @@ class Stack:
         return plain_client(base_url=self.api_url, headers=headers)
 
     def opens(self, credential: str) -> bool:
-        """Return whether the API accepts this key or token."""
+        """Return whether the API accepts a key or token."""
         with self.client(credential) as client:
             return client.get("/users/me").is_success
 
     def mails(self, to: str) -> list[dict[str, Any]]:
-        """Return the mails to this address, newest first, as the sandbox's mailbox lists them.
+        """Return the mails to an address from the sandbox's mailbox, newest first.
 
-        Each mail that is read here must keep automatic responders silent.
+        Also assert that each mail has the headers that prevent automatic replies.
         """
         with plain_client() as client:
             reply = client.get(f"{self.sandbox_url}/mail/messages", params={"to": to})
@@ -306,7 +306,7 @@ class Stack:
             with connection, connection.cursor() as cursor:
                 cursor.execute(statement, parameters)
                 rows = cursor.fetchall() if cursor.description else []
-            # The statement may have changed a setting of the session.
+            # Reset the session, because the statement may have changed a setting.
             connection.reset()
         except BaseException:
             connection.close()
@@ -315,12 +315,12 @@ class Stack:
         return rows
 
     def stored(self, prefix: str = "") -> list[str]:
-        """Remove forgotten objects as a worker does, and return the remaining keys."""
+        """Remove the objects that are due for removal, and return the keys of all other objects."""
         removals.work_off(self.resources)
-        return [each.key for each in self.resources.objects.stored(prefix)]
+        return [each.key for each in self.resources.objects.list_objects(prefix)]
 
     def _connect(self) -> psycopg2.extensions.connection:
-        # A login costs ten times as much as a statement, so connections are reused.
+        # Reuse connections, because a login takes ten times as long as a statement.
         while self._idle:
             connection = self._idle.pop()
             if not _was_closed(connection):
@@ -329,20 +329,20 @@ class Stack:
         return psycopg2.connect(self.owner_url)
 
     def forget_connections(self) -> None:
-        """Close the caller's own connections, for example after the database's host went silent."""
+        """Close the caller's connections, for example after the database's host became silent."""
         self.resources.database.engine.dispose()
         while self._idle:
             self._idle.pop().close()
 
     def close(self) -> None:
-        # Killing the programs saves the seconds that an orderly end takes.
+        # Kill the programs, because an orderly end takes several seconds.
         for running in self.processes:
             running.destroy()
         self.forget_connections()
 
 
 def _was_closed(connection: psycopg2.extensions.connection) -> bool:
-    """Return whether the server has sent something on an idle connection, such as its end."""
+    """Return whether the server has closed an idle connection or sent data on it."""
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
     return bool(poll.poll(0))

@@ -16,7 +16,7 @@ def main(providers: tuple[SandboxProvider, ...] = PROVIDERS) -> None:
     parser.add_argument("--webhook-url", help="where payment events go; without it, nowhere")
     parser.add_argument("--metrics-url", action="append", default=[], help="what the status shows")
     given = parser.parse_args()
-    # The API asks for it, and the workers don't look at it.
+    # Only the API requires this token, and the workers ignore it.
     token = os.environ.get("PRESSROOM_METRICS_TOKEN")
     set_stripe_keys(STRIPE.keys, os.environ, given.webhook_url)
     sources = tuple(MetricsSource(url, token) for url in given.metrics_url)

@@ -1,4 +1,4 @@
-"""The sandbox's own pages, and the providers mounted below them."""
+"""Builds the sandbox, which has an overview, a status page and a router for each provider."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -24,11 +24,11 @@ class SandboxProvider:
     """A stand-in for a provider.
 
     Attributes:
-        name: what it stands in for, as a heading: `Stock photos`.
-        path: where its router is mounted, beginning with a slash.
-        stands_for: one sentence: whose protocol it speaks and what it does instead.
-        router: its routes.
-        page: the path of its page for browsers, such as a mailbox; None when it has none.
+        name: the heading of the provider on the overview, such as "Stock photos".
+        path: the path at which the router is mounted, beginning with a slash.
+        stands_for: a sentence about the protocol and what the sandbox does instead of the provider.
+        router: the routes of the provider.
+        page: the path of a page for browsers, such as a mailbox, if the provider has one.
     """
 
     name: str
@@ -105,7 +105,7 @@ def create_app(
     smtp_port: int | None = None,
     sources: tuple[MetricsSource, ...] = (),
 ) -> FastAPI:
-    """The sandbox. With a port for SMTP it takes mail, too, while it runs."""
+    """Return the sandbox, which also receives mail if ``smtp_port`` is set."""
 
     @asynccontextmanager
     async def with_mail(_: FastAPI) -> AsyncIterator[None]:
@@ -117,7 +117,8 @@ def create_app(
         await STRIPE.sender.close()
 
     app = FastAPI(title="Pressroom sandbox", docs_url=None, redoc_url=None, lifespan=with_mail)
-    # A foreign page may give its own host name our address (DNS rebinding), and would read mails.
+    # Refuse other host names. A foreign page could otherwise read mails by resolving its host name
+    # to the loopback address (DNS rebinding).
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(LOOPBACK_HOSTS))
 
     @app.get("/", response_class=HTMLResponse)

@@ -1,6 +1,6 @@
-"""Bot challenges: siteverify as Turnstile, hCaptcha and reCAPTCHA answer it.
+"""Stands in for the siteverify calls of Turnstile, hCaptcha and reCAPTCHA.
 
-There is no widget. A token says in plain words whether it passes.
+There is no widget. The text of a token decides whether the token passes.
 """
 
 from collections.abc import Awaitable, Callable
@@ -18,13 +18,13 @@ from devstack.sandbox.sandbox_settings import SITEVERIFY_PATHS, challenge_secret
 ACTION = "subscribe"
 
 SiteVerifyReply = dict[str, object]
-# Answers the secret, the token and the site key that a caller sent.
+# A function that responds to the secret, the token and the site key of a call.
 SiteVerify = Callable[[str, str, str], Awaitable[Response]]
 
 
 @dataclass
 class ChallengeStub:
-    """A provider's side of the protocol, with the tokens that it has seen."""
+    """A stand-in for one provider, which remembers the tokens that were used."""
 
     provider: str
     _used: set[str] = field(default_factory=set)
@@ -58,7 +58,10 @@ def failure(code: str) -> SiteVerifyReply:
 def make_router(
     verifier: Callable[[str], SiteVerify] = lambda provider: ChallengeStub(provider).verify,
 ) -> APIRouter:
-    """The routes, with the `verifier` of each provider."""
+    """Return the routes.
+
+    ``create_verifier`` returns the function that verifies tokens of a provider.
+    """
     router = APIRouter()
 
     @router.get("", response_class=HTMLResponse)

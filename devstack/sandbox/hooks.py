@@ -1,4 +1,4 @@
-"""A receiver of webhooks for developers: it shows what came, and misbehaves when it is told to."""
+"""A receiver of webhooks for developers, which shows received webhooks and fails on request."""
 
 import asyncio
 from collections import Counter, deque
@@ -23,15 +23,16 @@ MAX_HOOK_BYTES = 256 * 1024
 @dataclass(frozen=True)
 class StoredHook:
     id: int
-    # The last part of the URL that it came to.
+    # The last part of the URL that received the webhook.
     name: str
     received_at: datetime
-    # The same at each try; the attempts are those of this message to this name, from 1 on.
+    # The id of the message, which is the same in each attempt. Attempts are counted from 1 per
+    # message and name.
     message_id: str
     attempt: int
-    # How the check ended: ``right``, ``wrong: …`` or ``no secret``.
+    # The result of the signature check, which is ``right``, ``wrong: …`` or ``no secret``.
     signature: str
-    # The status of the answer.
+    # The status of the response.
     status: int
     body: str
 
@@ -44,12 +45,12 @@ class HookBox:
         self._ids = count(1)
 
     def set_secret(self, name: str, secret: str) -> None:
-        """Check what comes to this name by the secret; raises ``ValueError`` for none."""
+        """Verify webhooks to a name with a secret. Raises ``ValueError`` for an invalid secret."""
         Webhook(secret)
         self._secrets[name] = secret
 
     def attempt_of(self, name: str, message_id: str) -> int:
-        """Count a try of this message."""
+        """Count an attempt to deliver a message to a name, and return the number of the attempt."""
         self._attempts[name, message_id] += 1
         return self._attempts[name, message_id]
 
@@ -73,7 +74,7 @@ class HookBox:
         return [each for each in reversed(self._hooks) if name in ("", each.name)]
 
     def remove(self, name: str = "") -> int:
-        """Forget what came to this name, or all; return how many there were."""
+        """Remove the webhooks to a name, or all webhooks. Return the number of removed webhooks."""
         gone = self.newest_first(name)
         for hook in gone:
             self._hooks.remove(hook)
@@ -94,13 +95,13 @@ _MAX_SLOW_SECONDS = 120.0
 
 
 class Behaviour(BaseModel):
-    """The faults that the query of the URL asks for."""
+    """The faults that the query string of the URL requests."""
 
-    # How many tries of each event fail, and with which status.
+    # The number of attempts of each message that fail, and the status of the failed attempts.
     fail: int = 0
     status: int = Field(default=500, ge=200, le=599)
     retry_after: int | None = None
-    # Seconds until the answer.
+    # The number of seconds until the response.
     slow: float = Field(default=0.0, ge=0, le=_MAX_SLOW_SECONDS)
 
 

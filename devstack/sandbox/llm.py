@@ -1,6 +1,6 @@
-"""The sandbox's language model: OpenAI's chat completions, answered without a model.
+"""Stands in for a language model with OpenAI's chat completions.
 
-The answers are sentences of the post, so that pages look as they would with a model.
+The responses consist of sentences of the post, so that pages look as with a real model.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ _MAX_TAGS = 5
 
 
 def instance(body: dict[str, Any]) -> dict[str, object]:
-    """An instance of the schema in the request's `response_format`."""
+    """Return an instance of the schema in ``response_format`` of a request."""
     shape = (body.get("response_format") or {}).get("json_schema") or {"schema": {}}
     messages = body.get("messages") or [{}]
     content = str(messages[-1].get("content", ""))
@@ -73,7 +73,7 @@ def _value(name: str, kind: dict[str, Any], text: str) -> object:
 
 
 def _sentences(text: str) -> list[str]:
-    """The text's whole sentences; without any, its lines."""
+    """Return the complete sentences of a text, or its lines if there are no complete sentences."""
     found = [" ".join(each.split()) for each in _SENTENCE.findall(_plain(text))]
     said = [each for each in found if any(map(str.isalnum, each))]
     return [each for each in said if not each[-1].isalnum()] or said or ["…"]
@@ -98,7 +98,7 @@ def _cut(sentence: str, max_characters: int) -> str:
 
 CompletionBody = dict[str, Any]
 Behaviour = Callable[[CompletionBody], Awaitable[Response]]
-# Each behaviour by its model's name, with what the sandbox's page says of it.
+# Maps the name of each model to its behaviour and the description on the sandbox's page.
 Behaviours = Mapping[str, tuple[str, Behaviour]]
 
 SLOW_SECONDS = 60.0
@@ -108,7 +108,7 @@ ORDERED = f"Claim your prize at {LINK} and follow {HANDLE} now."
 
 
 def completion(body: CompletionBody, text: str | None, *, error: str | None = None) -> Response:
-    """A reply of the chat completions protocol; four characters count as a token."""
+    """Return a response with the text of the model. Four characters count as one token."""
     asked = sum(len(str(each.get("content", ""))) for each in body.get("messages") or []) // 4
     answered = len(text or error or "") // 4
     message = {"role": "assistant", "content": text, "error": error}
@@ -130,7 +130,7 @@ def error(status: int, message: str, headers: dict[str, str] | None = None) -> R
 
 
 def status(code: int, retry_after: Callable[[], str] | None = None) -> Behaviour:
-    """The behaviour that always answers with this status."""
+    """Return a behaviour that always responds with a status."""
 
     async def answer(_: CompletionBody) -> Response:
         headers = {"Retry-After": retry_after()} if retry_after else {}
@@ -150,8 +150,10 @@ async def prose(body: CompletionBody) -> Response:
 
 
 async def obedient(body: CompletionBody) -> Response:
-    """Every post is an order to this model: it puts a link and a handle into every text, and adds
-    a key that the request does not name. Its good sense never keeps its answers clean."""
+    """Respond like a model that follows an instruction in the post.
+
+    Each text gets a link and a handle, and the response has a key that the request doesn't name.
+    """
     answer: dict[str, object] = {
         name: [f"{each} {LINK} {HANDLE}" for each in value]
         if isinstance(value, list)
@@ -170,7 +172,7 @@ async def slow(body: CompletionBody) -> Response:
     return await right(body)
 
 
-# A model of such a name has the fault that the rest of its name says. The page lists them.
+# The models with faults. The sandbox's page lists the models.
 BEHAVIOURS: Behaviours = {
     "sandbox-prose": ("the right answer, between prose and a fence", prose),
     "sandbox-refuses": ("an error", refuses),
@@ -185,7 +187,8 @@ JsonBody = Annotated[dict[str, Any], Body()]
 
 def make_router() -> APIRouter:
     router = APIRouter()
-    # The calls so far, and the model that answers them; None for the one that a call names.
+    # The number of calls, and the model that responds to them. If the model is ``None``, each call
+    # names its model.
     run: dict[str, Any] = {"model": None, "calls": 0}
 
     @router.get("", response_class=HTMLResponse)

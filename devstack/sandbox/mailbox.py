@@ -1,4 +1,4 @@
-"""The mails that the sandbox has taken, in memory alone, newest last."""
+"""The mailbox of the sandbox, which stores mails in memory and receives mails by SMTP."""
 
 import asyncio
 import re
@@ -31,7 +31,11 @@ def parse(raw: bytes) -> EmailMessage:
 
 @dataclass(frozen=True)
 class StoredMail:
-    """A mail as it came. It is parsed anew each time: that is rare, and parsed it is large."""
+    """A received mail.
+
+    Each access parses the mail again, because accesses are rare and a parsed mail takes much
+    memory.
+    """
 
     id: int
     received_at: datetime
@@ -62,14 +66,14 @@ class StoredMail:
         try:
             text = str(part.get_content())
         except LookupError:
-            # The character set is unknown; its ASCII letters can be read even so.
+            # The character set is unknown, so decode only the ASCII letters.
             part.set_param("charset", "ascii")
             text = str(part.get_content())
         return text.replace("\r\n", "\n")
 
 
 class Mailbox:
-    """Keeps the last mails: at most ``MAX_MAILS``, and ``MAX_MAILBOX_BYTES`` together."""
+    """The last ``MAX_MAILS`` mails, with at most ``MAX_MAILBOX_BYTES`` in total."""
 
     def __init__(self) -> None:
         self._mails: deque[StoredMail] = deque(maxlen=MAX_MAILS)
@@ -86,7 +90,10 @@ class Mailbox:
         return iter(self._mails)
 
     def newest_first(self, to: str = "") -> list[StoredMail]:
-        """The mails to one address, in any letter case; without an address, all mails."""
+        """Return the mails to an address in any letter case, or all mails.
+
+        The newest mail is first.
+        """
         wanted, newest_first = to.strip().lower(), reversed(self._mails)
         if not wanted:
             return list(newest_first)
@@ -99,7 +106,7 @@ class Mailbox:
         return found
 
     def remove(self, to: str = "") -> int:
-        """Forget the mails to one address, or all; return how many there were."""
+        """Remove the mails to an address, or all mails. Return the number of removed mails."""
         gone = self.newest_first(to)
         for mail in gone:
             self._mails.remove(mail)
@@ -112,7 +119,10 @@ _SLOW_SECONDS = 60.0  # longer than Pressroom waits
 
 
 class SmtpHandler:
-    """Takes or refuses a mail. The methods' names are aiosmtpd's."""
+    """A handler that accepts or refuses mails.
+
+    The library aiosmtpd requires the names of the methods.
+    """
 
     def __init__(self, mailbox: Mailbox) -> None:
         self._mailbox = mailbox
@@ -145,20 +155,23 @@ class SmtpHandler:
 
 
 def _local_part(address: str) -> str:
-    """The part before the `@` or a plus, in small letters; it decides what happens to the mail."""
+    """Return the local part of an address in lower case and without its tag.
+
+    The local part decides how the mail is handled.
+    """
     return address.rpartition("@")[0].partition("+")[0].lower()
 
 
 @asynccontextmanager
 async def smtp_server(mailbox: Mailbox, port: int) -> AsyncIterator[None]:
-    """Take mail on a loopback port, in the running event loop."""
+    """Receive mails on a loopback port during the block."""
     loop = asyncio.get_running_loop()
     protocol = partial(
         SMTP,
         SmtpHandler(mailbox),
         data_size_limit=MAX_MAIL_BYTES,
         enable_SMTPUTF8=True,
-        # Without a host name it would look up the machine's, which can take long.
+        # Set a host name, because the lookup of the machine's host name can take long.
         hostname="sandbox.localhost",
         ident="Pressroom sandbox",
         loop=loop,
@@ -167,14 +180,14 @@ async def smtp_server(mailbox: Mailbox, port: int) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        # Not awaited: a client that keeps its connection must not hold up the end.
+        # Don't wait for the end of the server, because a client may keep its connection open.
         server.close()
 
 
 To = Annotated[str, Query(description="Only mail to this address")]
 
-# A mail's HTML may come from anyone: it gets no scripts, no forms and nothing from other servers.
-# Its links open outside of the frame.
+# The response headers for the HTML of a mail, which may come from anyone. The HTML can't run
+# scripts, submit forms or load anything from other servers. Links open outside of the frame.
 _MAIL_HEADERS = {
     "Content-Security-Policy": (
         "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none'; "
@@ -188,7 +201,7 @@ _HEAD = re.compile(r"<head(\s[^>]*)?>|<html(\s[^>]*)?>|<!doctype[^>]*>", re.IGNO
 
 
 def router(mailbox: Mailbox) -> APIRouter:
-    """The pages of one mailbox, with paths below wherever it is mounted, which is ``/mail``."""
+    """Return the pages of a mailbox, which are mounted at ``/mail``."""
     router = APIRouter()
 
     @router.get("", response_class=HTMLResponse)
@@ -224,7 +237,7 @@ def router(mailbox: Mailbox) -> APIRouter:
         part = mailbox.find(mail_id).html
         if part is None:
             raise HTTPException(404, "This mail has no HTML part.")
-        # Links open in new tabs: inside the frame they can't.
+        # Make links open in new tabs, because they can't open inside the frame.
         found = list(_HEAD.finditer(part, 0, 1000))
         at = found[-1].end() if found else 0
         return HTMLResponse(part[:at] + _LINKS_OPEN_A_TAB + part[at:], headers=_MAIL_HEADERS)

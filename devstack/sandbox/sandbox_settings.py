@@ -1,8 +1,8 @@
 """The settings that send Pressroom's requests to the sandbox instead of the real providers.
 
-A provider that the user's `own` settings name in any way is left to them altogether: a secret or a
-key must never go to a service that it isn't for. The sandbox's own keys are no secrets: it listens
-on the loopback address and guards nothing.
+If the user has set any setting of a provider, the sandbox doesn't replace the provider. Otherwise
+the user's secret could be sent to the sandbox. The keys of the sandbox need no protection, because
+the sandbox listens on the loopback address and has no secrets.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,8 @@ SITEVERIFY_PATHS = {
     "hcaptcha": "/hcaptcha/siteverify",
     "recaptcha": "/recaptcha/api/siteverify",
 }
-# The host name on which the sandbox says that a token was made. `make run` serves its pages there.
+# The host name that the sandbox reports for a solved challenge. ``make run`` serves the pages under
+# this name.
 HOSTNAME = "localhost"
 
 HOOKS_PREFIX = "/hooks"
@@ -46,7 +47,7 @@ def challenge_site_key(provider: str) -> str:
 
 
 def chosen_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, str]:
-    """The settings of all providers but those of the user's own."""
+    """Return the sandbox's settings for all providers, except providers that the user has set."""
     return {
         **challenge_settings(sandbox_url, own),
         **payment_settings(sandbox_url, own),
@@ -65,17 +66,20 @@ def challenge_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, st
             f"{name}_SITE_KEY": challenge_site_key(provider),
         }
         chosen |= settings if own.keys().isdisjoint(settings) else {}
-    # The pages of a provider of the user's own are on another host.
+    # If the user has set one of the providers, solved challenges come from another host.
     if len(chosen) == 3 * len(SITEVERIFY_PATHS):
         chosen["PRESSROOM_CHALLENGE_HOSTNAMES"] = HOSTNAME
     if chosen:
-        # Pages of ours would show a widget, and the sandbox has none.
+        # Disable challenges on Pressroom's pages, because the sandbox has no widget for a page.
         chosen["PRESSROOM_ACCOUNT_CHALLENGE"] = "none"
     return chosen
 
 
 def llm_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, str]:
-    """Only the user's own `LLM_PROVIDER=openai` asks the sandbox; else the offline writer stays."""
+    """Return settings for the model of the sandbox, or none for the offline writer.
+
+    The sandbox replaces only the provider ``openai`` that the user has chosen.
+    """
     names_a_server = {"PRESSROOM_LLM_BASE_URL", "PRESSROOM_LLM_API_KEY"} & own.keys()
     if own.get("PRESSROOM_LLM_PROVIDER") != "openai" or names_a_server:
         return {}
@@ -87,7 +91,7 @@ def llm_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, str]:
 
 
 def payment_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, str]:
-    """The channel `sandbox`, with new keys. It works beside the user's own Stripe account."""
+    """Return settings with new keys for the payment channel ``sandbox``."""
     drawn = StripeKeys()
     settings = {
         _STRIPE_URL: f"{sandbox_url}{STRIPE_PREFIX}",
@@ -100,14 +104,14 @@ def payment_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, str]
 def set_stripe_keys(
     keys: StripeKeys, environment: Mapping[str, str], webhook_url: str | None
 ) -> None:
-    """Make the sandbox expect the keys that the programs beside it were given."""
+    """Set the keys that Pressroom's programs use in their calls."""
     keys.secret_key = environment.get(_STRIPE_SECRET_KEY) or keys.secret_key
     keys.webhook_secret = environment.get(_STRIPE_WEBHOOK_SECRET) or keys.webhook_secret
     keys.webhook_url = webhook_url
 
 
 def stock_photo_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, str]:
-    """Unsplash is the provider that is asked, unless the user's own settings name another."""
+    """Return the sandbox's settings for stock photos, in which Unsplash is the default provider."""
     unsplash = {
         "PRESSROOM_UNSPLASH_BASE_URL": f"{sandbox_url}{UNSPLASH_PREFIX}",
         "PRESSROOM_UNSPLASH_ACCESS_KEY": UNSPLASH_ACCESS_KEY,

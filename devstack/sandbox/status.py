@@ -1,6 +1,7 @@
-"""The figures of a running stack over the last minutes, from the metrics of its API and workers.
+"""Shows figures of a running stack over the last minutes, from the metrics of its programs.
 
-They are read whenever somebody looks, which the open page does every two seconds.
+The metrics are read at each request of the status page. An open page sends a request every two
+seconds.
 """
 
 import asyncio
@@ -22,23 +23,23 @@ if TYPE_CHECKING:
     import httpx2
 
 CHECK_EVERY_SECONDS = 2.0
-# Figures from before a longer gap say nothing of now.
+# Samples before a longer gap are discarded, because they don't describe the current state.
 _MAX_GAP_SECONDS = 60.0
 _SECOND_LOOK_AFTER_SECONDS = 0.5
-# They cover five minutes.
+# The maximum number of samples, which cover five minutes.
 _KEPT_LOOKS = 150
 _MAX_ANSWER_SECONDS = 3.0
 DEPENDENCIES = ("database", "redis", "broker", "objects")
 
 
 class Reading(StrEnum):
-    """The figure that is made of a metric's series."""
+    """The way in which the series of a metric are combined into a figure."""
 
     SUM = "sum"
     MAX = "max"
-    # How much a counter rises in a second.
+    # The increase of a counter per second.
     RATE = "rate"
-    # How much a histogram's sum rises for each event.
+    # The increase of a histogram's sum per event.
     MEAN = "mean"
 
 
@@ -78,7 +79,7 @@ FIGURES = (
 
 @dataclass(frozen=True)
 class MetricsSource:
-    """Where a process tells its metrics, and what it asks for."""
+    """The URL of a process's metrics, and the token for the URL."""
 
     url: str
     token: str | None = None
@@ -87,7 +88,7 @@ class MetricsSource:
 @dataclass(frozen=True)
 class _Look:
     at: float
-    # Each with its name, labels and value.
+    # The name, the labels and the value of each series.
     series: Sequence[tuple[str, Mapping[str, str], float]]
 
     def values(self, metric: str, labels: Mapping[str, str]) -> list[float]:
@@ -104,25 +105,28 @@ class StatusFigures:
         self._looks: deque[_Look] = deque(maxlen=_KEPT_LOOKS)
 
     async def look(self) -> None:
-        """Read the figures of now; the first time twice, since a rate needs two looks."""
+        """Sample the metrics.
+
+        The first call takes two samples, because a rate needs two samples.
+        """
         age = time.monotonic() - self._looks[-1].at if self._looks else math.inf
         if age > _MAX_GAP_SECONDS:
             self._looks.clear()
             await self._read()
             await asyncio.sleep(_SECOND_LOOK_AFTER_SECONDS)
-        # Pages that are open together share their looks.
+        # Pages that are open at the same time share their samples.
         if age > CHECK_EVERY_SECONDS / 2:
             await self._read()
 
     def up(self) -> dict[str, bool]:
-        """Return whether each dependency answered the API, by name; empty without an answer."""
+        """Return whether each dependency is available to the API, by the name of the dependency."""
         series = self._looks[-1].series if self._looks else ()
         found = {name: bool(value) for name, _, value in series}
         names = {each: f"pressroom_{each}_up" for each in DEPENDENCIES}
         return {each: found[name] for each, name in names.items() if name in found}
 
     def values(self, figure: Figure) -> list[float]:
-        """The figure at each look, the newest last; what can't be told is left out."""
+        """Return the figure in each sample that has a value, newest last."""
         if figure.reading in (Reading.SUM, Reading.MAX):
             together = sum if figure.reading is Reading.SUM else max
             found = [each.values(figure.metric, figure.labels) for each in self._looks]
@@ -136,9 +140,9 @@ class StatusFigures:
         ]
 
     def _rises(self, figure: Figure, ending: str) -> list[tuple[float, float]]:
-        """By how much the sum rose from each look to the next, and in how many seconds.
+        """Return the increases of a metric between samples, with the seconds between the samples.
 
-        A sum that fell belongs to a process that has started anew.
+        A decrease counts as zero, because a process has restarted its counters.
         """
         sums = [
             (each.at, sum(each.values(figure.metric + ending, figure.labels)))
@@ -147,7 +151,8 @@ class StatusFigures:
         return [(max(to - of, 0.0), at - began) for (began, of), (at, to) in pairwise(sums)]
 
     async def _read(self) -> None:
-        # Imported with the first look: most sandboxes have none, and each takes megabytes.
+        # Import these modules with the first sample, because they take megabytes and most sandboxes
+        # take no samples.
         import httpx2
         from prometheus_client.parser import text_string_to_metric_families
 
@@ -170,7 +175,7 @@ async def _text(client: "httpx2.AsyncClient", source: MetricsSource) -> str:
     try:
         reply = await client.get(source.url, headers=headers)
     except httpx2.HTTPError:
-        # It starts, ends or hangs. The others have something to tell.
+        # The process is starting, ending or hanging. Use the metrics of the other processes.
         return ""
     return reply.text if reply.is_success else ""
 
@@ -217,7 +222,7 @@ def _plot(figure: Figure, values: list[float]) -> dict[str, str]:
 
 
 def _shown(value: float) -> str:
-    """With as many digits as tell something."""
+    """Format a value with about three significant digits."""
     if value == int(value) and value < _LARGE:
         return f"{value:.0f}"
     return f"{value:.3g}" if value < _SMALL else f"{value:,.0f}"

@@ -1,4 +1,4 @@
-"""Stock photos as Unsplash and Openverse serve them, with pictures that the sandbox draws.
+"""Stands in for Unsplash and Openverse with pictures that the sandbox draws.
 
 A word in a search or in a photo's id names a fault.
 """
@@ -21,10 +21,11 @@ from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse,
 from devstack.sandbox.sandbox_settings import OPENVERSE_PREFIX, UNSPLASH_ACCESS_KEY, UNSPLASH_PREFIX
 
 _HUGE_BYTES = 6 * 1024 * 1024
-# `slow-N` gives the usual answer after N seconds.
+# The word ``slow-N`` delays the usual response by N seconds.
 _SLOW = re.compile(r"\bslow-(\d{1,2})\b")
 
-# Each makes its answer with the headers of a quota that is spent.
+# Maps a word to a function that returns the faulty response. The function gets the headers of a
+# used-up quota.
 Faults = Mapping[str, Callable[[dict[str, str]], Response]]
 
 FAULTS: Faults = {
@@ -40,7 +41,7 @@ FAULTS: Faults = {
 
 
 async def fault(text: str, faults: Faults, spent: dict[str, str]) -> Response | None:
-    """The faulty answer that a word of the text asks for, or None for the usual answer."""
+    """Return the faulty response that a word in ``text`` requests, or ``None``."""
     if slow := _SLOW.search(text):
         await asyncio.sleep(int(slow[1]))
     named = next((name for name in faults if re.search(rf"\b{name}\b", text)), None)
@@ -51,7 +52,7 @@ _SIZES = ((3000, 2000), (2000, 3000), (2400, 2400), (3000, 1688))
 _HILLS = 5
 _POINTS = 9
 _QUALITY = 85
-# A picture never changes.
+# The response headers of a picture. Clients may cache a picture, because it never changes.
 HEADERS = {"Content-Type": "image/jpeg", "Cache-Control": "public, max-age=31536000, immutable"}
 
 
@@ -60,15 +61,16 @@ def size_of(name: str) -> tuple[int, int]:
 
 
 def picture(name: str, width: int | None) -> bytes:
-    """The picture as JPEG, as wide as asked, but never wider than its full size."""
+    """Return a picture as JPEG in the requested width, but at most in its full width."""
     full_width, full_height = size_of(name)
     width = min(max(width or full_width, 1), full_width)
     return draw(name, width, max(round(full_height * width / full_width), 1))
 
 
 def draw(name: str, width: int, height: int) -> bytes:
-    """Hills in shades of one colour, as JPEG."""
-    # Imported with the first picture: most sandboxes show none, and it takes megabytes.
+    """Draw hills in shades of one colour, and return the picture as JPEG."""
+    # Import Pillow with the first picture, because Pillow takes megabytes and most sandboxes show
+    # no picture.
     from PIL import Image, ImageDraw
 
     chance = _chance(f"colour of {name}")

@@ -1,4 +1,4 @@
-"""A program that the supervisor runs, and its process, which the kernel kills with it."""
+"""Runs programs as child processes, which the kernel kills together with the supervisor."""
 
 import enum
 import os
@@ -23,17 +23,19 @@ _SHOWN_LOG_BYTES, _SHOWN_LOG_LINES = 8192, 15
 
 @dataclass(frozen=True)
 class Program:
-    """A program to run, and how to tell that it works.
+    """A program to run, and the check that the program is ready.
 
     Attributes:
-        ready: called until it says True, again after each restart. It must not raise, and not
-            take longer than about a second: the supervisor waits meanwhile.
-        port: where it listens. A port that was free when it was picked may have gone to another
-            program meanwhile, which answers too: ready is who listens there itself.
-        needs: names of the programs that must be ready before this one is started.
-        once: it is expected to end with code 0, and counts as ready when it has.
-        grace: seconds between the stop signal and the kill.
-        run_as: user and group id, for a program that refuses to run as root.
+        is_ready: a function that is called after each start until the function returns true. The
+            function must not raise an exception, and may take about a second, because the
+            supervisor waits.
+        port: the port on which the program listens. Another program may have taken the port since
+            the port was picked. Therefore the program is ready only if its process listens on the
+            port.
+        needs: the names of the programs that must be ready before the start of this program.
+        runs_once: whether the program counts as ready when it has ended with code 0.
+        grace_seconds: the number of seconds between the stop signal and the kill.
+        run_as: the user id and group id for a program that refuses to run as root.
     """
 
     name: str
@@ -54,12 +56,12 @@ class Program:
     directory: Path | None = None
 
     def rotate_log(self) -> None:
-        """Put a log that has grown past its limit aside; one older log is kept."""
+        """Rename a log that has exceeded the maximum size, and replace the older log."""
         if self.log.exists() and self.log.stat().st_size > _MAX_LOG_BYTES:
             self.log.replace(self.log.with_suffix(".log.1"))
 
     def last_log_lines(self) -> str:
-        """The end of the log; empty when there is no log."""
+        """Return the last lines of the log, or "" if there is no log."""
         try:
             with self.log.open("rb") as file:
                 file.seek(max(0, self.log.stat().st_size - _SHOWN_LOG_BYTES))
@@ -78,10 +80,11 @@ def _options(run_as: tuple[int, int] | None, keep_open: tuple[int, ...]) -> dict
 
 
 def spawn(program: Program) -> subprocess.Popen[bytes]:
-    """Start the program in a session of its own: a terminal's Ctrl-C is the supervisor's alone.
+    """Start a program in a new session, so that Ctrl-C reaches only the supervisor.
 
-    Linux kills it when the *thread* that forked ends, so this must be called from the main thread;
-    and code between fork and exec is safe only while that is the only one.
+    The caller must be the main thread, because Linux kills the program when the *thread* that
+    forked ends. The main thread must be the only thread, because code between fork and exec is safe
+    only in a process with one thread.
     """
     program.rotate_log()
     with program.log.open("ab") as log:
@@ -95,7 +98,8 @@ def spawn(program: Program) -> subprocess.Popen[bytes]:
             **_options(program.run_as, program.keep_open),
         )
     if process.stdin is not None:
-        # A broken pipe means that the program ended before it read; its exit code tells why.
+        # A broken pipe means that the program ended before reading its input. The exit code shows
+        # the reason.
         with suppress(BrokenPipeError), process.stdin as pipe:
             pipe.write(program.stdin)
     return process
@@ -104,7 +108,7 @@ def spawn(program: Program) -> subprocess.Popen[bytes]:
 def run_to_end(
     argv: Sequence[str], run_as: tuple[int, int] | None, keep_open: tuple[int, ...]
 ) -> subprocess.CompletedProcess[str]:
-    """Run a short program that must not outlive us either, and return what it wrote."""
+    """Run a short program to its end, and return its output."""
     return subprocess.run(  # noqa: S603 - we compose the command lines ourselves
         argv,
         stdin=subprocess.DEVNULL,
@@ -133,7 +137,7 @@ class ChildState(enum.StrEnum):
 
 @dataclass
 class Child:
-    """A program's current process, and what restarts need to know of its past."""
+    """A program's current process, with the facts about earlier processes that restarts need."""
 
     program: Program
     process: subprocess.Popen[bytes] | None = None
@@ -155,7 +159,7 @@ class Child:
 
     @property
     def took(self) -> float:
-        """Seconds from its start until it was ready, or until now."""
+        """The seconds from the start of the process until the program was ready, or until now."""
         return (self.ready_at or time.monotonic()) - self.started_at
 
     @property
@@ -164,12 +168,12 @@ class Child:
 
     @property
     def is_due(self) -> bool:
-        """Return whether it waits for its first start, or for the next one after its pause."""
+        """Return whether the program must be started now, for the first time or after a delay."""
         is_waiting = self.state in (ChildState.WAITING, ChildState.RESTARTING)
         return is_waiting and time.monotonic() >= self.start_again_at
 
     def start(self) -> None:
-        """Start it. A start that fails counts as an end: it is tried again after a pause."""
+        """Start the program. If the start fails, another start is scheduled."""
         self.started_at = time.monotonic()
         try:
             self.program.prepare()
@@ -181,7 +185,10 @@ class Child:
             self.state = ChildState.STARTING
 
     def notice_ready(self) -> bool:
-        """Ask a starting child whether it is ready; True at the moment it becomes so."""
+        """Check whether a starting child is ready.
+
+        Return true if the child has just become ready.
+        """
         if self.state is not ChildState.STARTING or self.program.once or not self.program.ready():
             return False
         if self.program.port and self.pid and not listens(self.pid, self.program.port):
@@ -192,7 +199,7 @@ class Child:
         return True
 
     def notice_end(self) -> None:
-        """If the process has ended, bury it, and plan a restart unless the end was expected."""
+        """If the process has ended, clean up, and schedule a restart after an unexpected end."""
         if self.process is None or self.process.poll() is None:
             return
         if self._bury() == 0 and self.program.once:
@@ -206,7 +213,7 @@ class Child:
             self.process.send_signal(number)
 
     def notice_stopped(self) -> bool:
-        """Return whether the child, once told to stop, has ended with all of its group."""
+        """Return whether a child that was told to stop has ended with its whole process group."""
         if self.process is not None:
             if self.process.poll() is None:
                 return False
@@ -215,10 +222,10 @@ class Child:
         return True
 
     def _bury(self) -> int:
-        """Forget an ended process, and end what it left behind in its group."""
+        """Forget an ended process, kill the rest of its process group, and return its exit code."""
         assert self.process is not None
         pid, code = self.process.pid, self.process.returncode
-        # The rest of its process group. macOS refuses this where only zombies are left.
+        # Kill the rest of the process group. macOS doesn't permit this if only zombies remain.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
         self.process = None
@@ -238,7 +245,7 @@ class Child:
 
 
 def describe_end(code: int) -> str:
-    """An exit code in words: `ended with code 3`, `was killed by SIGKILL`."""
+    """Describe an exit code, for example "ended with code 3" or "was killed by SIGKILL"."""
     if code >= 0:
         return f"ended with code {code}"
     try:

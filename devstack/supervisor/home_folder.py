@@ -1,4 +1,4 @@
-"""The folder that keeps a stack's data, secrets and logs between runs, and its two locks."""
+"""The home folder of a stack, which keeps data, secrets, logs and locks between runs."""
 
 import base64
 import dataclasses
@@ -17,10 +17,10 @@ from pydantic import BaseModel, ValidationError
 
 
 class StackError(Exception):
-    """The stack cannot start or has failed. The message is shown as it is.
+    """The stack can't start or has failed. The user sees the message.
 
     Attributes:
-        exit_code: what the command ends with: 2 for a mistake in the settings, 1 for a failure.
+        exit_code: the exit code of the command, which is 2 for wrong settings and 1 for a failure.
     """
 
     def __init__(self, message: str, *, exit_code: int = 1) -> None:
@@ -28,12 +28,12 @@ class StackError(Exception):
         self.exit_code = exit_code
 
 
-# How a file's name begins until the file is whole.
+# The prefix of the name of an incomplete file.
 UNFINISHED = ".unfinished-"
 
 
 def write_private(path: Path, text: str) -> None:
-    """Replace the file in one step, readable by its owner only, and on the disk when this ends."""
+    """Replace a file atomically, and wait until the new file is on the disk."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=UNFINISHED)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -51,7 +51,7 @@ def write_private_json(path: Path, value: object) -> None:
 
 
 def read_json_object(path: Path) -> dict[str, object] | None:
-    """The object the file holds; None when the file is missing or holds something else."""
+    """Return the JSON object in a file, or ``None`` if there is no file with a JSON object."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
@@ -59,18 +59,18 @@ def read_json_object(path: Path) -> dict[str, object] | None:
     return value if isinstance(value, dict) else None
 
 
-# How long a stop may take. S3 alone takes 2.4 seconds.
+# The maximum time for stopping the services. S3 takes 2.4 seconds.
 MAX_STOP_SECONDS = 20.0
 
 
 class Home:
-    """Where everything of one stack lives; `path` is absolute."""
+    """The home folder of one stack, with the paths of all its files. ``path`` is absolute."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.postgres = path / "postgres"
         self.unfinished_postgres = path / "postgres.new"
-        # There only while initdb reads it.
+        # The file exists only while initdb reads the password.
         self.postgres_password = path / "postgres.password"
         self.valkey = path / "valkey"
         self.s3 = path / "s3"
@@ -88,7 +88,7 @@ class Home:
 
     @property
     def everything(self) -> tuple[Path, ...]:
-        """All that the stack keeps in its home but its locks, and nothing that others put there."""
+        """All files and folders that the stack creates in its home, except the locks."""
         folders = (self.postgres, self.unfinished_postgres, self.valkey, self.s3, self.work)
         files = (self.run_file, self.secrets_file, self.ports_file, self.demo_file)
         more = (self.postgres_password, self.s3_logins, self.sample_photo)
@@ -98,7 +98,7 @@ class Home:
         return self.logs / f"{name}.log"
 
     def create(self) -> None:
-        """Make the folders, readable by their owner only; raise StackError if that fails."""
+        """Create the folders, which only their owner can read. Raises ``StackError``."""
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.path.chmod(0o700)
@@ -116,20 +116,26 @@ class Home:
 
 
 def from_environment() -> Home:
-    """The home that PRESSROOM_HOME names, or `.pressroom` in the current directory."""
+    """Return the home in ``PRESSROOM_HOME``, or ``.pressroom`` in the current directory."""
     named = os.environ.get("PRESSROOM_HOME") or ".pressroom"
     return Home(Path(named).expanduser().resolve())
 
 
 class Lock:
-    """An flock on a file. It ends with the last process that inherited it, however that died."""
+    """An flock on a file.
+
+    The kernel releases the lock when the last process that inherited it ends.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.descriptor = -1
 
     def acquire(self, *, wait: float = 0.0) -> bool:
-        """Try for `wait` seconds; True when this process now holds the lock."""
+        """Try to acquire the lock for ``wait`` seconds.
+
+        Return whether this process has the lock.
+        """
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         deadline = time.monotonic() + wait
         while not _locked(descriptor):
@@ -141,7 +147,7 @@ class Lock:
         return True
 
     def note(self, text: str) -> None:
-        """Write into the file who holds the lock."""
+        """Write a text into the file, which identifies the process that has the lock."""
         os.ftruncate(self.descriptor, 0)
         os.pwrite(self.descriptor, text.encode(), 0)
 
@@ -157,7 +163,7 @@ def _locked(descriptor: int) -> bool:
 
 
 def supervisor_pid(home: Home) -> int | None:
-    """The pid of the supervisor that runs on this home now, or None when none does."""
+    """Return the pid of the supervisor that is running on a home, or ``None``."""
     try:
         file = home.supervisor_lock.open("r+")
     except FileNotFoundError:
@@ -172,16 +178,19 @@ _access_key = partial(secrets.token_hex, 10)
 
 
 def _key_ring() -> str:
-    """Draw a key in the form `<id>:<base64url of 32 random bytes>`."""
+    """Generate a random key in the form ``<id>:<base64url of 32 random bytes>``."""
     key = base64.urlsafe_b64encode(secrets.token_bytes(32)).decode().rstrip("=")
     return f"k{secrets.token_hex(3)}:{key}"
 
 
 @dataclass(frozen=True)
 class Secrets:
-    """Every password and key of one stack. Losing the encryption keys loses encrypted images."""
+    """All passwords and keys of one stack.
 
-    # The owner of the tables has it.
+    Encrypted images are lost if the encryption keys are lost.
+    """
+
+    # The password of the owner of the tables.
     postgres_password: str = field(default_factory=_password)
     postgres_app_password: str = field(default_factory=_password)
     valkey_admin_password: str = field(default_factory=_password)
@@ -200,7 +209,7 @@ class Secrets:
 
 
 def load_or_create_secrets(home: Home) -> Secrets:
-    """The home's secrets. A file that lacks some gains them and loses nothing."""
+    """Return the home's secrets, and create missing secrets. Existing secrets stay unchanged."""
     kept = read_json_object(home.secrets_file)
     if kept is None and home.secrets_file.exists():
         raise StackError(
@@ -232,7 +241,7 @@ class DemoLogin(BaseModel):
 
 
 class Run(BaseModel):
-    """A running stack. Written once all is ready, again when a pid changes, removed at the stop."""
+    """The description of a running stack in ``run.json``."""
 
     api_url: str
     flower_url: str
@@ -242,13 +251,14 @@ class Run(BaseModel):
     mailbox_url: str
     status_url: str
     database_url: str
-    # As the owner of the tables.
+    # The URL for connecting as the owner of the tables.
     migration_database_url: str
     redis_url: str
     s3: S3Login
     demo: DemoLogin
     metrics_token: str
-    # The settings of the stack's programs, for commands that are started beside them.
+    # The settings of the stack's programs. Commands such as ``pressroom lists`` use the same
+    # settings.
     settings: dict[str, str]
     pids: dict[str, int]
     home: Path
@@ -259,7 +269,7 @@ class Run(BaseModel):
 
 
 def read_run(home: Home) -> Run | None:
-    """The run that the file describes; None without a file, or with the file of another release."""
+    """Return the running stack that ``run.json`` describes, or ``None`` without a valid file."""
     try:
         return Run.model_validate_json(home.run_file.read_bytes())
     except (FileNotFoundError, ValidationError):
@@ -267,6 +277,6 @@ def read_run(home: Home) -> Run | None:
 
 
 def settings_of(home: Home) -> dict[str, str]:
-    """The PRESSROOM_ settings of the stack that runs on this home; empty when none runs."""
+    """Return the PRESSROOM_ settings of the stack that is running on a home, if there is one."""
     run = read_run(home)
     return run.settings if run else {}

@@ -1,4 +1,4 @@
-"""Choosing loopback ports, and saying which program holds one that is taken."""
+"""Chooses free loopback ports, and finds the program that uses a port."""
 
 import os
 import random
@@ -12,15 +12,17 @@ import psutil
 from devstack import LOOPBACK
 from devstack.supervisor.home_folder import StackError, read_json_object, write_private_json
 
-# Below the ports that Linux hands to outgoing connections (32768 and up), and low enough that
-# ten thousand more, where the S3 server puts each listener's gRPC twin, is still below them.
+# The ports that a stack may use. All ports are below the ports of outgoing connections, which start
+# at 32768 on Linux. The S3 server also uses the port that is 10,000 higher for gRPC, which must be
+# below 32768 too.
 RANGE = range(15_000, 22_700)
 
 
 def is_free(port: int) -> bool:
-    """Return whether a server could listen on this loopback port now."""
+    """Return whether a server could listen on a loopback port now."""
     with socket.socket() as probe:
-        # As servers set it: lingering connections of an earlier server do no harm.
+        # Servers set the same option, so that closing connections of an earlier server don't block
+        # the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
@@ -31,9 +33,9 @@ def is_free(port: int) -> bool:
 
 
 def listens(pid: int, port: int) -> bool:
-    """Return whether this process, or one that it began, listens on the port.
+    """Return whether a process or one of its descendants listens on a port.
 
-    It counts as listening where the system does not tell.
+    Return true if the system doesn't allow the check.
     """
     try:
         process = psutil.Process(pid)
@@ -47,9 +49,9 @@ def listens(pid: int, port: int) -> bool:
 
 
 class PortPicker:
-    """Hands out free ports, each once, and the same ones as in the last run where they are free.
+    """A picker of free ports, which returns each port once and prefers the ports of the last run.
 
-    The choice is kept in the file between runs.
+    The ports are stored in a file between runs.
     """
 
     def __init__(self, file: Path, among: Sequence[int] = RANGE) -> None:
@@ -60,8 +62,8 @@ class PortPicker:
         self.chosen: dict[str, int] = {}
 
     def pick(self, name: str, usable: Callable[[int], bool] = lambda _: True) -> int:
-        """A free port that `usable` approves of."""
-        # Random, so that two stacks that start together do not race for the same port.
+        """Return a free port for which ``is_usable`` returns true."""
+        # The order is random, so that two stacks that start together don't choose the same ports.
         candidates = random.sample(self._among, len(self._among))
         for port in [self.last.get(name, 0), *candidates]:
             if port and port not in self.chosen.values() and is_free(port) and usable(port):
@@ -74,7 +76,7 @@ class PortPicker:
 
 
 def port_from_setting(name: str, default: int) -> int:
-    """The port that an environment variable names; StackError when it is no port or is taken."""
+    """Return the port in an environment variable. Raises ``StackError`` unless the port is free."""
     text = os.environ.get(name) or str(default)
     if not text.isascii() or not text.isdigit() or not 0 < int(text) < 65536:  # noqa: PLR2004
         raise StackError(f"{name} is {text!r}, which is not a port number.", exit_code=2)
@@ -96,7 +98,7 @@ def port_from_setting(name: str, default: int) -> int:
 
 
 def _holder(port: int) -> str:
-    """The program that listens, as ` by name (pid 12)`; empty where the system does not tell."""
+    """Return the program that listens on a port in the form " by name (pid 12)", or ""."""
     with suppress(psutil.Error):
         for each in psutil.net_connections("tcp"):
             is_it = each.status == psutil.CONN_LISTEN and each.laddr and each.laddr.port == port

@@ -1,7 +1,7 @@
-"""Makes what must be there before the first request: tables, demo data and a sample photo.
+"""Creates the tables, demo data and sample photo of a stack before the first request.
 
-The supervisor runs this as a process of its own, so that its memory is given back. With
-``--bucket`` it makes the bucket too.
+The supervisor runs this module in a separate process, so that the memory is released. The option
+``--bucket`` also creates the bucket.
 """
 
 import sys
@@ -29,7 +29,7 @@ CREDITS = Decimal(100)
 
 
 def ensure(home: Home, resources: Resources, password: str) -> None:
-    """Make what is missing and keep what is there; safe to call at every start."""
+    """Create missing demo data, and keep existing demo data."""
     with resources.unit_of_work() as uow:
         owner = accounts.find_by_email(uow, EMAIL)
         if owner is None:
@@ -47,18 +47,18 @@ def ensure(home: Home, resources: Resources, password: str) -> None:
             "list_slug": own_list.slug,
         }
         owner_id = owner.id
-    # Once: an account that was ever used has entries.
+    # Grant the credits only once. An account that was ever used has ledger entries.
     if not ledger_pages.list_entries(resources.database, owner_id, PageRequest(1)).rows:
         ledger.grant_credits(resources.database, owner_id, CREDITS, source_id="demo")
-    # Kept in the home, since a key is shown only once.
+    # Store the demo login in the home, because a key can be read only when it is created.
     write_private_json(home.demo_file, demo)
 
 
 def _key(home: Home, resources: Resources, uow: UnitOfWork, owner: User) -> str:
-    """The kept key while it opens the owner's account, else a new one."""
+    """Return the stored API key if the key is valid for the owner, or create a new API key."""
     kept = str((read_json_object(home.demo_file) or {}).get("api_key", ""))
     database, keyring = resources.database, resources.keyring
-    # The kept one may be revoked, or its database or signing key gone.
+    # The stored key is invalid if it was revoked, or if the database or signing key was replaced.
     with suppress(DomainError):
         opened = api_keys.authenticate(database, api_keys.UsedKeys(), keyring, kept)
         if opened.user_id == owner.id:
@@ -66,14 +66,15 @@ def _key(home: Home, resources: Resources, uow: UnitOfWork, owner: User) -> str:
     return api_keys.create(uow, user_id=owner.id, name="Demo")[1]
 
 
-# 12 megapixels, as a phone takes them.
+# The sample photo has 12 megapixels, like a photo from a phone.
 _SAMPLE_PHOTO_PIXELS = (4000, 3000)
 
 
 def main() -> int:
     place = home_folder.from_environment()
     if not place.sample_photo.exists():
-        # Imported here, as it brings the sandbox's web framework, and a warm start needs no photo.
+        # Import the sandbox only if the photo is missing, because the sandbox imports a web
+        # framework.
         from devstack.sandbox.stock_photos import draw
 
         unfinished = place.sample_photo.with_suffix(".part")
@@ -86,7 +87,7 @@ def main() -> int:
     try:
         ensure(place, resources, home_folder.load_or_create_secrets(place).demo_password)
         if "--bucket" in sys.argv:
-            resources.objects.make_bucket()
+            resources.objects.create_bucket()
     finally:
         resources.close()
     return 0

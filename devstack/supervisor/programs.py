@@ -1,4 +1,4 @@
-"""The programs of ours that the stack runs on top of the services."""
+"""Plans Pressroom's programs, which the stack runs in addition to the services."""
 
 import http.client
 import sys
@@ -15,14 +15,15 @@ from devstack.supervisor.child import Program
 from devstack.supervisor.environment import restricted
 from devstack.supervisor.home_folder import Home
 
-# A process for the queues that wait for other servers, and another for those that compute.
+# One worker process serves the queues whose jobs wait for other servers. Another worker process
+# serves the queues whose jobs use the processor.
 _COMPUTING = (Queue.MEDIA, Queue.EXPORT, Queue.BULK)
 WORKERS = {
     "worker-waiting": tuple(queue for queue in Queue if queue not in _COMPUTING),
     "worker-computing": _COMPUTING,
 }
 
-# The order of a stop: first the programs that take requests, last those that keep data.
+# The order in which programs are stopped. Programs that accept requests are stopped first.
 STOP_STAGES = (("prepare", "api"), tuple(WORKERS), ("flower", "sandbox"))
 _NEEDS = frozenset({"valkey", "s3", "prepare"})
 
@@ -33,12 +34,12 @@ class Ports:
     flower: int
     sandbox: int
     smtp: int
-    # Each worker's metrics are there.
+    # The ports for the workers' metrics, by the name of the worker.
     workers: Mapping[str, int]
 
 
 def mail_settings(ports: Ports) -> dict[str, str]:
-    """Settings that send all mail to the sandbox."""
+    """Return settings that send all mail to the sandbox."""
     return {
         "PRESSROOM_MAIL_URL": f"smtp://{LOOPBACK}:{ports.smtp}",
         "PRESSROOM_MAIL_FROM": "Pressroom <news@pressroom.example>",
@@ -48,10 +49,10 @@ def mail_settings(ports: Ports) -> dict[str, str]:
 def plan(
     home: Home, environment: dict[str, str], ports: Ports, *, makes_bucket: bool
 ) -> list[Program]:
-    """Every program of ours, in the order of their start, each with its own settings alone.
+    """Return Pressroom's programs in the order of their start.
 
-    ``makes_bucket``: whether the object storage is the user's own; the embedded one makes its
-    bucket itself.
+    ``creates_bucket``: whether the bucket must be created, because the user has an external object
+    storage. The embedded object storage creates its bucket itself.
     """
     program = partial(_program, home, environment)
 
@@ -64,7 +65,7 @@ def plan(
 
     prepare = program(
         "prepare",
-        # It alone may change tables.
+        # Only the program ``prepare`` may change tables.
         list_settings("serve") | list_settings("migrate") | list_settings("bucket"),
         *(["--bucket"] if makes_bucket else []),
         module="devstack.supervisor.prepare",
@@ -104,7 +105,7 @@ def _program(
     module: str = "cli.main",
     **more: str,
 ) -> Program:
-    # -P: a folder called `cli` in the current directory must not be taken for ours.
+    # The flag -P prevents Python from importing a folder ``cli`` in the current directory.
     argv = (sys.executable, "-P", "-m", module, *words)
     own = {**restricted(environment, settings), **more}
     return Program(name, argv, log=home.log(name), environment=own)
@@ -131,7 +132,7 @@ def _worker(plain: Program, directory: Path) -> Program:
 
 
 def answers(port: int, path: str) -> bool:
-    """Return whether a server on this loopback port answers the path with 200 within a second."""
+    """Return whether a loopback server responds to a request for ``path`` with 200 in a second."""
     connection = http.client.HTTPConnection(LOOPBACK, port, timeout=1.0)
     try:
         connection.request("GET", path)

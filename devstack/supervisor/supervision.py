@@ -1,7 +1,9 @@
-"""The supervisor behind `pressroom up`: one thread, one loop, every process its child.
+"""The supervisor behind ``pressroom up``, which runs all programs of a stack as its children.
 
-locks → ports → services, then what needs them → ready: run.json and the panel
-→ watch and restart → on a signal: stop in order, remove run.json
+The supervisor has one thread. It acquires the locks, picks the ports, and starts the services and
+then the programs that need the services. When all programs are ready, the supervisor writes
+``run.json`` and shows the panel. It restarts programs that end. On a signal, it stops the programs
+in order and removes ``run.json``.
 """
 
 import os
@@ -25,7 +27,10 @@ _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopRequests:
-    """Notes requests to stop. To be made once, in the main thread."""
+    """The requests to stop that the process has received by signals.
+
+    Only the main thread may create an instance, and only once.
+    """
 
     def __init__(self) -> None:
         self.is_stopping = False
@@ -35,11 +40,11 @@ class StopRequests:
         signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
         for number in _STOP_SIGNALS:
             signal.signal(number, self._note)
-        # A handler must be there for a child's end to reach the wake-up pipe.
+        # Without a handler, the end of a child wouldn't write to the wake-up pipe.
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
 
     def wait(self, timeout: float) -> None:
-        """Sleep until a signal comes, at most `timeout` seconds."""
+        """Sleep until a signal arrives, but at most ``timeout`` seconds."""
         select.select([self._read_end], [], [], timeout)
         try:
             while os.read(self._read_end, 512):
@@ -57,7 +62,8 @@ _MAX_START_ATTEMPTS = 3
 class Group:
     """The children of one supervisor.
 
-    `say` gets a sentence for each end that was not asked for, and for each return after one.
+    ``report`` is called with a sentence when a child ends unexpectedly, and when the child is ready
+    again.
     """
 
     def __init__(self, programs: Iterable[Program], say: Callable[[str], None]) -> None:
@@ -77,7 +83,7 @@ class Group:
         return {child.name: child.pid for child in self.children if child.pid is not None}
 
     def tick(self) -> None:
-        """Look at every child once: bury the ended, start what is due, notice the ready."""
+        """Check every child once, start the children that are due, and report changes."""
         for child in self.children:
             failures = child.failures
             child.notice_end()
@@ -94,7 +100,7 @@ class Group:
                 self._say(f"{child.name} is back (pid {child.pid}).")
 
     def check_start(self) -> None:
-        """Raise StackError once a child has failed too often without ever having worked."""
+        """Raise ``StackError`` if a child that was never ready has failed too often."""
         for child in self.children:
             if child.failures >= _MAX_START_ATTEMPTS and not child.was_ready:
                 raise StackError(
@@ -106,7 +112,7 @@ class Group:
         return ", ".join(child.name for child in self.children if not child.is_usable)
 
     def stop(self, stages: Sequence[Sequence[str]]) -> None:
-        """Stop stage after stage; kill a child that outlasts its grace."""
+        """Stop the children stage by stage. Kill a child that doesn't end within its grace time."""
         for names in stages:
             stopping = [self._by_name[name] for name in names if name in self._by_name]
             for child in stopping:
@@ -125,22 +131,21 @@ _IDLE_TICK_SECONDS = 1.0
 
 
 class AlreadyRunningError(Exception):
-    """Another supervisor holds the home's lock."""
+    """Another supervisor is running on the home."""
 
 
 def run(home: Home, display: Display) -> None:
-    """Run the stack until a signal asks for its end.
+    """Run the stack until a signal requests its end.
 
-    Raises:
-        AlreadyRunningError: another supervisor runs on this home.
-        StackError: the stack could not start; nothing is left running.
+    Raises: AlreadyRunningError: another supervisor is running on the home. StackError: the stack
+    could not start, and all its programs have been stopped.
     """
     home.create()
     only = Lock(home.supervisor_lock)
     if not only.acquire():
         raise AlreadyRunningError
-    # Nothing lets go of the first one but the end of this process: who waits for it to stop the
-    # stack waits for that too.
+    # The supervisor's lock is released only by the end of this process. Therefore a command that
+    # waits for this lock also waits until all services have ended.
     with stack.services_lock(home, display.say) as lock:
         only.note(str(os.getpid()))
         home.run_file.unlink(missing_ok=True)
@@ -149,7 +154,7 @@ def run(home: Home, display: Display) -> None:
 
 class _Supervisor:
     def __init__(self, home: Home, lock: Lock, display: Display) -> None:
-        """Decide all of the run, before anything is started."""
+        """Determine all ports, settings and programs before any program is started."""
         self._home = home
         self._display = display
         api, flower = port_from_setting("PORT", 8000), port_from_setting("FLOWER_PORT", 5555)
@@ -174,7 +179,8 @@ class _Supervisor:
             **sandbox_settings.chosen_settings(self._sandbox_url, own),
         }
         self._environment = environment.for_programs(chosen)
-        # Ours come first: those that need nothing import while initdb holds up the loop.
+        # Pressroom's programs come first, because programs without needs can import their modules
+        # while initdb blocks the loop.
         has_own = "PRESSROOM_S3_ENDPOINT" in own
         ours = programs.plan(home, self._environment, self._ports, makes_bucket=has_own)
         self._requests = StopRequests()
@@ -198,7 +204,10 @@ class _Supervisor:
             self._group.stop([*programs.STOP_STAGES, stack.SERVICE_STAGE])
 
     def _start(self) -> bool:
-        """Wait until all is ready; False when a signal asks for a stop before that."""
+        """Wait until all programs are ready.
+
+        Return false if a signal requests a stop before that.
+        """
         deadline = time.monotonic() + _MAX_START_SECONDS
         while not self._requests.is_stopping:
             self._group.tick()
@@ -215,7 +224,7 @@ class _Supervisor:
         return False
 
     def _publish(self) -> home_folder.Run:
-        """Say in run.json what runs now."""
+        """Write the current state of the stack into ``run.json``."""
         home, settings, pids = self._home, self._environment, self._group.pids
         database_url = settings["PRESSROOM_DATABASE_URL"]
         demo = home_folder.read_json_object(home.demo_file) or {}
@@ -250,6 +259,6 @@ class _Supervisor:
         try:
             home_folder.write_private(home.run_file, run.model_dump_json(indent=2) + "\n")
         except OSError as error:
-            # A full disk is no reason to stop what still runs.
+            # Keep running, because a full disk need not affect the programs.
             self._display.say(f"Cannot write {home.run_file}: {error.strerror}")
         return run

@@ -17,7 +17,7 @@ from services.backup.manifests import MANIFESTS, Manifest, folder, opened
 from services.jobs import maintenance
 from services.jobs.maintenance import register_maintenance
 from storage.backup_files import postgres_tools
-from storage.backup_files.places import SealedPlace, open_sealed_place, patiently
+from storage.backup_files.places import SealedPlace, open_sealed_place, retry_transient_errors
 from storage.backup_files.postgres_tools import PostgresToolFailed
 from storage.migrations import revisions
 from storage.objects import ObjectMissing, ObjectStore, StoredObject
@@ -54,7 +54,7 @@ def copy_all(objects: ObjectStore, place: SealedPlace, backup_id: str, *, but: s
         key, is_copied = each
         if not is_copied:
             try:
-                place.put(COPIES + key, patiently(lambda: objects.get(key)))
+                place.put(COPIES + key, retry_transient_errors(lambda: objects.get(key)))
             except ObjectMissing:
                 return False
         return True
@@ -73,9 +73,9 @@ def copy_all(objects: ObjectStore, place: SealedPlace, backup_id: str, *, but: s
 
 def _found(objects: ObjectStore, place: SealedPlace, *, but: str) -> Iterator[tuple[str, bool]]:
     """The bucket's objects and whether each is copied, read beside the copies in one order."""
-    copies = in_order(place.stored(COPIES))
+    copies = in_order(place.list_objects(COPIES))
     copy = next(copies, None)
-    for each in in_order(objects.stored()):
+    for each in in_order(objects.list_objects()):
         if each.key.startswith(but):
             continue
         name = COPIES + each.key
@@ -107,10 +107,10 @@ def put_back(objects: ObjectStore, place: SealedPlace, manifest: Manifest) -> in
     put, keys = 0, keys_of(place, manifest)
 
     def put_one(key: str) -> bool:
-        if patiently(lambda: objects.exists(key)):
+        if retry_transient_errors(lambda: objects.exists(key)):
             return False
         data = opened(place, COPIES + key)
-        patiently(lambda: objects.put(key, data, "application/octet-stream"))
+        retry_transient_errors(lambda: objects.put(key, data, "application/octet-stream"))
         return True
 
     with _threads() as threads:
@@ -158,7 +158,7 @@ def prune(place: SealedPlace, before: datetime) -> Pruned:
     place.remove(*[MANIFESTS + each.id for each in old])
     done = Pruned(backups=len(old), files=len(old))
     kept_ids = {each.id for each in kept}
-    parts = (each.key for each in place.stored("backups/"))
+    parts = (each.key for each in place.list_objects("backups/"))
     needless = [
         (key for key in parts if key.split("/")[1] not in kept_ids),
         _needless_copies(place, kept),
@@ -177,7 +177,7 @@ def _needless_copies(place: SealedPlace, kept: Iterable[Manifest]) -> Iterator[s
     lists = heapq.merge(*(keys_of(place, each) for each in kept))
     needed = (key for key, _ in groupby(lists))
     key = next(needed, None)
-    for each in in_order(place.stored(COPIES)):
+    for each in in_order(place.list_objects(COPIES)):
         own = each.key.removeprefix(COPIES)
         while key is not None and key < own:
             key = next(needed, None)
@@ -224,7 +224,7 @@ def create(resources: Resources, place: SealedPlace, began_at: datetime) -> Mani
     """
     settings = resources.settings
     backup_id = manifests.new_id(began_at)
-    [revision] = revisions.applied(resources.database)
+    [revision] = revisions.read_revisions(resources.database)
     pieces = size = 0
     try:
         database = settings.backup_database_url or settings.database_url

@@ -84,7 +84,7 @@ def write(resources: Resources) -> int | None:
 def names(place: SealedPlace, began_at: datetime, *, needed: bool = True) -> Iterator[str]:
     """The files that a restored backup needs which began then, in the order of time; or not."""
     first = _FILES + stamp(began_at - _CLOCKS_DIFFER)
-    return (each.key for each in place.stored(_FILES) if (each.key >= first) is needed)
+    return (each.key for each in place.list_objects(_FILES) if (each.key >= first) is needed)
 
 
 def replay(resources: Resources, place: SealedPlace, began_at: datetime) -> Replayed:

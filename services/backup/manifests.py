@@ -14,7 +14,7 @@ from core.errors.jobs import BACKUP_DAMAGED, BACKUP_KEY_MISSING, BACKUP_NOT_FOUN
 from core.keyring import Keyring
 from core.settings.given_settings import variable_of
 from storage.backup_files.places import BackupKeyMissing, SealedPlace
-from storage.encryption import Tampered
+from storage.encryption import DecryptionFailed
 from storage.objects import ObjectMissing
 
 MANIFESTS = "manifests/"
@@ -80,7 +80,7 @@ def write(place: SealedPlace, manifest: Manifest) -> None:
 
 def whole_ids(place: SealedPlace) -> list[str]:
     """Return, of all backups that are whole, the oldest first."""
-    return [each.key.removeprefix(MANIFESTS) for each in place.stored(MANIFESTS)]
+    return [each.key.removeprefix(MANIFESTS) for each in place.list_objects(MANIFESTS)]
 
 
 def read_all(place: SealedPlace) -> Iterator[Manifest]:
@@ -109,7 +109,7 @@ def opened(place: SealedPlace, name: str) -> bytes:
         return place.get(name)
     except ObjectMissing:
         raise BACKUP_DAMAGED(name=name, reason="it is missing") from None
-    except Tampered as error:
+    except DecryptionFailed as error:
         raise BACKUP_DAMAGED(name=name, reason=error) from None
     except BackupKeyMissing as error:
         raise BACKUP_KEY_MISSING(key=error, setting=variable_of("backup_keys")) from None

@@ -20,7 +20,7 @@ from core.errors import jobs as errors
 from core.settings import Settings
 from core.settings.given_settings import variable_of
 from services.attachments import strays
-from services.attachments.strays import STRAY_GRACE, StrayKind
+from services.attachments.strays import STRAY_GRACE_PERIOD, StrayKind
 from services.backup import creating, journal
 from services.backup.creating import TRIAL, piece_name
 from services.backup.journal import Replayed
@@ -30,7 +30,7 @@ from services.feed import reading
 from storage.backup_files import postgres_tools
 from storage.backup_files.places import SealedPlace
 from storage.backup_files.postgres_tools import PostgresToolFailed
-from storage.migrations.revisions import dead_end, newest_revision
+from storage.migrations.revisions import explain_unsupported, get_newest_revision
 from storage.migrations.run import migrate
 from storage.objects import ObjectStore
 from storage.parts import remove_prefix
@@ -64,7 +64,7 @@ def restore(resources: Resources, place: SealedPlace, manifest: Manifest) -> Res
     revision = fill(settings, place, manifest)
     with resources.unit_of_work() as uow:
         # Before the journal is replayed, which may add events.
-        reading.raise_places(uow)
+        reading.raise_feed_places(uow)
     return Restored(put, revision, journal.replay(resources, place, manifest.began_at))
 
 
@@ -86,9 +86,9 @@ def require_fit(manifest: Manifest, settings: Settings) -> None:
     ``backup.key_differs``.
     """
     # Revisions are in the order of their names.
-    if manifest.revision > newest_revision():
+    if manifest.revision > get_newest_revision():
         raise errors.BACKUP_TOO_NEW(release=manifest.release, revision=manifest.revision)
-    if dead_end(manifest.revision):
+    if explain_unsupported(manifest.revision):
         raise errors.BACKUP_TOO_OLD(release=manifest.release, revision=manifest.revision)
     for needed, keyring, setting in (
         (manifest.secret_keys, settings.keyring, "secret_keys"),
@@ -158,7 +158,9 @@ def verify(resources: Resources, place: SealedPlace, manifest: Manifest) -> Veri
             at = f"user {each.user_id}, entry {each.seq}, order {each.order_id}"
             report.faults.append(f"ledger: {each.fault} ({at})")
         # All objects are younger than strays are, since they have just been put there.
-        for stray in strays.find_strays(trial, now=clock.now() + STRAY_GRACE + timedelta(hours=1)):
+        for stray in strays.find_strays(
+            trial, now=clock.now() + STRAY_GRACE_PERIOD + timedelta(hours=1)
+        ):
             if stray.kind is StrayKind.ROW_WITHOUT_OBJECT:
                 report.faults.append(f"attachments: {stray.kind} {stray.key}")
             else:

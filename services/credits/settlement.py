@@ -25,7 +25,7 @@ from services.credits.order_facts import (
     is_credited,
     next_status,
 )
-from services.feed.catalogue import FeedEventType, announce
+from services.feed.catalogue import FeedEventType, announce_event
 from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
@@ -151,7 +151,7 @@ def _update_status(uow: UnitOfWork, order: PaymentOrder, via: OrderVia) -> None:
         uow.session.flush()
         uow.after_commit(ORDERS.labels(status).inc)
         if order.user_id is not None and status in _EVENT_TYPES:
-            announce(uow, order.user_id, _EVENT_TYPES[status], order.id, before=before)
+            announce_event(uow, order.user_id, _EVENT_TYPES[status], order.id, before=before)
 
 
 _GIVE = text(

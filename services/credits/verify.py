@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Row, text
 from core.logging import get_logger
 from services.credits.checkpoints import Checkpoint, CheckpointBook
 from services.jobs.maintenance import register_maintenance
-from storage.long_reads import ReplicaFailed
+from storage.replica_reads import ReplicaFailed
 from storage.resources import Resources
 
 log = get_logger(__name__)
@@ -245,7 +245,7 @@ def verify_ledger(resources: Resources, *, full: bool) -> LedgerReport:
     failures = 0
     while True:
         try:
-            with resources.long_reads.view(_MAX_TIME, failures=failures) as connection:
+            with resources.replica_reads.view(_MAX_TIME, failures=failures) as connection:
                 return _Verification(connection, book, is_whole=full).run()
         except ReplicaFailed:
             failures += 1

@@ -113,7 +113,7 @@ def resend_unclaimed_jobs(resources: Resources, queue: Queue, *, full_scan: bool
 
     Without ``full_scan``, this finds only jobs that became due recently.
     """
-    waiting = resources.broker.waiting(queue)
+    waiting = resources.broker.count_waiting(queue)
     if waiting is None:
         return 0
     room = RESEND_BELOW_MESSAGES - waiting

@@ -132,7 +132,7 @@ def _mark(uow: UnitOfWork, person: User) -> int:
         # Mails that were sent recently, unsent mails, and links that name only the address.
         is_about_person = or_(model.user_id == person.id, model.email == person.email)
         uow.session.execute(delete(model).where(is_about_person))
-    deny_lists.keep_for_erasure(uow, address)
+    deny_lists.hash_entries(uow, address)
     digest = uow.settings.keyring.signer(_PURPOSE).digest(address.encode())
     counts = {"opt_outs_kept": opt_out_count}
     return _blank(uow, person, {"address_hmac": digest, "counts": counts})

@@ -16,7 +16,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 
 import models
 from services import removals
-from services.attachments.files import keys_of_files, original_key
+from services.attachments.files import build_original_key, list_file_keys
 from services.subscriptions.consent import history
 from services.subscriptions.members import changes, locks
 from services.subscriptions.members.changes import Actor, ActorKind, Via
@@ -178,7 +178,7 @@ def _delete_attachments(uow: UnitOfWork, user_id: int, before: int | None) -> Ba
     ids = _next_ids(uow, attachment.user_id, user_id, before)
     deletion = delete(attachment).where(attachment.id.in_(ids)).returning(attachment)
     for each in uow.session.scalars(deletion):
-        removals.forget_objects(uow, *keys_of_files(each), original_key(each.hash_id))
+        removals.forget_objects(uow, *list_file_keys(each), build_original_key(each.hash_id))
     return _batch(ids)
 
 

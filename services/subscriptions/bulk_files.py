@@ -47,14 +47,14 @@ class NewFile:
 def create_file(resources: Resources, folder: str) -> NewFile:
     """Create a file in ``IMPORTS`` or ``EXPORTS``, with a new encryption key."""
     prefix = folder + ids.random_hash_id(20)
-    key, wrapped = resources.key_wrapper.new_key(prefix)
+    key, wrapped = resources.key_wrapper.create_key(prefix)
     return NewFile(prefix, PartWriter(resources.objects, prefix, key), wrapped)
 
 
 def data_key(resources: Resources, row: MemberImport | MemberExport) -> bytes:
     """Return the encryption key of the row's file.
 
-    Raises ``Tampered``, and ``ObjectMissing`` if the file was removed.
+    Raises ``DecryptionFailed``, and ``ObjectMissing`` if the file was removed.
     """
     if row.wrapped_key is None or row.wrapped_by is None:
         raise ObjectMissing(row.object_prefix)
@@ -75,7 +75,9 @@ def remove_old_files(resources: Resources, *, now: datetime) -> int:
         while _remove_oldest(resources, kind, before=now - BULK_FILE_RETENTION):
             removed += 1
     previous = ""
-    for stored in chain(resources.objects.stored(IMPORTS), resources.objects.stored(EXPORTS)):
+    for stored in chain(
+        resources.objects.list_objects(IMPORTS), resources.objects.list_objects(EXPORTS)
+    ):
         prefix = "/".join(stored.key.split("/")[:2])
         if prefix == previous or stored.modified_at > now - STRAY_FILE_AGE:
             continue

@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, func, select, text
 from core import clock
 from core.errors.mailing import FIGURES_RANGE
 from models import DAYS_AND_DELTAS, MailingList, Tier
-from storage.long_reads import ReplicaFailed
+from storage.replica_reads import ReplicaFailed
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -193,7 +193,7 @@ def verify_figures(resources: Resources) -> list[FiguresFault]:
     failures = 0
     while True:
         try:
-            with resources.long_reads.view(_MAX_VERIFICATION, failures=failures) as connection:
+            with resources.replica_reads.view(_MAX_VERIFICATION, failures=failures) as connection:
                 return [FiguresFault(*row) for row in connection.execute(_FAULTS)]
         except ReplicaFailed:
             failures += 1

@@ -109,7 +109,7 @@ def _convert(uow: UnitOfWork, field: MemberField, changed: MemberField) -> None:
 
 def _converted(changed: MemberField, found: Sequence[FieldValue]) -> list[FieldValue | None]:
     """The values of the new type; raises ``field.values_unfit``."""
-    texts = [fields.as_text(each) for each in found]
+    texts = [fields.format_value(each) for each in found]
     forms = ColumnForms()
     dates, numbers = ([0] * (changed.type == each) for each in (FieldType.DATE, FieldType.NUMBER))
     forms.learn(dates, numbers, [[each] for each in texts])
@@ -121,7 +121,7 @@ def _converted(changed: MemberField, found: Sequence[FieldValue]) -> list[FieldV
             new.append(None)
     unfit = [abbreviate_cell(each) for each, value in zip(texts, new, strict=True) if value is None]
     try:
-        forms.settled([changed.label])
+        forms.find_notations([changed.label])
     except DomainError:
         # Nothing shows whether the day or the month comes first.
         unfit = [abbreviate_cell(each) for each in texts]

@@ -31,9 +31,11 @@ def create_segment(uow: UnitOfWork, mailing_list: MailingList, name: str, writte
     """Create a segment from a filter in JSON, together with tags that the list doesn't have yet.
 
     Raises ``segment.name``, ``segment.name_taken``, ``segment.too_many``, ``quota.exceeded``, and
-    the errors of ``member_filter.keep``.
+    the errors of ``member_filter.prepare_stored_filter``.
     """
-    stored_filter = member_filter.keep(uow, mailing_list, written, make_tags=True)
+    stored_filter = member_filter.prepare_stored_filter(
+        uow, mailing_list, written, create_tags=True
+    )
     _require_room(uow, mailing_list, quotas.row_bytes(stored_filter))
     uow.session.execute(_LOCK_SEGMENTS, {"list_id": mailing_list.id})
     counted = select(func.count()).where(Segment.list_id == mailing_list.id)
@@ -55,7 +57,9 @@ def change_segment(
     """
     segment = get_segment(uow, mailing_list.id, segment_id)
     if "filter" in fields:
-        stored_filter = member_filter.keep(uow, mailing_list, fields["filter"], make_tags=True)
+        stored_filter = member_filter.prepare_stored_filter(
+            uow, mailing_list, fields["filter"], create_tags=True
+        )
         growth = quotas.row_bytes(stored_filter) - quotas.row_bytes(segment.filter)
         if growth > 0:
             _require_room(uow, mailing_list, growth)
@@ -91,12 +95,16 @@ def choose_filter(
     ``member_filter``.
     """
     if segment_id is None:
-        return None if written is None else member_filter.keep(uow, mailing_list, written)
+        return (
+            None
+            if written is None
+            else member_filter.prepare_stored_filter(uow, mailing_list, written)
+        )
     if written is not None:
         raise errors.SELECTION_UNCLEAR()
     segment = get_segment(uow, mailing_list.id, segment_id)
     # An unusable filter is refused here, so that the job doesn't fail.
-    member_filter.read_stored(uow, mailing_list, segment.filter, hold=True)
+    member_filter.read_stored_filter(uow, mailing_list, segment.filter, lock=True)
     return segment.filter
 
 
@@ -106,7 +114,7 @@ def read_filter(uow: UnitOfWork, mailing_list: MailingList, segment_id: int) -> 
     Raises ``segment.not_found``, ``segment.field_retired``.
     """
     segment = get_segment(uow, mailing_list.id, segment_id)
-    return member_filter.read_stored(uow, mailing_list, segment.filter)
+    return member_filter.read_stored_filter(uow, mailing_list, segment.filter)
 
 
 def list_segments(

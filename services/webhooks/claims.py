@@ -88,7 +88,7 @@ def claim_deliveries(uow: UnitOfWork, endpoint: WebhookEndpoint, *, limit: int) 
             return []
         event_ids = [row.event_id for row in deliveries if row.event_id is not None]
         events = uow.session.scalars(select(FeedEvent).where(FeedEvent.id.in_(event_ids))).all()
-        event_by_id = {event["id"]: event for event in reading.show(uow.session, events)}
+        event_by_id = {event["id"]: event for event in reading.render_events(uow.session, events)}
         # Maps each delivery's id to its event in the API's format. Deleted events are missing.
         content_by_delivery = {
             row.id: _build_test_event(row) if row.event_id is None else event_by_id[row.event_id]
@@ -198,7 +198,7 @@ def _queue_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
         endpoint.user_id,
         position,
         types=webhook_endpoints.list_known_types(endpoint),
-        later=webhook_endpoints.get_type_starts(endpoint),
+        type_starts=webhook_endpoints.get_type_starts(endpoint),
         list_id=endpoint.list_id,
         limit=_MAX_EVENTS_PER_BATCH,
     )

@@ -24,6 +24,14 @@ PROCESS_EXPIRED_KEYS = register_maintenance(
     run=lambda resources, _: process_expired_keys(resources),
 )
 _MAX_KEYS = 1_000
+# Finds keys with active endpoints that have expired, or that expire soon without a notice yet.
+_FIND_EXPIRING_KEYS = Statement("""
+SELECT DISTINCT k.id, k.user_id
+FROM webhook_endpoints AS e JOIN api_keys AS k ON k.id = e.key_id
+WHERE e.state = 'active' AND k.revoked_at IS NULL AND (k.expires_at <= now()
+    OR k.expiry_told_at IS NULL AND k.expires_at <= now() + :before)
+LIMIT :limit
+""")
 
 
 def revoke_key(
@@ -49,16 +57,6 @@ def list_live_endpoints_of_key(uow: UnitOfWork, key_id: int) -> list[WebhookEndp
     return webhook_endpoints.find_live_endpoints(
         uow, WebhookEndpoint.key_id.in_(api_keys.family(key_id))
     )
-
-
-# Finds keys with active endpoints that have expired, or that expire soon without a notice yet.
-_FIND_EXPIRING_KEYS = Statement("""
-SELECT DISTINCT k.id, k.user_id
-FROM webhook_endpoints AS e JOIN api_keys AS k ON k.id = e.key_id
-WHERE e.state = 'active' AND k.revoked_at IS NULL AND (k.expires_at <= now()
-    OR k.expiry_told_at IS NULL AND k.expires_at <= now() + :before)
-LIMIT :limit
-""")
 
 
 def process_expired_keys(resources: Resources) -> int:

@@ -24,7 +24,7 @@ log = get_logger(__name__)
 
 # Deliveries and endpoints that fail for this long are given up.
 RETRY_PERIOD = timedelta(days=3)
-# The longest pause that a receiver can request. This exceeds all pauses of the normal schedule.
+# The longest pause that a receiver can request. The normal schedule has shorter pauses.
 MAX_RETRY_AFTER = timedelta(hours=12)
 # A call without an answer counts as silent if the call lasted at least this long.
 MIN_SILENT_DURATION = timedelta(seconds=5)
@@ -82,7 +82,7 @@ def record_outcomes(
 def _count_silences(
     uow: UnitOfWork, endpoint: WebhookEndpoint, outcomes: Mapping[int, Outcome]
 ) -> None:
-    """Count the silent calls in a row. Make the endpoint rest after two or more."""
+    """Count the silent calls in a row. After two silent calls, make the endpoint rest."""
     for outcome in outcomes.values():
         duration = timedelta(milliseconds=outcome.milliseconds)
         is_silence = outcome.status is None and duration >= MIN_SILENT_DURATION
@@ -113,10 +113,10 @@ def _record_failure(
         _stop_endpoint(uow, endpoint, EndpointState.ENDED, ANSWERED_GONE)
         return
     now = _get_transaction_time(uow)
-    # The endpoint's failing starts with the first failed attempt, not with the queuing of its
-    # event, because other deliveries may have succeeded between the two. An event that was sent at
-    # once has equal times of queuing and first attempt. The last attempt of that event after three
-    # days therefore pauses an endpoint that received nothing else.
+    # The endpoint counts as failing since its first failed attempt. The time of queuing doesn't
+    # count, because other deliveries may have succeeded before the attempt. An event that was sent
+    # at once has equal times of queuing and first attempt. The last attempt of that event after
+    # three days therefore pauses an endpoint that received nothing else.
     failing_since = endpoint.failing_since or delivery.last_attempt_at or now
     fails_for_days = now >= failing_since + RETRY_PERIOD
     is_given_up = now >= delivery.queued_at + RETRY_PERIOD

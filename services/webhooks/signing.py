@@ -1,7 +1,7 @@
 """Signs webhooks with the secrets of an endpoint (Standard Webhooks 1.0).
 
 The encryption keys encrypt each stored secret. For a day after a rotation, the former secret also
-signs events. The header then carries two signatures, and a receiver may check either of the two.
+signs events. The header carries a signature per live secret, and a receiver may check any of them.
 """
 
 import base64
@@ -49,7 +49,7 @@ def count_live_secrets(uow: UnitOfWork, endpoint_id: int) -> int:
 
 
 def load_live_secrets(uow: UnitOfWork, endpoint_id: int) -> list[bytes]:
-    """Return the endpoint's secrets that have not expired, newest first. Raises ``Tampered``."""
+    """Return the endpoint's live secrets, newest first, or raise ``DecryptionFailed``."""
     query = select(WebhookSecret).where(*_are_live(endpoint_id))
     return [
         uow.key_wrapper.unwrap(WrappedKey(row.wrapped_by, row.wrapped_key), row.context)

@@ -40,7 +40,7 @@ class EndpointWaker:
         self._full_pace = ScanPace()
 
     def wake_due(self, resources: Resources) -> int:
-        """Start the jobs of due endpoints. Return the number of jobs."""
+        """Start the jobs of due endpoints. Return the number of started jobs."""
         [(newest,)] = resources.database.rows(_FIND_NEWEST_EVENT)
         now = time.monotonic()
         self._scans.append((now, newest))
@@ -91,7 +91,7 @@ FIND_DUE_ENDPOINTS = Statement("""
 
 
 def _start_job(resources: Resources, endpoint_id: int) -> bool:
-    """Start the endpoint's job. Return false if another process did."""
+    """Start the endpoint's job. Return false if another process started the job."""
     with resources.unit_of_work() as uow:
         is_active = WebhookEndpoint.state == EndpointState.ACTIVE
         query = select(WebhookEndpoint).where(WebhookEndpoint.id == endpoint_id, is_active)

@@ -16,7 +16,7 @@ from services.access import api_keys, sessions
 from services.access.caller import Caller
 from services.accounts import account_mails, accounts
 from services.accounts.account_mails import MailKind
-from services.feed.catalogue import FeedEventType, visible_types
+from services.feed.catalogue import FeedEventType, list_visible_types
 from services.feed.reading import FeedPosition, newest_position, require_own_list
 from services.security_events import EventType, record
 from services.webhooks import signing
@@ -76,7 +76,7 @@ def create_endpoint(
 
 def list_endpoints(uow: UnitOfWork, caller: Caller) -> list[WebhookEndpoint]:
     """Return the caller's endpoints, newest first, if the credential may see all their types."""
-    visible = visible_types(caller.scopes, unrestricted=caller.unrestricted)
+    visible = list_visible_types(caller.scopes, unrestricted=caller.unrestricted)
     query = select(WebhookEndpoint).where(
         WebhookEndpoint.user_id == caller.user_id, _is_not_deleted()
     )
@@ -291,4 +291,4 @@ def _is_not_deleted() -> ColumnElement[bool]:
 
 
 def _require_types(caller: Caller, types: Collection[FeedEventType]) -> None:
-    visible_types(caller.scopes, unrestricted=caller.unrestricted, only=types)
+    list_visible_types(caller.scopes, unrestricted=caller.unrestricted, only=types)

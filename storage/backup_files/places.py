@@ -1,6 +1,6 @@
-"""Where backups lie: a folder, or a bucket that is not the product's own.
+"""Places where backups are stored, which are a folder or a separate bucket.
 
-Files are written whole or not at all, and never changed but for those that are written again.
+A place contains each file either completely or not at all.
 """
 
 import errno
@@ -24,48 +24,62 @@ from core.settings import Settings, SettingsError
 from core.settings.given_settings import variable_of
 from core.settings.store_settings import ObjectStorageSettings
 from storage import encryption
-from storage.encryption import KeyWrapper, Tampered, WrappedKey
+from storage.encryption import DecryptionFailed, KeyWrapper, WrappedKey
 from storage.objects import ObjectMissing, ObjectStore, StoredObject
 
-_BYTES = "application/octet-stream"
-_CONNECTIONS = 4
-# Reasons for which a folder is no place, today as tomorrow: trying again can't help.
-_LASTING = {errno.ENOTDIR, errno.EEXIST, errno.EACCES, errno.EPERM, errno.EROFS}
+# The maximum time to retry a call, so that a backup of several hours survives a short outage of the
+# storage.
+MAX_WAIT_SECONDS = 300.0
+_MAX_PAUSE_SECONDS = 15.0
+_CONTENT_TYPE = "application/octet-stream"
+_MAX_CONNECTIONS = 4
+# Error numbers that mean an unusable folder, so that retries are pointless.
+_PERMANENT_ERRORS = {errno.ENOTDIR, errno.EEXIST, errno.EACCES, errno.EPERM, errno.EROFS}
+# The first bytes of every backup file.
+_FORMAT_MARK = b"pressroom backup 1\n"
+_WRAPPED_KEY_BYTES = encryption.KEY_BYTES + encryption.ENCRYPTION_OVERHEAD_BYTES
+
+T = TypeVar("T")
+
+
+class BackupKeyMissing(Exception):
+    """The keyring lacks the backup key of a file. The text of this error is the id of the key."""
 
 
 class BackupPlace(Protocol):
-    """Named files. Every failure of the place is a ``TransientError``.
+    """A store of named files. Every temporary failure of a place is a ``TransientError``.
 
-    A folder that can't be one, whatever time passes, raises ``backup.folder_unusable`` instead.
+    An unusable folder raises ``backup.folder_unusable`` instead.
     """
 
     def put(self, key: str, data: bytes, content_type: str) -> None: ...
 
     def get(self, key: str) -> bytes:
-        """The whole file; raises ``ObjectMissing``."""
+        """Return the bytes of a file. Raises ``ObjectMissing``."""
 
-    def stored(self, prefix: str = "") -> Iterator[StoredObject]:
-        """Every file whose name begins so, in the order of the names' bytes."""
+    def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
+        """Yield every file whose name starts with the prefix, sorted by the bytes of the name."""
 
     def remove(self, *keys: str) -> None:
-        """Remove these files; one that is missing already is no error."""
+        """Remove these files. Missing files are not an error."""
 
 
 @dataclass(frozen=True)
 class FolderPlace:
-    """Files below a folder of this machine, perhaps of a network's file system."""
+    """A backup place in a folder, which may be on a network file system."""
 
     folder: Path
 
-    def put(self, key: str, data: bytes, content_type: str = _BYTES) -> None:
+    def put(self, key: str, data: bytes, content_type: str = _CONTENT_TYPE) -> None:
         target = self._path(key)
-        # A name that begins with a dot is no file of a backup: what a kill leaves is not listed.
+        # The unfinished file gets a name with a leading dot, because ``list_objects`` skips such
+        # names. A killed process may leave an unfinished file behind.
         unfinished = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-        with self._translated(key):
+        with self._translate_errors(key):
             try:
                 self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             except FileNotFoundError as error:
-                raise self._unusable(error) from error
+                raise self._build_unusable_error(error) from error
             try:
                 target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 with unfinished.open("xb") as file:
@@ -74,31 +88,35 @@ class FolderPlace:
                     os.fsync(file.fileno())
                 unfinished.replace(target)
             except FileNotFoundError as error:
-                # Pruning removed the folder, which was empty.
+                # Another process that deleted old backups has removed the empty folder.
                 raise TransientError(f"The folder {target.parent} is gone.") from error
             finally:
                 unfinished.unlink(missing_ok=True)
-            _flush_names(target.parent)
+            _flush_folder(target.parent)
 
     def get(self, key: str) -> bytes:
-        with self._translated(key):
+        with self._translate_errors(key):
             return self._path(key).read_bytes()
 
-    def stored(self, prefix: str = "") -> Iterator[StoredObject]:
-        """``prefix`` is a folder's, with its slash, or nothing."""
-        with self._translated(prefix):
+    def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
+        """Yield every file in the folder ``prefix``, sorted by the bytes of the name.
+
+        Args:
+            prefix: the name of a folder that ends in a slash, or an empty text for all files.
+        """
+        with self._translate_errors(prefix):
             self._require_folder()
-            yield from _walked(self.folder / prefix, prefix)
+            yield from _walk_folder(self.folder / prefix, prefix)
 
     def remove(self, *keys: str) -> None:
         for key in keys:
             path = self._path(key)
-            with self._translated(key):
+            with self._translate_errors(key):
                 path.unlink(missing_ok=True)
                 for folder in path.relative_to(self.folder).parents[:-1]:
                     try:
                         (self.folder / folder).rmdir()
-                    except OSError:  # something is in it, or it is gone already
+                    except OSError:  # The folder contains files, or no longer exists.
                         break
 
     def _path(self, key: str) -> Path:
@@ -107,7 +125,10 @@ class FolderPlace:
         return self.folder / key
 
     def _require_folder(self) -> None:
-        """Raise an error for a file in its place. A missing folder is made with the first file."""
+        """Raise an error if the path of the folder is a file.
+
+        A missing folder raises no error, because the first ``put`` creates the folder.
+        """
         try:
             mode = self.folder.stat().st_mode
         except FileNotFoundError:
@@ -116,28 +137,29 @@ class FolderPlace:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
 
     @contextmanager
-    def _translated(self, key: str) -> Iterator[None]:
+    def _translate_errors(self, key: str) -> Iterator[None]:
         try:
             yield
         except FileNotFoundError as error:
             raise ObjectMissing(key) from error
         except OSError as error:
-            if error.errno in _LASTING:
-                raise self._unusable(error) from error
+            if error.errno in _PERMANENT_ERRORS:
+                raise self._build_unusable_error(error) from error
             raise TransientError(f"The folder of the backups: {error.strerror}.") from error
 
-    def _unusable(self, error: OSError) -> DomainError:
-        # The path exists and is no folder.
+    def _build_unusable_error(self, error: OSError) -> DomainError:
+        # Both error numbers mean that the path is a file, and ENOTDIR has the clearer text.
         number = errno.ENOTDIR if error.errno == errno.EEXIST else error.errno
         return BACKUP_FOLDER_UNUSABLE(
             folder=self.folder, setting=variable_of("backup_url"), reason=os.strerror(number or 0)
         )
 
 
-def _walked(folder: Path, prefix: str) -> Iterator[StoredObject]:
+def _walk_folder(folder: Path, prefix: str) -> Iterator[StoredObject]:
     if not folder.is_dir():
         return
-    # A folder's slash counts in the order of names, as it does in a bucket.
+    # Folder names are sorted with their slash, so that the order of files is the same as in a
+    # bucket.
     entries = {
         f"{entry.name}/" if entry.is_dir() else entry.name: entry
         for entry in os.scandir(folder)
@@ -145,14 +167,14 @@ def _walked(folder: Path, prefix: str) -> Iterator[StoredObject]:
     }
     for name, entry in sorted(entries.items(), key=itemgetter(0)):
         if name.endswith("/"):
-            yield from _walked(Path(entry.path), prefix + name)
+            yield from _walk_folder(Path(entry.path), prefix + name)
         else:
             changed_at = datetime.fromtimestamp(entry.stat().st_mtime, UTC)
             yield StoredObject(prefix + name, changed_at)
 
 
-def _flush_names(folder: Path) -> None:
-    """A file's new name outlasts a loss of power only once its folder is on the disk too."""
+def _flush_folder(folder: Path) -> None:
+    """Write a folder to the disk, so that a power failure can't undo the renaming of a file."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -161,9 +183,9 @@ def _flush_names(folder: Path) -> None:
 
 
 def open_place(settings: Settings) -> BackupPlace:
-    """Where the settings have backups go; raises ``SettingsError`` where they name no such place.
+    """Return the backup place in the settings, which connects at its first use.
 
-    Nothing connects before its first use.
+    Raises ``SettingsError`` if the settings contain no usable place.
     """
     variable = variable_of("backup_url")
     if settings.backup_url is None:
@@ -173,8 +195,8 @@ def open_place(settings: Settings) -> BackupPlace:
         return FolderPlace(Path(unquote(url.path)))
     bucket, _, prefix = url.path.strip("/").partition("/")
     options = {name: values[-1] for name, values in parse_qs(url.query).items()}
-    # Each setting is named, since one that is left out would be read from the environment.
-    own = ObjectStorageSettings.model_validate(
+    # Every setting is passed, because a missing setting would be read from the environment.
+    bucket_settings = ObjectStorageSettings.model_validate(
         {
             "s3_endpoint": f"{url.scheme}://{url.netloc.rpartition('@')[2]}",
             "s3_region": options.get("region"),
@@ -186,34 +208,22 @@ def open_place(settings: Settings) -> BackupPlace:
             "s3_encryption": None,
         }
     )
-    if (own.s3_endpoint, bucket) == (settings.s3_endpoint, settings.s3_bucket):
+    if (bucket_settings.s3_endpoint, bucket) == (settings.s3_endpoint, settings.s3_bucket):
         raise SettingsError(f"{variable}: names the bucket that is backed up; name another")
-    return ObjectStore(own, connections=_CONNECTIONS, prefix=f"{prefix}/" if prefix else "")
-
-
-_FORMAT = b"pressroom backup 1\n"
-_WRAPPED_BYTES = encryption.KEY_BYTES + encryption.SEALED_BYTES_MORE
-# A backup of hours outlasts a storage that is away for some minutes.
-MAX_WAIT_SECONDS = 300.0
-_MAX_PAUSE_SECONDS = 15.0
-
-T = TypeVar("T")
-
-
-class BackupKeyMissing(Exception):
-    """The id of the backup key that a file needs, and that is not in the keyring."""
+    object_prefix = f"{prefix}/" if prefix else ""
+    return ObjectStore(bucket_settings, connections=_MAX_CONNECTIONS, prefix=object_prefix)
 
 
 @dataclass(frozen=True)
 class SealedPlace:
-    """A place for backups whose files are encrypted.
+    """A backup place whose files are encrypted.
 
-    Each file is encrypted with a key of its own. A file begins with its key, which is wrapped under
-    one of the backup keys. The wrapped key is bound to the name of the file, so that a file under
-    the wrong name can't be decrypted.
+    Each file is encrypted with a separate data key. A file begins with its data key, which is
+    encrypted with a backup key. The encrypted data key is bound to the name of the file, so that a
+    file under a wrong name can't be decrypted.
 
     Attributes:
-        max_wait_seconds: for how long a call is tried while the place fails.
+        max_wait_seconds: the seconds during which a failed call to the place is retried.
     """
 
     place: BackupPlace
@@ -221,46 +231,51 @@ class SealedPlace:
     max_wait_seconds: float = MAX_WAIT_SECONDS
 
     def put(self, name: str, plain: bytes) -> None:
-        key, wrapped = KeyWrapper(self.keyring).new_key(name)
+        key, wrapped = KeyWrapper(self.keyring).create_key(name)
         key_id = wrapped.wrapped_by.encode()
-        sealed = encryption.encrypt(plain, key, name)
-        whole = b"".join((_FORMAT, bytes([len(key_id)]), key_id, wrapped.data, sealed))
-        self._patiently(lambda: self.place.put(name, whole, "application/octet-stream"))
+        encrypted = encryption.encrypt(plain, key, name)
+        content = b"".join((_FORMAT_MARK, bytes([len(key_id)]), key_id, wrapped.data, encrypted))
+        self._retry(lambda: self.place.put(name, content, _CONTENT_TYPE))
 
     def get(self, name: str) -> bytes:
-        """Raises ``ObjectMissing``, ``Tampered`` and ``BackupKeyMissing``."""
-        whole = self._patiently(lambda: self.place.get(name))
-        if not whole.startswith(_FORMAT) or len(whole) == len(_FORMAT):
-            raise Tampered("the file does not begin as a file of a backup")
-        begin = len(_FORMAT) + 1
-        end = begin + whole[begin - 1]
-        key_id = whole[begin:end].decode("ascii", "replace")
+        """Return the decrypted bytes of a file.
+
+        Raises ``ObjectMissing``, ``DecryptionFailed`` and ``BackupKeyMissing``.
+        """
+        content = self._retry(lambda: self.place.get(name))
+        if not content.startswith(_FORMAT_MARK) or len(content) == len(_FORMAT_MARK):
+            raise DecryptionFailed("the file does not begin as a file of a backup")
+        begin = len(_FORMAT_MARK) + 1
+        end = begin + content[begin - 1]
+        key_id = content[begin:end].decode("ascii", "replace")
         if self.keyring.get(key_id) is None:
             raise BackupKeyMissing(key_id)
-        wrapped = WrappedKey(key_id, whole[end : end + _WRAPPED_BYTES])
+        wrapped = WrappedKey(key_id, content[end : end + _WRAPPED_KEY_BYTES])
         key = KeyWrapper(self.keyring).unwrap(wrapped, name)
-        return encryption.decrypt(whole[end + _WRAPPED_BYTES :], key, name)
+        return encryption.decrypt(content[end + _WRAPPED_KEY_BYTES :], key, name)
 
-    def stored(self, prefix: str) -> Iterator[StoredObject]:
-        return self.place.stored(prefix)
+    def list_objects(self, prefix: str) -> Iterator[StoredObject]:
+        return self.place.list_objects(prefix)
 
     def remove(self, *names: str) -> None:
-        self._patiently(lambda: self.place.remove(*names))
+        self._retry(lambda: self.place.remove(*names))
 
-    def _patiently(self, call: Callable[[], T]) -> T:
-        return patiently(call, self.max_wait_seconds)
+    def _retry(self, call: Callable[[], T]) -> T:
+        return retry_transient_errors(call, self.max_wait_seconds)
 
 
-def patiently(call: Callable[[], T], max_wait_seconds: float = MAX_WAIT_SECONDS) -> T:
-    """Return the call's result, trying again for so long while it fails for reasons that may
-    pass.
+def retry_transient_errors(call: Callable[[], T], max_wait_seconds: float = MAX_WAIT_SECONDS) -> T:
+    """Return the result of the call, and retry the call after a ``TransientError``.
+
+    Raises the ``TransientError`` if the retries take longer than ``max_wait_seconds``.
     """
-    ends, pause = time.monotonic() + max_wait_seconds, 0.5
+    deadline = time.monotonic() + max_wait_seconds
+    pause = 0.5
     while True:
         try:
             return call()
         except TransientError:
-            if time.monotonic() + pause > ends:
+            if time.monotonic() + pause > deadline:
                 raise
         time.sleep(pause)
         pause = min(2 * pause, _MAX_PAUSE_SECONDS)
@@ -269,7 +284,10 @@ def patiently(call: Callable[[], T], max_wait_seconds: float = MAX_WAIT_SECONDS)
 def open_sealed_place(
     settings: Settings, *, max_wait_seconds: float = MAX_WAIT_SECONDS
 ) -> SealedPlace:
-    """The place of the settings; raises ``SettingsError`` where they name none, or no keys."""
+    """Return the encrypted backup place in the settings.
+
+    Raises ``SettingsError`` if the settings contain no usable place or no backup keys.
+    """
     place = open_place(settings)
     if settings.backup_keys is None:
         raise SettingsError(f"{variable_of('backup_keys')}: is needed: backups are encrypted")

@@ -1,6 +1,6 @@
-"""Postgres' own programs that write and read dumps, in its custom format.
+"""Runs pg_dump and pg_restore, which write and read dumps in Postgres' custom format.
 
-They are those of the PATH, and as new as the server at least.
+The two programs must be on the PATH, and must not be older than the database server.
 """
 
 import os
@@ -17,23 +17,26 @@ from pydantic import SecretStr
 from sqlalchemy import URL, make_url
 
 from core.settings.given_settings import variable_of
-from storage.database import is_pooled, run_alone
+from storage.database import is_pooled, run_single_statement
 
-_READ_BYTES = 1024 * 1024
-# A server that hangs sends nothing for as long. It may sort a large table before it begins.
+_MAX_READ_BYTES = 1024 * 1024
+# A database server that sends nothing for longer counts as hanging. The limit is generous, because
+# the server may have to sort a large table before it sends the first row.
 _MAX_SILENT_SECONDS = 900.0
 _MAX_REASON_CHARACTERS = 500
-# A program of ours hands none of its secrets on.
-_KEPT = ("PATH", "HOME", "TMPDIR")
-# Programs notice within half a minute that their server has vanished.
-_CONNECTION = {
+# The only environment variables that a child process inherits, because other variables may contain
+# secrets.
+_INHERITED_VARIABLES = ("PATH", "HOME", "TMPDIR")
+# With these options, pg_dump notices within half a minute that the server has vanished.
+_CONNECTION_OPTIONS = {
     "connect_timeout": "10",
     "keepalives_idle": "10",
     "keepalives_interval": "5",
     "keepalives_count": "3",
     "tcp_user_timeout": "20000",
 }
-_TABLES = """
+# Counts the tables, views and sequences in the public schema that belong to no extension.
+_COUNT_TABLES = """
 SELECT count(*) FROM pg_class
 WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p', 'v', 'm', 'S')
     AND NOT EXISTS (SELECT FROM pg_depend WHERE objid = pg_class.oid AND deptype = 'e')
@@ -41,18 +44,24 @@ WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p', 'v', 'm', 
 
 
 class PostgresToolFailed(Exception):
-    """A program of Postgres is missing or has failed; the text says which one and why."""
+    """A Postgres program is missing or has failed.
+
+    The text of this error names the program and the reason.
+    """
 
 
 def dump(database: SecretStr) -> Generator[bytes, None, None]:
-    """All tables at one moment, in pieces of any size. Raises ``PostgresToolFailed``."""
-    _require_the_primary(database)
-    words = ("--format=custom", "--compress=1", "--lock-wait-timeout=60000")
-    with _running("pg_dump", database, *words) as process:
+    """Yield a consistent dump of all tables, in pieces of any size.
+
+    Raises ``PostgresToolFailed``.
+    """
+    _require_primary(database)
+    options = ("--format=custom", "--compress=1", "--lock-wait-timeout=60000")
+    with _run_program("pg_dump", database, *options) as process:
         assert process.stdout is not None
         output = process.stdout.fileno()
         while select.select([output], [], [], _MAX_SILENT_SECONDS)[0]:
-            piece = os.read(output, _READ_BYTES)
+            piece = os.read(output, _MAX_READ_BYTES)
             if not piece:
                 return
             yield piece
@@ -60,74 +69,84 @@ def dump(database: SecretStr) -> Generator[bytes, None, None]:
 
 
 def restore(database: SecretStr, pieces: Iterable[bytes]) -> None:
-    """Bring a dump into an empty database: all of it, or nothing. Raises ``PostgresToolFailed``.
+    """Restore a dump into an empty database, either completely or not at all.
 
-    Tables and functions belong to the role that restores.
+    The role that restores becomes the owner of the tables and functions. Raises
+    ``PostgresToolFailed``.
     """
-    words = ("--single-transaction", "--exit-on-error")
-    with _running("pg_restore", database, *words) as process:
+    options = ("--single-transaction", "--exit-on-error")
+    with _run_program("pg_restore", database, *options) as process:
         assert process.stdin is not None
-        # A program that has ended early says why.
+        # A broken pipe means that pg_restore has failed. The error output of pg_restore explains
+        # the reason better than the broken pipe.
         with suppress(BrokenPipeError):
             for piece in pieces:
-                left = memoryview(piece)
-                while left:
-                    left = left[os.write(process.stdin.fileno(), left) :]
+                unwritten = memoryview(piece)
+                while unwritten:
+                    unwritten = unwritten[os.write(process.stdin.fileno(), unwritten) :]
 
 
 def has_tables(database: SecretStr) -> bool:
-    """Return whether anything is in the database; raises ``psycopg2.Error``."""
-    with _session(database) as session:
-        [(count,)] = run_alone(session, _TABLES)
+    """Return whether the database contains tables, views or sequences.
+
+    Raises ``psycopg2.Error``.
+    """
+    with _connect(database) as session:
+        [(count,)] = run_single_statement(session, _COUNT_TABLES)
     return bool(count)
 
 
-def _require_the_primary(database: SecretStr) -> None:
-    """Neither a pool, which would mix what the dump sets for its session with other sessions.
+def _require_primary(database: SecretStr) -> None:
+    """Require a direct connection to the primary.
 
-    Nor a replica, which may lack what the journal has told already.
+    Through a connection pooler, the session settings of pg_dump would affect other sessions. A
+    replica may lack changes that the journal of erasures and opt-outs already contains.
     """
-    with _session(database) as session:
+    with _connect(database) as session:
         leads_through_pool = is_pooled(session)
-        [(is_replica,)] = run_alone(session, "SELECT pg_is_in_recovery()")
+        [(is_replica,)] = run_single_statement(session, "SELECT pg_is_in_recovery()")
     if leads_through_pool or is_replica:
-        what = "is that of a replica" if is_replica else "leads through a pool"
+        problem = "is that of a replica" if is_replica else "leads through a pool"
         raise PostgresToolFailed(
-            f"pg_dump: the URL {what}; set {variable_of('backup_database_url')} to the database"
+            f"pg_dump: the URL {problem}; set {variable_of('backup_database_url')} to the database"
             " itself"
         )
 
 
-def _session(database: SecretStr) -> AbstractContextManager[connection]:
-    plain = _url(database).render_as_string(hide_password=False)
-    return closing(psycopg2.connect(plain, connect_timeout=10))
+def _connect(database: SecretStr) -> AbstractContextManager[connection]:
+    url = _parse_url(database).render_as_string(hide_password=False)
+    return closing(psycopg2.connect(url, connect_timeout=10))
 
 
-def _url(database: SecretStr) -> URL:
+def _parse_url(database: SecretStr) -> URL:
     return make_url(database.get_secret_value()).set(drivername="postgresql")
 
 
 @contextmanager
-def _running(program: str, database: SecretStr, *words: str) -> Iterator[subprocess.Popen[bytes]]:
-    """The program at work on this database, until the block ends.
+def _run_program(
+    program: str, database: SecretStr, *options: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a Postgres program on this database during the block.
 
-    Raises ``PostgresToolFailed`` if it is missing or has failed by then.
+    Raises ``PostgresToolFailed`` if the program is missing or has failed at the end of the block.
     """
     path = shutil.which(program)
     if path is None:
         raise PostgresToolFailed(f"{program}: is not on the PATH; install Postgres' own programs")
-    url = _url(database)
-    # Each user of the machine can read the words of a process: the password is not among them.
-    named = url._replace(password=None).update_query_dict(_CONNECTION).render_as_string()
-    environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    url = _parse_url(database)
+    # The password is passed in the environment, because every user of the machine can read the
+    # arguments of a process.
+    public_url = url._replace(password=None).update_query_dict(_CONNECTION_OPTIONS)
+    environment = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
     if url.password is not None:
         environment["PGPASSWORD"] = url.password
-    with tempfile.TemporaryFile() as said:
-        process = subprocess.Popen(  # noqa: S603 - the words are ours
-            [path, "--no-owner", "--no-privileges", *words, f"--dbname={named}"],
+    arguments = ["--no-owner", "--no-privileges", *options]
+    with tempfile.TemporaryFile() as error_output:
+        process = subprocess.Popen(  # noqa: S603 - no argument comes from a user
+            [path, *arguments, f"--dbname={public_url.render_as_string()}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=said,
+            stderr=error_output,
             bufsize=0,
             env=environment,
         )
@@ -135,10 +154,11 @@ def _running(program: str, database: SecretStr, *words: str) -> Iterator[subproc
             try:
                 yield process
             except BaseException:
-                # Before its input ends, which would tell it that it has everything.
+                # Kill the program before closing its input, because the end of the input would
+                # look like a complete dump.
                 process.kill()
                 raise
         if process.returncode:
-            said.seek(0)
-            reason = said.read().decode(errors="replace").strip()
+            error_output.seek(0)
+            reason = error_output.read().decode(errors="replace").strip()
             raise PostgresToolFailed(f"{program}: {reason[-_MAX_REASON_CHARACTERS:]}")

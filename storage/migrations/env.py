@@ -1,4 +1,4 @@
-"""Alembic runs this: each migration is a transaction of its own."""
+"""The entry point of Alembic, which runs each migration in a separate transaction."""
 
 from alembic import context
 from alembic.migration import MigrationContext
@@ -7,7 +7,8 @@ from sqlalchemy import Connection, text
 from core.errors.requests import DATABASE_UNUSABLE
 from storage.migrations import revisions
 
-# Rather be tried again than queue every request behind a lock that isn't granted.
+# Short, because all requests queue behind a migration that waits for a lock. A migration that times
+# out is retried.
 LOCK_TIMEOUT = "1s"
 STATEMENT_TIMEOUT = "10min"
 
@@ -17,7 +18,7 @@ def run(connection: Connection) -> None:
         connection.execute(text(f"SET lock_timeout = '{LOCK_TIMEOUT}'"))
         connection.execute(text(f"SET statement_timeout = '{STATEMENT_TIMEOUT}'"))
         applied = MigrationContext.configure(connection).get_current_revision()
-    if applied and (reason := revisions.dead_end(applied)):
+    if applied and (reason := revisions.explain_unsupported(applied)):
         raise DATABASE_UNUSABLE(reason=reason)
     context.configure(connection=connection, transaction_per_migration=True)
     with context.begin_transaction():

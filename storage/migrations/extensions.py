@@ -1,4 +1,4 @@
-"""Extensions of Postgres, which the server's packages bring and a migration switches on."""
+"""Creates the Postgres extensions that the database needs."""
 
 import psycopg2.errors
 import sqlalchemy as sa
@@ -7,24 +7,25 @@ from sqlalchemy.exc import DBAPIError
 
 from core.errors.requests import DATABASE_UNUSABLE
 
-_NOT_THERE = (psycopg2.errors.FeatureNotSupported, psycopg2.errors.UndefinedFile)
-_FIND = sa.text("SELECT 1 FROM pg_extension WHERE extname = :name")
+_MISSING_EXTENSION_ERRORS = (psycopg2.errors.FeatureNotSupported, psycopg2.errors.UndefinedFile)
+_SELECT_EXTENSION = sa.text("SELECT 1 FROM pg_extension WHERE extname = :name")
 
 
 def require(name: str) -> None:
-    """Switch a trusted extension on, for which the database's right CREATE is enough.
+    """Create a trusted extension unless the database already has the extension.
 
-    Raises ``service.unavailable``, with what the operator does about it.
+    A trusted extension needs only the privilege CREATE on the database. Raises
+    ``service.unavailable`` with advice for the operator.
     """
     connection = op.get_bind()
-    if connection.scalar(_FIND, {"name": name}):
+    if connection.scalar(_SELECT_EXTENSION, {"name": name}):
         return
     try:
         connection.exec_driver_sql(f"CREATE EXTENSION {name} SCHEMA public")
     except DBAPIError as error:
         if isinstance(error.orig, psycopg2.errors.InsufficientPrivilege):
             reason = f"the role that migrates may not CREATE EXTENSION {name}: let a role run it"
-        elif isinstance(error.orig, _NOT_THERE):
+        elif isinstance(error.orig, _MISSING_EXTENSION_ERRORS):
             reason = f"the server has no extension {name}: install the package of Postgres' contrib"
         else:
             raise

@@ -1,8 +1,8 @@
-"""Steps of a migration that running code does not wait for, whatever the size of the table.
+"""Migration steps that don't block the running application, even on a large table.
 
-Each step is outside of a transaction, so a migration that is killed leaves whole steps. Each looks
-at what is there first: the migration is run again, and goes on. A migration that uses them makes
-nothing else, so that what its own transaction did is not done a second time.
+Each step runs outside a transaction and first checks which changes already exist. A migration that
+was killed can therefore run again and resume at the unfinished step. A migration with such steps
+must contain no other statements, because a second run would repeat those statements.
 """
 
 from collections.abc import Iterator
@@ -11,8 +11,10 @@ from contextlib import contextmanager
 import sqlalchemy as sa
 from alembic import op
 
-_FIND_INDEX = sa.text("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)")
-_FIND_CONSTRAINT = sa.text(
+_SELECT_IS_VALID_INDEX = sa.text(
+    "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)"
+)
+_SELECT_CONSTRAINT = sa.text(
     "SELECT 1 FROM pg_constraint WHERE conrelid = to_regclass(:table) AND conname = :name"
 )
 
@@ -26,12 +28,17 @@ def create_index(
     where: str | None = None,
     method: str = "btree",
 ) -> None:
-    """Build an index while rows are written. ``columns`` is SQL, such as ``"user_id, id DESC"``."""
+    """Create an index without blocking writers.
+
+    Args:
+        columns: the indexed columns as SQL, for example ``"user_id, id DESC"``.
+        where: the condition of a partial index as SQL.
+    """
     kind = "UNIQUE INDEX" if unique else "INDEX"
     definition = f"USING {method} ({columns})" + (f" WHERE {where}" if where else "")
     with _outside_a_transaction() as connection:
-        is_valid = connection.scalar(_FIND_INDEX, {"name": name})
-        if is_valid is False:  # a build that was killed, or that met two equal rows
+        is_valid = connection.scalar(_SELECT_IS_VALID_INDEX, {"name": name})
+        if is_valid is False:  # An earlier build was killed, or failed because of duplicate rows.
             connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY {name}")
         if not is_valid:
             connection.exec_driver_sql(f"CREATE {kind} CONCURRENTLY {name} ON {table} {definition}")
@@ -43,18 +50,22 @@ def drop_index(name: str) -> None:
 
 
 def add_constraint(table: str, name: str, definition: str) -> None:
-    """Add a rule, such as ``"CHECK (…)"``: at once for new rows, then for those that are there."""
+    """Add a constraint without blocking writers while Postgres checks the existing rows.
+
+    Args:
+        definition: the constraint as SQL, for example ``"CHECK (…)"``.
+    """
     with _outside_a_transaction() as connection:
-        if not connection.scalar(_FIND_CONSTRAINT, {"table": table, "name": name}):
-            with _waiting_briefly(connection):
+        if not connection.scalar(_SELECT_CONSTRAINT, {"table": table, "name": name}):
+            with _short_lock_timeout(connection):
                 connection.exec_driver_sql(
                     f"ALTER TABLE {table} ADD CONSTRAINT {name} {definition} NOT VALID"
                 )
         connection.exec_driver_sql(f"ALTER TABLE {table} VALIDATE CONSTRAINT {name}")
 
 
-def in_batches(statement: str) -> None:
-    """Repeat a statement that changes a bounded number of rows, until it changes none."""
+def run_in_batches(statement: str) -> None:
+    """Repeat a statement that changes a limited number of rows, until no rows are left to change."""
     with _outside_a_transaction() as connection:
         while connection.exec_driver_sql(statement).rowcount > 0:
             pass
@@ -62,7 +73,7 @@ def in_batches(statement: str) -> None:
 
 @contextmanager
 def _outside_a_transaction() -> Iterator[sa.Connection]:
-    """The migration's connection, whose statements are committed one by one and may take hours."""
+    """Yield the migration's connection in autocommit mode and without time limits."""
     with op.get_context().autocommit_block():
         connection = op.get_bind()
         before = {
@@ -79,8 +90,11 @@ def _outside_a_transaction() -> Iterator[sa.Connection]:
 
 
 @contextmanager
-def _waiting_briefly(connection: sa.Connection) -> Iterator[None]:
-    """While a statement waits for a lock that keeps writers out, all writers wait behind it."""
+def _short_lock_timeout(connection: sa.Connection) -> Iterator[None]:
+    """Limit the time that statements in the block wait for a lock.
+
+    All writers of a table queue behind a statement that waits for an exclusive lock on the table.
+    """
     connection.exec_driver_sql("SET lock_timeout = '1s'")
     try:
         yield

@@ -1,39 +1,42 @@
-"""The schema's revisions, by the numbers with which their files begin."""
+"""The revisions of the database schema, which are the numbers in the names of the migrations."""
 
 from pathlib import Path
 
 from storage.database import Database, Statement
 
-_APPLIED = Statement("SELECT version_num FROM alembic_version")
-_VERSIONS = Path(__file__).parent / "versions"
+_SELECT_REVISIONS = Statement("SELECT version_num FROM alembic_version")
+_MIGRATIONS_FOLDER = Path(__file__).parent / "versions"
 
 
-def newest_revision() -> str:
-    """This release's own revision, such as ``0100``."""
-    return max(_own_revisions())
+def get_newest_revision() -> str:
+    """Return the newest revision in this release, for example ``0100``."""
+    return max(_list_revisions())
 
 
-def fits(database: Database, needed: str) -> bool:
-    """Return whether the database's revision is the needed one, or a later release's.
+def is_compatible(database: Database, needed: str) -> bool:
+    """Return whether the database has the needed revision or a later revision.
 
-    A later release migrates while this one still runs, and each migration leaves working what the
-    release before it needs. Alembic's names have no order of their own, and this process has no
-    file of a revision that is newer than itself: so revisions are numbers with as many digits, and
-    a later one is a higher one. Raises ``psycopg2.Error``, for a database without tables too.
+    Two releases run at the same time during an upgrade, so every migration must keep the database
+    usable for the previous release. Revisions are numbers of equal length, because an old process
+    must be able to compare its revision with a newer revision. Raises ``psycopg2.Error``, for
+    example if the database has no tables.
     """
-    return any(each >= needed for each in applied(database))
+    return any(revision >= needed for revision in read_revisions(database))
 
 
-def applied(database: Database) -> list[str]:
-    """The database's own revision, in a list. Raises ``psycopg2.Error`` as ``fits`` does."""
-    return [revision for (revision,) in database.rows(_APPLIED)]
+def read_revisions(database: Database) -> list[str]:
+    """Return the revision of the database in a list. Raises ``psycopg2.Error``."""
+    return [revision for (revision,) in database.rows(_SELECT_REVISIONS)]
 
 
-def dead_end(revision: str) -> str | None:
-    """Why no migration of this release leads on from a revision, and what to do; else ``None``."""
-    if revision in _own_revisions():
+def explain_unsupported(revision: str) -> str | None:
+    """Return why this release can't migrate from a revision, with advice for the operator.
+
+    Return ``None`` if this release can migrate from the revision.
+    """
+    if revision in _list_revisions():
         return None
-    if revision > newest_revision():
+    if revision > get_newest_revision():
         return f"its tables ({revision}) are a later release's: migrate it with that release"
     return (
         f"its tables ({revision}) are those of a development version before 1.0.0, and no migration "
@@ -41,5 +44,5 @@ def dead_end(revision: str) -> str | None:
     )
 
 
-def _own_revisions() -> list[str]:
-    return [path.name.partition("_")[0] for path in _VERSIONS.glob("[0-9]*_*.py")]
+def _list_revisions() -> list[str]:
+    return [path.name.partition("_")[0] for path in _MIGRATIONS_FOLDER.glob("[0-9]*_*.py")]

@@ -1,10 +1,12 @@
-"""The rights of the application's role in the database: read and write rows, and nothing else.
+"""The privileges of the application's database role, which may only read and write rows.
 
-The owner's role makes and changes tables (``pressroom migrate``). The application's role can't
-alter, truncate or drop a table, switch a trigger off, or make a table that stays; what runs SQL in
-its place can't either. Temporary tables are open to it: imports stage their rows in them.
+A separate owner role creates and changes tables (``pressroom migrate``). The application's role
+can't alter, truncate or drop a table, disable a trigger, or create a permanent table. An attacker
+who runs SQL through the application therefore can't do so either. The application's role may create
+temporary tables, because imports stage their rows in temporary tables.
 
-The role also has the time limits of its sessions, which so hold through a pool of connections too.
+The application's role also stores the time limits of its sessions. The limits therefore apply even
+if an external connection pooler opens the sessions.
 """
 
 from contextlib import closing
@@ -22,43 +24,46 @@ from storage.database import SESSION_DEFAULTS
 
 log = get_logger(__name__)
 
-_ROWS = "SELECT, INSERT, UPDATE, DELETE"
-# To take the next number, and not to set one.
-_NUMBERS = "USAGE, SELECT"
-# On these tables the application has fewer rights. Tables that only grow are never rewritten, and a row on which money stands is never deleted: by a missing right, or by a trigger.
-_LESS = {
+_DEFAULT_PRIVILEGES = "SELECT, INSERT, UPDATE, DELETE"
+# The application may take the next number of a sequence, but may not set the number.
+_SEQUENCE_PRIVILEGES = "USAGE, SELECT"
+# The tables on which the application has fewer privileges. The application can't rewrite tables
+# that only grow, and can't delete rows that record money.
+_RESTRICTED_PRIVILEGES = {
     "alembic_version": "SELECT",
     "payment_order_transitions": "SELECT",
     "credit_entries": "SELECT, INSERT",
-    # Maintenance deletes orders that were never paid or claimed, with what happened to them. Triggers refuse
-    # to delete any other order, which has all four rights too.
+    # Maintenance deletes orders that were never paid or claimed, together with their history.
+    # Triggers refuse to delete the history of other orders.
     "payment_events": "SELECT, INSERT, DELETE",
     "payment_order_changes": "SELECT, INSERT, DELETE",
     "credit_accounts": "SELECT, INSERT, UPDATE",
-    # Functions of the owner's delete old events, and raise the offset after a restore.
+    # Functions of the owner role delete old events, and raise the offset after a restore.
     "feed_events": "SELECT, INSERT",
     "feed_offsets": "SELECT",
-    # Functions of the owner's shorten IP addresses, erase people and undo imports.
+    # Functions of the owner role shorten IP addresses, erase people and undo imports.
     "consent_entries": "SELECT, INSERT",
     "consent_claims": "SELECT, INSERT",
     "consent_wordings": "SELECT, INSERT",
-    # An erased person's source is blanked. A function of the owner's deletes what is old enough.
+    # An erasure clears the IP address and user agent of a person's events. A function of the owner
+    # role deletes old events.
     "events": "SELECT, INSERT, UPDATE (ip, user_agent)",
 }
 
-# Objects that an extension or another person put into the schema are left alone.
-_TABLES_AND_SEQUENCES = text(
+# Selects the product's tables and sequences. Objects of extensions or of other roles are skipped.
+_SELECT_TABLES_AND_SEQUENCES = text(
     "SELECT relname, oid::regclass::text, relkind = 'S' FROM pg_class"
     " WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'v', 'S')"
     " AND pg_has_role(relowner, 'USAGE')"
     " AND NOT EXISTS (SELECT FROM pg_depend WHERE objid = pg_class.oid AND deptype = 'e')"
 )
-# They do with the owner's rights what the application may not do itself.
-_OWNERS_FUNCTIONS = text(
+# Selects the functions that run with the privileges of the owner role. The application calls these
+# functions for changes that its own role may not make.
+_SELECT_OWNER_FUNCTIONS = text(
     "SELECT oid::regprocedure::text FROM pg_proc"
     " WHERE pronamespace = 'public'::regnamespace AND prosecdef AND pg_has_role(proowner, 'USAGE')"
 )
-_MAY_DO_MORE = text(
+_SELECT_HAS_EXCESS_PRIVILEGES = text(
     "SELECT rolsuper OR rolcreaterole OR has_schema_privilege(oid, 'public', 'CREATE') OR EXISTS ("
     "   SELECT FROM pg_class WHERE relnamespace = 'public'::regnamespace"
     "   AND relkind = 'r' AND pg_has_role(pg_roles.oid, relowner, 'MEMBER'))"
@@ -66,40 +71,48 @@ _MAY_DO_MORE = text(
 )
 
 
-def let_in(connection: Connection, login: URL) -> None:
-    """Give the role of this login what it may do, and take away the rest; make it if it is missing.
+def grant_application_access(connection: Connection, login: URL) -> None:
+    """Create the application's role if it is missing, and set exactly the privileges it needs.
 
-    ``connection`` is the owner's. An installation with a single role for everything keeps it, and
-    a warning is logged.
+    An installation may use a single role as owner and application. The privileges of such a role
+    are not changed, and a warning is logged.
+
+    Args:
+        connection: a connection of the owner role.
+        login: the database URL of the application, which contains the role and the password.
     """
     with connection.begin():
         owner = connection.scalar(text("SELECT current_user"))
         role = login.username or owner
         if role != owner:
-            _make(connection, role, login.password)
-            _grant(connection, connection.dialect.identifier_preparer.quote(role))
-        if may_do_more(connection, role):
+            _create_role(connection, role, login.password)
+            _grant_privileges(connection, connection.dialect.identifier_preparer.quote(role))
+        if has_excess_privileges(connection, role):
             log.warning("database.role_may_change_tables", role=role)
-    _limit(connection, login.set(username=role))
+    _set_session_defaults(connection, login.set(username=role))
 
 
-def may_do_more(connection: Connection, role: str) -> bool:
+def has_excess_privileges(connection: Connection, role: str) -> bool:
     """Return whether the role may do more than read and write rows."""
-    return bool(connection.scalar(_MAY_DO_MORE, {"role": role}))
+    return bool(connection.scalar(_SELECT_HAS_EXCESS_PRIVILEGES, {"role": role}))
 
 
-def _make(connection: Connection, role: str, password: str | None) -> None:
+def _create_role(connection: Connection, role: str, password: str | None) -> None:
     if connection.scalar(text("SELECT 1 FROM pg_roles WHERE rolname = :role"), {"role": role}):
         return
-    may_make = text("SELECT rolsuper OR rolcreaterole FROM pg_roles WHERE rolname = current_user")
-    if not connection.scalar(may_make):
+    select_can_create = text(
+        "SELECT rolsuper OR rolcreaterole FROM pg_roles WHERE rolname = current_user"
+    )
+    if not connection.scalar(select_can_create):
         raise DATABASE_UNUSABLE(
             reason=f"there is no role {role}, and the role that migrates may not make it"
         )
-    raw = cast("psycopg2.extensions.connection", connection.connection.dbapi_connection)
-    # The server gets the verifier: statements may be logged there.
+    driver_connection = cast(
+        "psycopg2.extensions.connection", connection.connection.dbapi_connection
+    )
+    # The statement contains a hash instead of the password, because the server may log statements.
     verifier = password and psycopg2.extensions.encrypt_password(
-        password, role, scope=raw, algorithm="scram-sha-256"
+        password, role, scope=driver_connection, algorithm="scram-sha-256"
     )
     quoted = connection.dialect.identifier_preparer.quote(role)
     connection.exec_driver_sql(
@@ -108,25 +121,30 @@ def _make(connection: Connection, role: str, password: str | None) -> None:
     )
 
 
-def _grant(connection: Connection, role: str) -> None:
+def _grant_privileges(connection: Connection, role: str) -> None:
     database = connection.dialect.identifier_preparer.quote(connection.engine.url.database or "")
+    alter_defaults = "ALTER DEFAULT PRIVILEGES IN SCHEMA public"
     statements = [
         f"GRANT CONNECT, TEMPORARY ON DATABASE {database} TO {role}",
-        # Databases that began before Postgres 15 let every role make tables.
+        # Databases from before Postgres 15 allow every role to create tables.
         "REVOKE CREATE ON SCHEMA public FROM PUBLIC",
         f"GRANT USAGE ON SCHEMA public TO {role}",
-        # For those of the next release, from when they are made.
-        f"ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT {_ROWS} ON TABLES TO {role}",
-        f"ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT {_NUMBERS} ON SEQUENCES TO {role}",
+        # Default privileges apply to tables and sequences that a later release creates.
+        f"{alter_defaults} GRANT {_DEFAULT_PRIVILEGES} ON TABLES TO {role}",
+        f"{alter_defaults} GRANT {_SEQUENCE_PRIVILEGES} ON SEQUENCES TO {role}",
     ]
-    for name, quoted, is_sequence in connection.execute(_TABLES_AND_SEQUENCES):
-        thing = f"SEQUENCE {quoted}" if is_sequence else f"TABLE {quoted}"
-        rights = _NUMBERS if is_sequence else _LESS.get(name, _ROWS)
+    for name, quoted_name, is_sequence in connection.execute(_SELECT_TABLES_AND_SEQUENCES):
+        if is_sequence:
+            target = f"SEQUENCE {quoted_name}"
+            privileges = _SEQUENCE_PRIVILEGES
+        else:
+            target = f"TABLE {quoted_name}"
+            privileges = _RESTRICTED_PRIVILEGES.get(name, _DEFAULT_PRIVILEGES)
         statements += [
-            f"REVOKE ALL ON {thing} FROM {role}",
-            f"GRANT {rights} ON {thing} TO {role}",
+            f"REVOKE ALL ON {target} FROM {role}",
+            f"GRANT {privileges} ON {target} TO {role}",
         ]
-    for (function,) in connection.execute(_OWNERS_FUNCTIONS):
+    for (function,) in connection.execute(_SELECT_OWNER_FUNCTIONS):
         statements += [
             f"REVOKE ALL ON FUNCTION {function} FROM PUBLIC",
             f"GRANT EXECUTE ON FUNCTION {function} TO {role}",
@@ -134,21 +152,23 @@ def _grant(connection: Connection, role: str) -> None:
     connection.exec_driver_sql(";".join(statements))
 
 
-def _limit(connection: Connection, login: URL) -> None:
-    """Let each session of the role in this database begin with our time limits."""
+def _set_session_defaults(connection: Connection, login: URL) -> None:
+    """Store the settings of the application's sessions, such as time limits, in the role."""
     quote = connection.dialect.identifier_preparer.quote
-    role, database = quote(login.username or ""), quote(connection.engine.url.database or "")
-    limits = ";".join(
+    role = quote(login.username or "")
+    database = quote(connection.engine.url.database or "")
+    statements = ";".join(
         f"ALTER ROLE {role} IN DATABASE {database} SET {name} = '{value}'"
         for name, value in SESSION_DEFAULTS.items()
     )
     try:
         with connection.begin():
-            connection.exec_driver_sql(limits)
+            connection.exec_driver_sql(statements)
     except ProgrammingError as error:
         if not isinstance(error.orig, psycopg2.errors.InsufficientPrivilege):
             raise
-        # An owner who may make no roles may not set this for another one; each may for itself.
+        # An owner role without CREATEROLE can't change the application's role, but the
+        # application's role can change its own settings.
         url = login.set(drivername="postgresql").render_as_string(hide_password=False)
-        with closing(psycopg2.connect(url)) as itself, itself, itself.cursor() as cursor:
-            cursor.execute(limits)
+        with closing(psycopg2.connect(url)) as session, session, session.cursor() as cursor:
+            cursor.execute(statements)

@@ -1,3 +1,5 @@
+"""Migrates the database to the newest revision, or waits until another process has done so."""
+
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,24 +20,28 @@ from core.settings.store_settings import DatabaseSettings, MigrationSettings
 from storage.database import (
     SESSION_DEFAULTS,
     Database,
-    connector,
+    build_connector,
     is_pooled,
     open_database,
-    run_alone,
+    run_single_statement,
 )
 from storage.migrations import revisions, roles
 
 log = get_logger(__name__)
 
 ADVISORY_LOCK = 0x50726573  # "Pres" in ASCII
-# A step that changes a table gives up after a second, so that callers don't wait behind it, and is
-# tried again for as long as a long report or a busy hour may last.
-TRY_FOR_SECONDS = 1800.0
+# A step that needs a table's lock gives up after a second, because requests queue behind the step.
+# The step is retried for this time, which exceeds the longest report and the busiest period.
+MAX_RETRY_SECONDS = 1800.0
 _PAUSE_SECONDS = 0.5
-_NOT_NOW = (psycopg2.errors.LockNotAvailable, psycopg2.errors.DeadlockDetected)
+_TEMPORARY_ERRORS = (psycopg2.errors.LockNotAvailable, psycopg2.errors.DeadlockDetected)
 
 
-def configuration(connection: Connection) -> Config:
+class SessionIsPooled(psycopg2.OperationalError):
+    """The owner's connection leads to a connection pooler instead of Postgres itself."""
+
+
+def build_alembic_config(connection: Connection) -> Config:
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent))
     config.set_main_option("path_separator", "os")
@@ -45,68 +51,70 @@ def configuration(connection: Connection) -> Config:
 
 
 def migrate(settings: MigrationSettings) -> str:
-    """Bring the database to the newest revision as the owner of its tables; return its name.
+    """Migrate the database to the newest revision, and grant access to the application's role.
 
-    Then let the application's role in. Processes that migrate at the same time take turns, for as
-    long as it takes. A process that is killed half way leaves whole steps, and the next one goes
-    on. Raises ``service.unavailable`` for a database from whose revision no migration leads here.
+    Return the new revision. If several processes migrate at the same time, each waits for the
+    others. If a process is killed during a migration, the next process resumes at the unfinished
+    step. Raises ``service.unavailable`` if this release can't migrate the database.
     """
-    owner = settings.migration_database_url or settings.database_url
-    engine = open_for_owner(owner, application_name="pressroom-migrate")
+    owner_url = settings.migration_database_url or settings.database_url
+    engine = open_owner_engine(owner_url, application_name="pressroom-migrate")
     with engine.connect() as connection:
-        with _turn(connection):
+        with _exclusive_migration(connection):
             _upgrade(connection)
-            roles.let_in(connection, make_url(settings.database_url.get_secret_value()))
-        return current_revision(connection) or ""
+            login = make_url(settings.database_url.get_secret_value())
+            roles.grant_application_access(connection, login)
+        return read_current_revision(connection) or ""
 
 
 def wait_until_migrated(settings: DatabaseSettings) -> str:
-    """Wait until another process has brought the database to this release's revision, or further.
+    """Wait until another process has migrated the database to this release's revision or further.
 
-    Returns this release's revision. The database may be away meanwhile: this waits for as long as
-    it takes, as the application's role and until that role is let in, and logs what it waits for.
+    Return the revision of this release. The wait has no time limit, so the database may be
+    unreachable in the meantime. The wait ends when the application's role has access. Each new
+    reason for waiting is logged.
     """
-    needed = revisions.newest_revision()
+    needed = revisions.get_newest_revision()
     database = open_database(settings, pool_size=1, application_name="pressroom-migrate-wait")
-    told = ""
+    logged_reason = ""
     try:
-        while (missing := _missing(database, needed)) is not None:
-            if missing != told:
-                log.info("migrate.waits_for_the_database", revision=needed, reason=missing)
-            told = missing
+        while (reason := _explain_unusable(database, needed)) is not None:
+            if reason != logged_reason:
+                log.info("migrate.waits_for_the_database", revision=needed, reason=reason)
+            logged_reason = reason
             time.sleep(_PAUSE_SECONDS)
     finally:
         database.close()
     return needed
 
 
-def _missing(database: Database, needed: str) -> str | None:
-    """Why the database can't be used by this release, or ``None``."""
+def _explain_unusable(database: Database, needed: str) -> str | None:
+    """Return why this release can't use the database, or ``None`` if the database is usable."""
     try:
-        if revisions.fits(database, needed):
+        if revisions.is_compatible(database, needed):
             return None
-        [applied] = revisions.applied(database) or [""]
-        return revisions.dead_end(applied) or "its tables are an earlier release's"
+        [applied] = revisions.read_revisions(database) or [""]
+        return revisions.explain_unsupported(applied) or "its tables are an earlier release's"
     except psycopg2.Error as error:
         return str(error).strip()
 
 
 @contextmanager
-def _turn(connection: Connection) -> Iterator[None]:
-    """Keep other migrating processes out.
+def _exclusive_migration(connection: Connection) -> Iterator[None]:
+    """Keep other processes from migrating during the block.
 
-    This process asks again and again, instead of waiting inside a statement: that has a snapshot,
-    for whose end an index waits that the other process builds beside running code.
+    This process polls the lock. A statement that waits for the lock would hold a snapshot, and the
+    other process's CREATE INDEX CONCURRENTLY would wait for this snapshot forever.
     """
-    asks = text("SELECT pg_try_advisory_lock(:key)").bindparams(key=ADVISORY_LOCK)
-    waits = False
+    try_lock = text("SELECT pg_try_advisory_lock(:key)").bindparams(key=ADVISORY_LOCK)
+    is_waiting = False
     while True:
         with connection.begin():
-            if connection.scalar(asks):
+            if connection.scalar(try_lock):
                 break
-        if not waits:
+        if not is_waiting:
             log.info("migrate.waits_for_its_turn")
-        waits = True
+        is_waiting = True
         time.sleep(_PAUSE_SECONDS)
     try:
         yield
@@ -117,48 +125,45 @@ def _turn(connection: Connection) -> Iterator[None]:
 
 
 def _upgrade(connection: Connection) -> None:
-    """Run what is missing, again and again while callers hold what a step needs."""
-    ends = time.monotonic() + TRY_FOR_SECONDS
+    """Run the missing migrations, and retry while other transactions hold a needed lock."""
+    deadline = time.monotonic() + MAX_RETRY_SECONDS
     while True:
         try:
-            command.upgrade(configuration(connection), "head")
+            command.upgrade(build_alembic_config(connection), "head")
         except OperationalError as error:
-            if not isinstance(error.orig, _NOT_NOW) or time.monotonic() > ends:
+            if not isinstance(error.orig, _TEMPORARY_ERRORS) or time.monotonic() > deadline:
                 raise
             log.info("migrate.tries_again", reason=str(error.orig).strip())
             time.sleep(_PAUSE_SECONDS)
         else:
             return
         finally:
-            # Alembic has committed what it did, and begun to read again.
+            # Alembic has committed its changes, and then started another transaction.
             connection.rollback()
 
 
-def current_revision(connection: Connection) -> str | None:
+def read_current_revision(connection: Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
 
 
-class PooledSession(psycopg2.OperationalError):
-    """A pool is between us and the server, where the session must be ours alone."""
+def open_owner_engine(url: SecretStr, *, application_name: str) -> Engine:
+    """Return an engine for the owner role, whose sessions are direct connections to Postgres.
 
-
-def open_for_owner(url: SecretStr, *, application_name: str) -> Engine:
-    """Return an engine for the owner of the tables, who may set what holds for a session.
-
-    Its first use raises ``PooledSession`` if the sessions are not with the server itself.
+    Connecting raises ``SessionIsPooled`` if the URL leads to a connection pooler, because
+    migrations change the settings of their session.
     """
-    owner_url, connect = connector(url, application_name)
+    owner_url, connect = build_connector(url, application_name)
 
-    def directly() -> psycopg2.extensions.connection:
-        opened = connect()
-        if is_pooled(opened):
-            opened.close()
-            raise PooledSession(
+    def connect_directly() -> psycopg2.extensions.connection:
+        connection = connect()
+        if is_pooled(connection):
+            connection.close()
+            raise SessionIsPooled(
                 "a pool of connections is in front of the server: PRESSROOM_MIGRATION_DATABASE_URL "
                 "names the server itself"
             )
         for name, value in SESSION_DEFAULTS.items():
-            run_alone(opened, f"SET {name} = '{value}'")
-        return opened
+            run_single_statement(connection, f"SET {name} = '{value}'")
+        return connection
 
-    return create_engine(owner_url, creator=directly, poolclass=NullPool)
+    return create_engine(owner_url, creator=connect_directly, poolclass=NullPool)

@@ -1,7 +1,8 @@
 """${message}
 
-Safe under running code: add before you use, stop using before you remove, and never rewrite or
-scan a large table under a lock.
+The running release must keep working during this migration. Add a column before a release uses the
+column. Remove a column after no release uses the column. Never rewrite or scan a large table under
+a lock.
 """
 
 import sqlalchemy as sa

@@ -1,4 +1,4 @@
-"""The current text of each function of the database, with the triggers that call it.
+"""The current SQL of each database function, with the triggers that call the function.
 
-Migrations have their own copies. A test compares what they made with these files.
+Migrations contain copies of this SQL. A test compares a migrated database with these files.
 """

@@ -1,5 +1,5 @@
--- The first charge makes the owner's row. An erased owner has none, and what is deleted later
--- doesn't bring it back.
+-- Adds to the stored bytes of an owner. The first charge creates the owner's row. An erased owner
+-- has no row, and a later deletion of the owner's files must not create the row again.
 CREATE FUNCTION charge_storage(owner bigint, difference bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF difference > 0 THEN

@@ -1,4 +1,5 @@
--- Keeps the foreign keys of a subscription that changes; see `check_new_subscriptions`.
+-- Checks the foreign keys of a changed subscription, in place of the checks by Postgres. The
+-- comment on `check_new_subscriptions` explains the reason.
 CREATE FUNCTION check_changed_subscription() RETURNS trigger
 LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN

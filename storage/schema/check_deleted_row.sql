@@ -1,6 +1,7 @@
--- Keeps a list, user or import that subscriptions refer to. A transaction with one snapshot for all
--- its statements is refused: it would not see a subscription that was committed since its start.
--- The argument of a trigger is the name of the foreign key.
+-- Prevents the deletion of a list, user or import that subscriptions refer to. Transactions that
+-- use one snapshot for all statements are refused, because such a transaction doesn't see
+-- subscriptions that were committed after its start. The trigger passes the name of the foreign
+-- key as its argument.
 CREATE FUNCTION check_deleted_row() RETURNS trigger
 LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN

@@ -1,4 +1,5 @@
--- The bytes of a row's objects. A failed upload keeps its original for some days at most.
+-- Counts the stored bytes of an attachment's objects. The original of a failed upload is kept for
+-- a few days at most.
 CREATE FUNCTION count_stored_attachments() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     owner bigint;

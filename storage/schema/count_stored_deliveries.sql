@@ -1,5 +1,5 @@
--- The deliveries of tests and of an owner's own events. What is about a member may be a reader's
--- act, and is not counted.
+-- Counts the stored bytes of test deliveries and of deliveries about the owner's own actions.
+-- Deliveries about members are not counted, because readers may cause such deliveries.
 CREATE FUNCTION count_stored_deliveries() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     owner bigint;

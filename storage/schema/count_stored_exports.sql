@@ -1,4 +1,5 @@
--- The row, and its file while it is kept. A roster is the sender's, and is not counted.
+-- Counts the stored bytes of an export, which are its row and its file. Rosters, which programs
+-- request before they send a newsletter, are not counted.
 CREATE FUNCTION count_stored_exports() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     owner bigint;

@@ -1,4 +1,4 @@
--- Segments and bulk actions, which are rows with a filter.
+-- Counts the stored bytes of segments and bulk actions, whose rows contain a filter.
 CREATE FUNCTION count_stored_filters() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     owner bigint;

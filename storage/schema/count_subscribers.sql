@@ -1,8 +1,9 @@
--- Whatever statement changes subscriptions, one row or a million, adds rows with the difference
--- that it makes to the lists' active subscribers and to the day: nobody waits for a counter. One
--- look at what a statement changed gives both. A member who stays active and has another tier has
--- moved; all others of the same record are as they were. There is no join: the plan is kept, and
--- the next statement may have one row or ten thousand.
+-- Records how a statement changes the number of active subscribers per list and the statistics per
+-- day. Every statement adds separate rows with its differences, so that no transaction waits for a
+-- counter row. One scan of the changed rows yields the differences of the number and of the
+-- statistics. A member who stays active but changes the tier has moved. All other changes of an
+-- active member leave the numbers unchanged. The query has no join, because the plan is cached and
+-- the next statement may change one row or ten thousand rows.
 CREATE FUNCTION count_subscribers() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'INSERT' THEN

@@ -1,7 +1,8 @@
--- A charge and its idempotency record, or what an equal request was answered, in one round trip.
--- The account's lock comes first: two requests of one caller under one key take turns. Whoever has
--- no account has nothing to lock, nothing to spend, and no charge to repeat.
--- A caller's API key that has ended gets no row.
+-- Charges an account and stores the idempotency record of the request in one round trip. For a
+-- repeated request, the function returns the response to the first request. The function locks the
+-- account first, so that two requests with the same idempotency key run one after the other. A
+-- caller without an account has nothing to lock, to spend or to repeat. The function returns no
+-- row if the caller's API key has been revoked.
 CREATE FUNCTION credit_consume(
     p_user_id bigint, p_key_id bigint, p_amount numeric, p_source_id text, p_meta jsonb, p_route text, p_key text,
     p_fingerprint bytea

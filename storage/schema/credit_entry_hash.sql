@@ -1,5 +1,6 @@
--- What an entry says, in one spelling, chained to the entry before: whoever changes one must
--- change all that follow, and the account, which `pressroom credits verify` compares.
+-- Returns the hash of a ledger entry, which includes the hash of the previous entry. An attacker
+-- who changes an entry must therefore change all later entries and the account. `pressroom credits
+-- verify` compares the entries with the account.
 CREATE FUNCTION credit_entry_hash(before bytea, e credit_entries) RETURNS bytea
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT sha256(before || convert_to(jsonb_build_array(

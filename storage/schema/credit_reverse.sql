@@ -1,5 +1,5 @@
--- Takes back a charge that is still open, and in these hands. Returns its amount; NULL, when it was
--- settled, taken or reversed before.
+-- Reverses an open charge that the caller still holds, and returns the amount of the charge.
+-- Returns NULL if the charge was already settled, taken or reversed.
 CREATE FUNCTION credit_reverse(p_entry_id bigint, p_taken_by text) RETURNS numeric
 LANGUAGE plpgsql AS $$
 DECLARE

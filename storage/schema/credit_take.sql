@@ -1,5 +1,6 @@
--- Takes credits back: what the balance has, and the rest as debt. The rest is an entry too, which
--- moves nothing (its delta is 0): a debt is the sum of these less what was paid of it.
+-- Takes credits back from the balance of an account, and records the missing rest as debt. The
+-- debt is recorded in ledger entries with a delta of 0. The debt of an account is the sum of these
+-- entries minus the payments of debt.
 CREATE FUNCTION credit_take(
     p_user_id bigint, p_amount numeric, p_source_type text, p_order_id bigint, p_rate numeric,
     p_currency text

@@ -1,4 +1,5 @@
--- The states of an order follow the table of transitions, its terms stay, and its facts only grow.
+-- Refuses an invalid change of a payment order. The state may only change as the table of
+-- transitions allows, the terms never change, and facts are only added.
 CREATE FUNCTION guard_payment_order() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'INSERT' THEN

@@ -1,4 +1,5 @@
--- Whether a stranger made the order and nobody paid or claimed it, when no more facts can come.
+-- Returns whether a person without an account created the order, nobody has paid or claimed the
+-- order, and no more facts can arrive.
 CREATE FUNCTION is_abandoned_order(wanted bigint) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = public, pg_temp AS $$
     SELECT EXISTS (

@@ -1,6 +1,6 @@
--- Events are never changed, but for the source of a person who was erased, and are kept for a
--- year. The search path is fixed, so that no table or function of a caller's own stands in for one
--- of ours.
+-- Refuses to change events, and to delete events that are younger than a year. The only allowed
+-- change clears the source of an erased person's events. The search path is fixed, so that a
+-- caller can't substitute tables or functions.
 CREATE FUNCTION keep_events() RETURNS trigger
 LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN

@@ -1,4 +1,4 @@
--- Only an abandoned order is deleted, with what happened to it.
+-- Refuses to delete payment history, except together with an abandoned order.
 CREATE FUNCTION keep_payment_history() RETURNS trigger
 LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 DECLARE

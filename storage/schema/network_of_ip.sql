@@ -1,5 +1,6 @@
--- The /24 of an IPv4 address, the /48 of an IPv6 address, and nothing of a text that is none.
--- An index has it, and what is an address to Postgres stays one.
+-- Returns the /24 network of an IPv4 address or the /48 network of an IPv6 address. Returns NULL
+-- for any other text. The function is immutable because an index uses it, and because Postgres
+-- never changes which texts are addresses.
 CREATE FUNCTION network_of_ip(ip text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = public, pg_temp AS $$
 BEGIN

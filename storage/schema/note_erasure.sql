@@ -1,4 +1,4 @@
--- Each erasure leaves a row for the journal beside the backups.
+-- Records each erasure of a person for the journal next to the backups.
 CREATE FUNCTION note_erasure() RETURNS trigger
 LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN

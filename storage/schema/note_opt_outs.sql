@@ -1,5 +1,5 @@
--- Each opt-out leaves a row for the journal beside the backups. Once a statement: an import may
--- write thousands of opt-outs with one.
+-- Records opt-outs for the journal next to the backups. The trigger runs once per statement,
+-- because an import may write thousands of opt-outs in one statement.
 CREATE FUNCTION note_opt_outs() RETURNS trigger
 LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN

@@ -1,5 +1,5 @@
--- The one way to delete events of the feed, for a role that may not delete rows of the table itself.
--- Ids rise with time, so the oldest events are the first ones.
+-- Deletes old events of the feed for the application's role, which may not delete rows of the
+-- table itself. Ids rise with time, so the events with the lowest ids are the oldest.
 CREATE FUNCTION purge_feed_events(most integer, days integer) RETURNS bigint
 LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp AS $$
     WITH purged AS (

@@ -1,8 +1,9 @@
--- The numbers of transactions begin anew in a new cluster, and a dump knows neither the events nor
--- the cursors that were given after it. A place is at least as high as the microseconds since 1970
--- (or nearly: there are 2^20 places a second). Places of now are therefore above all that any
--- earlier database gave, unless that one made a million transactions a second. The same holds for
--- the ids.
+-- Raises the feed positions and ids after a restore, so that all new values exceed all earlier
+-- values. Transaction numbers restart in a new Postgres cluster. A restored dump also lacks the
+-- events and cursors that were created after the dump. A position is at least as high as the
+-- microseconds since 1970, at 2^20 positions per second. Every new position therefore exceeds all
+-- positions of an earlier database, unless the earlier database ran a million transactions per
+-- second.
 CREATE FUNCTION raise_feed_places() RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE

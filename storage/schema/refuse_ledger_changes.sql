@@ -1,4 +1,4 @@
--- The ledger only grows.
+-- Refuses to change or delete ledger entries.
 CREATE FUNCTION refuse_ledger_changes() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'entries of the ledger are never changed or deleted'

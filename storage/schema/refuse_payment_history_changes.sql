@@ -1,4 +1,5 @@
--- The history of orders only grows, but for what `keep_payment_history` lets go.
+-- Refuses to change the history of payment orders, and to delete history except where
+-- `keep_payment_history` allows the deletion.
 CREATE FUNCTION refuse_payment_history_changes() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'what happened to orders is never changed or deleted'

@@ -1,5 +1,6 @@
--- The role of our processes may add consent and read it. What else becomes of a row is done by
--- functions of the owner's, and none of them writes a value of the caller's.
+-- Shortens the IP addresses of old consent records. The application's role may only add and read
+-- consent records. Functions of the owner role make all other changes, and write no value that the
+-- caller passes.
 CREATE FUNCTION shorten_consent_ips(days integer, most integer) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE

@@ -1,4 +1,4 @@
--- Takes back the claims of an import that is undone.
+-- Deletes the consent claims of an import that is undone.
 CREATE FUNCTION take_back_claims(of_import bigint, most integer) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE

@@ -17,9 +17,9 @@ from api.console.console_display import (
     format_number,
 )
 from api.console.frame import render_console_part
-from api.console.lists.growth import GrowthPlot, growth_plot
+from api.console.lists.growth import GrowthPlot, build_growth_plot
 from api.console.members.filter_form import FilterDraft
-from api.console.members.forms import NOBODY, ShownCount
+from api.console.members.forms import NOBODY, MemberCount
 from api.console.typed_forms import TypedForm
 from services.subscriptions.daily_figures import MemberFigures
 
@@ -70,7 +70,7 @@ def test_what_a_person_typed_is_one_word_of_the_call() -> None:
 
 def plotted(*numbers: tuple[int, int]) -> GrowthPlot:
     first = date(2026, 1, 1)
-    return growth_plot(
+    return build_growth_plot(
         [
             MemberFigures(str(first + timedelta(days=day)), joined, left)
             for day, (joined, left) in enumerate(numbers)
@@ -91,7 +91,7 @@ PAGE = "https://p.example/console/lists/1/segments/2"
 RECOUNT = "?count=exactly"
 
 
-def page_of(template: str, member_count: ShownCount, **others: Any) -> str:
+def page_of(template: str, member_count: MemberCount, **others: Any) -> str:
     values = {
         "base": "https://p.example",
         "path": "/console/lists/1/segments/2",
@@ -105,7 +105,7 @@ def page_of(template: str, member_count: ShownCount, **others: Any) -> str:
     return render_console_part(template, values | others)
 
 
-def total_of(member_count: ShownCount) -> str:
+def total_of(member_count: MemberCount) -> str:
     text = page_of("segment.html", member_count, segment_id=2)
     return text.split('<p class="total"')[1].split("</p>")[0]
 
@@ -114,15 +114,15 @@ def total_of(member_count: ShownCount) -> str:
     ("member_count", "button"),
     [
         (NOBODY, "<button disabled>Apply</button>"),
-        (ShownCount(0, is_exact=False, recount=RECOUNT), "<button>Apply</button>"),
+        (MemberCount(0, is_exact=False, recount=RECOUNT), "<button>Apply</button>"),
         (
-            ShownCount(1_234, is_exact=False, recount=RECOUNT),
+            MemberCount(1_234, is_exact=False, recount=RECOUNT),
             "<button>Apply to at least 1,234 members</button>",
         ),
     ],
 )
 def test_a_bulk_action_is_offered_unless_it_is_known_to_be_about_nobody(
-    member_count: ShownCount, button: str
+    member_count: MemberCount, button: str
 ) -> None:
     nothing: dict[str, Any] = {key: [] for key in ("actions", "tiers", "tags")}
     text = page_of("new_bulk_action.html", member_count, written={}, written_text="{}", **nothing)
@@ -131,7 +131,7 @@ def test_a_bulk_action_is_offered_unless_it_is_known_to_be_about_nobody(
 
 def test_an_exact_number_is_told_as_it_is() -> None:
     assert "<b>0</b> members now" in total_of(NOBODY)
-    text = total_of(ShownCount(1_234, is_exact=True))
+    text = total_of(MemberCount(1_234, is_exact=True))
     assert "<b>1,234</b> members now" in text
     assert "At least" not in text
     assert "href" not in text
@@ -139,12 +139,12 @@ def test_an_exact_number_is_told_as_it_is() -> None:
 
 def test_another_number_leads_to_the_exact_one_with_and_without_a_script() -> None:
     words = "At least <b>1,234</b> members now"
-    text = total_of(ShownCount(1_234, is_exact=False, recount=RECOUNT))
+    text = total_of(MemberCount(1_234, is_exact=False, recount=RECOUNT))
     assert words in text
     assert f'hx-get="{PAGE}{RECOUNT}"' in text
     assert f'href="{PAGE}{RECOUNT}"' in text
     # Whoever asked for it, and got none, is led in no circle.
-    text = total_of(ShownCount(1_234, is_exact=False))
+    text = total_of(MemberCount(1_234, is_exact=False))
     assert words in text
     assert RECOUNT not in text
 

@@ -61,11 +61,11 @@ def test_callers_hear_their_answers_and_jobs_are_done(proxied_broker: ProxiedBro
 
 def test_the_broker_says_how_much_waits_for_a_queue(proxied_broker: ProxiedBroker) -> None:
     broker, queue = proxied_broker.resources.broker, Queue.MEDIA
-    before = broker.waiting(queue)
+    before = broker.count_waiting(queue)
     assert before is not None
     for _ in range(3):
         assert broker.send("probe.none", queue, {})
-    eventually(lambda: broker.waiting(queue) == before + 3, what="three more")
+    eventually(lambda: broker.count_waiting(queue) == before + 3, what="three more")
 
 
 def test_without_the_broker_a_caller_is_told_so_and_leaves_nothing(

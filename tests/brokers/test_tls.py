@@ -83,7 +83,7 @@ def _reached(settings: Settings) -> dict[str, bool]:
             "cache": answers(lambda: client.set("probe", 1)),
             "asynchronous": answers(lambda: asyncio.run(ask_async())),
             "sender": broker.send("probe.none", Queue.MEDIA, {}),
-            "count": broker.waiting(Queue.MEDIA) is not None,
+            "count": broker.count_waiting(Queue.MEDIA) is not None,
         }
     broker.close()
     return found

@@ -12,7 +12,12 @@ import pytest
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from services.composer.text.post import Post
-from tests.support.composer.composing import METADATA, TWEETS, metadata_faults, tweets_faults
+from tests.support.composer.composing import (
+    METADATA,
+    TWEETS,
+    find_metadata_faults,
+    find_tweets_faults,
+)
 from tests.support.composer.modelling import SOURCE, Modelled, post
 from tests.support.http.replies import data, problem
 
@@ -76,7 +81,7 @@ def test_the_offline_writer_stands_in_for_a_model_without_an_answer_of_use_in_ti
     body = post()
     reply = _ask(author_client, path, body, wait=4 if model == "trickle" else 20)
     assert reply.headers["pressroom-source"] == source
-    written, judge = Post(**body), metadata_faults if path == METADATA else tweets_faults
+    written, judge = Post(**body), find_metadata_faults if path == METADATA else find_tweets_faults
     assert judge(written, data(reply)) == []
 
 

@@ -146,7 +146,7 @@ def test_sender_hears_no_instead_of_waiting_for_a_silent_broker(
         assert not any(broker.send(PROBE.name, PROBE.queue, {"job_id": 0}) for _ in range(100))
         for _ in range(100):
             resources.notifier.publish(None, "job:0")
-            assert broker.waiting(PROBE.queue) is None
+            assert broker.count_waiting(PROBE.queue) is None
         # A hundred timeouts after one another would take minutes.
         assert time.monotonic() - began < 30
     eventually(lambda: broker.send(PROBE.name, PROBE.queue, {"job_id": 0}), within=20)

@@ -12,7 +12,7 @@ import pytest
 
 from api.app import create_app
 from api.auth.csrf import CSRF_HEADER
-from api.openapi import api_routes
+from api.openapi import list_api_routes
 from core.scopes import USER_SCOPES, Scope
 from core.settings import Settings
 from devstack.harness.stack import Owner, Stack
@@ -193,7 +193,7 @@ def test_every_page_and_form_of_the_console_is_called_here() -> None:
     app = create_app(Settings.model_construct())
     there = {
         f"{method} {route.path_format}"
-        for route in api_routes(app)
+        for route in list_api_routes(app)
         for method in route.methods or ()
         if (route.path_format or "").startswith("/console")
     }

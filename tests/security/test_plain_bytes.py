@@ -85,7 +85,9 @@ def test_no_object_or_temp_file_has_bytes_of_an_import_or_an_export(
 
 def _require_nowhere(stack: Stack, traces: list[bytes], temporary: Path) -> None:
     """Require that no object, Redis key, temporary file or disk of the store has these bytes."""
-    objects = [stack.resources.objects.get(item.key) for item in stack.resources.objects.stored()]
+    objects = [
+        stack.resources.objects.get(item.key) for item in stack.resources.objects.list_objects()
+    ]
     redis = stack.resources.redis
     values = [value for key in redis.scan_iter() if isinstance(value := redis.dump(key), bytes)]
     files = [file.read_bytes() for file in files_below(temporary)]

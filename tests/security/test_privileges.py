@@ -345,4 +345,4 @@ def test_the_applications_key_opens_its_own_bucket_alone(stack: Stack, services:
             attempt()
     assert admin.stat_object("another", "private").size == 6
     assert "another" not in {each.name for each in application.list_buckets()}
-    assert stack.resources.objects.ready()
+    assert stack.resources.objects.has_bucket()

@@ -51,7 +51,7 @@ def test_forgotten_objects_and_folders_are_removed_and_their_rows_with_them(
     gone = [*put(removal_resources, count=150), *put(removal_resources, count=3, prefix=folder)]
     forget(removal_resources, *gone[:150], folder, "media/was-never-there")
     assert removals.work_off(removal_resources) == 152
-    stored = {each.key for each in removal_resources.objects.stored()}
+    stored = {each.key for each in removal_resources.objects.list_objects()}
     assert not stored & set(gone)
     assert stored >= set(kept)
     assert count_removals(empty_stack) == 0
@@ -110,7 +110,7 @@ def test_object_that_the_storage_keeps_holds_up_no_other(
     forget(removal_resources, kept[0], *gone[:60], folder, locked, *gone[60:120], kept[1])
     with locked_objects(empty_stack, services):
         assert removals.work_off(removal_resources) == 121
-        stored = {each.key for each in removal_resources.objects.stored()}
+        stored = {each.key for each in removal_resources.objects.list_objects()}
         assert stored >= set(kept)
         assert not stored & set(gone)
         rows = empty_stack.query("SELECT key, try_at > now(), last_reason FROM object_removals")
@@ -182,4 +182,6 @@ def test_workers_share_what_is_due(empty_stack: Stack, removal_resources: Resour
         done = list(threads.map(lambda _: removals.work_off(removal_resources), range(3)))
     assert sum(done) == 250
     assert count_removals(empty_stack) == 0
-    assert not [each.key for each in removal_resources.objects.stored("media/") if each.key in keys]
+    assert not [
+        each.key for each in removal_resources.objects.list_objects("media/") if each.key in keys
+    ]

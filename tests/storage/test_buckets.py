@@ -15,7 +15,7 @@ from urllib3 import HTTPResponse
 from core.errors import TransientError
 from core.settings import Settings
 from devstack.harness.stack import Stack
-from storage.buckets import make_bucket
+from storage.buckets import create_bucket
 from tests.support.http.servers import QuietHandler, running
 
 ADMIN_SECRET = "administrators-secret"
@@ -106,7 +106,7 @@ def bucket_settings(stack: Stack, admin_server: AdminServer) -> Settings:
 def test_the_bucket_gets_a_user_who_may_use_no_other(
     admin_server: AdminServer, bucket_settings: Settings
 ) -> None:
-    make_bucket(bucket_settings)
+    create_bucket(bucket_settings)
     assert admin_server.buckets == {"ours"}
     assert admin_server.users == {"application": "applications-secret"}
     assert admin_server.keys == {"administrator"}
@@ -121,8 +121,8 @@ def test_the_bucket_gets_a_user_who_may_use_no_other(
 def test_it_may_run_again_and_brings_in_a_new_secret_key(
     admin_server: AdminServer, bucket_settings: Settings
 ) -> None:
-    make_bucket(bucket_settings)
-    make_bucket(bucket_settings.model_copy(update={"s3_secret_key": SecretStr("a-later-secret")}))
+    create_bucket(bucket_settings)
+    create_bucket(bucket_settings.model_copy(update={"s3_secret_key": SecretStr("a-later-secret")}))
     assert admin_server.users == {"application": "a-later-secret"}
     assert len(admin_server.attached) == 1
 
@@ -130,15 +130,15 @@ def test_it_may_run_again_and_brings_in_a_new_secret_key(
 def test_the_administrator_signs_for_the_region_of_the_bucket(
     admin_server: AdminServer, bucket_settings: Settings
 ) -> None:
-    make_bucket(bucket_settings.model_copy(update={"s3_region": "eu-west-3"}))
+    create_bucket(bucket_settings.model_copy(update={"s3_region": "eu-west-3"}))
     assert admin_server.regions == {"eu-west-3"}
 
 
 def test_an_error_is_said_without_any_key(
     admin_server: AdminServer, bucket_settings: Settings
 ) -> None:
-    make_bucket(bucket_settings)
+    create_bucket(bucket_settings)
     admin_server.is_closed = True
     with pytest.raises(TransientError, match="AccessDenied") as caught:
-        make_bucket(bucket_settings)
+        create_bucket(bucket_settings)
     assert "secret" not in str(caught.value)

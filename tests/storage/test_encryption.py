@@ -3,7 +3,7 @@ import secrets
 import pytest
 
 from core.keyring import Key, Keyring
-from storage.encryption import KeyWrapper, Tampered, WrappedKey, decrypt, encrypt
+from storage.encryption import DecryptionFailed, KeyWrapper, WrappedKey, decrypt, encrypt
 
 
 def keyring(*ids: str) -> Keyring:
@@ -15,36 +15,36 @@ def test_a_flipped_bit_anywhere_and_a_missing_end_are_errors() -> None:
     sealed = encrypt(b"a picture", key, "media/x")
     assert decrypt(sealed, key, "media/x") == b"a picture"
     for position in range(len(sealed)):
-        with pytest.raises(Tampered):
+        with pytest.raises(DecryptionFailed):
             decrypt(sealed[:position], key, "media/x")
         for bit in range(8):
             broken = bytearray(sealed)
             broken[position] ^= 1 << bit
-            with pytest.raises(Tampered):
+            with pytest.raises(DecryptionFailed):
                 decrypt(bytes(broken), key, "media/x")
 
 
 def test_an_object_put_in_the_place_of_another_is_an_error() -> None:
     key = secrets.token_bytes(32)
-    with pytest.raises(Tampered):
+    with pytest.raises(DecryptionFailed):
         decrypt(encrypt(b"a picture", key, "media/x"), key, "media/y")
 
 
 def test_after_rotation_old_keys_open_and_new_ones_wrap() -> None:
-    plain, wrapped = KeyWrapper(keyring("old")).new_key("x")
+    plain, wrapped = KeyWrapper(keyring("old")).create_key("x")
     rotated = KeyWrapper(keyring("new", "old"))
     assert rotated.unwrap(wrapped, "x") == plain
-    assert rotated.new_key("x")[1].wrapped_by == "new"
+    assert rotated.create_key("x")[1].wrapped_by == "new"
 
 
 def test_a_wrapped_key_opens_only_what_it_was_made_for() -> None:
     envelope = KeyWrapper(keyring("one"))
-    _, wrapped = envelope.new_key("x")
-    with pytest.raises(Tampered):
+    _, wrapped = envelope.create_key("x")
+    with pytest.raises(DecryptionFailed):
         envelope.unwrap(wrapped, "y")
 
 
 def test_a_key_that_was_taken_away_is_named() -> None:
-    _, wrapped = KeyWrapper(keyring("gone")).new_key("x")
-    with pytest.raises(Tampered, match="gone"):
+    _, wrapped = KeyWrapper(keyring("gone")).create_key("x")
+    with pytest.raises(DecryptionFailed, match="gone"):
         KeyWrapper(keyring("other")).unwrap(WrappedKey("gone", wrapped.data), "x")

@@ -9,7 +9,7 @@ from sqlalchemy.exc import IntegrityError
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from storage.migrations import online
-from storage.migrations.revisions import newest_revision
+from storage.migrations.revisions import get_newest_revision
 from storage.migrations.run import ADVISORY_LOCK, migrate
 from tests.support.stack.scratch_databases import ScratchDatabase, scratch_database
 
@@ -43,12 +43,12 @@ def test_hosts_take_turns_and_try_again_for_a_lock(database_with_table: ScratchD
         assert not migrated.done()
         other.exec_driver_sql(f"SELECT pg_advisory_unlock({ADVISORY_LOCK})")
         other.commit()
-        assert migrated.result(60) == newest_revision()
+        assert migrated.result(60) == get_newest_revision()
         with database_with_table.held("LOCK TABLE alembic_version IN ACCESS EXCLUSIVE MODE"):
             migrated = pool.submit(migrate, database_with_table.settings)
             threading.Event().wait(LONGER_THAN_THE_LOCK_TIMEOUT)
             assert not migrated.done()
-        assert migrated.result(60) == newest_revision()
+        assert migrated.result(60) == get_newest_revision()
 
 
 def test_steps_run_beside_callers_and_go_on_where_they_were_stopped(
@@ -90,7 +90,7 @@ def test_steps_run_beside_callers_and_go_on_where_they_were_stopped(
         "ALTER TABLE things ADD CONSTRAINT ck_stop CHECK (twice IS NULL OR id < 60)"
     )
     fill = partial(
-        online.in_batches,
+        online.run_in_batches,
         "UPDATE things SET twice = 2 * id WHERE id IN ("
         "SELECT id FROM things WHERE twice IS NULL ORDER BY id LIMIT 3)",
     )

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage import parts
-from storage.encryption import SEALED_BYTES_MORE, Tampered
+from storage.encryption import ENCRYPTION_OVERHEAD_BYTES, DecryptionFailed
 from storage.objects import ObjectMissing, ObjectStore
 from storage.parts import PartWriter, StoredFile, part_key
 
@@ -36,7 +36,7 @@ def _make_parts_small() -> Iterator[None]:
     """Shrink blocks to 10 bytes and parts to 30, so that short contents have several parts."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parts, "BLOCK_BYTES", 10)
-        patch.setattr(parts, "_SEALED_BLOCK_BYTES", 10 + SEALED_BYTES_MORE)
+        patch.setattr(parts, "_SEALED_BLOCK_BYTES", 10 + ENCRYPTION_OVERHEAD_BYTES)
         patch.setattr(parts, "PART_BYTES", 30)
         yield
 
@@ -68,7 +68,7 @@ def test_no_change_of_what_is_stored_goes_unnoticed() -> None:
     file = written(bytes(range(65)), bucket)
     first, second = (part_key("p", number) for number in (0, 1))
     before = dict(bucket.objects)
-    sealed = 10 + SEALED_BYTES_MORE
+    sealed = 10 + ENCRYPTION_OVERHEAD_BYTES
     one, two, three = (before[first][at : at + sealed] for at in range(0, 3 * sealed, sealed))
     changes = [
         {first: before[second], second: before[first]},
@@ -81,13 +81,13 @@ def test_no_change_of_what_is_stored_goes_unnoticed() -> None:
     ]
     for change in changes:
         bucket.objects = {**before, **change}
-        with pytest.raises(Tampered):
+        with pytest.raises(DecryptionFailed):
             list(file.stream())
     # Another file's part of the same place.
     bucket.objects = dict(before)
     other = written(bytes(65), bucket, prefix="q")
     bucket.objects[first] = bucket.objects[part_key("q", 0)]
-    with pytest.raises(Tampered):
+    with pytest.raises(DecryptionFailed):
         file.read_at(0, 5)
     assert other.read_at(0, 5) == bytes(5)
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
-from api.auth.logins import prove_password
+from api.auth.logins import verify_password
 from api.auth.redirects import redirect_to_path
 from api.auth.requirements import LOGIN, PUBLIC
 from api.client_details import browser_name, client_address
@@ -21,7 +21,7 @@ from api.console.requests import (
     RecentConsoleForm,
 )
 from api.console.typed_forms import build_error_form
-from api.cookies import KNOWN
+from api.cookies import KNOWN_BROWSER_COOKIE
 from api.limits.bulkheads import PASSWORDS, RECORDS
 from api.pages.account.keys import list_newest_keys, read_ticked_boxes
 from api.paging import Cursor
@@ -263,7 +263,7 @@ def change_address(console: RecentConsoleForm, token: Token = "") -> Response:
     reply = console.redirect_with_notice(
         page_paths.ACCOUNT_PATH, "Your account has its new address."
     )
-    console.state.cookies.keep(reply, KNOWN, known)
+    console.state.cookies.set(reply, KNOWN_BROWSER_COOKIE, known)
     return reply
 
 
@@ -273,7 +273,7 @@ async def _proven(console: ConsoleRequest, email: str) -> Attempt:
     Raises ``password.wrong`` and ``login.paused``.
     """
     typed = console.form.get("current", "")
-    attempt, _ = await prove_password(console.request, console.state, email, typed)
+    attempt, _ = await verify_password(console.request, console.state, email, typed)
     await console.state.in_unit_of_work(logins.clear, attempt)
     return attempt
 

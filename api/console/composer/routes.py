@@ -119,7 +119,7 @@ async def _write(calls: ComposerCaller, typed: Mapping[str, str]) -> _Outcome:
         asked = [MetadataRequest(post, frozenset(MetadataField)), tweets]
     user_id = calls.caller.user_id
     outcomes = await asyncio.gather(
-        *(calls.written(each, partial(_call_name, user_id, each)) for each in asked),
+        *(calls.write_metadata(each, partial(_call_name, user_id, each)) for each in asked),
         return_exceptions=True,
     )
     fields: dict[str, str] = {}
@@ -153,7 +153,7 @@ async def _look_for_photos(calls: ComposerCaller, typed: Mapping[str, str]) -> _
         if endpoint := typed.get("use"):
             name = _provider_of(state, typed.get("found_provider", ""))
             photo = state.photos.providers.named(name).photo_at(endpoint)
-            url = await calls.url_of_photo(PhotoUse(name, photo))
+            url = await calls.obtain_photo_url(PhotoUse(name, photo))
             return _Outcome({"used": endpoint, "used_url": url})
         if "page" in typed:
             page = typed["page"] or typed.get("found_page", "")
@@ -165,7 +165,7 @@ async def _look_for_photos(calls: ComposerCaller, typed: Mapping[str, str]) -> _
             search = _search_of(state, words, typed.get("provider", ""), "1") if is_new else None
         if search is None:
             return _Outcome({}, wrong=None if "enter" in typed else _NO_WORDS)
-        finds = _finds(state, search, await calls.photos(search))
+        finds = _finds(state, search, await calls.search_photos(search))
     except DomainError as error:
         return _Outcome({}, error=error)
     fields = {
@@ -233,7 +233,7 @@ def _answer(
 def _page(
     console: ConsoleRequest, form: TypedForm, finds: PhotoFinds | None, *, is_of_photos: bool
 ) -> Response:
-    price = call_charges.price_of_call(console.state.resources.settings)
+    price = call_charges.get_call_price(console.state.resources.settings)
     providers = console.state.photos.providers
     used, used_url = form.typed.get("used", ""), form.typed.get("used_url", "")
     photos = [] if finds is None else finds.photos

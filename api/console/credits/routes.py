@@ -23,7 +23,7 @@ from api.paging import Cursor
 from api.record_ids import PathId
 from api.responses.jobs import wait_for_job
 from api.route_classes import ThreadedRoute
-from api.schemas.credits import prices_of
+from api.schemas.credits import describe_prices
 from api.state import Transaction
 from core.errors import DomainError
 from core.errors.money import ORDER_NOT_FOUND, TOPUP_CHANNEL, TOPUP_CURRENCY
@@ -78,7 +78,7 @@ def _typed_amount(form: Mapping[str, str], name: str) -> Decimal | None:
 
 
 @dataclass(frozen=True)
-class ShownEntry:
+class EntryView:
     """An entry of the ledger.
 
     Attributes:
@@ -153,7 +153,7 @@ def _credits_page(console: ConsoleRequest, cursor: str | None, low: TypedForm | 
         balance=format_credits(Decimal(account["balance_credit"])),
         # The next purchase pays it first.
         debt=format_credits(debt) if debt else None,
-        entries=[ShownEntry.of(entry) for _, entry in found.rows],
+        entries=[EntryView.of(entry) for _, entry in found.rows],
         actions=[("", "All kinds"), *((str(action), words) for action, words in ACTIONS.items())],
         looked_at=MAX_SCANNED_ENTRIES,
         query=f"?{urlencode(form.typed)}",
@@ -201,7 +201,7 @@ def show_buying(console: Console, form: EmptyForm) -> Response:
             "least": money_text(each["minimum"], currency),
             "most": money_text(each["maximum"], currency),
         }
-        for each in prices_of(console.state.resources.settings, channels)["currencies"]
+        for each in describe_prices(console.state.resources.settings, channels)["currencies"]
     ]
     return console.render_form(
         "buy_credits.html",
@@ -292,7 +292,7 @@ _MEANINGS = {
 
 
 @dataclass(frozen=True)
-class ShownOrder:
+class OrderView:
     order: PaymentOrder
 
     @property
@@ -354,7 +354,7 @@ def show_orders(console: Console, uow: Transaction, cursor: Cursor = None) -> Re
     """Show the owner's orders, those that they claimed too, newest first."""
     wanted = PageRequest(ORDERS_ON_PAGE, cursor=cursor)
     found = orders.list_orders(uow, console.user_id, wanted, status=None)
-    shown = [ShownOrder(order) for order in found.rows]
+    shown = [OrderView(order) for order in found.rows]
     return console.render_page("orders.html", orders=shown, next_cursor=found.next_cursor)
 
 
@@ -362,7 +362,7 @@ def show_orders(console: Console, uow: Transaction, cursor: Cursor = None) -> Re
 @MONEY.threaded
 def show_order(console: Console, uow: Transaction, order_id: PathId) -> Response:
     return console.render_page(
-        "order.html", order=ShownOrder(orders.get_order(uow, console.user_id, order_id))
+        "order.html", order=OrderView(orders.get_order(uow, console.user_id, order_id))
     )
 
 
@@ -370,7 +370,7 @@ def show_order(console: Console, uow: Transaction, order_id: PathId) -> Response
 @MONEY.threaded
 def show_receipt(console: Console, uow: Transaction, order_id: PathId) -> Response:
     """Show what was bought and paid, as a page to print; raises where nothing was."""
-    order = ShownOrder(orders.get_order(uow, console.user_id, order_id))
+    order = OrderView(orders.get_order(uow, console.user_id, order_id))
     if not order.has_receipt:
         raise ORDER_NOT_FOUND()
     person = accounts.get(uow, console.user_id)

@@ -9,7 +9,7 @@ from fastapi.responses import Response
 
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import QUOTAS, format_credits
-from api.console.developers.views import newest_events
+from api.console.developers.views import list_newest_events
 from api.console.navigation import find_pages, get_list_path
 from api.console.requests import Console, build_router
 from api.responses.lists import describe_lists
@@ -53,7 +53,9 @@ def show_overview(console: Console) -> Response:
         name, plan = person.name, Plan(person.plan)
         net = [(days, daily_figures.owner_growth(uow, console.user_id, days)) for days in (7, 30)]
         attention = _attention(uow, console.user_id)
-        lately = newest_events(uow, console.caller, only=_COMINGS_AND_GOINGS, limit=EVENTS_TO_FOLD)
+        lately = list_newest_events(
+            uow, console.caller, only=_COMINGS_AND_GOINGS, limit=EVENTS_TO_FOLD
+        )
     account = json.loads(ledger.read_account(console.state.resources.database, console.user_id))
     return console.render_page(
         "overview.html",
@@ -107,11 +109,11 @@ def _next_steps(
 
 @router.get("/find")
 def show_found(console: Console, uow: Transaction, q: str = "") -> Response:
-    sought = q.replace("\0", "")[: member_filter.MAX_SOUGHT_CHARACTERS]
-    found = member_filter.find(uow, console.caller, sought)
+    sought = q.replace("\0", "")[: member_filter.MAX_SEARCH_CHARACTERS]
+    found = member_filter.search_lists_and_members(uow, console.caller, sought)
     some = lists.list_of(uow, console.user_id, PageRequest(LISTS_TO_SEARCH)).rows
     is_operator = accounts.get(uow, console.user_id).is_operator
-    least = member_filter.MIN_SOUGHT_CHARACTERS
+    least = member_filter.MIN_SEARCH_CHARACTERS
     return console.render_page(
         "find.html",
         q=sought,

@@ -21,9 +21,9 @@ from api.auth.requirements import LOGIN, PUBLIC
 from api.auth.second_factors import (
     count_code,
     count_wrong_code,
-    is_factor_problem,
-    problem_status,
+    is_factor_error,
     read_factor,
+    status_of_error,
 )
 from api.bodies.page_forms import FormFields, FormOf
 from api.client_details import client_address
@@ -294,9 +294,11 @@ async def _submit_choice(
             return person
 
         path = page_paths.ACCOUNT_PATH
-        return await begin_session(request, state, path, prove, factor_shown=factor is not None)
+        return await begin_session(
+            request, state, path, prove, is_factor_verified=factor is not None
+        )
     except DomainError as error:
-        if error.kind is not Kind.INVALID and not is_factor_problem(error):
+        if error.kind is not Kind.INVALID and not is_factor_error(error):
             raise
         await count_wrong_code(state, attempt, error)
         render_again = partial(
@@ -307,7 +309,7 @@ async def _submit_choice(
             email=email,
             token=secret,
             name=form.get("name", ""),
-            status=problem_status(error),
+            status=status_of_error(error),
             problem=error.message,
             **read_ticked_boxes(form),
         )

@@ -10,13 +10,13 @@ from fastapi import APIRouter, Query, Request, Response
 from api.auth import second_factors
 from api.auth.csrf import obtain_form_cookie, require_form_csrf
 from api.auth.form_pages import render_anonymous_page
-from api.auth.logins import begin_session, identify_browser, prove_password, render_second_step
+from api.auth.logins import begin_session, identify_browser, render_second_step, verify_password
 from api.auth.page_sessions import find_form_session, find_page_session
 from api.auth.redirects import read_local_path, redirect_to_path
 from api.auth.requirements import LOGIN, PUBLIC
 from api.bodies.page_forms import FormFields, FormOf
 from api.client_details import browser_name
-from api.cookies import FIRST_STEP, FORM, SESSION
+from api.cookies import FIRST_STEP_COOKIE, FORM_COOKIE, SESSION_COOKIE
 from api.limits.bulkheads import RECORDS
 from api.response_timing import pad_duration
 from api.route_classes import ThreadedRoute
@@ -64,7 +64,7 @@ async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
     path = read_local_path(form.get("next")) or page_paths.ACCOUNT_PATH
     try:
         async with pad_duration():
-            attempt, check = await prove_password(request, state, email, password)
+            attempt, check = await verify_password(request, state, email, password)
             prove = partial(
                 logins.succeed,
                 attempt=attempt,
@@ -99,12 +99,12 @@ async def log_in_by_passkey(request: Request, state: StateOf, form: FormOf) -> R
     path = read_local_path(form.get("next")) or page_paths.ACCOUNT_PATH
     prove = partial(
         second_steps.by_passkey,
-        form_cookie=state.cookies.read(request, FORM) or "",
+        form_cookie=state.cookies.read(request, FORM_COOKIE) or "",
         answer=form.get("passkey", ""),
         browser=identify_browser(request, state),
     )
     try:
-        return await begin_session(request, state, path, prove, factor_shown=True)
+        return await begin_session(request, state, path, prove, is_factor_verified=True)
     except DomainError as error:
         if error.code != people.PASSKEY_INVALID.code:
             raise
@@ -118,7 +118,7 @@ def log_out(request: Request, state: StateOf, uow: Transaction, form: FormOf) ->
     if member is not None and member.caller.session_id is not None:
         sessions.end(uow, member.caller.session_id)
     response = redirect_to_path(state, page_paths.LOGIN_PATH)
-    state.cookies.drop(response, SESSION)
+    state.cookies.delete(response, SESSION_COOKIE)
     return response
 
 
@@ -170,9 +170,9 @@ async def take_second_step(request: Request, state: StateOf, form: FormOf) -> Re
             attempt=attempt,
             browser=identify_browser(request, state),
         )
-        return await begin_session(request, state, path, prove, factor_shown=True)
+        return await begin_session(request, state, path, prove, is_factor_verified=True)
     except DomainError as error:
-        if not second_factors.is_factor_problem(error):
+        if not second_factors.is_factor_error(error):
             raise
         await second_factors.count_wrong_code(state, attempt, error)
         return await RECORDS.run(_render_second_step, request, state, form, error)
@@ -186,7 +186,7 @@ def _render_second_step(
     Redirect to the login page if the browser hasn't sent a correct password before.
     """
     path = read_local_path(form.get("next")) or page_paths.ACCOUNT_PATH
-    form_cookie = state.cookies.read(request, FORM) or ""
+    form_cookie = state.cookies.read(request, FORM_COOKIE) or ""
     try:
         with state.resources.unit_of_work() as uow:
             first_step = _read_first_step(request, state)
@@ -203,4 +203,4 @@ def _render_second_step(
 
 
 def _read_first_step(request: Request, state: State) -> str:
-    return state.cookies.read(request, FIRST_STEP) or ""
+    return state.cookies.read(request, FIRST_STEP_COOKIE) or ""

@@ -16,7 +16,7 @@ from api.auth.page_sessions import (
     require_recent_session,
 )
 from api.auth.requirements import PUBLIC
-from api.bodies.oauth_messages import oauth_request_of_query
+from api.bodies.oauth_messages import read_oauth_query
 from api.bodies.page_forms import FormOf
 from api.html.frame import redirect_to
 from api.route_classes import ThreadedRoute
@@ -81,7 +81,7 @@ def _read_authorization(
     request: Request, state: State, uow: UnitOfWork
 ) -> AuthorizationRequest | OAuthResponse:
     server = OAuthServer(uow, state.resources.settings.public_base)
-    return server.ask(oauth_request_of_query(request))
+    return server.ask(read_oauth_query(request))
 
 
 def _redirect_to_client(reply: OAuthResponse) -> Response:

@@ -6,7 +6,7 @@ from fastapi import Request, Response
 
 from api.auth.csrf import CSRF_FIELD
 from api.bodies.page_forms import FormFields
-from api.cookies import VISIT
+from api.cookies import VISIT_COOKIE
 from api.html.frame import redirect_to, render_page
 from api.html.problems import get_reader_language
 from api.state import State
@@ -19,7 +19,7 @@ from storage.unit_of_work import UnitOfWork
 
 
 def read_visit_secret(request: Request, state: State) -> str | None:
-    return state.cookies.read(request, VISIT)
+    return state.cookies.read(request, VISIT_COOKIE)
 
 
 def find_visit(uow: UnitOfWork, request: Request, state: State) -> Visit:
@@ -59,5 +59,5 @@ def render_last_page(request: Request, state: State, *, is_erased: bool) -> Resp
     response = render_page(
         "visit_ended.html", language=get_reader_language(request), is_erased=is_erased
     )
-    state.cookies.drop(response, VISIT)
+    state.cookies.delete(response, VISIT_COOKIE)
     return response

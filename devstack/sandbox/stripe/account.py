@@ -1,4 +1,4 @@
-"""An account: its checkouts, what happens to them, and the events that say so."""
+"""A Stripe account, which stores checkouts and sends events about changes of checkouts."""
 
 import asyncio
 import hashlib
@@ -22,11 +22,14 @@ if TYPE_CHECKING:
 
 
 class ActionNotPossible(Exception):
-    """The action is not possible with this checkout as it is; the message says why."""
+    """The status of a checkout doesn't allow an action. The message states the reason."""
 
 
 class Account:
-    """Keeps its checkouts. It calls ``tell`` with each event's type, object and session id."""
+    """The checkouts of an account.
+
+    ``send_event`` is called with an event's type, object and session id.
+    """
 
     def __init__(self, tell: Callable[[str, Object, str], None]) -> None:
         self._tell = tell
@@ -46,7 +49,7 @@ class Account:
         return next((each for each in payments if each and each.id == payment_id), None)
 
     def pay(self, session: CheckoutSession, *, later: bool = False) -> None:
-        """Pay by card; or `later`, by a bank debit, which ``settle`` ends."""
+        """Pay a checkout by card. With ``later``, pay by a bank debit, which ``end_debit`` ends."""
         payment = self._attempt(session)
         payment.status = "processing" if later else "succeeded"
         payment.amount, payment.currency = session.amount, session.currency
@@ -54,7 +57,7 @@ class Account:
         self._tell_of(session, "completed")
 
     def settle(self, session: CheckoutSession, *, comes: bool = True) -> None:
-        """End a bank debit: the money comes, or the debit falls through."""
+        """End a bank debit, which succeeds or fails."""
         if session.payment is None or not session.is_promised:
             raise ActionNotPossible("No bank debit is under way.")
         session.payment.status = "succeeded" if comes else "requires_payment_method"
@@ -62,7 +65,7 @@ class Account:
         self._tell_of(session, f"async_payment_{'succeeded' if comes else 'failed'}")
 
     def decline(self, session: CheckoutSession) -> None:
-        """The checkout stays open: the payer may try another card."""
+        """Decline a card. The checkout stays open, because the payer may try another card."""
         shown = objects.payment_object(self._attempt(session))
         self._tell("payment_intent.payment_failed", shown, session.id)
 
@@ -72,7 +75,7 @@ class Account:
         self._tell_of(session, "expired")
 
     def expire_due(self, now: int) -> None:
-        """Expire every checkout that was not paid in time."""
+        """Expire every open checkout whose time is over."""
         for session in self.newest_first():
             if session.is_open and session.expires_at <= now:
                 self.expire(session)
@@ -86,7 +89,7 @@ class Account:
         self._tell("charge.refunded", objects.charge_object(payment), session.id)
 
     def fail_refund(self, session: CheckoutSession) -> None:
-        """The payer's bank sends the last refund back."""
+        """Fail the last successful refund, as if the payer's bank had returned the money."""
         payment = _paid(session)
         refund = next((each for each in payment.refunds[::-1] if each.status == "succeeded"), None)
         if refund is None:
@@ -108,7 +111,7 @@ class Account:
             self._tell_of_dispute(session, dispute, "funds_withdrawn")
 
     def end_dispute(self, session: CheckoutSession, outcome: str, amount: int | None) -> None:
-        """End the oldest open dispute; with an ``amount``, the oldest one of that amount."""
+        """End the oldest open dispute, or the oldest open dispute about ``amount``."""
         found = (each for each in _paid(session).open_disputes if amount in (None, each.amount))
         dispute = next(found, None)
         if dispute is None:
@@ -200,7 +203,7 @@ class WebhookSender:
             self._send_off(sent, self.mode)
 
     def events(self, session_id: str | None = None) -> list[SentEvent]:
-        """The events of one session, or of all, in the order in which they happened."""
+        """Return the events of one session or of all sessions, oldest first."""
         kept = self._events.values()
         return [each for each in kept if session_id in {None, each.session_id}]
 
@@ -210,7 +213,7 @@ class WebhookSender:
         return self._events[event_id]
 
     def release(self, mode: DeliveryMode) -> int:
-        """Send all held events in this mode; return how many there were."""
+        """Send all held events in a mode, and return the number of events."""
         held = [each for each in self._events.values() if each.is_held]
         for sent in held:
             sent.is_held = False
@@ -218,7 +221,7 @@ class WebhookSender:
         return len(held)
 
     async def deliver(self, sent: SentEvent, variant: DeliveryVariant) -> list[int | str]:
-        """Deliver now, all times at once, without trying again; return each result."""
+        """Deliver an event immediately without retries. Return the result of each delivery."""
         body = json.dumps(sent.event).encode()
         return await asyncio.gather(
             *(self._post(sent, body, variant.signature) for _ in range(variant.times))
@@ -257,7 +260,8 @@ class WebhookSender:
                 for secret in (self._keys.webhook_secret, "whsec_of_another_account")
             )
             listed = {"wrong": [other], "rolled": [other, good]}.get(signature, [good])
-            # Stripe's test events carry a v0 signature too, which a receiver must not trust.
+            # Add a v0 signature like Stripe's test events. A receiver must not trust this
+            # signature.
             signed = [f"t={at}", *(f"v1={each}" for each in listed), f"v0={other}"]
             headers["Stripe-Signature"] = ",".join(signed)
         try:
@@ -270,7 +274,8 @@ class WebhookSender:
 
     @cached_property
     def _client(self) -> "httpx2.AsyncClient":
-        # Imported at the first event: most sandboxes idle, and it takes megabytes.
+        # Import httpx with the first event, because httpx takes megabytes and most sandboxes send
+        # no event.
         import httpx2
 
         limits = httpx2.Limits(max_connections=_MAX_CONCURRENT_DELIVERIES)

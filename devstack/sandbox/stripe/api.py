@@ -1,6 +1,6 @@
 """The part of Stripe's HTTP API below ``/v1`` that Pressroom uses.
 
-Every call checks the secret key and the idempotency key, and fails on demand. Source:
+Every call checks the secret key and the idempotency key, and fails on request. Source:
 docs.stripe.com/api/idempotent_requests.
 """
 
@@ -19,15 +19,15 @@ from devstack.sandbox.stripe.account import Account
 from devstack.sandbox.stripe.objects import Object, Params, StripeKeys, StripeProblem, now
 
 Operation = Callable[[Params], Object]
-# Raises StripeProblem for a call that it refuses.
+# A function that raises ``StripeProblem`` for a refused call.
 CallCheck = Callable[[Request, Params], None]
 
 
 class InjectedFailure(BaseModel):
-    """How the next calls of the API fail.
+    """The failure of the next calls of the API.
 
-    ``before``: the call does nothing; ``after``: it does its work, and only the answer is lost.
-    Without a status the call is only slow.
+    A failure ``before`` the call prevents any change. A failure ``after`` the call loses only the
+    response. A failure without a status only delays the response.
     """
 
     count: int = Field(default=1, ge=0, le=10_000)
@@ -41,7 +41,7 @@ class StripeGateway:
         self.failure = InjectedFailure(count=0)
         self.check: CallCheck = lambda _request, _given: None
         self._keys = keys
-        # The first answer to each idempotency key.
+        # Maps each idempotency key to the first response.
         self._answers: dict[str, Object] = {}
 
     async def answer(self, request: Request, do: Operation) -> JSONResponse:
@@ -72,7 +72,7 @@ class StripeGateway:
                 return reply
             body = do(given)
         except StripeProblem as problem:
-            # A refused call leaves its key free.
+            # A refused call doesn't use up its idempotency key.
             return _response(problem.status, problem.body)
         if key:
             self._answers[key] = body
@@ -88,7 +88,7 @@ MAX_SESSION_SECONDS = 24 * 60 * 60
 
 
 class StripeOperations:
-    """The calls of the API, apart from HTTP."""
+    """The operations of the API, without HTTP."""
 
     def __init__(self, account: Account) -> None:
         self._account = account
@@ -116,7 +116,7 @@ class StripeOperations:
         return objects.session_object(session)
 
     def show_session(self, session_id: str, given: Params) -> Object:
-        """The session; with `expand`, its payment and the payment's charge are written out."""
+        """Return a session. With ``expand``, the result includes the payment and its charge."""
         session = self._session(session_id)
         shown = objects.session_object(session)
         if "expand" in given and session.payment is not None:

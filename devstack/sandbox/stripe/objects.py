@@ -1,4 +1,4 @@
-"""The account's records, in memory alone, and the same as Stripe's objects and forms."""
+"""Defines the records of a Stripe account, and converts them to Stripe's objects."""
 
 import re
 import secrets
@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 
 @dataclass
 class StripeKeys:
-    """Keys that Pressroom and the stand-in share. Without a webhook URL, events go nowhere."""
+    """The keys that Pressroom and the sandbox share. Events are sent only with a webhook URL."""
 
     secret_key: str = field(default_factory=lambda: f"sk_test_{secrets.token_hex(24)}")
     webhook_secret: str = field(default_factory=lambda: f"whsec_{secrets.token_hex(24)}")
@@ -44,7 +44,7 @@ class Refund:
 
 @dataclass
 class Payment:
-    """Stripe's payment intent, and its charge once it is paid."""
+    """A payment intent of Stripe, which includes a charge when the payment is paid."""
 
     amount: int
     currency: str
@@ -63,25 +63,25 @@ class Payment:
 
     @property
     def refunded(self) -> int:
-        """Without the refunds that failed."""
+        """The total amount of all refunds that didn't fail."""
         return sum(each.amount for each in self.refunds if each.status == "succeeded")
 
     @property
     def open_disputes(self) -> list[Dispute]:
-        """Oldest first, with the inquiries among them."""
+        """The disputes and inquiries that are open, oldest first."""
         is_open = "needs_response", "warning_needs_response"
         return [each for each in self.disputes if each.status in is_open]
 
     @property
     def undisputed(self) -> int:
-        """The part of the amount that no dispute has taken or may take."""
+        """The amount that no open or lost dispute covers."""
         taking = "needs_response", "lost"
         return self.amount - sum(each.amount for each in self.disputes if each.status in taking)
 
 
 @dataclass
 class CheckoutSession:
-    """Stripe's checkout session: a page on which a payer pays for one thing."""
+    """A checkout session of Stripe, which has a page on which the payer pays for one item."""
 
     amount: int
     currency: str
@@ -110,7 +110,7 @@ class CheckoutSession:
 
 
 class StripeProblem(Exception):
-    """An error of Stripe's, as its error object (docs.stripe.com/api/errors)."""
+    """An error with the body of Stripe's error object (docs.stripe.com/api/errors)."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ Params = dict[str, Any]
 
 
 def decode(encoded: str) -> Params:
-    """``a[0][b]=1`` as ``{"a": [{"b": "1"}]}``; all values are text."""
+    """Decode a form such as ``a[0][b]=1`` into ``{"a": [{"b": "1"}]}``. All values are strings."""
     given: Params = {}
     for name, value in parse_qsl(encoded, keep_blank_values=True, max_num_fields=_MAX_FIELDS):
         found = _NAME.match(name)
@@ -149,7 +149,7 @@ def decode(encoded: str) -> Params:
             into = into.setdefault(each, {})
             if not isinstance(into, dict):
                 raise StripeProblem("A parameter is both a value and an object.", param=found[1])
-        # `expand[]=a&expand[]=b` names no places, so they are numbered.
+        # Number the values of a list without indexes, such as ``expand[]=a&expand[]=b``.
         into[last or str(len(into))] = value
     return {name: _listed(value) for name, value in given.items()}
 
@@ -173,7 +173,7 @@ _PAYMENT = "amount created currency description metadata"
 
 
 def fields(record: object, names: str) -> Object:
-    """The record's fields of these names, which blanks part."""
+    """Return the attributes of a record by their names, which are separated by spaces."""
     return {name: getattr(record, name) for name in names.split()}
 
 
@@ -200,7 +200,7 @@ def charge_object(payment: Payment) -> Object:
         "id": payment.charge_id,
         "object": "charge",
         "amount_refunded": payment.refunded,
-        # A bank's inquiry is no dispute yet.
+        # An inquiry of a bank doesn't count as a dispute.
         "disputed": any(not each.status.startswith("warning_") for each in payment.disputes),
         "payment_intent": payment.id,
         "status": "succeeded",
@@ -222,7 +222,7 @@ def refund_object(payment: Payment, refund: Refund) -> Object:
 
 
 def list_object(url: str, items: list[Object], given: Params) -> Object:
-    """A page of them: `limit` many at most, those after the one named by `starting_after`."""
+    """Return a page of at most ``limit`` items after the item with the id ``starting_after``."""
     after = given.get("starting_after")
     begin = next((place + 1 for place, each in enumerate(items) if each["id"] == after), 0)
     end = begin + int(given.get("limit", _DEFAULT_LIMIT))

@@ -1,4 +1,4 @@
-"""The page on which a payer pays, and the operator's page, on which all else is made to happen."""
+"""Serves the payer's page, and the operator's page for all other actions on checkouts."""
 
 import asyncio
 from decimal import Decimal
@@ -24,14 +24,14 @@ from devstack.sandbox.stripe.objects import CheckoutSession, Object, StripeKeys,
 
 
 class ActionAmount(BaseModel):
-    """The amount, in the minor unit, of a refund, a dispute or a change."""
+    """The amount of a refund, a dispute or a change, in the minor unit of the currency."""
 
     amount: int | None = None
     currency: str | None = None
 
 
 def act(account: Account, session: CheckoutSession, action: str, about: ActionAmount) -> None:
-    """Do what the action says; raise ``ActionNotPossible`` where the checkout forbids it."""
+    """Perform an action on a checkout. Raises ``ActionNotPossible``."""
     match action:
         case "pay" | "promise":
             account.pay(session, later=action == "promise")
@@ -121,7 +121,7 @@ def as_json(session: CheckoutSession) -> Object:
     }
 
 
-# How long after its order on the page a bank debit succeeds or fails.
+# The number of seconds until a bank debit that was ordered on the page succeeds or fails.
 DEBIT_SECONDS = 5.0
 _MAX_SHOWN_SESSIONS = 100
 
@@ -131,7 +131,7 @@ Text = Annotated[str, Form(max_length=200)]
 
 
 def pages_router(account: Account, sender: WebhookSender) -> APIRouter:
-    """The operator's page is at the path where the router is mounted."""
+    """Return the payer's pages and the operator's page, which is at the root of the router."""
     router = APIRouter()
 
     @router.get("/pay/{session_id}", response_class=HTMLResponse)
@@ -194,7 +194,7 @@ def _chosen(account: Account, session: CheckoutSession, choice: str) -> Response
             account.pay(session, later=True)
 
             def end() -> None:
-                # The operator may have settled it before.
+                # The operator may already have ended the debit.
                 if session.is_promised:
                     account.settle(session, comes=choice == "debit")
 
@@ -206,7 +206,7 @@ def _chosen(account: Account, session: CheckoutSession, choice: str) -> Response
 
 
 def _minor(amount: str, currency: str) -> int | None:
-    """An amount that a person wrote, such as 1.50, in the minor unit; None for an empty one."""
+    """Convert an amount such as "1.50" to the minor unit, or return ``None`` for an empty text."""
     if not amount.strip():
         return None
     try:
@@ -261,7 +261,7 @@ class StripeServer:
         self.gateway = StripeGateway(keys)
 
     def router(self) -> APIRouter:
-        """All routes, for mounting at ``/stripe``."""
+        """Return all routes, which are mounted at ``/stripe``."""
         router = pages_router(self.account, self.sender)
         operations = api.StripeOperations(self.account)
         router.include_router(api.api_router(self.gateway, operations))

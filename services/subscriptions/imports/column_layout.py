@@ -47,7 +47,7 @@ _SINGLE_ROLES: Mapping[str, Collection[str]] = {
     **{CONSENT_PREFIX + part: () for part in CONSENT_PARTS},
 }
 # Maps each role that any number of columns may have to its excluding role. If the owner's mapping
-# uses the excluding role, no column gets the other role because of its header.
+# uses the excluding role, a column doesn't get the excluded role because of its header.
 _LIST_ROLES = {"tags": "", "tier": "tier", "paid": "tier"}
 _DATES = ("paid_expiry", "joined_at", "created_at", "consent.at", "consent.confirmed_at")
 # Maps a role in the API to internal roles that the API reports as this role.
@@ -134,12 +134,12 @@ class ColumnLayout:
     mapped_fields: dict[int, tuple[str, str]] = field(default_factory=dict)
     ignored: set[int] = field(default_factory=set)
 
-    def of(self, *roles: str) -> list[int]:
+    def find_columns(self, *roles: str) -> list[int]:
         """Return the columns that have any of these roles."""
         return [index for role in roles for index in self.roles.get(role, ())]
 
-    def first(self, role: str) -> int | None:
-        return next(iter(self.of(role)), None)
+    def find_first_column(self, role: str) -> int | None:
+        return next(iter(self.find_columns(role)), None)
 
     def add(self, role: str, index: int) -> None:
         self.roles.setdefault(role, []).append(index)
@@ -154,14 +154,14 @@ class ColumnLayout:
         elif role not in set(ConsentSubject):
             self.add(role, index)
 
-    def dates(self) -> list[int]:
+    def find_date_columns(self) -> list[int]:
         """Return the columns of dates and times."""
-        return self.of(*_DATES) + self.of_type(FieldType.DATE)
+        return self.find_columns(*_DATES) + self.find_fields_of_type(FieldType.DATE)
 
-    def of_type(self, type_: FieldType) -> list[int]:
+    def find_fields_of_type(self, type_: FieldType) -> list[int]:
         return [index for index, field in self.fields.items() if field.type == type_]
 
-    def meanings(self) -> dict[int, str]:
+    def describe_roles(self) -> dict[int, str]:
         """Return the roles of each column as text, except columns without a role."""
         roles_of: dict[int, list[str]] = {}
         for role, indexes in self._columns_by_role().items():
@@ -169,7 +169,7 @@ class ColumnLayout:
                 roles_of.setdefault(index, []).append(role)
         return {index: ", ".join(roles) for index, roles in roles_of.items()}
 
-    def described(self) -> dict[str, Sequence[str]]:
+    def list_headers_by_role(self) -> dict[str, Sequence[str]]:
         """Return the headers of the columns of each role that is used."""
         return {
             role: [self.header[index] for index in indexes]
@@ -177,7 +177,7 @@ class ColumnLayout:
         }
 
     def _columns_by_role(self) -> dict[str, list[int]]:
-        columns = {role: self.of(role, *_INTERNAL_ROLES.get(role, ())) for role in ROLES}
+        columns = {role: self.find_columns(role, *_INTERNAL_ROLES.get(role, ())) for role in ROLES}
         for index in self.consent:
             columns[self.mapped.get(index, "status")].append(index)
         columns |= {FIELD_PREFIX + field.key: [index] for index, field in self.fields.items()}
@@ -206,7 +206,7 @@ def detect_layout(header: Sequence[str], mapping: Mapping[str, str] | None) -> C
 
 
 def find_column(header: Sequence[str], column: str) -> int:
-    """Return the index of the column that a mapping names; raises ``import.mapping_column``."""
+    """Return the index of the column that a mapping names. Raises ``import.mapping_column``."""
     if column in header:
         return header.index(column)
     word = normalise_word(column)
@@ -251,7 +251,9 @@ def _assign_by_header(
     roles in the owner's mapping.
     """
     for role, excluding_roles in _SINGLE_ROLES.items():
-        is_free = not layout.of(role) or (role in _NAME_PARTS and role not in mapped_roles)
+        is_free = not layout.find_columns(role) or (
+            role in _NAME_PARTS and role not in mapped_roles
+        )
         if word in COLUMNS[role] and is_free and mapped_roles.isdisjoint(excluding_roles):
             layout.add(role, index)
             return

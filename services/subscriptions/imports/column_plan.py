@@ -1,7 +1,7 @@
 """The plan of a file's columns, which names the field that each column fills.
 
-The plan is stored with the import. If another process reads the file again, it uses the same fields
-and doesn't create them again.
+The plan is stored with the import. A process that reads the file again uses the same fields and
+doesn't create new fields.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ class ColumnPlan:
             task = uow.session.get_one(MemberImport, self._import_id)
             if task.columns is None:
                 task.columns = _describe_plan(ColumnLayout(header), 0, {})
-                samples = ImportSamples.of(header, sample, (), {})
+                samples = ImportSamples.collect(header, sample, (), {})
                 store_samples(self._resources, task, samples)
 
     def find_fields(self, layout: ColumnLayout, sample: Sample) -> None:
@@ -136,7 +136,7 @@ def _describe_plan(
     ``covered``: the number of columns whose fields were determined. ``creates``: maps the index of
     each column that gets a new field to the type of the field.
     """
-    meanings = layout.meanings()
+    meanings = layout.describe_roles()
     consent = layout.consent
     names = [name[:MAX_COLUMN_NAME_CHARACTERS] for name in layout.header]
     ignored = (name for index, name in enumerate(names) if index not in meanings)

@@ -119,7 +119,7 @@ class StatusValues:
         product_statuses = _PRODUCT_STATUSES.get(product or "", {})
         for value, status in self._statuses.items():
             if status is WANTED and product_statuses.get(normalise_word(value)) in OPT_OUTS:
-                raise _opt_out_value(value)
+                raise _build_opt_out_error(value)
 
 
 def check_status_values(statuses: Mapping[str, str]) -> None:
@@ -133,7 +133,7 @@ def check_status_values(statuses: Mapping[str, str]) -> None:
             reason = f"{status[:MAX_WORD_CHARACTERS]!r} is not one of {', '.join(STATUS_VALUES)}."
             raise IMPORT_STATUS_VALUES(reason=reason)
         if status == "subscribed" and interpret_item(value) in OPT_OUT_WORDS:
-            raise _opt_out_value(value)
+            raise _build_opt_out_error(value)
 
 
 def find_status(
@@ -148,7 +148,7 @@ def find_status(
     if column.subject is ConsentSubject.STATUS:
         product_statuses = _PRODUCT_STATUSES.get(product or "", {})
     return find_strictest(
-        _status_of_item(item, column, product_statuses, values) for item in split_items(cell)
+        _find_item_status(item, column, product_statuses, values) for item in split_items(cell)
     )
 
 
@@ -180,7 +180,7 @@ def fold_value(text: str) -> str:
     return " ".join(fold_text(text).split())
 
 
-def _status_of_item(
+def _find_item_status(
     item: str,
     column: ConsentColumn,
     product_statuses: Mapping[str, SuppressionStatus],
@@ -191,7 +191,7 @@ def _status_of_item(
         status = mapped or product_statuses.get(normalise_word(item))
         if status is not None:
             return status
-    meaning = _meaning(item, column)
+    meaning = _find_meaning(item, column)
     if meaning is Meaning.YES and column.subject is ConsentSubject.OPTING_OUT:
         return column.reason
     answer = _ANSWERS[column.subject].get(meaning, UNKNOWN)
@@ -203,7 +203,7 @@ def _status_of_item(
     return mapped or UNKNOWN
 
 
-def _meaning(item: str, column: ConsentColumn) -> Meaning:
+def _find_meaning(item: str, column: ConsentColumn) -> Meaning:
     """Return the meaning of an item in a consent column. In some columns a date means "yes"."""
     meaning = interpret_item(item)
     is_opting_out = column.subject is ConsentSubject.OPTING_OUT
@@ -215,6 +215,6 @@ def _meaning(item: str, column: ConsentColumn) -> Meaning:
     return meaning
 
 
-def _opt_out_value(value: str) -> DomainError:
+def _build_opt_out_error(value: str) -> DomainError:
     beginning = value[:MAX_WORD_CHARACTERS]
     return IMPORT_STATUS_VALUES(reason=f"{beginning!r} is an opt-out and can't become subscribed.")

@@ -51,8 +51,10 @@ _KINDS = {
         for kind, reason in _OPT_OUT_REASONS.items()
     },
 }
-_BY_MAPPING = {role: _KINDS[role] for role in ("status", "subscribed", "unsubscribed", "confirmed")}
-_BY_HEADER = {
+_COLUMNS_BY_ROLE = {
+    role: _KINDS[role] for role in ("status", "subscribed", "unsubscribed", "confirmed")
+}
+_COLUMNS_BY_HEADER = {
     normalise_word(name): _KINDS[kind]
     for kind, names in _WORDS["headers"].items()
     for name in names
@@ -71,7 +73,7 @@ _OPT_OUT_PATTERNS = {name: _PATTERNS[name] for name in ("complained", "bounced",
 _OTHER_PATTERNS = {
     name: _PATTERNS[name] for name in ("opted_in", "confirmed", "subscribed", "status")
 }
-_CONSENTS = frozenset({"opted_in", "subscribed"})
+_CONSENT_KINDS = frozenset({"opted_in", "subscribed"})
 _UNCLEAR = _PATTERNS["unclear"]
 _NEGATIONS = _PATTERNS["negations"]
 _ANSWERS = _PATTERNS["answers"]
@@ -102,8 +104,8 @@ def add_consent_columns(layout: ColumnLayout) -> None:
     """
     for index, name in enumerate(layout.header):
         role = layout.mapped.get(index)
-        if role in _BY_MAPPING:
-            layout.consent[index] = _BY_MAPPING[role]
+        if role in _COLUMNS_BY_ROLE:
+            layout.consent[index] = _COLUMNS_BY_ROLE[role]
             continue
         if layout.product == "pressroom" and name.startswith(FIELD_PREFIX):
             # In a file that Pressroom exported, a column with this prefix holds a field of the
@@ -131,9 +133,9 @@ def recognise_header(name: str) -> ConsentColumn | Unclear | None:
 
 @lru_cache(1024)
 def _recognise_beginning(name: str) -> ConsentColumn | Unclear | None:
-    if column := _BY_HEADER.get(normalise_word(name)):
+    if column := _COLUMNS_BY_HEADER.get(normalise_word(name)):
         return column
-    text = _phrase(name)
+    text = _normalise_header(name)
     if normalise_word(name) in _OTHER_HEADERS or not _is_about_consent(text):
         return None
     reasons = []
@@ -145,7 +147,7 @@ def _recognise_beginning(name: str) -> ConsentColumn | Unclear | None:
     others = [kind for kind, pattern in _OTHER_PATTERNS.items() if pattern.search(rest)]
     if not reasons and (others in ([], ["status"])) and _NOT_ABOUT_MAIL.search(rest):
         return None
-    is_contradictory = bool(reasons) and not _CONSENTS.isdisjoint(others)
+    is_contradictory = bool(reasons) and not _CONSENT_KINDS.isdisjoint(others)
     is_negated = _NEGATIONS.search(rest) is not None and others[:1] != ["status"]
     if is_contradictory or is_negated or not (reasons or others):
         return Unclear.HEADER
@@ -160,13 +162,13 @@ def _is_about_consent(text: str) -> bool:
     return any(pattern.search(text) for pattern in _ANY_WORD)
 
 
-def _phrase(name: str) -> str:
+def _normalise_header(name: str) -> str:
     """Return the words of a header, separated by single spaces."""
-    words = [part for word in split_words(name) for part in _parts_of(word)]
+    words = [part for word in split_words(name) for part in _split_word(word)]
     return " ".join(words).replace("e mail", "email")
 
 
-def _parts_of(word: str) -> Sequence[str]:
+def _split_word(word: str) -> Sequence[str]:
     """Split a word such as "optout" into known parts.
 
     Return a word with unknown parts unchanged.

@@ -29,13 +29,13 @@ MAX_DIRECTORY_BYTES = 256 * 1024
 # bounds the time for reading empty members, because each member takes a few microseconds.
 MAX_GZIP_MEMBERS = 1_000_000
 
-_FIRST_BYTES = 512
+_FIRST_PART_BYTES = 512
 _ZEROS = re.compile(rb"\0*")
 _MAGIC_BYTES = 8
 _GZIP = b"\x1f\x8b"
 _ZIP = b"PK\x03\x04"
 _EMPTY_ZIP = b"PK\x05\x06"
-_FOREIGN = {
+_UNSUPPORTED_FORMATS = {
     b"\xd0\xcf\x11\xe0": "an old Excel workbook",
     b"%PDF": "a PDF",
     b"BZh": "a bzip2 archive",
@@ -51,8 +51,10 @@ _FOREIGN = {
     b"GIF89a": "a picture (GIF)",
 }
 # Matches the files that macOS and Windows put into archives.
-_LITTER = re.compile(r"__MACOSX/|(.*/)?(\._[^/]*|\.DS_Store|Thumbs\.db|desktop\.ini)\Z", re.DOTALL)
-_BROKEN_ZIP = (zipfile.BadZipFile, zlib.error, ValueError, KeyError, IndexError, OverflowError)
+_SYSTEM_FILES = re.compile(
+    r"__MACOSX/|(.*/)?(\._[^/]*|\.DS_Store|Thumbs\.db|desktop\.ini)\Z", re.DOTALL
+)
+_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, ValueError, KeyError, IndexError, OverflowError)
 
 
 class Source(Protocol):
@@ -73,7 +75,7 @@ class RangeReader(Protocol):
     def read_at(self, offset: int, count: int, /) -> bytes: ...
 
 
-def ranged_file(ranges: RangeReader) -> io.BufferedReader:
+def open_ranged_file(ranges: RangeReader) -> io.BufferedReader:
     """Return a seekable file that keeps ``WINDOW_BYTES`` of the object in memory."""
     return io.BufferedReader(_Ranges(ranges), WINDOW_BYTES)
 
@@ -89,7 +91,7 @@ def open_container(source: Source) -> tuple[str, Iterator[bytes]]:
         return "gzip", _refuse_nested(_gunzip(chunks))
     if head.startswith((_ZIP, _EMPTY_ZIP)):
         return "zip", _refuse_nested(_unzip(source))
-    _refuse_foreign(head)
+    _refuse_unsupported(head)
     return "plain", _Expansion().limit(chunks)
 
 
@@ -134,12 +136,12 @@ def _refuse_nested(chunks: Iterator[bytes]) -> Iterator[bytes]:
     head, all_chunks = take_head(chunks, _MAGIC_BYTES)
     if head.startswith((_GZIP, _ZIP)):
         raise errors.IMPORT_UNKNOWN_FORMAT(what="an archive in an archive")
-    _refuse_foreign(head)
+    _refuse_unsupported(head)
     return all_chunks
 
 
-def _refuse_foreign(head: bytes) -> None:
-    for magic, what in _FOREIGN.items():
+def _refuse_unsupported(head: bytes) -> None:
+    for magic, what in _UNSUPPORTED_FORMATS.items():
         if head.startswith(magic):
             raise errors.IMPORT_UNKNOWN_FORMAT(what=what)
 
@@ -179,11 +181,11 @@ def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
         # input. Each further part is twice as large, so that large members are read quickly.
         position = 0
         part_bytes = READ_BYTES
-        while (position := position if member else _after_zeros(chunk, position)) < len(chunk):
+        while (position := position if member else _skip_zeros(chunk, position)) < len(chunk):
             if member is None:
                 member = zlib.decompressobj(wbits=31)
                 members += 1
-                part_bytes = _FIRST_BYTES
+                part_bytes = _FIRST_PART_BYTES
                 if members > MAX_GZIP_MEMBERS:
                     raise errors.IMPORT_GZIP_MEMBERS(most=MAX_GZIP_MEMBERS)
             part = memoryview(chunk)[position : position + part_bytes]
@@ -201,7 +203,7 @@ def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
         raise errors.IMPORT_TRUNCATED(container="gzip")
 
 
-def _after_zeros(chunk: bytes, position: int) -> int:
+def _skip_zeros(chunk: bytes, position: int) -> int:
     zeros = _ZEROS.match(chunk, position)
     assert zeros is not None
     return zeros.end()
@@ -228,27 +230,27 @@ def _unzip(source: Source) -> Iterator[bytes]:
     file = cast("IO[bytes]", _LimitedReads(cast("IO[bytes]", source)))
     try:
         archive = zipfile.ZipFile(file)
-    except _BROKEN_ZIP:
+    except _ZIP_ERRORS:
         raise errors.IMPORT_TRUNCATED(container="zip") from None
-    entry = _only_entry(archive)
+    entry = _find_only_entry(archive)
     expansion = _Expansion(min(entry.compress_size, file.seek(0, 2)))
     try:
-        with archive.open(entry) as inside:
-            while data := inside.read(READ_BYTES):
+        with archive.open(entry) as content:
+            while data := content.read(READ_BYTES):
                 yield expansion.add(data)
     except EOFError:
         raise errors.IMPORT_TRUNCATED(container="zip") from None
-    except _BROKEN_ZIP:
+    except _ZIP_ERRORS:
         raise errors.IMPORT_DAMAGED(container="zip") from None
 
 
-def _only_entry(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
+def _find_only_entry(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     if "[Content_Types].xml" in archive.namelist():
         raise errors.IMPORT_UNKNOWN_FORMAT(what="an Excel workbook or another Office document")
     entries = [
         entry
         for entry in archive.infolist()
-        if not entry.is_dir() and not _LITTER.match(entry.filename)
+        if not entry.is_dir() and not _SYSTEM_FILES.match(entry.filename)
     ]
     if not entries:
         raise errors.IMPORT_EMPTY_ARCHIVE()

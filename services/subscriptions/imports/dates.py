@@ -7,7 +7,7 @@ from functools import cache, lru_cache
 
 from babel.dates import get_month_names
 
-from services.subscriptions.export_sheets import bare_cell
+from services.subscriptions.export_sheets import unguard_cell
 from services.subscriptions.imports.column_vocabulary import is_no
 from services.subscriptions.imports.known_words import MAX_WORD_CHARACTERS, normalise_word
 
@@ -30,7 +30,7 @@ _SERIAL = re.compile(r"([2-7]\d{4})(?:[.,](\d{1,12}))?\Z", re.ASCII)
 # The day that Excel, LibreOffice and Google Sheets use as day 0 of serial numbers.
 _SERIAL_EPOCH = datetime(1899, 12, 30, tzinfo=UTC)
 _LANGUAGES = ("en", "de", "fr", "es", "ru")
-_NOON = 12
+_NOON_HOUR = 12
 
 
 class DateOrder(StrEnum):
@@ -52,7 +52,7 @@ def parse_date(cell: str, order: DateOrder = DateOrder.DAY_FIRST) -> datetime | 
 
     Raises ``ValueError`` with the rule that the cell breaks.
     """
-    text = bare_cell(cell).strip()
+    text = unguard_cell(cell).strip()
     if is_no(text):
         return None
     moment = _parse(text, order) if len(text) <= MAX_WORD_CHARACTERS else None
@@ -101,10 +101,10 @@ def _parse_notation(text: str, order: DateOrder) -> datetime | None:
         year, month, day = match.groups()
     elif match := _DAY_MONTH.match(text):
         day, month_name, year = match.groups()
-        month = _number_of_month(month_name)
+        month = _find_month(month_name)
     elif match := _MONTH_DAY.match(text):
         month_name, day, year = match.groups()
-        month = _number_of_month(month_name)
+        month = _find_month(month_name)
     else:
         return None
     moment = datetime(int(year), int(month), int(day), tzinfo=UTC)
@@ -115,17 +115,17 @@ def _parse_notation(text: str, order: DateOrder) -> datetime | None:
         return None
     hour = int(time[1])
     if half := time[4]:
-        hour = hour % _NOON + (_NOON if half.lower() == "p" else 0)
+        hour = hour % _NOON_HOUR + (_NOON_HOUR if half.lower() == "p" else 0)
     return moment.replace(hour=hour, minute=int(time[2]), second=int(time[3] or 0))
 
 
-def _number_of_month(name: str) -> int:
+def _find_month(name: str) -> int:
     """Return the number of a month, or 0 for a name that isn't known."""
-    return _months().get(normalise_word(name), 0)
+    return _load_months().get(normalise_word(name), 0)
 
 
 @cache
-def _months() -> dict[str, int]:
+def _load_months() -> dict[str, int]:
     """Return the numbers of the months, by their normalised names and short names."""
     return {
         normalise_word(name): number

@@ -47,9 +47,9 @@ class DecodedText:
     ``damaged`` becomes true at the first bytes that are invalid in the encoding. ``is_binary`` is
     true if the first line has control characters, as in a binary file.
 
-    If ``named`` is set, ``encoding`` equals ``named``. Otherwise the encoding is detected from the
-    first ``head_bytes`` bytes of the file. After the last chunk, ``settled_encoding`` may return a
-    different encoding.
+    If ``named`` is set, ``encoding`` equals ``named``. If ``named`` isn't set, the encoding is
+    detected from the first ``head_bytes`` bytes of the file. After the last chunk,
+    ``find_final_encoding`` may return another encoding.
 
     Raises ``EncodingUnclear`` for a short file whose encoding can't be detected.
     """
@@ -75,7 +75,7 @@ class DecodedText:
 
     def __iter__(self) -> Iterator[str]:
         decoder = codecs.getincrementaldecoder(self.encoding)()
-        is_settled = self._is_named or self._is_certain
+        is_certain = self._is_named or self._is_certain
         for chunk in chain(self._chunks, [None]):
             data = chunk or b""
             is_end = chunk is None
@@ -90,13 +90,13 @@ class DecodedText:
                 decoder.errors = _ERROR_HANDLERS.get(self.encoding, "replace")
                 text = decoder.decode(data, is_end)
                 decoder.errors = "strict"
-            if not is_settled:
+            if not is_certain:
                 self._note(data, text, is_valid=is_valid)
             if text := text.replace("\0", ""):
                 yield text
         self._evidence.end()
 
-    def settled_encoding(self) -> str:
+    def find_final_encoding(self) -> str:
         """Return the encoding that the whole file reveals. The whole file must have been decoded.
 
         Raises ``EncodingUnclear``.
@@ -107,7 +107,7 @@ class DecodedText:
             return self.encoding
         return self._evidence.decide()
 
-    def reads_like(self, encoding: str) -> bool:
+    def is_equivalent_to(self, encoding: str) -> bool:
         """Return whether the names would be the same if the file were decoded with ``encoding``.
 
         Addresses may differ, because bytes that are invalid UTF-8 are repaired only in names.

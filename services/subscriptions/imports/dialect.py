@@ -60,7 +60,8 @@ def detect_csv_dialect(
         for delimiter in ([declaration[1]] if declaration else DELIMITERS)
     }
     delimiter = max(
-        candidates, key=lambda each: (*_rank([*candidates[each].values()]), each == usual_delimiter)
+        candidates,
+        key=lambda each: (*_rank_records([*candidates[each].values()]), each == usual_delimiter),
     )
     declaration_lines = 1 if declaration else 0
     lines = [*candidates[delimiter]][declaration_lines:]
@@ -68,7 +69,7 @@ def detect_csv_dialect(
     position = _find_header(records, mapping)
     if position is None:
         email = find_email_column(records)
-        header = _invent_header(records, email)
+        header = _build_default_header(records, email)
         return Dialect(delimiter, header, records, email, skip_through=declaration_lines)
     sample = records[position + 1 :]
     # A header that spans several lines is skipped as a whole, because the number of a record is its
@@ -110,7 +111,7 @@ def _parse_sample(text: str, delimiter: str, *, is_complete: bool) -> dict[int, 
     return records
 
 
-def _rank(records: Sequence[Record]) -> tuple[float, float, int]:
+def _rank_records(records: Sequence[Record]) -> tuple[float, float, int]:
     """Return a rank that is highest for the records that the right delimiter yields.
 
     Records with addresses, or with a known header, count most. An equal number of cells in all
@@ -146,7 +147,7 @@ def _is_like_address(cell: str) -> bool:
     return len(cell) <= MAX_ADDRESS_CHARACTERS and _ADDRESS.match(cell.strip()) is not None
 
 
-def _invent_header(records: Sequence[Record], email: int | None) -> list[str]:
+def _build_default_header(records: Sequence[Record], email: int | None) -> list[str]:
     """Return a header for a file without a header.
 
     If the file has only one column besides the addresses, this column may hold the name.

@@ -78,8 +78,8 @@ _MIN_NAME_SHARE = 0.34
 # possible.
 _RIVAL_NAME_SHARE = 0.25
 _MIN_EAST_ASIAN_FACTOR = 1.5
-# Cyrillic and Greek encodings. If Hebrew text is decoded with one of these encodings, the result
-# may look like lower-case letters.
+# Cyrillic and Greek encodings. If Hebrew text is decoded with a Cyrillic or Greek encoding, the
+# result may look like lower-case letters.
 _CYRILLIC_AND_GREEK = frozenset({"cp1251", "koi8-r", "cp1253"})
 _MIN_LOWER_CASE_WORDS = 10
 
@@ -143,7 +143,7 @@ def detect_encoding(cells: Sequence[bytes], rows: Sequence[bytes]) -> str:
 
 
 def _decode_cells(cells: Sequence[bytes]) -> dict[str, _Decoding]:
-    """Return the decoded cells for each encoding that can decode all of them."""
+    """Return the decoded cells for each encoding that can decode all cells."""
     decodings: dict[str, _Decoding] = {}
     for encoding in _CANDIDATES:
         try:

@@ -28,8 +28,8 @@ class EncodingEvidence:
         self._rows: list[bytes] = []
         self._counts = dict.fromkeys(range(0x80, 0x100), 0)
         self._incomplete_row = b""
-        # Finds the non-ASCII bytes that still need more cells. The pattern is ``None`` when there
-        # are enough cells for every byte value.
+        # Finds the non-ASCII bytes that still need more cells. The pattern is ``None`` after enough
+        # cells for every byte value were collected.
         self._pattern = self._needed_bytes()
 
     @property

@@ -16,7 +16,7 @@ from services import removals
 from services.access import quotas
 from services.accounts import account_mails
 from services.accounts.account_mails import MailKind
-from services.feed.catalogue import FeedEventType, announce
+from services.feed.catalogue import FeedEventType, announce_event
 from services.jobs.lease import Lease
 from services.jobs.records import RETRY_INPUT_RETENTION, describe_error, is_retry_sensible
 from services.jobs.transitions import complete_job, fail_job
@@ -25,7 +25,7 @@ from storage.unit_of_work import UnitOfWork
 
 # The file of a dry run is stored for this time, so that the owner can import the file without
 # uploading the file again.
-DRY_RUN_FILE_KEPT = timedelta(days=1)
+DRY_RUN_FILE_RETENTION = timedelta(days=1)
 # The maximum number of dry-run files per owner. The limit is needed because no plan limits the size
 # of dry-run files.
 MAX_DRY_RUN_FILES = 3
@@ -47,7 +47,7 @@ def end_import(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
         error = quotas.exceeded(uow, task.user_id, PlanQuota.MEMBERS)
         fail_job(uow, lease, error)
     else:
-        complete_job(uow, lease, result_of(task))
+        complete_job(uow, lease, build_result(task))
         task.status = "succeeded"
         _finish(uow, task, lease.job_id)
 
@@ -66,7 +66,7 @@ def end_with_job(uow: UnitOfWork, job: Job) -> None:
         if task.error is not None and task.error["code"] == IMPORT_ENCODING_NEEDED.code:
             # Keep the file, because the owner must see some rows of the file to choose the
             # encoding.
-            keep_for = DRY_RUN_FILE_KEPT
+            keep_for = DRY_RUN_FILE_RETENTION
         _finish(uow, task, job.id, keep_for=keep_for)
 
 
@@ -77,7 +77,7 @@ def _finish(
 
     The database has the verdicts on the rows.
     """
-    announce(
+    announce_event(
         uow,
         task.user_id,
         FeedEventType.IMPORT_ENDED,
@@ -93,7 +93,7 @@ def _finish(
     if task.dry_run and task.source == "file" and not task.by_operator:
         _remove_older_dry_runs(uow, task)
         if task.status != "cancelled":
-            keep_for = max(keep_for, DRY_RUN_FILE_KEPT)
+            keep_for = max(keep_for, DRY_RUN_FILE_RETENTION)
     removals.forget_objects(uow, f"{task.object_prefix}/", after=keep_for)
 
 
@@ -155,7 +155,7 @@ def _lock_unless_being_undone(uow: UnitOfWork, import_id: int | None) -> MemberI
     return None if is_in_progress or has_just_begun else task
 
 
-def result_of(task: MemberImport) -> dict[str, Any]:
+def build_result(task: MemberImport) -> dict[str, Any]:
     """Return the counts and columns of an import as the result of the import's job."""
     counts = {name: getattr(task, name) for name in COUNTS}
     result = {**counts, "import_id": task.id, "dry_run": task.dry_run}
@@ -165,11 +165,11 @@ def result_of(task: MemberImport) -> dict[str, Any]:
         **result,
         "left_out": task.left_out,
         "unknown_status": task.unknown_status,
-        **columns_of(task),
+        **get_columns(task),
     }
 
 
-def columns_of(task: MemberImport) -> dict[str, Any]:
+def get_columns(task: MemberImport) -> dict[str, Any]:
     """Return the meanings of the columns of the file, and the ignored columns."""
     columns = task.columns or {}
     return {name: columns.get(name, []) for name in ("columns", "ignored_columns")}

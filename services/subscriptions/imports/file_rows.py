@@ -1,9 +1,9 @@
 """The rows of an uploaded file, in chunks.
 
 If an address has several rows, only the strictest row is applied. Some rejected rows also prevent
-their person from being added. Opt-outs and rejected rows of this kind form separate chunks, because
-these chunks are applied first. A weaker row may already be in a chunk when a stricter row of its
-address is read. ``StoredChunks.mark_next_chunk`` marks weaker rows later.
+their person from being added. Opt-outs and rejected rows that prevent a person form separate
+chunks, because they are applied first. A weaker row may already be in a chunk when a stricter row
+of its address is read. ``StoredChunks.mark_next_chunk`` marks weaker rows later.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from typing import Any
 from core.errors import DomainError
 from models import MemberImport
 from services.subscriptions.imports import chunks
-from services.subscriptions.imports.chunks import Chunk, PendingChunk, rows_per_batch
+from services.subscriptions.imports.chunks import Chunk, PendingChunk, get_rows_per_batch
 from services.subscriptions.imports.consent_cells import STATUS_UNKNOWN
 from services.subscriptions.imports.encoding_detection import EncodingUnclear
 from services.subscriptions.imports.judged_rows import JudgedRow
@@ -45,7 +45,7 @@ class FileFacts:
     forms: Mapping[str, str] = field(default_factory=dict)
     consent: Mapping[str, bool] | None = None
     encoding: str | None = None
-    is_read_so: bool = True
+    are_applied: bool = True
     error: DomainError | None = None
 
 
@@ -65,7 +65,7 @@ class FileRows:
         """Open the file. Raises what ``open_file`` raises."""
         self._file = open_file(resources, task)
         self.seen = SeenAddresses()
-        self._batches = judge_rows(self._file.rows, self.seen, rows_per_batch())
+        self._batches = judge_rows(self._file.rows, self.seen, get_rows_per_batch())
         self._opt_outs = PendingChunk()
         self._others = PendingChunk()
         self._is_read = False
@@ -109,17 +109,17 @@ class FileRows:
     def find_facts(self) -> FileFacts:
         """Return how to interpret the file. The whole file must have been read."""
         try:
-            encoding = self._file.reader.text.settled_encoding()
+            encoding = self._file.reader.text.find_final_encoding()
             if encoding and not self._is_read_in(encoding):
-                return FileFacts(encoding=encoding, is_read_so=False)
-            forms = self._file.forms.settled(self._file.reader.header)
+                return FileFacts(encoding=encoding, are_applied=False)
+            forms = self._file.forms.find_notations(self._file.reader.header)
         except DomainError as error:
             if isinstance(error, EncodingUnclear):
                 self.samples = self.samples._replace(readings=readings_by_encoding(error))
             return FileFacts(error=error)
         statuses = self._file.statuses
-        is_read_so = not (self._file.forms.differs(forms) or statuses.differs())
-        return FileFacts(forms, statuses.settled(), is_read_so=is_read_so)
+        are_applied = not (self._file.forms.has_misread_cells(forms) or statuses.has_misread_rows())
+        return FileFacts(forms, statuses.find_decisions(), are_applied=are_applied)
 
     def close(self) -> None:
         self.seen.close()
@@ -130,9 +130,9 @@ class FileRows:
         self._problems.note(batch)
         self.unknown_status += sum(row.code == STATUS_UNKNOWN for row in batch)
         if self._file.may_mix_opt_outs:
-            opt_outs = [row for row in batch if row.left or row.is_withheld]
+            opt_outs = [row for row in batch if row.opt_out or row.is_withheld]
             if opt_outs:
-                batch = [row for row in batch if not (row.left or row.is_withheld)]
+                batch = [row for row in batch if not (row.opt_out or row.is_withheld)]
                 opt_out_characters = sum(len(cell) for row in opt_outs for cell in row.cells)
                 characters -= opt_out_characters
                 self._opt_outs.add(opt_outs, opt_out_characters)
@@ -161,4 +161,4 @@ class FileRows:
         if encoding == text.encoding:
             return True
         self._description["encoding"] = encoding
-        return text.reads_like(encoding) and not self._has_damaged_row
+        return text.is_equivalent_to(encoding) and not self._has_damaged_row

@@ -119,8 +119,8 @@ def open_member_rows(
     """Detect the format of a file of members, and return its rows.
 
     Args:
-        source: the file. A zip file needs ``seek`` and ``tell`` (see ``ranged_file``). For other
-            files, ``read`` is enough.
+        source: the file. A zip file needs ``seek`` and ``tell`` (see ``open_ranged_file``). All
+            other files need only ``read``.
         mapping: maps columns to the roles or fields that the owner assigned. A column is named by
             its header or by its index from 0. The mapping takes precedence over the header.
         forms: detects how columns write dates and numbers.
@@ -139,7 +139,7 @@ def open_member_rows(
 
     def add_consent(layout: ColumnLayout) -> None:
         add_consent_columns(layout)
-        refuse_unclear_columns(layout, interpreter.unclear_columns(layout, sample))
+        refuse_unclear_columns(layout, interpreter.find_unclear_columns(layout, sample))
         interpreter.decide(layout, sample)
 
     layouts = _LayoutDetector(file.dialect, mapping, add_consent, find_fields)
@@ -202,7 +202,7 @@ class _LayoutDetector:
     def extend(self, header: Sequence[str]) -> ColumnLayout:
         """Return the layout for a header with more columns."""
         layout = self._detect(header)
-        layout.roles["email"] = self.layout.of("email")
+        layout.roles["email"] = self.layout.find_columns("email")
         layout.fields = dict(self.layout.fields)
         self._interpret_columns(layout)
         self._find_fields(layout, ())
@@ -217,7 +217,7 @@ class _LayoutDetector:
 
     def _find_email(self, dialect: Dialect) -> int:
         """Return the column of addresses, found by the mapping, by its header, or by its cells."""
-        email = self.layout.first("email")
+        email = self.layout.find_first_column("email")
         if email is None:
             if dialect.email is None:
                 raise errors.IMPORT_NO_EMAIL_COLUMN(columns=describe_columns(dialect.header))
@@ -264,7 +264,7 @@ def _take_sample(blocks: Iterator[Block]) -> tuple[str, bool, Iterator[Block]]:
 
 
 def _keep_address_roles(layout: ColumnLayout) -> None:
-    layout.roles = {role: layout.of(role) for role in _ADDRESS_ROLES}
+    layout.roles = {role: layout.find_columns(role) for role in _ADDRESS_ROLES}
 
 
 def _read_rows(
@@ -272,15 +272,17 @@ def _read_rows(
 ) -> RowReader:
     dialect = file.dialect
     layout = layouts.layout
-    forms.learn(layout.dates(), layout.of_type(FieldType.NUMBER), dialect.sample)
+    forms.learn(
+        layout.find_date_columns(), layout.find_fields_of_type(FieldType.NUMBER), dialect.sample
+    )
 
-    def mapper_for(layout: ColumnLayout) -> RowMapper:
-        return RowMapper(layout, layouts.email, forms, consent.reader(layout))
+    def create_mapper(layout: ColumnLayout) -> RowMapper:
+        return RowMapper(layout, layouts.email, forms, consent.create_reader(layout))
 
     if dialect.delimiter is None:
-        outcomes = _map_objects(file.blocks, layouts, mapper_for)
+        outcomes = _map_objects(file.blocks, layouts, create_mapper)
     else:
-        outcomes = _map_csv(file, dialect.delimiter, mapper_for(layout))
+        outcomes = _map_csv(file, dialect.delimiter, create_mapper(layout))
     description = FileDescription(
         container=file.container,
         format="csv" if dialect.delimiter else "jsonl",
@@ -288,7 +290,7 @@ def _read_rows(
         delimiter=dialect.delimiter,
         header_line=dialect.header_line,
         product=layout.product,
-        columns=layout.described(),
+        columns=layout.list_headers_by_role(),
     )
     return RowReader(outcomes, file.text, layouts.header, dialect.sample, description)
 
@@ -307,12 +309,12 @@ def _map_csv(file: _OpenFile, delimiter: str, mapper: RowMapper) -> Iterator[Out
 def _map_objects(
     blocks: Iterable[Block],
     layouts: _LayoutDetector,
-    mapper_for: Callable[[ColumnLayout], RowMapper],
+    create_mapper: Callable[[ColumnLayout], RowMapper],
 ) -> Iterator[Outcome]:
     """Yield the rows of JSON Lines. Keys that first appear in later objects become columns too."""
     header = [*layouts.header]
     known_keys = set(header)
-    mapper = mapper_for(layouts.layout)
+    mapper = create_mapper(layouts.layout)
     for record in read_objects(blocks):
         if isinstance(record, RejectedRecord):
             yield record
@@ -323,5 +325,5 @@ def _map_objects(
             if len(extended) > len(header):
                 header = extended
                 known_keys = set(extended)
-                mapper = mapper_for(layouts.extend(header))
+                mapper = create_mapper(layouts.extend(header))
         yield mapper.map_record(line, arrange_cells(values, header))

@@ -62,11 +62,11 @@ from services.jobs.transitions import (
     record_progress,
 )
 from services.subscriptions.imports import applying, endings
-from services.subscriptions.imports.applying import ChunkBroke, NotInTurn
+from services.subscriptions.imports.applying import ChunkFailed, EarlierChunkPending
 from services.subscriptions.imports.chunks import PreparedChunk
 from services.subscriptions.imports.chunks_at_once import (
     MAX_CHUNKS_AT_ONCE,
-    chunks_at_once,
+    chunk_committer,
 )
 from services.subscriptions.imports.stored_chunks import fetch_chunk
 from storage.database import Statement
@@ -82,14 +82,14 @@ class ImportEnded(Exception):
 
 # Errors that no chunk causes, so they don't count as a try of the chunk. The helper's process
 # survives these errors.
-_ERRORS_OF_NO_CHUNK = (
+_ERRORS_UNRELATED_TO_CHUNKS = (
     *(DomainError, TransientError, SQLAlchemyError, psycopg2.Error),
-    *(ImportEnded, JobCancelled, LeaseLost, NotInTurn),
+    *(ImportEnded, JobCancelled, LeaseLost, EarlierChunkPending),
 )
 
 
 @dataclass(frozen=True)
-class _Work:
+class _HelperTask:
     """The import that a helper works on, and the lease of the import's job.
 
     All helpers of an import share the lease of the import's job.
@@ -99,47 +99,50 @@ class _Work:
     task: MemberImport
 
 
-_MISSING = """
+_MISSING_CHUNKS = """
 SELECT generate_series(0, CAST(:chunks AS bigint) - 1) AS number
 EXCEPT SELECT number FROM import_chunks WHERE import_id = :import_id ORDER BY number
 """
 
 
-def missing_chunks(uow: UnitOfWork, task: MemberImport) -> list[int]:
+def find_missing_chunks(uow: UnitOfWork, task: MemberImport) -> list[int]:
     """Return the numbers of the chunks that haven't been applied."""
-    return list(uow.session.scalars(text(_MISSING), {"import_id": task.id, "chunks": task.chunks}))
+    return list(
+        uow.session.scalars(text(_MISSING_CHUNKS), {"import_id": task.id, "chunks": task.chunks})
+    )
 
 
-_WAIT = f"""
+_ADD_WAITING_CHUNKS = f"""
 INSERT INTO waiting_chunks (import_id, number)
-SELECT :import_id, number FROM ({_MISSING}) AS missing ON CONFLICT DO NOTHING
+SELECT :import_id, number FROM ({_MISSING_CHUNKS}) AS missing ON CONFLICT DO NOTHING
 """  # noqa: S608
 
 
-def hand_over(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
+def hand_over_chunks(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
     """Leave the chunks of an import to helpers. Raises ``LeaseLost``.
 
     ``lease``: the lease of the import's job. All chunks must have been stored.
     """
     delegate_to_helpers(uow, lease)
-    let_chunks_in_together(uow, task)
+    enable_parallel_chunks(uow, task)
     uow.session.flush()
-    uow.session.execute(text(_WAIT), {"import_id": task.id, "chunks": task.chunks})
+    uow.session.execute(text(_ADD_WAITING_CHUNKS), {"import_id": task.id, "chunks": task.chunks})
     _enqueue_helper(uow, lease.job_id, task)
 
 
-_LOCK_CHOICE = text(
+_LOCK_DECISION = text(
     "SELECT pg_advisory_xact_lock(hashtext('imports.side_by_side'), hashint8(:list_id))"
 )
 
 
-def let_chunks_in_together(uow: UnitOfWork, task: MemberImport) -> None:
+def enable_parallel_chunks(uow: UnitOfWork, task: MemberImport) -> None:
     """Allow an import to apply several chunks at the same time if no other import may.
 
-    Only one import into a list may do this, because two imports may contain the same people.
+    Only one import into a list may apply several chunks at the same time, because two imports may
+    contain the same people.
     """
     # Lock the decision, so that the second of two simultaneous imports into a list sees the first.
-    uow.session.execute(_LOCK_CHOICE, {"list_id": task.list_id})
+    uow.session.execute(_LOCK_DECISION, {"list_id": task.list_id})
     others = MemberImport.list_id == task.list_id, MemberImport.id != task.id
     are_allowed = MemberImport.status == "running", MemberImport.side_by_side
     task.side_by_side = not uow.session.scalar(select(exists().where(*others, *are_allowed)))
@@ -148,10 +151,10 @@ def let_chunks_in_together(uow: UnitOfWork, task: MemberImport) -> None:
 def run_helper(resources: Resources, lease: Lease) -> None:
     """Apply chunks for one turn. Raises what ``applying.commit_chunk`` raises."""
     try:
-        work = _start_turn(resources, lease)
-        if work is not None and not _apply_chunks(resources, lease, work):
+        helper_task = _start_turn(resources, lease)
+        if helper_task is not None and not _apply_chunks(resources, lease, helper_task):
             return
-    except (ImportEnded, NotInTurn):
+    except (ImportEnded, EarlierChunkPending):
         pass
     _end_helper(resources, lease)
 
@@ -190,7 +193,7 @@ def _enqueue_helper(uow: UnitOfWork, job_id: int, task: MemberImport) -> None:
     enqueue_job(uow, APPLY_CHUNKS, user_id=None, on_behalf_of=task.user_id, subject_id=job_id)
 
 
-def _start_turn(resources: Resources, lease: Lease) -> _Work | None:
+def _start_turn(resources: Resources, lease: Lease) -> _HelperTask | None:
     """Start a turn, and enqueue one more helper if chunks are waiting for another helper."""
     with resources.unit_of_work() as uow:
         # Lock the helper's job before the import's job, in the same order as other transactions, to
@@ -204,16 +207,16 @@ def _start_turn(resources: Resources, lease: Lease) -> _Work | None:
         if import_lease.cancelled.is_set():
             cancel_job(uow, import_lease)
             return None
-        waiting = sum(chunk.tries < MAX_TRIES for chunk in _next_chunks(uow, task))
-        statuses = _other_helpers(uow, lease, task)
+        waiting = sum(chunk.tries < MAX_TRIES for chunk in _find_next_chunks(uow, task))
+        statuses = _find_other_helpers(uow, lease, task)
         # Optimization: several helper jobs for one imported file (decision 17).
         max_helpers = MAX_SHARES if task.side_by_side else 1
         if JobStatus.QUEUED not in statuses and len(statuses) + 1 < min(waiting, max_helpers):
             _enqueue_helper(uow, import_lease.job_id, task)
-    return _Work(import_lease, task)
+    return _HelperTask(import_lease, task)
 
 
-def _next_chunks(uow: UnitOfWork, task: MemberImport) -> Sequence[WaitingChunk]:
+def _find_next_chunks(uow: UnitOfWork, task: MemberImport) -> Sequence[WaitingChunk]:
     """Return the waiting chunks with opt-outs, or all waiting chunks if none has opt-outs."""
     query = select(WaitingChunk).where(WaitingChunk.import_id == task.id)
     waiting = uow.session.scalars(query.order_by(WaitingChunk.number)).all()
@@ -221,7 +224,7 @@ def _next_chunks(uow: UnitOfWork, task: MemberImport) -> Sequence[WaitingChunk]:
     return [chunk for chunk in waiting if chunk.number in opt_outs] or waiting
 
 
-def _other_helpers(uow: UnitOfWork, lease: Lease, task: MemberImport) -> Sequence[str]:
+def _find_other_helpers(uow: UnitOfWork, lease: Lease, task: MemberImport) -> Sequence[str]:
     """Return the statuses of the import's other helpers, except helpers that have ended."""
     helpers = records.is_working_on(lease.subject_id, [APPLY_CHUNKS], task.user_id)
     return uow.session.scalars(select(Job.status).where(helpers, Job.id != lease.job_id)).all()
@@ -230,7 +233,7 @@ def _other_helpers(uow: UnitOfWork, lease: Lease, task: MemberImport) -> Sequenc
 # Claims the first chunk that no helper has claimed. Chunks without opt-outs wait until all chunks
 # with opt-outs are applied. A chunk that was tried before can only be the first chunk in a helper's
 # turn.
-_TAKE = Statement("""
+_CLAIM_CHUNK = Statement("""
     UPDATE waiting_chunks SET job_id = :job_id, attempt = :attempt, tries = tries + 1
     WHERE import_id = :import_id AND number = (
         SELECT number FROM waiting_chunks AS w
@@ -251,22 +254,22 @@ _OTHER_CLAIMS = Statement("""
     AND j.attempt = w.attempt AND j.status = 'running' LIMIT 1
     """)
 _CLAIMED = "import_id = :import_id AND job_id = :job_id AND attempt = :attempt"
-_GIVE_BACK = Statement(f"""
+_RELEASE_CHUNK = Statement(f"""
     UPDATE waiting_chunks SET job_id = NULL, attempt = NULL, tries = tries - 1 WHERE {_CLAIMED}
     RETURNING number
     """)  # noqa: S608
-_GIVE_UP = Statement(f"""
+_ABANDON_CHUNK = Statement(f"""
     UPDATE waiting_chunks SET job_id = NULL, attempt = NULL, tries = :most
     WHERE {_CLAIMED} AND number = :number RETURNING number
     """)  # noqa: S608
 
 
-def _apply_chunks(resources: Resources, lease: Lease, work: _Work) -> bool:
+def _apply_chunks(resources: Resources, lease: Lease, helper_task: _HelperTask) -> bool:
     """Apply chunks until the turn is over or no chunk is free.
 
-    Return true if no chunk is free. Otherwise queue the helper's job again and return false.
+    Return true if no chunk is free. Queue the helper's job again and return false after the turn.
     """
-    task = work.task
+    task = helper_task.task
     turn = Turn()
     tries = 0
     claim = {"import_id": task.id, "job_id": lease.job_id, "attempt": lease.attempt}
@@ -274,18 +277,20 @@ def _apply_chunks(resources: Resources, lease: Lease, work: _Work) -> bool:
 
     def commit(chunk: PreparedChunk) -> None:
         try:
-            lock_job = partial(_lock_import_job, lease=lease, work=work, number=chunk.number)
+            lock_job = partial(
+                _lock_import_job, lease=lease, helper_task=helper_task, number=chunk.number
+            )
             applying.commit_chunk(resources, task.id, chunk, lock_job)
-        except ChunkBroke:
-            resources.database.rows(_GIVE_UP, most=MAX_TRIES, number=chunk.number, **claim)
+        except ChunkFailed:
+            resources.database.rows(_ABANDON_CHUNK, most=MAX_TRIES, number=chunk.number, **claim)
 
     try:
         # Optimization: two chunks applied at the same time by one helper (decision 17).
-        with chunks_at_once() as commits:
+        with chunk_committer() as commits:
             while True:
                 commits.make_room(_find_max_chunks(resources, lease, task))
                 lease.check_cancelled()
-                claims = resources.database.rows(_TAKE, is_first=tries == 0, **candidates)
+                claims = resources.database.rows(_CLAIM_CHUNK, is_first=tries == 0, **candidates)
                 if not claims and commits.end_all():
                     # Try again to claim a chunk, because other chunks may have waited for the
                     # opt-outs in the chunks that were just applied.
@@ -298,10 +303,10 @@ def _apply_chunks(resources: Resources, lease: Lease, work: _Work) -> bool:
                     break
         if not claims:
             return True
-    except _ERRORS_OF_NO_CHUNK:
+    except _ERRORS_UNRELATED_TO_CHUNKS:
         # Ignore a database error, because the original error is raised anyway.
         with suppress(psycopg2.Error):
-            resources.database.rows(_GIVE_BACK, **claim)
+            resources.database.rows(_RELEASE_CHUNK, **claim)
         raise
     with resources.unit_of_work() as uow:
         hand_back_job(uow, lease)
@@ -319,17 +324,19 @@ def _find_max_chunks(resources: Resources, lease: Lease, task: MemberImport) -> 
     return MAX_CHUNKS_AT_ONCE
 
 
-def _lock_import_job(uow: UnitOfWork, *, lease: Lease, work: _Work, number: int) -> Lease:
-    """Lock the import's job until the transaction ends, and return its lease.
+def _lock_import_job(
+    uow: UnitOfWork, *, lease: Lease, helper_task: _HelperTask, number: int
+) -> Lease:
+    """Lock the import's job until the transaction ends, and return the lease of the import's job.
 
-    Also delete the helper's claim on the chunk. Raises ``LeaseLost`` if the helper has no claim on
+    The helper's claim on the chunk is deleted. Raises ``LeaseLost`` if the helper has no claim on
     the chunk, and ``ImportEnded`` if the import has ended.
     """
     record_progress(uow, lease, done=0)
-    import_lease = lock_shared_lease(uow, work.import_lease.job_id)
-    if import_lease is None or import_lease.attempt != work.import_lease.attempt:
+    import_lease = lock_shared_lease(uow, helper_task.import_lease.job_id)
+    if import_lease is None or import_lease.attempt != helper_task.import_lease.attempt:
         raise ImportEnded
-    chunk = WaitingChunk.import_id == work.task.id, WaitingChunk.number == number
+    chunk = WaitingChunk.import_id == helper_task.task.id, WaitingChunk.number == number
     claim = WaitingChunk.job_id == lease.job_id, WaitingChunk.attempt == lease.attempt
     deleted = delete(WaitingChunk).where(*chunk, *claim).returning(WaitingChunk.number)
     if uow.session.scalar(deleted) is None:
@@ -339,7 +346,7 @@ def _lock_import_job(uow: UnitOfWork, *, lease: Lease, work: _Work, number: int)
 
 def _end_helper(resources: Resources, lease: Lease) -> None:
     """End a helper that finds no chunk. If no other helper has a chunk, end the import too."""
-    failed = _failed_chunk(resources, lease)
+    chunk_error = _find_chunk_error(resources, lease)
     with resources.unit_of_work() as uow:
         renew_lease(uow, lease)
         import_lease = lock_shared_lease(uow, lease.subject_id)
@@ -347,9 +354,9 @@ def _end_helper(resources: Resources, lease: Lease) -> None:
             task = uow.session.get_one(MemberImport, import_lease.subject_id)
             if task.applied == task.chunks:
                 endings.end_import(uow, import_lease, task)
-            elif failed is not None:
-                fail_job(uow, import_lease, failed)
-            elif not _other_helpers(uow, lease, task):
+            elif chunk_error is not None:
+                fail_job(uow, import_lease, chunk_error)
+            elif not _find_other_helpers(uow, lease, task):
                 # Queue the job again, because the helper released a chunk that no other helper will
                 # apply.
                 hand_back_job(uow, lease)
@@ -357,14 +364,14 @@ def _end_helper(resources: Resources, lease: Lease) -> None:
         complete_job(uow, lease, {})
 
 
-def _failed_chunk(resources: Resources, lease: Lease) -> DomainError | None:
+def _find_chunk_error(resources: Resources, lease: Lease) -> DomainError | None:
     """Return the error of a failed chunk, or ``None`` while other chunks may still be applied."""
     with resources.unit_of_work() as uow:
         import_id = uow.session.scalar(select(Job.subject_id).where(Job.id == lease.subject_id))
         task = uow.session.get(MemberImport, import_id)
         if task is None:
             return None
-        waiting = _next_chunks(uow, task)
+        waiting = _find_next_chunks(uow, task)
         if not waiting or any(_can_be_applied(uow, chunk) for chunk in waiting):
             return None
     number = waiting[0].number

@@ -26,13 +26,13 @@ from services.jobs.kinds import JobKind, register_kind
 from services.jobs.lease import JobCancelled, Lease, renew_lease
 from services.jobs.transitions import record_progress, set_total
 from services.subscriptions.imports import applying, endings, helper_jobs
-from services.subscriptions.imports.applying import ChunkBroke
+from services.subscriptions.imports.applying import ChunkFailed
 from services.subscriptions.imports.chunks import (
     ROWS_PER_CHUNK,
     PreparedChunk,
     prepare_chunk,
 )
-from services.subscriptions.imports.chunks_at_once import chunks_at_once
+from services.subscriptions.imports.chunks_at_once import chunk_committer
 from services.subscriptions.imports.file_rows import FileFacts, FileRows
 from services.subscriptions.imports.request_rows import REQUEST_DESCRIPTION, RequestRows
 from services.subscriptions.imports.samples import store_samples
@@ -106,13 +106,13 @@ def _begin_turn(
     resources: Resources, lease: Lease, task: MemberImport, rows: RequestRows
 ) -> MemberImport:
     with resources.unit_of_work() as uow:
-        # Setting the total doesn't count as progress. Otherwise a chunk that kills its process
+        # Setting the total doesn't count as progress. If it did, a chunk that kills its process
         # would be tried without limit.
         set_total(uow, lease, total=rows.total)
         task = uow.session.get_one(MemberImport, task.id)
         task.description = {**REQUEST_DESCRIPTION}
         if rows.total > ROWS_PER_CHUNK:
-            helper_jobs.let_chunks_in_together(uow, task)
+            helper_jobs.enable_parallel_chunks(uow, task)
     return task
 
 
@@ -126,7 +126,7 @@ def _add_chunks(resources: Resources, lease: Lease, task: MemberImport, rows: Re
         numbers = select(ImportChunk.number).where(ImportChunk.import_id == task.id)
         applied = set(uow.session.scalars(numbers))
     # Optimization: two chunks of one request applied at the same time (decision 17).
-    with chunks_at_once() as commits:
+    with chunk_committer() as commits:
         while not rows.is_complete:
             lease.check_cancelled()
             chunk = rows.next_chunk()
@@ -173,9 +173,11 @@ def _store_next_chunk(rows: FileRows, stored: StoredChunks) -> FileFacts | None:
     chunk = rows.next_chunk()
     if chunk is not None:
         stored.store(chunk)
-    elif rows.seen.has_outdone and stored.has_unmarked:
-        stored.mark_next(rows.seen)
-    is_stored = rows.is_complete and not (rows.seen.has_outdone and stored.has_unmarked)
+    elif rows.seen.has_stricter_rows and stored.has_unmarked_chunks:
+        stored.mark_next_chunk(rows.seen)
+    is_stored = rows.is_complete and not (
+        rows.seen.has_stricter_rows and stored.has_unmarked_chunks
+    )
     return rows.find_facts() if is_stored else None
 
 
@@ -189,7 +191,7 @@ def _record_progress(
     facts: FileFacts | None,
 ) -> MemberImport:
     """Record how far the file has been read. Raises ``LeaseLost`` and ``quota.exceeded``."""
-    is_split = facts is not None and facts.is_read_so and facts.error is None
+    is_split = facts is not None and facts.are_applied and facts.error is None
     with resources.unit_of_work() as uow:
         # Lock the job, and fail if another worker has taken over the job.
         if is_split:
@@ -197,8 +199,8 @@ def _record_progress(
         elif rows.received > task.received:
             record_progress(uow, lease, done=0)
         else:
-            # While the file is read again, no progress is recorded. Otherwise a job whose process
-            # crashes repeatedly would never fail.
+            # While the file is read again, no progress is recorded, so that a job whose process
+            # crashes repeatedly fails at last.
             renew_lease(uow, lease)
         task = uow.session.get_one(MemberImport, task.id)
         new_bytes = max(0, stored.size - task.chunk_bytes)
@@ -223,7 +225,7 @@ def _store_facts(task: MemberImport, facts: FileFacts) -> None:
     task.encoding = facts.encoding or task.encoding
     task.column_forms = dict(facts.forms)
     task.consent_columns = None if facts.consent is None else dict(facts.consent)
-    if not facts.is_read_so:
+    if not facts.are_applied:
         task.chunk_bytes = 0
         task.received = 0
         task.description = None
@@ -238,9 +240,9 @@ def _store_facts(task: MemberImport, facts: FileFacts) -> None:
 def _finish(resources: Resources, lease: Lease, task: MemberImport) -> None:
     """Hand several chunks over to helpers, or apply a single chunk and end the import."""
     with resources.unit_of_work() as uow:
-        missing = helper_jobs.missing_chunks(uow, task)
+        missing = helper_jobs.find_missing_chunks(uow, task)
         if missing and task.chunks > 1:
-            helper_jobs.hand_over(uow, lease, uow.session.get_one(MemberImport, task.id))
+            helper_jobs.hand_over_chunks(uow, lease, uow.session.get_one(MemberImport, task.id))
             return
     for number in missing:
         lease.check_cancelled()
@@ -260,6 +262,6 @@ def _commit_chunk(resources: Resources, lease: Lease, import_id: int, chunk: Pre
 
     try:
         applying.commit_chunk(resources, import_id, chunk, lock_job)
-    except ChunkBroke as error:
+    except ChunkFailed as error:
         first, last = error.lines
         raise JOB_ROWS_FAILED(first=first, last=last) from None

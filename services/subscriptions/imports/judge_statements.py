@@ -13,31 +13,33 @@ from services.subscriptions.imports.staging import (
 )
 from services.subscriptions.members.opt_out_checks import build_opt_out_query
 
-# The subquery hides the list's id from the planner. Otherwise the planner would use outdated
-# statistics, expect a new list to be empty, and read all members for each row.
+# The subquery hides the list's id from the planner. If the planner saw the id, it would trust
+# outdated statistics, expect a new list to be empty, and read all members for each row.
 _LIST = "(SELECT CAST(:list_id AS bigint) AS list_id OFFSET 0)"
 # Selects the row to apply for each member who has changed their address. Several rows may belong to
 # one member, because former addresses identify the member too. The strictest row of the member is
 # applied, and the member's other rows are duplicates, even in other chunks. Chunks with the
 # strictest rows are applied before other chunks. Rows are sorted by person, so that the
 # transactions of two chunks can't deadlock.
-_NAMED = """first AS (
+_APPLIED_ROWS = """first AS (
     SELECT DISTINCT ON (user_id) user_id, number, has_left FROM known WHERE has_moved
     ORDER BY user_id, has_left DESC, is_withheld DESC, number
-), once AS (
+), recorded AS (
     INSERT INTO named_members AS n (import_id, user_id, has_left)
     SELECT :import_id, user_id, has_left FROM first ORDER BY user_id
     ON CONFLICT (import_id, user_id) DO UPDATE SET has_left = true
     WHERE excluded.has_left AND NOT n.has_left
     RETURNING user_id
 ), named AS (
-    SELECT first.number FROM first JOIN once USING (user_id)
+    SELECT first.number FROM first JOIN recorded USING (user_id)
 )"""
 # Excludes active members without changes. Chunks with extras include these members, because the
 # file may state their consent.
-_OF_WHOM = "WHERE k.has_left OR k.is_updated OR k.is_again OR NOT k.is_active OR k.drops_expiry"
+_CHANGED_ROWS = (
+    "WHERE k.has_left OR k.is_updated OR k.is_duplicate OR NOT k.is_active OR k.drops_expiry"
+)
 # The opt-outs of the people in the rows, found by person and by the digests of their addresses.
-_SAID_NO = f"""
+_ROW_OPT_OUTS = f"""
     SELECT k.number, o.kind FROM known AS k CROSS JOIN {_LIST} AS l
     CROSS JOIN LATERAL ({build_opt_out_query("l.list_id", "user_id = k.user_id")}) AS o
     WHERE :has_opt_outs
@@ -45,9 +47,9 @@ _SAID_NO = f"""
     SELECT d.number, o.kind FROM {STAGED_DIGESTS} AS d CROSS JOIN {_LIST} AS l
     CROSS JOIN LATERAL ({build_opt_out_query("l.list_id", "address_hmac = d.digest")}) AS o
 """  # noqa: S608
-_VALUES = "k.name, k.tier, k.paid_expiry, k.clears_expiry"
+_ROW_VALUES = "k.name, k.tier, k.paid_expiry, k.clears_expiry"
 # An active member who only gets fields and tags keeps their name and tier.
-_NEW_VALUES = """CASE WHEN k.is_active AND NOT :update THEN '' ELSE k.name END,
+_ROW_VALUES_WITH_EXTRAS = """CASE WHEN k.is_active AND NOT :update THEN '' ELSE k.name END,
         CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.tier END,
         CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.paid_expiry END,
         k.clears_expiry AND (:update OR NOT k.is_active)"""
@@ -76,7 +78,7 @@ FROM (
 """
 
 
-def _judge(*, has_extras: bool) -> str:
+def _build_judge_statement(*, has_extras: bool) -> str:
     """Build the statement that fills the table JUDGED and returns the row numbers of each verdict.
 
     A member keeps their tier or name if the file has no tier or name.
@@ -87,7 +89,7 @@ WITH known AS (
         coalesce(m.status = 'active', false) AS is_active,
         EXISTS (SELECT FROM former_addresses WHERE user_id = p.id OFFSET 0) AS has_moved,
         NOT s.has_left AND coalesce(m.status = 'active', false)
-            AND {_gets_other_values("s", has_extras=has_extras)} AS is_updated,
+            AND {_build_change_condition("s", has_extras=has_extras)} AS is_updated,
         s.tier IS NULL AND s.paid_expiry IS NOT NULL AND coalesce(m.type, 'free') = 'free'
             AND (:update OR m.status IS DISTINCT FROM 'active') AS drops_expiry
     FROM {STAGED} AS s CROSS JOIN {_LIST} AS l
@@ -99,30 +101,30 @@ WITH known AS (
             {", fields, tag_ids, joined_at" if has_extras else ""} FROM subscriptions
         WHERE list_id = l.list_id AND user_id = p.id OFFSET 0
     ) AS m ON true
-), said_no AS ({_SAID_NO}), {_NAMED}, kept AS (
+), row_opt_outs AS ({_ROW_OPT_OUTS}), {_APPLIED_ROWS}, inserted AS (
     INSERT INTO {JUDGED}
-    SELECT k.number, k.email, {_NEW_VALUES if has_extras else _VALUES},
+    SELECT k.number, k.email, {_ROW_VALUES_WITH_EXTRAS if has_extras else _ROW_VALUES},
         coalesce(k.user_id, k.fresh_id), k.user_id IS NULL, k.subscription_id,
-        CASE WHEN k.is_again THEN 'duplicate'
+        CASE WHEN k.is_duplicate THEN 'duplicate'
             WHEN k.has_left THEN 'left'
             WHEN k.is_active THEN 'already'
             WHEN no_list.number IS NOT NULL THEN 'opted_out'
             ELSE 'added' END,
-        no_mail.number IS NULL, k.is_updated AND NOT k.is_again, k.drops_expiry
+        no_mail.number IS NULL, k.is_updated AND NOT k.is_duplicate, k.drops_expiry
     FROM (
-        SELECT *, has_moved AND number NOT IN (SELECT number FROM named) AS is_again FROM known
+        SELECT *, has_moved AND number NOT IN (SELECT number FROM named) AS is_duplicate FROM known
         WHERE NOT is_withheld
     ) AS k
-    LEFT JOIN said_no AS no_list ON no_list.number = k.number AND no_list.kind = 'list'
-    LEFT JOIN said_no AS no_mail ON no_mail.number = k.number AND no_mail.kind = 'email'
-    {_OF_WHOM if not has_extras else ""}
+    LEFT JOIN row_opt_outs AS no_list ON no_list.number = k.number AND no_list.kind = 'list'
+    LEFT JOIN row_opt_outs AS no_mail ON no_mail.number = k.number AND no_mail.kind = 'email'
+    {_CHANGED_ROWS if not has_extras else ""}
     RETURNING number, verdict
 )
-SELECT verdict, array_agg(number) FROM kept GROUP BY verdict
+SELECT verdict, array_agg(number) FROM inserted GROUP BY verdict
 """  # noqa: S608
 
 
-def _gets_other_values(row: str, *, has_extras: bool) -> str:
+def _build_change_condition(row: str, *, has_extras: bool) -> str:
     """Build the SQL condition that a row changes the active member ``m``.
 
     Missing values of a member are always added. Existing values change only with the option
@@ -138,12 +140,12 @@ def _gets_other_values(row: str, *, has_extras: bool) -> str:
             :update AND {row}.name <> ''
                 AND normalize({row}.name) IS DISTINCT FROM normalize(m.name)
             OR :update AND {row}.tier IS DISTINCT FROM m.type AND {row}.tier IS NOT NULL
-            OR :update AND {new_expiry(row)} IS DISTINCT FROM m.paid_expiry
+            OR :update AND {build_new_expiry(row)} IS DISTINCT FROM m.paid_expiry
             {extras if has_extras else ""}
         )"""
 
 
-def new_expiry(row: str) -> str:
+def build_new_expiry(row: str) -> str:
     """Build the SQL expression for the end of member ``m``'s paid tier after an import."""
     return f"""CASE WHEN coalesce({row}.tier, m.type) = 'free' THEN NULL
         WHEN {row}.paid_expiry IS NOT NULL OR {row}.clears_expiry THEN {row}.paid_expiry
@@ -152,7 +154,7 @@ def new_expiry(row: str) -> str:
 
 # Decides again whether active members change, after tags have been removed from some rows.
 JUDGE_AGAIN = f"""
-UPDATE {JUDGED} AS j SET is_updated = {_gets_other_values("j", has_extras=True)}
+UPDATE {JUDGED} AS j SET is_updated = {_build_change_condition("j", has_extras=True)}
 FROM {JUDGED} AS k JOIN {STAGED_EXTRAS} AS e ON e.number = k.number CROSS JOIN LATERAL (
     SELECT name, type, paid_expiry, fields, tag_ids, joined_at FROM subscriptions
     WHERE id = k.subscription_id OFFSET 0
@@ -160,9 +162,11 @@ FROM {JUDGED} AS k JOIN {STAGED_EXTRAS} AS e ON e.number = k.number CROSS JOIN L
 WHERE j.number = k.number AND j.verdict = 'already' AND j.number = ANY(:numbers)
 """  # noqa: S608
 # Maps whether a chunk has extras to the statement that judges the chunk.
-JUDGE = {has_extras: _judge(has_extras=has_extras) for has_extras in (False, True)}
-PUT_OVER_QUOTA = f"""
+JUDGE_STATEMENTS = {
+    has_extras: _build_judge_statement(has_extras=has_extras) for has_extras in (False, True)
+}
+MARK_OVER_QUOTA = f"""
 UPDATE {JUDGED} SET verdict = 'over_quota' WHERE verdict = 'added' AND number >= :first
 """  # noqa: S608
-PUT_DENIED = f"UPDATE {JUDGED} SET verdict = 'denied' WHERE number = ANY(:numbers)"  # noqa: S608
+MARK_DENIED = f"UPDATE {JUDGED} SET verdict = 'denied' WHERE number = ANY(:numbers)"  # noqa: S608
 COUNT_UPDATED = f"SELECT count(*) FROM {JUDGED} WHERE is_updated"  # noqa: S608

@@ -8,8 +8,8 @@ import orjson
 
 from services.subscriptions.imports.rows import (
     STRICTNESS,
-    LeftOut,
     MemberRow,
+    OmittedValue,
     RejectedRecord,
     RowExtras,
     SuppressionStatus,
@@ -45,7 +45,7 @@ class JudgedRow(NamedTuple):
     name: str = ""
     tier: str | None = None
     paid_expiry: str | None = None
-    left: str | None = None
+    opt_out: str | None = None
     code: str | None = None
     reason: str | None = None
     cells: Sequence[str] = ()
@@ -59,7 +59,7 @@ class JudgedRow(NamedTuple):
     @property
     def strictness(self) -> int:
         """The rank of the row's status in ``STRICTNESS``. The row must not have a ``code``."""
-        return STRICTNESS[SuppressionStatus(self.left or SuppressionStatus.WANTED)]
+        return STRICTNESS[SuppressionStatus(self.opt_out or SuppressionStatus.WANTED)]
 
 
 def reject_row(row: MemberRow | RejectedRecord | JudgedRow, code: str, reason: str) -> JudgedRow:
@@ -77,6 +77,6 @@ def decode_rows(data: bytes) -> list[JudgedRow]:
     rows = [JudgedRow(*row) for row in stored["rows"]]
     for place, extras in stored["extras"].items():
         values = RowExtras(*extras)
-        values = values._replace(left_out=[LeftOut(*each) for each in values.left_out])
+        values = values._replace(left_out=[OmittedValue(*each) for each in values.left_out])
         rows[int(place)] = rows[int(place)]._replace(extras=values)
     return rows

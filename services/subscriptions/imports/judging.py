@@ -90,7 +90,7 @@ def _accept_row(row: MemberRow, address: str) -> JudgedRow:
         name=row.name,
         tier=row.tier,
         paid_expiry=paid_expiry,
-        left=row.suppression.value if row.is_opt_out else None,
+        opt_out=row.suppression.value if row.is_opt_out else None,
         cells=row.cells,
         extras=row.extras,
     )

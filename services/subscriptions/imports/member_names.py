@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from unicodedata import normalize
 
 from core.languages.shown_lines import JOINERS, fold_case
-from services.subscriptions.export_sheets import bare_cell
+from services.subscriptions.export_sheets import unguard_cell
 from services.subscriptions.imports.column_layout import ColumnLayout
 from services.subscriptions.imports.column_vocabulary import NAME_OR_PART
 from services.subscriptions.imports.known_words import normalise_word
@@ -29,9 +29,9 @@ def assign_name_column(
     ``Name`` is the first name. If ``Name`` also contains the other column's text in most rows of
     the sample, ``Name`` is the full name.
     """
-    index = layout.first("name")
-    first_names = layout.of("first_name")
-    last_names = layout.of("last_name")
+    index = layout.find_first_column("name")
+    first_names = layout.find_columns("first_name")
+    last_names = layout.find_columns("last_name")
     has_other_part = bool(first_names) != bool(last_names)
     if index is None or not has_other_part or "name" in (mapping or {}).values():
         return
@@ -53,11 +53,11 @@ class NameReader:
     """A reader of the member's name in each record of a file with one layout."""
 
     def __init__(self, layout: ColumnLayout) -> None:
-        self._name = layout.first("name")
+        self._name = layout.find_first_column("name")
         self._is_full_name = (
             self._name is None or normalise_word(layout.header[self._name]) not in NAME_OR_PART
         )
-        self._parts = [layout.of(role) for role in NAME_PARTS]
+        self._parts = [layout.find_columns(role) for role in NAME_PARTS]
         self._has_parts = any(self._parts)
         name_columns = () if self._name is None else (self._name,)
         self.indexes = [*name_columns, *(index for indexes in self._parts for index in indexes)]
@@ -68,8 +68,7 @@ class NameReader:
         if not self._has_parts or (name and self._is_full_name):
             return name
         first, middle, last = (
-            _without_repetition([tidy_cell(cells[index]) for index in indexes])
-            for indexes in self._parts
+            _join_cells([tidy_cell(cells[index]) for index in indexes]) for indexes in self._parts
         )
         if not name:
             return _join_parts(first, middle, last)
@@ -84,7 +83,7 @@ class NameReader:
 
 def tidy_cell(cell: str) -> str:
     """Return the name in a cell, without an apostrophe that prevents formulas in spreadsheets."""
-    return tidy_name(bare_cell(cell) if "'" in cell else cell)
+    return tidy_name(unguard_cell(cell) if "'" in cell else cell)
 
 
 def tidy_name(name: str) -> str:
@@ -99,7 +98,7 @@ def tidy_name(name: str) -> str:
     return " ".join("".join(characters).split())[:MAX_MEMBER_NAME_CHARACTERS].rstrip()
 
 
-def _without_repetition(cells: Iterable[str]) -> str:
+def _join_cells(cells: Iterable[str]) -> str:
     """Join the cells of several columns with the same part of a name, without repetition."""
     parts: list[str] = []
     for cell in cells:

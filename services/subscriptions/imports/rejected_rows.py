@@ -74,19 +74,19 @@ def format_csv_lines(
     return zlib.compress(text.getvalue().encode(errors="replace"), level=1)
 
 
-def encryption_name(prefix: str, number: int) -> str:
+def get_encryption_name(prefix: str, number: int) -> str:
     """Return the name under which the rejected rows of one chunk are encrypted."""
     return f"{prefix}/not-added/{number}"
 
 
-def header_line(header: Sequence[str]) -> bytes:
+def format_header_line(header: Sequence[str]) -> bytes:
     text = io.StringIO()
     cells = *map(guard_foreign_cell, header), *ADDED_COLUMNS
     csv.writer(text, quoting=csv.QUOTE_ALL).writerow(cells)
     return text.getvalue().encode(errors="replace")
 
 
-def header_of(task: MemberImport) -> list[str]:
+def get_header(task: MemberImport) -> list[str]:
     """Return the names of the file's columns, or an empty list until the file has been opened."""
     header: list[str] = (task.description or {}).get("header", [])
     return header
@@ -106,9 +106,9 @@ def stream_rejected_rows(resources: Resources, import_id: int) -> Iterator[bytes
     prefix = task.object_prefix
     key = bulk_files.data_key(resources, task)
 
-    def pieces() -> Iterator[bytes]:
+    def stream_pieces() -> Iterator[bytes]:
         # Without a byte-order mark, Excel would open the file as Windows-1252.
-        yield codecs.BOM_UTF8 + header_line(header_of(task))
+        yield codecs.BOM_UTF8 + format_header_line(get_header(task))
         chunks = select(ImportChunk).where(ImportChunk.import_id == import_id)
         number = -1
         while True:
@@ -118,6 +118,6 @@ def stream_rejected_rows(resources: Resources, import_id: int) -> Iterator[bytes
             if chunk is None:
                 return
             number = chunk.number
-            yield zlib.decompress(unseal(chunk.not_added, key, encryption_name(prefix, number)))
+            yield zlib.decompress(unseal(chunk.not_added, key, get_encryption_name(prefix, number)))
 
-    return pieces()
+    return stream_pieces()

@@ -56,7 +56,7 @@ class AbsentCell(str):
 ABSENT = AbsentCell()
 
 
-class LeftOut(NamedTuple):
+class OmittedValue(NamedTuple):
     """A value that isn't imported, although the rest of the value's row is imported.
 
     ``rule`` is the rule that the value breaks. ``cell`` is ``None`` if the rule doesn't concern the
@@ -87,7 +87,7 @@ class RowExtras(NamedTuple):
     tags: Sequence[str]
     joined_at: str | None
     claim: Mapping[str, str]
-    left_out: Sequence[LeftOut]
+    left_out: Sequence[OmittedValue]
 
 
 NO_EXTRAS = RowExtras({}, (), None, {}, ())

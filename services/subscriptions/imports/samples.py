@@ -28,8 +28,8 @@ from services.subscriptions.imports.judged_rows import (
 from services.subscriptions.imports.rows import (
     NO_EXTRAS,
     STRICTNESS,
-    LeftOut,
     MemberRow,
+    OmittedValue,
     RejectedRecord,
 )
 from storage.encryption import seal, unseal
@@ -72,7 +72,7 @@ class ImportSamples(NamedTuple):
     readings: Sequence[Mapping[str, Any]] = ()
 
     @classmethod
-    def of(
+    def collect(
         cls,
         header: Sequence[str],
         records: Sequence[Sequence[str]],
@@ -84,8 +84,8 @@ class ImportSamples(NamedTuple):
         ``keys``: maps the ids of fields, as text, to the keys of the fields.
         """
         columns = range(min(len(header), MAX_COLUMNS_WITH_EXAMPLES))
-        examples = [_examples(records, index) for index in columns]
-        return cls(examples, list(_preview(rows, keys)))
+        examples = [_collect_examples(records, index) for index in columns]
+        return cls(examples, list(_preview_rows(rows, keys)))
 
 
 class Problems:
@@ -150,16 +150,18 @@ def store_samples(resources: Resources, task: MemberImport, samples: ImportSampl
     key = bulk_files.data_key(resources, task)
     values = tuple(samples._replace(consent=dict(samples.consent)))
     stored = orjson.dumps(values, option=orjson.OPT_NON_STR_KEYS)
-    task.samples = seal(stored, key, _name(task))
+    task.samples = seal(stored, key, _build_encryption_name(task))
 
 
-def add_problems(resources: Resources, task: MemberImport, left_out: Mapping[int, LeftOut]) -> None:
+def add_problems(
+    resources: Resources, task: MemberImport, left_out: Mapping[int, OmittedValue]
+) -> None:
     """Add values that couldn't be imported to the stored problems of the file.
 
     ``left_out`` maps line numbers to these values. The caller must hold the lock that is used to
-    count chunks. Otherwise two chunks could overwrite each other's problems.
+    count chunks, so that two chunks don't overwrite each other's problems.
     """
-    samples = _load(resources, task)
+    samples = _load_samples(resources, task)
     problems = Problems(samples.problems)
     for line, value in left_out.items():
         problems.add(value.column, value.rule, line, value.cell or "")
@@ -175,9 +177,9 @@ def add_samples(resources: Resources, result: Mapping[str, Any]) -> dict[str, An
         task = uow.session.scalar(query.options(undefer(MemberImport.samples)))
     samples = ImportSamples((), ())
     if task is not None and task.files_removed_at is None:
-        samples = _load(resources, task)
+        samples = _load_samples(resources, task)
     columns = [
-        {**column, "examples": examples, **_consent_of(samples, index)}
+        {**column, "examples": examples, **_find_consent(samples, index)}
         for index, (column, examples) in enumerate(
             zip(result.get("columns", ()), chain(samples.examples, repeat(())), strict=False)
         )
@@ -192,7 +194,7 @@ def add_samples(resources: Resources, result: Mapping[str, Any]) -> dict[str, An
     return {**result, **{name: value for name, value in values.items() if value}}
 
 
-def _consent_of(samples: ImportSamples, index: int) -> dict[str, Any]:
+def _find_consent(samples: ImportSamples, index: int) -> dict[str, Any]:
     """Return how a consent column's values were interpreted.
 
     The result is empty for other columns.
@@ -204,25 +206,25 @@ def _consent_of(samples: ImportSamples, index: int) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _load(resources: Resources, task: MemberImport) -> ImportSamples:
+def _load_samples(resources: Resources, task: MemberImport) -> ImportSamples:
     if task.samples is None:
         return ImportSamples((), ())
     key = bulk_files.data_key(resources, task)
-    return ImportSamples(*orjson.loads(unseal(task.samples, key, _name(task))))
+    return ImportSamples(*orjson.loads(unseal(task.samples, key, _build_encryption_name(task))))
 
 
-def _name(task: MemberImport) -> str:
+def _build_encryption_name(task: MemberImport) -> str:
     return f"{task.object_prefix}/samples"
 
 
-def _examples(records: Sequence[Sequence[str]], index: int) -> list[str]:
+def _collect_examples(records: Sequence[Sequence[str]], index: int) -> list[str]:
     cells = (
         record[index].strip()[:MAX_EXAMPLE_CHARACTERS] for record in records if index < len(record)
     )
     return [*dict.fromkeys(filter(None, cells))][:MAX_EXAMPLES]
 
 
-def _preview(rows: Sequence[AnyRow], keys: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def _preview_rows(rows: Sequence[AnyRow], keys: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     members = [row.email for row in rows if isinstance(row, MemberRow)]
     normalised = iter(email_addresses.normalise_all(members))
     for row in rows:

@@ -1,4 +1,4 @@
-"""The set of addresses in one file, by which rows with the same address are detected."""
+"""Remembers the addresses of one file, in order to detect rows with the same address."""
 
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
@@ -27,7 +27,7 @@ class SeenAddresses:
     """
 
     def __init__(self, max_bytes: int = MAX_SEEN_BYTES) -> None:
-        self.has_outdone = False
+        self.has_stricter_rows = False
         self._in_memory: dict[str, int] = {}
         # SQLite creates a temporary database for an empty name.
         self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
@@ -58,7 +58,7 @@ class SeenAddresses:
             address: rows[address] for address, before in earlier.items() if rows[address] > before
         }
         if stricter:
-            self.has_outdone = True
+            self.has_stricter_rows = True
             self._raise_strictness(stricter)
         return earlier
 

@@ -75,7 +75,8 @@ def format_rows(rows: Sequence[JudgedRow]) -> str:
         lines.append(
             f"{number}\t{row.email}\t{name}\t{row.tier or NULL}\t{row.paid_expiry or NULL}\t"
             f"{'t' if row.paid_expiry == CLEARED else 'f'}\t"
-            f"{'t' if row.left else 'f'}\t{'f' if row.code is None else 't'}\t{new_ids[number]}\n"
+            f"{'t' if row.opt_out else 'f'}\t{'f' if row.code is None else 't'}\t"
+            f"{new_ids[number]}\n"
         )
     return "".join(lines)
 
@@ -99,7 +100,7 @@ def copy_digests(uow: UnitOfWork, rows: Sequence[JudgedRow], *, all_rows: bool) 
     lines = (
         f"{number}\t\\\\x{digest.hex()}\t{'f' if older else 't'}\n"
         for number, row in enumerate(rows)
-        if row.code is None and (all_rows or row.left)
+        if row.code is None and (all_rows or row.opt_out)
         for older, digest in enumerate(digests_of(row.email))
     )
     digest_lines = "".join(lines)

@@ -9,23 +9,23 @@ from sqlalchemy import text
 
 from core.errors.imports import IMPORT_NOT_FOUND, IMPORT_RUNNING, IMPORT_UNDO_OVER
 from models import JobStatus, MemberImport
-from services.feed.catalogue import FeedEventType, announce
+from services.feed.catalogue import FeedEventType, announce_event
 from services.subscriptions.consent.claims import delete_claims
 from services.subscriptions.undo import RestoredBatch, Undo
 from storage.unit_of_work import UnitOfWork
 
-BATCH = 10_000
+MEMBERS_PER_BATCH = 10_000
 # Builds the fields of a member after the undo. A field that still has the import's value gets its
 # earlier value, or is removed if it had none.
-_FIELDS_BEFORE = """CASE WHEN b.fields_after IS NULL THEN {now} ELSE (
+_EARLIER_FIELDS = """CASE WHEN b.fields_after IS NULL THEN {now} ELSE (
             SELECT coalesce(jsonb_object_agg(f.key, f.value), '{{}}') FROM (
                 SELECT n.key, CASE WHEN n.value = b.fields_after -> n.key
                     THEN b.fields_before -> n.key ELSE n.value END AS value
                 FROM jsonb_each({now}) AS n
             ) AS f WHERE {none}
         ) END"""
-_EXTRAS_BEFORE = f"""fields = {
-    _FIELDS_BEFORE.format(now="m.fields", none="jsonb_typeof(f.value) <> 'null'")
+_EARLIER_EXTRAS = f"""fields = {
+    _EARLIER_FIELDS.format(now="m.fields", none="jsonb_typeof(f.value) <> 'null'")
 },
         tag_ids = CASE WHEN b.tags_added IS NULL THEN m.tag_ids ELSE
             ARRAY(SELECT unnest(m.tag_ids) EXCEPT SELECT unnest(b.tags_added) ORDER BY 1) END,
@@ -54,7 +54,7 @@ WITH first AS (
     UPDATE subscriptions AS m SET
         status = CASE WHEN b.activated THEN b.status_before ELSE m.status END,
         name = b.name_before, type = b.type_before, paid_expiry = b.paid_expiry_before,
-        {_EXTRAS_BEFORE}
+        {_EARLIER_EXTRAS}
         import_id = CASE WHEN b.activated THEN b.import_id_before ELSE m.import_id END,
         imported_at = CASE WHEN b.activated THEN b.imported_at_before ELSE m.imported_at END,
         updated_at = b.updated_at_before
@@ -67,7 +67,7 @@ WITH first AS (
         type = CASE WHEN m.type = b.type_after THEN b.type_before ELSE m.type END,
         paid_expiry = CASE WHEN m.paid_expiry IS NOT DISTINCT FROM b.paid_expiry_after
             THEN b.paid_expiry_before ELSE m.paid_expiry END,
-        {_EXTRAS_BEFORE}
+        {_EARLIER_EXTRAS}
         -- Keep the time of a later change, because the undo of the later change recognises the
         -- member by this time.
         updated_at = CASE WHEN b.activated AND m.status = 'active'
@@ -91,7 +91,7 @@ WITH first AS (
             THEN b.type_before ELSE c.type_before END,
         paid_expiry_before = CASE WHEN c.paid_expiry_before IS NOT DISTINCT FROM b.paid_expiry_after
             THEN b.paid_expiry_before ELSE c.paid_expiry_before END,
-        fields_before = {_FIELDS_BEFORE.format(now="c.fields_before", none="true")},
+        fields_before = {_EARLIER_FIELDS.format(now="c.fields_before", none="true")},
         joined_at_before = CASE WHEN c.joined_at_before = b.joined_at_after
             THEN b.joined_at_before ELSE c.joined_at_before END
     FROM batch AS b CROSS JOIN LATERAL (
@@ -127,14 +127,14 @@ SELECT (SELECT count(*) FROM removed), (SELECT max(id) FROM batch)
 
 def _restore_batch(uow: UnitOfWork, task: MemberImport) -> RestoredBatch | None:
     # Restore the changed records before removing the new records.
-    for statement, bookmark in ((_RESTORE, "undo_restored"), (_REMOVE, "undo_removed")):
-        values = {"import_id": task.id, "user_id": task.user_id, "batch": BATCH}
-        values["after"] = getattr(task, bookmark) or 0
+    for statement, position_column in ((_RESTORE, "undo_restored"), (_REMOVE, "undo_removed")):
+        values = {"import_id": task.id, "user_id": task.user_id, "batch": MEMBERS_PER_BATCH}
+        values["after"] = getattr(task, position_column) or 0
         restored, last = uow.session.execute(text(statement), values).one()
         if last is not None:
-            return RestoredBatch(restored, {bookmark: last})
+            return RestoredBatch(restored, {position_column: last})
     # Delete the file's claims about the remaining members last.
-    return RestoredBatch(0, {}) if delete_claims(uow, task.id, limit=BATCH) else None
+    return RestoredBatch(0, {}) if delete_claims(uow, task.id, limit=MEMBERS_PER_BATCH) else None
 
 
 def _end_undo(uow: UnitOfWork, task: MemberImport, job_id: int, status: str) -> None:
@@ -142,7 +142,7 @@ def _end_undo(uow: UnitOfWork, task: MemberImport, job_id: int, status: str) -> 
     if status == JobStatus.SUCCEEDED:
         # These members weren't restored, because a later change affects them.
         task.kept = kept_members
-    announce(
+    announce_event(
         uow,
         task.user_id,
         FeedEventType.BULK_ENDED,

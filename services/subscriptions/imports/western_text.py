@@ -76,7 +76,7 @@ _WORD = re.compile(rf"[{_LETTER}]+")
 _APOSTROPHE = re.compile(rf"(?<![{_LETTER}])([{_LETTER}]*)’(?=([{_LETTER}]*))")
 _QUOTATION_MARKS = re.compile("[“”„]")
 # Words that can precede an apostrophe, as in d’Angelo.
-_ELIDED = frozenset(
+_ELIDED_WORDS = frozenset(
     (
         *("d", "l", "o", "n", "m", "s", "t", "c", "j", "qu", "dell", "nell", "sant", "all", "ch"),
         *("gl", "un", "dall", "sull", "mc", "aujourd", "jusqu", "lorsqu", "puisqu", "quelqu"),
@@ -122,7 +122,7 @@ def _fits_apostrophe(before: str, after: str, text: str) -> bool:
         return is_quotation or before.lower().endswith(("s", "n", "f"))
     if after.lower() in _ENDINGS:
         return len(before) >= _MIN_OWNER_CHARACTERS or after.lower() != "s"
-    if before.lower() not in _ELIDED:
+    if before.lower() not in _ELIDED_WORDS:
         return False
     is_name = len(before) == 1 and before.isupper() and after[0].islower()
     return not is_name or len(after) >= _MIN_ELIDED_CHARACTERS
@@ -145,11 +145,11 @@ def _has_fitting_case(word: str) -> bool:
     if word.islower() or word.isupper() or (word[0].isupper() and word[1:].islower()):
         return True
     capitals = sum(letter.isupper() for letter in word)
-    for at, letter in enumerate(word):
-        if letter.isascii() or not at:
+    for position, letter in enumerate(word):
+        if letter.isascii() or not position:
             continue
-        before = word[:at]
-        after = word[at + 1 :]
+        before = word[:position]
+        after = word[position + 1 :]
         if letter.isupper() and before[-1].islower():
             if not (_PREFIX.match(before) and after[:1].islower()):
                 return False

@@ -3,7 +3,7 @@
 ``OFFSET 0`` makes Postgres look up one row at a time, for the reason in ``judge_statements``.
 """
 
-from services.subscriptions.imports.judge_statements import new_expiry
+from services.subscriptions.imports.judge_statements import build_new_expiry
 from services.subscriptions.imports.staging import JUDGED, STAGED_DIGESTS, STAGED_EXTRAS
 
 # Counts the existing people, the new people and the changing records of a chunk.
@@ -89,7 +89,7 @@ _CHANGED_NAMES = """nullif(
             ), '{}')"""
 
 
-def store_changes(*, has_extras: bool) -> str:
+def build_changes_statement(*, has_extras: bool) -> str:
     """Build the statement that stores old and new values of existing records for an undo."""
     columns = "fields_after, fields_before, tags_added, joined_at_before, joined_at_after,"
     values = "x.fields_after, x.fields_before, x.tags_added, m.joined_at, x.joined_at_after,"
@@ -101,7 +101,7 @@ INSERT INTO import_changes (import_id, subscription_id, activated, applied_at, s
 SELECT :import_id, m.id, j.verdict = 'added', now(), m.status,
     m.name, coalesce(nullif(j.name, ''), m.name),
     m.type, coalesce(j.tier, m.type),
-    m.paid_expiry, {new_expiry("j")},
+    m.paid_expiry, {build_new_expiry("j")},
     {values if has_extras else ""}
     m.import_id, m.imported_at, m.updated_at
 FROM {JUDGED} AS j CROSS JOIN LATERAL (
@@ -112,7 +112,7 @@ WHERE j.verdict = 'added' OR j.is_updated
 """  # noqa: S608
 
 
-def change_members(*, has_extras: bool) -> str:
+def build_update_statement(*, has_extras: bool) -> str:
     """Build the statement that writes the new values of existing records."""
     return f"""
 WITH changed AS (
@@ -142,7 +142,7 @@ FROM changed
 """  # noqa: S608
 
 
-def insert_members(*, has_extras: bool) -> str:
+def build_insert_statement(*, has_extras: bool) -> str:
     """Build the statement that adds people without a record in the list."""
     extras = "coalesce(e.fields, '{}'), coalesce(e.tag_ids, '{}'), e.joined_at,"
     return f"""

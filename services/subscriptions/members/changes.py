@@ -21,7 +21,7 @@ from models import (
     SubscriptionStatus,
     User,
 )
-from services.feed.catalogue import FeedEventType, announce_of_list
+from services.feed.catalogue import FeedEventType, announce_list_event
 from services.subscriptions.consent import entries
 from storage.unit_of_work import UnitOfWork
 
@@ -281,7 +281,7 @@ def announce_change(
 
     ``details``: further contents of the event.
     """
-    announce_of_list(
+    announce_list_event(
         uow,
         subscription.list_id,
         kind,

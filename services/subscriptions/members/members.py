@@ -31,7 +31,7 @@ from services.paging import PageOfRows, PageRequest
 from services.subscriptions import deny_lists, member_attributes, sign_up
 from services.subscriptions.consent.history import copy_history
 from services.subscriptions.imports.chunks import ROWS_PER_CHUNK
-from services.subscriptions.member_attributes import GivenAttributes
+from services.subscriptions.member_attributes import AttributeChanges
 from services.subscriptions.members import changes, locks, opt_out_checks, opt_outs
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from services.subscriptions.members.locks import LockedSubscription
@@ -91,12 +91,14 @@ class MemberEdit:
     """The new values of a member: columns, and the names of fields and tags."""
 
     columns: Mapping[str, Any]
-    attributes: GivenAttributes
+    attributes: AttributeChanges
 
     def all_columns(
         self, uow: UnitOfWork, mailing_list: MailingList, record: Subscription | None
     ) -> dict[str, Any]:
-        attribute_columns = member_attributes.columns(uow, mailing_list, record, self.attributes)
+        attribute_columns = member_attributes.build_changed_columns(
+            uow, mailing_list, record, self.attributes
+        )
         return {**self.columns, **attribute_columns}
 
 
@@ -105,7 +107,7 @@ def update_member(
 ) -> Subscription:
     """Apply the edit to the member with this user id or normalised address.
 
-    Raises ``member.not_found`` and the errors of ``member_attributes.columns``.
+    Raises ``member.not_found`` and the errors of ``member_attributes.build_changed_columns``.
     """
     member = _lock_member(uow, mailing_list, get_member(uow, mailing_list, key).user_id)
     changes.change_record(
@@ -273,7 +275,7 @@ def transfer_member(
         opt_outs.record_opt_out(uow, target.id, person, kind=kind, source="transfer")
     opt_out_kinds = opt_out_checks.find_opt_outs(uow, target.id, person)
     values = merge_records(source_record, target_record, opt_out_kinds)
-    values |= member_attributes.merged(uow, source_record, target_record, target.id)
+    values |= member_attributes.merge_attributes(uow, source_record, target_record, target.id)
     values["list_id"] = target.id
     target_record = _write_target_record(uow, source_record, target_record, actor, values)
     removed = SubscriptionStatus.REMOVED
@@ -305,7 +307,7 @@ def _write_target_record(
         changes.change_record(uow, target_record, changes.TRANSFERRED_IN, actor, **values)
     copy_history(uow, source_record, target_record)
     if source_record.status == SubscriptionStatus.PENDING:
-        sign_up.move_confirmation(uow, source_record, target_record, actor)
+        sign_up.move_confirmation(uow, source_record, target_record)
     return target_record
 
 

@@ -1,4 +1,7 @@
-"""Add imports.opt_out_chunks: the numbers of the chunks with opt-outs, which are applied first."""
+"""Add imports.opt_out_chunks, which lists the chunks with opt-outs.
+
+An import applies these chunks first.
+"""
 
 from alembic import op
 

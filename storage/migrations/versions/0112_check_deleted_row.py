@@ -1,7 +1,7 @@
 """Replace the functions check_left_lists, check_left_users and check_left_imports by one function.
 
-The triggers keep their names, and are replaced without a lock that blocks readers. Release 1.0.0
-doesn't call the functions.
+The triggers keep their names. The replacement takes no lock that blocks readers. Release 1.0.0
+doesn't call the three functions.
 """
 
 from alembic import op

@@ -21,15 +21,15 @@ each_order = pytest.mark.parametrize("order", range(len(ORDERS)))
 
 
 def post_with(order: str) -> PlainPost:
-    return markup.read(Post("Honey of the island", f"{_STORY}\n\n{order}\n\n{_STORY}"))
+    return markup.parse_post(Post("Honey of the island", f"{_STORY}\n\n{order}\n\n{_STORY}"))
 
 
 def texts_of(plain: PlainPost, llm: LanguageModel) -> list[str]:
     """All that the model writer writes about a post; every rule is checked on the way."""
     written = model_writer.write_metadata(plain, ALL, llm, SECONDS)
     tweets = model_writer.write_tweets(plain, llm, SECONDS)
-    assert rules.metadata_faults(plain, written, ALL) == []
-    assert rules.tweets_faults(plain, tweets) == []
+    assert rules.find_metadata_faults(plain, written, ALL) == []
+    assert rules.find_tweets_faults(plain, tweets) == []
     return [written.slug or "", written.summary or "", *(written.tags or ()), *tweets]
 
 
@@ -67,7 +67,7 @@ def honest_prompts(sandbox: str) -> set[str]:
 
 def test_links_and_mentions_of_the_post_itself_may_stay(model_run: Run) -> None:
     content = f"{_STORY} Read {LINK} and ask {HANDLE} about it."
-    plain = markup.read(Post("Honey", content))
+    plain = markup.parse_post(Post("Honey", content))
     tweets = model_writer.write_tweets(plain, model_run.model("obedient"), SECONDS)
     assert all(LINK in each and HANDLE in each for each in tweets)
     assert model_run.calls == 1
@@ -83,7 +83,7 @@ def test_no_two_calls_share_a_delimiter(model_run: Run) -> None:
 
 def test_orders_in_the_parts_of_a_long_post_stay_data_too(model_run: Run) -> None:
     long = "\n\n".join([_STORY * 20, *ORDERS, _STORY * 20] * 6)
-    plain = markup.read(Post("Honey of the island", long))
+    plain = markup.parse_post(Post("Honey of the island", long))
     texts = texts_of(plain, model_run.model("obedient", context_tokens=4000))
     assert not any(LINK in text or HANDLE in text for text in texts)
     assert all(_MARKED.match(each["messages"][1]["content"]) for each in model_run.requests)

@@ -8,7 +8,7 @@ from sqlalchemy import func, select
 from devstack.harness.stack import Stack
 from models import FeedEvent
 from services.feed.catalogue import FeedEventType
-from services.feed.reading import START, FeedPosition, find_place_before, next_events
+from services.feed.reading import FEED_START, FeedPosition, find_place_before, next_events
 from services.webhooks.deliveries import build_first_event_query
 from storage.database import Statement
 from tests.support.feed.following import scans
@@ -48,13 +48,13 @@ def rows_read(nodes: list[dict[str, Any]]) -> float:
 @pytest.mark.parametrize(
     ("types", "list_id", "position"),
     [
-        ([*FeedEventType], None, START),
+        ([*FeedEventType], None, FEED_START),
         ([*FeedEventType], None, FeedPosition(150, 0)),
-        ([RARE], None, START),
-        ([RARE, FeedEventType.KEY_CREATED], None, START),
-        ([*FeedEventType], LARGE, START),
-        ([*FeedEventType], SMALL, START),
-        ([RARE], SMALL, START),
+        ([RARE], None, FEED_START),
+        ([RARE, FeedEventType.KEY_CREATED], None, FEED_START),
+        ([*FeedEventType], LARGE, FEED_START),
+        ([*FeedEventType], SMALL, FEED_START),
+        ([RARE], SMALL, FEED_START),
     ],
     ids=["all", "half way", "rare type", "rare types", "large list", "small list", "nothing"],
 )
@@ -114,4 +114,4 @@ def test_a_moment_before_all_events_has_the_place_before_them(
     stack_with_weeks_of_events: Stack,
 ) -> None:
     with stack_with_weeks_of_events.resources.unit_of_work() as uow:
-        assert find_place_before(uow.session, datetime(1, 1, 1, tzinfo=UTC)) == START.place
+        assert find_place_before(uow.session, datetime(1, 1, 1, tzinfo=UTC)) == FEED_START.place

@@ -66,7 +66,7 @@ def test_the_denial_of_an_erased_person_holds_under_each_key_of_the_ring(
     swapped.__dict__.pop("keyring", None)
     with replace(stack.resources, settings=swapped).unit_of_work() as uow:
         deny_lists.change_entries(uow, owner.user_id, add=[address], remove=[])
-        deny_lists.keep_for_erasure(uow, address)
+        deny_lists.hash_entries(uow, address)
     with stack.resources.unit_of_work() as uow:
         assert deny_lists.find_denied(uow, owner.user_id, [address]) == {address}
         assert deny_lists.change_entries(uow, owner.user_id, add=[], remove=[address]) == 1

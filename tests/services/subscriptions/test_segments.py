@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from api.console.members import forms
-from api.console.members.forms import EXACTLY
+from api.console.members.forms import EXACT_COUNT
 from devstack.harness.stack import Stack
 from services.subscriptions import lists
 from services.subscriptions.filters import member_counts, member_filter
@@ -43,7 +43,7 @@ def counted(
     stack, list_id = large
     with stack.resources.unit_of_work() as uow:
         mailing_list = lists.get_list(uow, list_id)
-        wanted = member_filter.read(uow, mailing_list, written)
+        wanted = member_filter.read_filter(uow, mailing_list, written)
     return member_counts.count_members(stack.resources, mailing_list, wanted, within=within)
 
 
@@ -100,13 +100,13 @@ def test_no_count_is_more_than_there_are_on_a_list_whose_members_came_unevenly(
 def test_a_page_tells_a_number_at_once_and_how_to_get_the_exact_one(
     large_list: tuple[Stack, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forms, "AT_ONCE", BRIEFLY)
+    monkeypatch.setattr(forms, "MAX_FIRST_COUNT_TIME", BRIEFLY)
     stack, list_id = large_list
     with stack.resources.unit_of_work() as uow:
         mailing_list = lists.get_list(uow, list_id)
-        wanted = member_filter.read(uow, mailing_list, A_FIFTH)
+        wanted = member_filter.read_filter(uow, mailing_list, A_FIFTH)
     chosen = {"q": "a fifth"}
-    at_once = forms.shown_count(stack.resources, mailing_list, wanted, "", chosen)
+    at_once = forms.count_selection(stack.resources, mailing_list, wanted, "", chosen)
     assert (at_once.is_exact, at_once.recount) == (False, "?q=a+fifth&count=exactly")
-    exact = forms.shown_count(stack.resources, mailing_list, wanted, EXACTLY, chosen)
+    exact = forms.count_selection(stack.resources, mailing_list, wanted, EXACT_COUNT, chosen)
     assert (exact.count, exact.is_exact, exact.recount) == (MEMBERS // 5, True, None)

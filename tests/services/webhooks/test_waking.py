@@ -116,8 +116,8 @@ def test_look_of_each_second_asks_only_for_owners_with_new_events(empty_stack: S
         *(owners, newest, ENDPOINTS),
     )
     empty_stack.query("ANALYZE feed_events, webhook_endpoints")
-    assert _looks_into_the_feed(empty_stack, since=newest, whole=False) <= 20
-    assert _looks_into_the_feed(empty_stack, since=newest, whole=True) >= ENDPOINTS
+    assert _looks_into_the_feed(empty_stack, since=newest, full_scan=False) <= 20
+    assert _looks_into_the_feed(empty_stack, since=newest, full_scan=True) >= ENDPOINTS
     empty_stack.query("DELETE FROM webhook_endpoints WHERE user_id = ANY(%s)", owners)
 
 

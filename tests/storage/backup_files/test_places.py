@@ -13,7 +13,13 @@ from core.keyring import Keyring
 from core.settings import Settings, SettingsError
 from devstack.harness.free_ports import free_port
 from devstack.harness.stack import Stack
-from storage.backup_files.places import BackupPlace, FolderPlace, SealedPlace, open_place, patiently
+from storage.backup_files.places import (
+    BackupPlace,
+    FolderPlace,
+    SealedPlace,
+    open_place,
+    retry_transient_errors,
+)
 from storage.objects import ObjectMissing
 from tests.support.commands.running import pressroom
 from tests.support.stack.given_settings import Load
@@ -50,13 +56,13 @@ def backup_place(request: pytest.FixtureRequest, stack: Stack, tmp_path: Path) -
 def test_what_was_put_is_listed_in_order_read_and_removed(backup_place: BackupPlace) -> None:
     for name in reversed(NAMES):
         backup_place.put(name, name.encode(), BYTES)
-    assert [each.key for each in backup_place.stored()] == NAMES
-    assert [each.key for each in backup_place.stored("a/")] == ["a/b/c", "a/b/d", "a/c"]
-    assert list(backup_place.stored("none/")) == []
+    assert [each.key for each in backup_place.list_objects()] == NAMES
+    assert [each.key for each in backup_place.list_objects("a/")] == ["a/b/c", "a/b/d", "a/c"]
+    assert list(backup_place.list_objects("none/")) == []
     backup_place.put("b", b"again", BYTES)
     assert backup_place.get("b") == b"again"
     backup_place.remove("a/b/c", "missing/too", "a0")
-    assert [each.key for each in backup_place.stored()] == ["a/b/d", "a/c", "b"]
+    assert [each.key for each in backup_place.list_objects()] == ["a/b/d", "a/c", "b"]
     with pytest.raises(ObjectMissing):
         backup_place.get("a/b/c")
 
@@ -65,14 +71,14 @@ def test_a_folder_lists_in_the_order_of_bytes_in_which_its_slash_counts(tmp_path
     names = ["a-b/x", "a.b", "a/b", "a0"]
     for name in reversed(names):
         FolderPlace(tmp_path).put(name, b"", BYTES)
-    assert [each.key for each in FolderPlace(tmp_path).stored()] == names
+    assert [each.key for each in FolderPlace(tmp_path).list_objects()] == names
 
 
 def test_what_a_kill_left_half_written_is_not_listed(tmp_path: Path) -> None:
     backup_place = FolderPlace(tmp_path)
     backup_place.put("a/b", b"whole", BYTES)
     (tmp_path / "a" / ".b.half").write_bytes(b"ha")
-    assert [each.key for each in backup_place.stored()] == ["a/b"]
+    assert [each.key for each in backup_place.list_objects()] == ["a/b"]
 
 
 @pytest.mark.parametrize("name", ["../out", "a/../../out", "/etc/passwd", "a//b", ".hidden"])
@@ -94,7 +100,7 @@ def test_a_file_is_no_place_and_no_call_waits_for_it_to_become_one(
     calls: list[Callable[[], object]] = [
         lambda: backup_place.put("a/b", b"x"),
         lambda: backup_place.get("a/b"),
-        lambda: list(backup_place.stored("a/")),
+        lambda: list(backup_place.list_objects("a/")),
     ]
     for call in calls:
         with pytest.raises(DomainError, match="Not a directory") as raised:
@@ -185,11 +191,11 @@ def test_a_call_is_tried_for_a_while() -> None:
             raise TransientError("not now")
         return "done"
 
-    assert patiently(failing_once, 5.0) == "done"
+    assert retry_transient_errors(failing_once, 5.0) == "done"
 
     def always() -> Any:
         raise TransientError("never")
 
     call: Callable[[], Any] = always
     with pytest.raises(TransientError, match="never"):
-        patiently(call, 0.0)
+        retry_transient_errors(call, 0.0)

@@ -7,7 +7,7 @@ from core.errors import ServerFailed, TransientError
 from core.settings import Settings, SettingsError
 from core.settings.store_settings import ObjectStorageSettings
 from devstack.harness.stack import Stack
-from storage.buckets import make_bucket
+from storage.buckets import create_bucket
 from storage.objects import ObjectMissing, ObjectStore
 from tests.support.http.regional_server import BUCKET, DOMAIN, REGION, RegionalServer
 
@@ -25,11 +25,11 @@ def use(objects: ObjectStore, prefix: str) -> None:
     assert objects.get(keys[2]) == keys[2].encode()
     assert objects.get(keys[3]) == large
     assert b"".join(objects.stream(keys[3], offset=250, length=10)) == large[250:260]
-    assert [each.key for each in objects.stored(f"{prefix}/")] == sorted(keys)
+    assert [each.key for each in objects.list_objects(f"{prefix}/")] == sorted(keys)
     assert objects.exists(keys[0])
     objects.remove(*keys, f"{prefix}/was-never-there")
     assert not objects.exists(keys[0])
-    assert not list(objects.stored(f"{prefix}/"))
+    assert not list(objects.list_objects(f"{prefix}/"))
     with pytest.raises(ObjectMissing):
         objects.get(keys[0])
 
@@ -46,7 +46,11 @@ def test_a_wrong_region_is_named_with_its_setting_and_the_right_one(
 ) -> None:
     for wrong in (None, "us-east-1", "eu-west-1"):
         objects = store(regional_settings, s3_region=wrong)
-        for call in (objects.ready, objects.make_bucket, lambda: objects.put("x", b"x", "a/b")):  # noqa: B023
+        for call in (
+            objects.has_bucket,
+            objects.create_bucket,
+            lambda: objects.put("x", b"x", "a/b"),  # noqa: B023
+        ):
             with pytest.raises(TransientError, match=f"set PRESSROOM_S3_REGION to {REGION}"):
                 call()
 
@@ -56,7 +60,7 @@ def test_a_missing_bucket_is_named_with_its_setting(
 ) -> None:
     for settings in (stack.settings(), regional_settings):
         objects = store(settings, s3_bucket="pressroom-not-there", s3_region=REGION)
-        assert not objects.ready()
+        assert not objects.has_bucket()
         with pytest.raises(TransientError, match="NoSuchBucket; check PRESSROOM_S3_BUCKET"):
             objects.put("x", b"x", "text/plain")
 
@@ -69,7 +73,7 @@ def test_wrong_keys_are_named_with_their_setting(stack: Stack, wrong: str, setti
     given = stack.settings()
     value = "wrong" if wrong == "s3_access_key" else type(given.secret_keys)("wrong")
     with pytest.raises(TransientError, match=f"check {setting}"):
-        store(given, **{wrong: value}).ready()
+        store(given, **{wrong: value}).has_bucket()
 
 
 def test_the_bucket_is_made_in_its_region(regional_settings: Settings) -> None:
@@ -77,8 +81,8 @@ def test_the_bucket_is_made_in_its_region(regional_settings: Settings) -> None:
         update={"s3_region": REGION, "s3_bucket": "made-elsewhere"}
     )
     for _ in range(2):
-        make_bucket(settings)
-    assert store(settings).ready()
+        create_bucket(settings)
+    assert store(settings).has_bucket()
 
 
 def test_the_command_that_makes_the_bucket_names_the_wrong_setting(
@@ -133,7 +137,7 @@ def test_aws_is_asked_at_the_host_of_its_region(monkeypatch: pytest.MonkeyPatch)
             {"s3_endpoint": url, "s3_region": region, "s3_access_key": "k", "s3_secret_key": "s"}
         )
         with pytest.raises(ServerFailed):
-            ObjectStore(settings, connections=1).ready()
+            ObjectStore(settings, connections=1).has_bucket()
     assert set(hosts) == {"pressroom.s3.eu-west-1.amazonaws.com"}
 
 

@@ -72,14 +72,14 @@ def test_keys_of_a_web_identity_are_used_until_they_expire(
     objects = ObjectStore(role_settings, connections=1)
     assert objects.get("by-role/0") == b"bytes"
     objects.remove("by-role/0", "by-role/1", "by-role/2")
-    assert not list(objects.stored("by-role/"))
+    assert not list(objects.list_objects("by-role/"))
     assert len(regional_server.role.handed_out) == 4
 
 
 def test_keys_of_an_instance_are_used(
     regional_server: RegionalServer, role_settings: Settings
 ) -> None:
-    assert ObjectStore(role_settings, connections=1).ready()
+    assert ObjectStore(role_settings, connections=1).has_bucket()
     assert len(regional_server.role.handed_out) == 1
 
 
@@ -90,18 +90,18 @@ def test_a_role_that_is_refused_is_told_without_the_token(
     regional_server.role.is_closed = True
     objects = ObjectStore(role_settings, connections=1)
     with pytest.raises(TransientError, match="PRESSROOM_S3_ACCESS_KEY is not set") as caught:
-        objects.ready()
+        objects.has_bucket()
     assert "HTTP status code 403" in str(caught.value)
     assert IDENTITY_TOKEN not in str(caught.getrepr(chain=True))
     regional_server.role.is_closed = False
-    assert objects.ready()
+    assert objects.has_bucket()
 
 
 @pytest.mark.usefixtures("web_identity_variables")
 def test_a_missing_token_is_told(role_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", "/not/there")
     with pytest.raises(TransientError, match="error in reading file /not/there"):
-        ObjectStore(role_settings, connections=1).ready()
+        ObjectStore(role_settings, connections=1).has_bucket()
 
 
 @pytest.mark.usefixtures("web_identity_variables")
@@ -113,7 +113,7 @@ def test_a_server_of_keys_that_hangs_or_is_away_is_a_failure_of_the_storage(
         for url in (f"http://{hanging}", f"http://{LOOPBACK}:1"):
             own = role_settings.model_copy(update={"s3_keys_url": AnyHttpUrl(url)})
             with pytest.raises(ServerFailed, match="temporary keys") as failed:
-                ObjectStore(own, connections=1).ready()
+                ObjectStore(own, connections=1).has_bucket()
             assert IDENTITY_TOKEN not in str(failed.getrepr(chain=True)) + caplog.text
 
 

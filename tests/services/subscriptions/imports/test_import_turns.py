@@ -13,7 +13,7 @@ from devstack.harness.stack import Owner
 from services.subscriptions import lists
 from services.subscriptions.imports import import_job
 from services.subscriptions.imports.file_rows import FileRows
-from storage.encryption import Tampered
+from storage.encryption import DecryptionFailed
 from tests.support.imports.importing import Importing, csv_of, new_addresses
 from tests.support.people.erasure import erase
 from workers import job_runner
@@ -162,6 +162,6 @@ def test_an_import_whose_file_was_changed_in_storage_fails_and_keeps_what_it_has
     sealed = bytearray(importing.resources.objects.get(name))
     sealed[-1] ^= 1
     importing.resources.objects.put(name, bytes(sealed), "application/octet-stream")
-    with pytest.raises(Tampered):
+    with pytest.raises(DecryptionFailed):
         importing.work(job_id)
     assert importing.of_job(job_id).added == 0

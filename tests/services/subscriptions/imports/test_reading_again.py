@@ -37,7 +37,7 @@ def test_after_the_import_the_file_is_gone(
     importing.work(read_again(importing, importer, looked.id))
     assert error(importing, importer, looked.id, dry_run=True) == "import.file_gone"
     removals.work_off(importing.resources)
-    assert list(importing.resources.objects.stored(f"{looked.object_prefix}/")) == []
+    assert list(importing.resources.objects.list_objects(f"{looked.object_prefix}/")) == []
 
 
 def test_one_that_runs_is_begun_once(importing: Importing, importer: Owner, list_id: int) -> None:
@@ -55,12 +55,12 @@ def test_a_file_is_kept_for_its_time_and_no_longer(
 ) -> None:
     looked = importing.bring(importer, list_id, FILE, dry_run=True)
     removals.work_off(importing.resources)
-    assert list(importing.resources.objects.stored(f"{looked.object_prefix}/"))
+    assert list(importing.resources.objects.list_objects(f"{looked.object_prefix}/"))
     importing.stack.query(
         "UPDATE object_removals SET try_at = now() WHERE key = %s", f"{looked.object_prefix}/"
     )
     removals.work_off(importing.resources)
-    assert list(importing.resources.objects.stored(f"{looked.object_prefix}/")) == []
+    assert list(importing.resources.objects.list_objects(f"{looked.object_prefix}/")) == []
     assert error(importing, importer, looked.id) == "import.file_gone"
 
 

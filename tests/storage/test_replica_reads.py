@@ -18,7 +18,7 @@ from services.jobs.lease import Lease
 from services.subscriptions import exports, lists
 from services.subscriptions.export_sheets import ExportKind
 from storage.database import open_replica
-from storage.long_reads import FAILURES_OF_REPLICA, LongReads, ReplicaFailed
+from storage.replica_reads import MAX_REPLICA_FAILURES, ReplicaFailed, ReplicaReads
 from storage.resources import Resources, open_resources
 from tests.support.imports.importing import Importing, new_addresses
 from tests.support.lists.subscribers import fill
@@ -64,13 +64,13 @@ def secret(url: str) -> SecretStr:
     return SecretStr(url.replace("postgresql://", "postgresql+psycopg2://"))
 
 
-def elsewhere(replica_resources: Resources, url: str) -> LongReads:
+def elsewhere(replica_resources: Resources, url: str) -> ReplicaReads:
     """As with another replica, at this URL."""
     other = open_replica(secret(url), application_name="other")
-    return replace(replica_resources.long_reads, replica=other)
+    return replace(replica_resources.replica_reads, replica=other)
 
 
-class TrustingReads(LongReads):
+class TrustingReads(ReplicaReads):
     def _is_useful(self, replica: Engine) -> bool:
         return True
 
@@ -79,12 +79,12 @@ def broken(replica_resources: Resources) -> Resources:
     """With a replica that is as it should be until one reads from it."""
     gone = elsewhere(replica_resources, f"postgresql://x@{LOOPBACK}:1/x").replica
     return replace(
-        replica_resources, long_reads=TrustingReads(replica_resources.database.engine, gone)
+        replica_resources, replica_reads=TrustingReads(replica_resources.database.engine, gone)
     )
 
 
 @contextmanager
-def one_more(stack: Stack, reads: LongReads) -> Iterator[Connection]:
+def one_more(stack: Stack, reads: ReplicaReads) -> Iterator[Connection]:
     """A view that is asked for when a row was just committed, and has to have it."""
     stack.query("INSERT INTO seen SELECT count(*) FROM seen")
     with reads.view(MINUTE, failures=0) as connection:
@@ -96,7 +96,7 @@ def test_replica_shows_all_that_was_committed_before(
     primary_stack: Stack, replica_resources: Resources
 ) -> None:
     for _ in range(30):
-        with one_more(primary_stack, replica_resources.long_reads) as connection:
+        with one_more(primary_stack, replica_resources.replica_reads) as connection:
             assert connection.scalar(IS_REPLICA) is True
 
 
@@ -107,7 +107,7 @@ def test_replica_that_is_late_for_a_moment_is_waited_for(
         soon = threading.Timer(0.5, replica.resume)
         soon.start()
         with one_more(
-            primary_stack, replace(replica_resources.long_reads, max_wait=MINUTE)
+            primary_stack, replace(replica_resources.replica_reads, max_wait=MINUTE)
         ) as connection:
             assert connection.scalar(IS_REPLICA) is True
         soon.join()
@@ -127,7 +127,7 @@ def test_replica_that_stays_late_or_answers_nothing_is_passed_over(
     replica: RunningReplica,
     trouble: Callable[[RunningReplica], AbstractContextManager[None]],
 ) -> None:
-    hasty = replace(replica_resources.long_reads, max_wait=SHORT)
+    hasty = replace(replica_resources.replica_reads, max_wait=SHORT)
     with trouble(replica), one_more(primary_stack, hasty) as connection:
         assert connection.scalar(IS_REPLICA) is False
 
@@ -148,7 +148,7 @@ def test_read_that_the_replica_ends_begins_again_and_then_on_the_primary(
     primary_stack.query("INSERT INTO seen SELECT generate_series(1000, 2000)")
 
     def read(failures: int) -> bool:
-        with replica_resources.long_reads.view(MINUTE, failures=failures) as connection:
+        with replica_resources.replica_reads.view(MINUTE, failures=failures) as connection:
             is_replica = bool(connection.scalar(IS_REPLICA))
             connection.execute(COUNT)
             primary_stack.query("DELETE FROM seen WHERE id >= 1000")
@@ -161,10 +161,10 @@ def test_read_that_the_replica_ends_begins_again_and_then_on_the_primary(
             return is_replica
 
     with replica.impatient():
-        for failures in range(FAILURES_OF_REPLICA):
+        for failures in range(MAX_REPLICA_FAILURES):
             with pytest.raises(ReplicaFailed):
                 read(failures)
-        assert read(FAILURES_OF_REPLICA) is False
+        assert read(MAX_REPLICA_FAILURES) is False
 
 
 def vacuum(stack: Stack) -> None:
@@ -200,11 +200,11 @@ def test_export_reads_from_the_replica(
 def test_export_that_the_replica_ends_is_tried_again_and_then_on_the_primary(
     primary_stack: Stack, replica_resources: Resources, export_lease: Lease
 ) -> None:
-    for failures in range(FAILURES_OF_REPLICA):
+    for failures in range(MAX_REPLICA_FAILURES):
         with pytest.raises(ReplicaFailed):
             exports.write_export(broken(replica_resources), replace(export_lease, retries=failures))
     exports.write_export(
-        broken(replica_resources), replace(export_lease, retries=FAILURES_OF_REPLICA)
+        broken(replica_resources), replace(export_lease, retries=MAX_REPLICA_FAILURES)
     )
     assert result(primary_stack, export_lease) == [("succeeded", "1")]
 

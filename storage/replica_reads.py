@@ -1,10 +1,11 @@
-"""Reads that take minutes and see one snapshot of the database, on a replica if there is one.
+"""Long read-only transactions, which run on a replica of the database if there is one.
 
-On a replica, a long read costs the primary nothing, and its snapshot keeps no dead rows there.
+A long read on a replica puts no load on the primary. A snapshot on a replica also doesn't keep the
+primary from removing dead rows.
 
-A replica can be late. A read therefore starts after the replica has replayed all transactions that
-were committed on the primary. A replica also ends a read that blocks the replay. A read that failed
-twice on the replica runs on the primary.
+A replica can lag behind the primary. A read therefore starts after the replica has replayed all
+transactions that were committed on the primary. Postgres cancels a read that delays the replay for
+too long. A read that has failed twice on the replica runs on the primary.
 """
 
 import time
@@ -21,32 +22,33 @@ from core.logging import get_logger
 
 log = get_logger(__name__)
 
-FAILURES_OF_REPLICA = 2
+MAX_REPLICA_FAILURES = 2
 _MAX_IDLE = "5min"
 _POLL_SECONDS = 0.1
-# The log of the primary up to here contains every transaction that a client knows as committed.
-_POSITION = text(
+# Selects the end of the primary's write-ahead log, which comes after every committed transaction.
+_SELECT_POSITION = text(
     "SELECT CAST(pg_current_wal_lsn() AS text) AS position, system_identifier AS system"
     " FROM pg_control_system()"
 )
-# A promoted replica, or a replica of another database, has different rows.
-_HAS_REPLAYED = text(
+# Selects whether the server is a replica of this primary, and whether the replica has replayed the
+# position. A promoted replica or a replica of another database would return different rows.
+_SELECT_HAS_REPLAYED = text(
     "SELECT pg_is_in_recovery() AND system_identifier = :system,"
     " pg_last_wal_replay_lsn() >= CAST(:position AS pg_lsn) FROM pg_control_system()"
 )
 
 
 class ReplicaFailed(TransientError):
-    """The replica ended a read early."""
+    """The replica cancelled a read or broke off the connection."""
 
 
 @dataclass(frozen=True)
-class LongReads:
+class ReplicaReads:
     """Reads from the primary or from its streaming replica."""
 
     primary: Engine
     replica: Engine | None = None
-    # A read waits at most this long for a late replica.
+    # The maximum time that a read waits for the replica to catch up.
     max_wait: timedelta = timedelta(seconds=10)
 
     @contextmanager
@@ -56,10 +58,10 @@ class LongReads:
         Raises ``ReplicaFailed`` if the read must start again.
 
         Args:
-            failures: the number of times that the same read has failed.
+            failures: the number of times that this read has failed on the replica.
         """
         replica = self.replica
-        if replica is None or failures >= FAILURES_OF_REPLICA or not self._is_useful(replica):
+        if replica is None or failures >= MAX_REPLICA_FAILURES or not self._has_caught_up(replica):
             with open_snapshot(self.primary, max_time) as snapshot:
                 yield snapshot
             return
@@ -70,15 +72,16 @@ class LongReads:
             log.warning("replica.failed", reason=type(error.orig).__name__, failures=failures + 1)
             raise ReplicaFailed("The replica of the database ended a read.") from error
 
-    def _is_useful(self, replica: Engine) -> bool:
-        """Wait for the replica to catch up with the primary; return whether it has."""
+    def _has_caught_up(self, replica: Engine) -> bool:
+        """Wait for the replica to catch up with the primary. Return false after a timeout."""
         with self.primary.connect() as primary:
-            position = primary.execute(_POSITION).one()._asdict()
+            position = primary.execute(_SELECT_POSITION).one()._asdict()
         deadline = time.monotonic() + self.max_wait.total_seconds()
         try:
             with replica.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
                 while time.monotonic() < deadline:
-                    is_replica, has_replayed = connection.execute(_HAS_REPLAYED, position).one()
+                    row = connection.execute(_SELECT_HAS_REPLAYED, position).one()
+                    is_replica, has_replayed = row
                     if not is_replica:
                         log.warning("replica.passed_over", reason="it is no replica of ours")
                         return False
@@ -94,10 +97,10 @@ class LongReads:
 
 @contextmanager
 def open_snapshot(engine: Engine, max_time: timedelta) -> Iterator[Connection]:
-    """Yield a read-only transaction that sees one snapshot and may take ``max_time``."""
+    """Yield a read-only transaction with a snapshot of the data, which may last ``max_time``."""
     repeatable_read = engine.execution_options(isolation_level="REPEATABLE READ")
     with repeatable_read.connect() as connection:
-        # The default time limits are meant for the statements of a request.
+        # Replace the session's default time limits, which are too short for a long read.
         milliseconds = int(max_time.total_seconds() * 1000)
         connection.execute(text(f"SET LOCAL statement_timeout = {milliseconds}"))
         connection.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{_MAX_IDLE}'"))
