@@ -22,7 +22,7 @@ from api.html.problems import is_for_browser, mark_reader_request
 from api.openapi import error_responses
 from api.record_ids import ListId
 from api.route_classes import Handler, JsonRoute
-from api.schemas.envelope import Envelope
+from api.schemas.envelope import Envelope, build_envelope
 from api.schemas.subscriptions import NewSubscription, SignUpForm
 from api.sign_up.answer import answer_form
 from api.sign_up.submission import subscribe_stranger, validate_inputs

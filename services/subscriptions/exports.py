@@ -34,7 +34,7 @@ from services.jobs.lease import JobCancelled, Lease, renew_lease
 from services.jobs.outbox import enqueue_job
 from services.jobs.transitions import complete_job
 from services.paging import PageOfRows, PageRequest
-from services.security_events import EventType
+from services.security_events import EventType, record_event
 from services.subscriptions import bulk_files, export_sheets, lists, segments
 from services.subscriptions.bulk_files import EXPORTS
 from services.subscriptions.export_sheets import ExportFormat, ExportKind, Sheet, Values
