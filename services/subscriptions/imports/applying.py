@@ -127,7 +127,7 @@ def commit_chunk(
                 # import is invalid.
                 raise DomainError(Kind.INVALID, error.code, error.message) from None
             applied = apply_chunk(uow, task, chunk, tag_ids)
-            key = bulk_files.data_key(resources, task)
+            key = bulk_files.unwrap_key(resources, task)
             name = rejected_rows.get_encryption_name(task.object_prefix, chunk.number)
             not_added = seal(applied.not_added, key, name)
             _count_rows(uow, lock_job(uow), task, chunk, applied)
