@@ -83,7 +83,7 @@ def _open_members(resources: Resources, task: MemberImport) -> OpenedFile:
         task.filename,
         task.mapping,
         plan.find_fields,
-        plan.note_header if task.dry_run else ignore_columns,
+        plan.store_header if task.dry_run else ignore_columns,
         forms=forms,
         consent=readings,
         encoding=task.encoding,

@@ -94,7 +94,7 @@ class Problems:
     def __init__(self, groups: Iterable[Mapping[str, Any]] = ()) -> None:
         self._groups = {(group["column"], group["rule"]): {**group} for group in groups}
 
-    def note(self, rows: Iterable[JudgedRow]) -> None:
+    def add_rows(self, rows: Iterable[JudgedRow]) -> None:
         """Add the problems of rows, except rows that only repeat an address."""
         for row in rows:
             if row.code is not None and row.code != DUPLICATE_CODE:
