@@ -1,8 +1,8 @@
 """The tags of lists.
 
 The names of a list's tags must differ by more than case. The first use of a tag determines how the
-name of the tag is spelled. A member's record contains the ids of tags. The id of a deleted tag has no effect,
-and ``deleted_tags`` removes the id from the records.
+name of the tag is spelled. A member's record contains the ids of tags. The id of a deleted tag has
+no effect, and ``deleted_tags`` removes the id from the records.
 """
 
 import unicodedata

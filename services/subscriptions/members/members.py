@@ -121,8 +121,9 @@ def upsert_member(
 ) -> Subscription:
     """Change the member with this user id or address, or add the person as a member.
 
-    New members get no confirmation mail.
-    A pending member stays pending. Raises ``subscription.opted_out`` and the errors of
+    New members get no confirmation mail. A pending member stays pending.
+
+    Raises ``subscription.opted_out`` and the errors of
     ``update_member``. For a new member, also raises ``member.denied``, ``plan.required`` and
     ``quota.exceeded``.
     """
