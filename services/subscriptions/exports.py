@@ -46,7 +46,7 @@ from storage.unit_of_work import UnitOfWork
 # An export reads, writes and compresses this many rows at a time.
 _BATCH_ROWS = 5_000
 GZIP_LEVEL = 6
-# The longest list takes less time than the maximum duration of an export.
+# The export of the longest list takes less time than the maximum duration.
 _MAX_DURATION = timedelta(hours=1)
 # Unfinished files are removed after a day, because no attempt to write a file takes a day.
 _UNFINISHED_FILE_RETENTION = timedelta(days=1)

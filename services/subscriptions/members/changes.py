@@ -164,8 +164,8 @@ def confirm_imported_subscription(
 ) -> None:
     """Record that an imported member has subscribed too, so that an undo keeps the member.
 
-    The new time of the last change makes the undo of the import skip the subscription. The only new
-    record is the consent entry, because no value of the subscription changes.
+    The function updates the time of the last change, because the undo of an import skips
+    subscriptions that changed after the import. The function also adds a consent entry.
     """
     if subscription.import_id is None or subscription.updated_at != subscription.imported_at:
         return
@@ -300,7 +300,7 @@ def _choose_feed_event(
 ) -> FeedEventType:
     """Return the type of the feed's event for a change.
 
-    ``status`` and ``email_enabled`` are the values before the change.
+    ``status`` and ``email_enabled``: the values of the subscription before the change.
     """
     # The event also asks owners to erase their own copies of the person's data.
     if action == ERASED:

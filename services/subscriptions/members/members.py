@@ -37,7 +37,7 @@ from services.subscriptions.members.changes import Actor, ActorKind, Via
 from services.subscriptions.members.locks import LockedSubscription
 from storage.unit_of_work import UnitOfWork
 
-# The column ``source`` has this value for members whom the owner added.
+# If the owner adds a member, the column ``source`` gets this value.
 OWNER_SOURCE = "owner"
 # A transfer copies these columns to a new record on the target list.
 _TRANSFERRED_COLUMNS = (
@@ -123,9 +123,8 @@ def upsert_member(
 
     New members get no confirmation mail. A pending member stays pending.
 
-    Raises ``subscription.opted_out`` and the errors of
-    ``update_member``. For a new member, also raises ``member.denied``, ``plan.required`` and
-    ``quota.exceeded``.
+    Raises ``subscription.opted_out`` and the errors of ``update_member``. For a new member, also
+    raises ``member.denied``, ``plan.required`` and ``quota.exceeded``.
     """
     locked = _lock_by_key(uow, mailing_list, key)
     record = locked.record
@@ -299,7 +298,7 @@ def _write_target_record(
 ) -> Subscription:
     """Create or change the member's record on the target list.
 
-    The new record also gets the consent history and the person's unused confirmation link.
+    The target record also gets the consent history and the person's unused confirmation link.
     """
     if target_record is None:
         copied = {name: getattr(source_record, name) for name in _TRANSFERRED_COLUMNS}

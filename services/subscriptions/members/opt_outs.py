@@ -176,7 +176,7 @@ def _release_digests(
     other_ids = set(uow.session.scalars(select(OptOut.user_id).where(*is_of_other_person)))
     for other_id in other_ids:
         # The column of the digest must not be empty, and digests must be unique per list. The
-        # opt-out therefore gets the digest of the person's id, which no address has.
+        # opt-out gets the digest of the person's id, because no address has the same digest.
         digest = compute_address_digest(uow.settings.keyring, str(other_id))
         statement = update(OptOut).where(*is_of_other_person, OptOut.user_id == other_id)
         _execute_update(uow, statement.values(address_hmac=digest))

@@ -1,8 +1,8 @@
 """Opt-outs by the person: unsubscribing from a list, disabling mail, and undoing an opt-out.
 
-Only the person may call for these changes, so each change stores or lifts an opt-out. A person
-without a subscription may also opt out, which prevents a later subscription. A request with the
-trace id of an erased person changes nothing and returns no error.
+Only requests of the person may store or lift an opt-out. A person without a subscription may also
+opt out, which prevents a later subscription. A request with the trace id of an erased person
+changes nothing and returns no error.
 """
 
 from datetime import timedelta
