@@ -52,8 +52,6 @@ _FIND_FAULTS = text("""
 
 
 class FiguresBy(StrEnum):
-    """The groupings of figures: by day, by source or by tier."""
-
     DAY = "day"
     SOURCE = "source"
     TIER = "tier"
