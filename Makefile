@@ -64,8 +64,8 @@ clients: $(VENV)/.dev ## Build the clients of the API, a wheel and an npm packag
 bench: $(VENV)/.dev ## Measure against the baselines; NAME=… runs one, SIZE=full the large form
 	$(BIN)/python -m $(if $(filter growth,$(NAME)),tests.growth,benchmarks $(NAME))
 
-house: $(VENV)/.dev ## Print figures of the code and the file behind each URL; BASE=<commit> compares
-	@$(BIN)/python -m benchmarks.house $(BASE)
+house: $(VENV)/.dev ## Print metrics of the code and the file behind each URL; BASE=<commit> compares
+	@$(BIN)/python -m benchmarks.code_metrics $(BASE)
 
 # Its database is on the Internet, and what it says changes without a change of ours: no part of a check.
 audit: $(VENV)/.dev ## Look up known vulnerabilities of all pinned dependencies

@@ -131,7 +131,7 @@ def reset_factors(email: Email, as_json: Json = False) -> None:
     from services.accounts.factors import own_factors
 
     with open_command_resources() as resources, resources.unit_of_work() as uow:
-        user = own_factors.reset(uow, email=email)
+        user = own_factors.remove_all_factors(uow, email=email)
         print_record(select_fields(user, _USER_FIELDS), as_json=as_json)
 
 
@@ -162,5 +162,5 @@ def list_users(
     from services.operators import listed_users
 
     with open_command_resources() as resources:
-        users = listed_users.newest_users(resources.database, owners=owners, email=email)
+        users = listed_users.list_newest_users(resources.database, owners=owners, email=email)
         print_records([select_fields(user, _USER_FIELDS) for user in users], as_json=as_json)

@@ -28,7 +28,7 @@ def sweep_attachments(
         rows = []
         for stray in strays.find_strays(resources, now=clock.now()):
             if fix:
-                strays.mend_stray(resources, stray)
+                strays.repair_stray(resources, stray)
             rows.append({"fault": stray.kind, "key": stray.key, "mended": fix})
     print_records(rows, as_json=as_json)
     if rows and not fix:

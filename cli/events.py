@@ -10,7 +10,7 @@ from services import security_events
 from services.accounts import accounts
 from services.feed import reading
 from services.feed.catalogue import FeedEventType
-from services.feed.reading import show as shown_events
+from services.feed.reading import render_events
 from services.paging import PageRequest
 
 app = create_group("What happened to a user's account, and to what they own.")
@@ -20,8 +20,8 @@ app = create_group("What happened to a user's account, and to what they own.")
 def account_events(email: Email, limit: Limit = 50, as_json: Json = False) -> None:
     """Show events of a user's account, such as logins, newest first."""
     with open_command_resources() as resources, resources.unit_of_work() as uow:
-        user = accounts.get_by_email(uow, email)
-        events = security_events.page(uow, user.id, PageRequest(limit)).rows
+        user = accounts.get_user_by_email(uow, email)
+        events = security_events.list_events(uow, user.id, PageRequest(limit)).rows
         names = "id occurred_at type ip user_agent credential_kind credential_id detail"
         print_records([select_fields(each, names) for each in events], as_json=as_json)
 
@@ -38,10 +38,10 @@ def feed_events(
 ) -> None:
     """Show a user's feed, which their programs follow, newest first."""
     with open_command_resources() as resources, resources.unit_of_work() as uow:
-        user = accounts.get_by_email(uow, email)
+        user = accounts.get_user_by_email(uow, email)
         event_types = set(types or FeedEventType)
-        rows = reading.newest(uow.session, user.id, types=event_types, limit=limit)
-        events = shown_events(uow.session, rows)
+        rows = reading.list_newest_events(uow.session, user.id, types=event_types, limit=limit)
+        events = render_events(uow.session, rows)
     print_records(events if as_json else [_brief(each) for each in events], as_json=as_json)
 
 

@@ -137,7 +137,7 @@ class Forwarder:
         """Send an event until the server responds, and return the status of the response."""
         body = signing.serialise_event(event)
         while True:
-            message_id = signing.message_id_of(event["id"])
+            message_id = signing.build_message_id(event["id"])
             headers = signing.sign_message([self._secret], message_id, clock.now(), body)
             headers |= {"Content-Type": "application/json"}
             try:

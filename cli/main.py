@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from cli import processes
-from core.errors import DomainError, SettingsError, TransientError, own_words
+from core.errors import DomainError, SettingsError, TransientError, strip_pydantic_prefix
 from core.process.garbage_collection import begin_start
 
 REFUSED = 1
@@ -103,7 +103,7 @@ class LazyGroups(TyperGroup):
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
-            error.message = own_words(error.message)
+            error.message = strip_pydantic_prefix(error.message)
             raise
 
 

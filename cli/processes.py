@@ -37,21 +37,21 @@ def up(
     """Start the development stack. It has services, API, workers, Flower and a sandbox."""
     from devstack.supervisor import commands
 
-    raise typer.Exit(commands.up(detach=detach, as_json=as_json))
+    raise typer.Exit(commands.start_stack(detach=detach, as_json=as_json))
 
 
 def down(as_json: Json = False) -> None:
     """Stop the stack and wait until every process has ended. Its data stays."""
     from devstack.supervisor import commands
 
-    raise typer.Exit(commands.down(as_json=as_json))
+    raise typer.Exit(commands.stop_stack(as_json=as_json))
 
 
 def status(as_json: Json = False) -> None:
     """Show each process of the running stack. The exit code is 3 when no stack runs."""
     from devstack.supervisor import commands
 
-    raise typer.Exit(commands.status(as_json=as_json))
+    raise typer.Exit(commands.show_status(as_json=as_json))
 
 
 def reset(
@@ -60,10 +60,10 @@ def reset(
     """Stop the stack and delete its data. Database, queues, images, keys and logs go."""
     from devstack.supervisor import commands, home_folder
 
-    home = home_folder.from_environment()
+    home = home_folder.find_home()
     if not yes:
         typer.confirm(f"Delete all data in {home.path}?", abort=True, err=True)
-    raise typer.Exit(commands.reset(as_json=as_json))
+    raise typer.Exit(commands.reset_stack(as_json=as_json))
 
 
 def serve(
@@ -75,7 +75,11 @@ def serve(
     """Run the API."""
     import uvicorn
 
-    from api.client_connections import KEEP_ALIVE_SECONDS, BoundedConnection, raise_descriptors
+    from api.client_connections import (
+        KEEP_ALIVE_SECONDS,
+        BoundedConnection,
+        raise_file_descriptor_limit,
+    )
     from cli.connection import database_errors
     from core.settings import load_settings
     from storage.database import require_time_limits
@@ -86,7 +90,7 @@ def serve(
     settings.forwarding_networks()
     with database_errors():
         require_time_limits(settings)
-    raise_descriptors()
+    raise_file_descriptor_limit()
     # After a graceful shutdown, uvicorn raises SIGTERM again. The handler then exits with code 0,
     # which means that the stop was requested. A normal exit of Python would spend seconds on
     # unloading modules.

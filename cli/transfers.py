@@ -142,5 +142,5 @@ def export_list(
         with resources.unit_of_work() as uow:
             export, _ = exports.get_finished_export(uow, result["export_id"])
         with open_output_file(target) as out:
-            out.writelines(exports.open_file(resources, export).stream())
+            out.writelines(exports.open_export_file(resources, export).stream())
     print_record({"job_id": job.id, "file": str(target), "rows": result["rows"]}, as_json=as_json)

@@ -1,4 +1,4 @@
-"""The layer that all other packages import. It is imported before any library is."""
+"""The layer that all other packages import. Python imports this package before any library."""
 
 from core.process import absent_modules
 

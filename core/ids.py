@@ -1,20 +1,22 @@
+"""Generates ids, and reads the cursors of pages."""
+
 import secrets
 from array import array
 from itertools import accumulate
 
 from core.errors.requests import CURSOR_INVALID
 
-# Ids stay below 2**53, so that a JavaScript number holds every one of them exactly.
+# Ids stay below 2**53, so that a JavaScript number represents every id exactly.
 MAX_ID = 2**53 - 1
 MAX_UINT64 = 2**64 - 1
-# Between two ids that are made at once.
+# The largest difference between two consecutive ids of one batch.
 _MAX_GAP = 2**20
 
 _BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def random_id() -> int:
-    """Return an id of 1 to ``MAX_ID`` that reveals neither a row's age nor how many there are."""
+    """Return a random id, which reveals neither the age of a row nor the number of rows."""
     return secrets.randbelow(MAX_ID) + 1
 
 
@@ -24,19 +26,22 @@ def random_hash_id(length: int = 12) -> str:
 
 
 def neighbouring_ids(count: int) -> list[int]:
-    """Return rising ids for many rows that are made at once, from a random place on.
+    """Return ascending ids for a batch of new rows, starting at a random number.
 
-    They reveal no age and no number, as ``random_id`` does not, and each can be guessed from its
-    neighbour with one chance in half a million. Rows that were made together have ids that are
-    near each other, so that an index takes them on a few pages instead of one page a row.
+    The ids of a batch are close together, so that a database index stores the batch on a few pages.
+    The ids don't reveal the age or the number of rows. Someone who knows one id can guess the next
+    id with a chance of one in half a million.
     """
     gaps = array("I", secrets.token_bytes(4 * count))
     first = secrets.randbelow(MAX_ID - count * _MAX_GAP)
     return list(accumulate((gap % _MAX_GAP + 1 for gap in gaps), initial=first))[1:]
 
 
-def of_cursor(cursor: str) -> int:
-    """The id in a ``next_cursor``: the last of the page before. Raises ``cursor.invalid``."""
+def parse_id_cursor(cursor: str) -> int:
+    """Return the id in a ``next_cursor``, which is the last id of the previous page.
+
+    Raises ``cursor.invalid``.
+    """
     if not cursor.isascii() or not cursor.isdigit() or len(cursor) > len(str(MAX_ID)):
         raise CURSOR_INVALID()
     return int(cursor)

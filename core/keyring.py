@@ -1,7 +1,7 @@
-"""Secret keys that can be rotated.
+"""Keyrings of secret keys, which an operator can rotate.
 
-A keyring is written ``id:base64url,id:base64url``. The first key makes, all of them check. Nothing
-uses a key itself: each purpose has a subkey derived by HKDF-SHA256 (RFC 5869).
+A keyring has the format ``id:base64url,id:base64url``. The first key signs, and all keys verify.
+Each purpose uses its own subkey, derived from a key by HKDF-SHA256 (RFC 5869).
 """
 
 import base64
@@ -22,8 +22,8 @@ class Key:
     secret: bytes = field(repr=False)
 
     def subkey(self, purpose: str) -> bytes:
-        """32 bytes for one purpose, such as ``api-key``."""
-        # Imported here: each command reads the keys with the settings, and few use one.
+        """Return a key of 32 bytes for one purpose, such as ``api-key``."""
+        # Importing ``cryptography`` is slow, and most commands derive no subkey.
         from cryptography.hazmat.primitives.hashes import SHA256
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
@@ -37,12 +37,15 @@ class Keyring:
             raise ValueError("needs at least one key, and ids that differ")
         self._keys = {key.id: key for key in keys}
         self.current = keys[0]
-        # Each purpose has one signer, whose subkeys are derived at the first call.
+        # The cache keeps one signer per purpose, because deriving subkeys is slow.
         self.signer = cache(partial(Signer, self))
 
     @classmethod
     def parse(cls, text: str) -> "Keyring":
-        """Read ``id:base64url[,…]``; raises ``ValueError`` that names the entry, not its secret."""
+        """Parse a keyring in the format ``id:base64url[,…]``.
+
+        Raises ``ValueError``, which names the invalid entry but not its secret.
+        """
         keys = []
         for entry in filter(None, map(str.strip, text.split(","))):
             key_id, _, encoded = entry.partition(":")
@@ -65,7 +68,7 @@ class Keyring:
 
 
 class Signer:
-    """HMAC-SHA256 for one purpose under a keyring, cut to ``length`` bytes."""
+    """Computes HMAC-SHA256 for one purpose with a keyring, truncated to ``length`` bytes."""
 
     def __init__(self, keyring: Keyring, purpose: str, *, length: int = 32) -> None:
         self._length = length
@@ -76,22 +79,23 @@ class Signer:
         return self._digest(self._current, message)
 
     def digests(self, message: bytes) -> list[bytes]:
-        """The digest under every key, the current one first: what a stored HMAC may be."""
+        """Return the digests of a message with every key, starting with the current key.
+
+        A stored HMAC matches any of these digests, because an older key may have signed the HMAC.
+        """
         return [self._digest(key_id, message) for key_id in self._subkeys]
 
     def sign(self, message: bytes) -> str:
-        """A URL-safe signature, ``<key id>.<base64url>``, for what goes out and comes back."""
+        """Return a URL-safe signature in the format ``<key id>.<base64url>``."""
         return f"{self._current}.{_base64url(self.digest(message))}"
 
     def verify(self, message: bytes, signature: str) -> bool:
-        """Return whether ``sign`` made this, under any key that is still in the ring; constant
-        time.
-        """
-        key_id, _, sent = signature.partition(".")
+        """Return whether ``sign`` created the signature with any current key, in constant time."""
+        key_id, _, encoded = signature.partition(".")
         if key_id not in self._subkeys:
             return False
         expected = _base64url(self._digest(key_id, message))
-        return hmac.compare_digest(expected.encode(), sent.encode())
+        return hmac.compare_digest(expected.encode(), encoded.encode())
 
     def _digest(self, key_id: str, message: bytes) -> bytes:
         return hmac.digest(self._subkeys[key_id], message, "sha256")[: self._length]

@@ -4,16 +4,16 @@ import logging
 import sys
 from typing import Any
 
-from core.process.absent_modules import without
+from core.process.absent_modules import hide_module
 from core.settings.store_settings import LogSettings
 from core.telemetry import spans
 
-with without("rich"):
+with hide_module("rich"):
     import structlog
 
 
 def configure_logging(settings: LogSettings) -> None:
-    """Write the records of structlog and of the standard library to stderr, as the settings say."""
+    """Write all log records of structlog and the standard library to standard error."""
     is_pretty = settings.log_format == "pretty" or (
         settings.log_format == "auto" and sys.stderr.isatty()
     )
@@ -26,7 +26,8 @@ def configure_logging(settings: LogSettings) -> None:
     ]
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        # Most records are below the level. This drops them before any other work.
+        # The filter drops records below the log level early, because most records are below the
+        # level.
         wrapper_class=structlog.make_filtering_bound_logger(settings.log_level),
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
@@ -48,12 +49,12 @@ def configure_logging(settings: LogSettings) -> None:
 
 
 def _configure_libraries() -> None:
-    # Remove the handlers of these servers, so that every line has the same format.
+    # Remove the log handlers of the server libraries, so that every line has the same format.
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "celery", "tornado"):
         logger = logging.getLogger(name)
         logger.handlers = []
         logger.propagate = True
-    # These libraries log complete URLs. The URLs of the object storage contain tokens, and the URL
+    # The HTTP clients log complete URLs. The URLs of the object storage contain tokens, and the URL
     # of a webhook can be the receiver's only secret.
     quiet_level = max(logging.WARNING, logging.getLogger().level)
     for name in ("urllib3", "httpx2"):

@@ -1,9 +1,10 @@
 """The loggers of structlog, which all modules use."""
 
-from core.process.absent_modules import without
+from core.process.absent_modules import hide_module
 
-# Rich takes as long to import as the rest of structlog, only for tracebacks that we don't print.
-with without("rich"):
+# Rich is slow to import. structlog needs Rich only for tracebacks in a format that Pressroom
+# doesn't print.
+with hide_module("rich"):
     import structlog
 
 

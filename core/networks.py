@@ -1,13 +1,15 @@
+"""Maps client addresses to networks, because one customer often has many addresses."""
+
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
-# The smallest network that a provider gives to one customer.
+# Internet providers assign at least a /64 network to each customer.
 _IPV6_PREFIX = 64
 
 
 def network_of(ip: str | None, *, ipv4_prefix: int = 32) -> IPv4Network | IPv6Network | None:
-    """The network as whose a client's address counts; ``None`` for a text that is no address.
+    """Return the network of a client's address, or ``None`` if the text isn't an IP address.
 
-    An IPv4 address that is written as one of IPv6 counts as itself.
+    An IPv4-mapped IPv6 address counts as the IPv4 address.
     """
     try:
         address = ip_address(ip or "")

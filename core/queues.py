@@ -1,37 +1,38 @@
+"""The queues of the workers, and the kinds of work that run only for a waiting request."""
+
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Queue(StrEnum):
-    """A queue with its own workers, so that one kind of work can't hold up another.
+    """A queue with its own workers, so that one kind of work can't delay another kind.
 
-    Work is in one queue when it may wait for the same things and as long: the queues are by
-    latency.
+    A queue contains work with similar durations, which waits for the same servers.
     """
 
-    # A caller waits for the answer, which takes a core or a language model.
+    # Work of the composer, for which a caller waits. The work needs a CPU core or a language model.
     REQUEST = "request"
-    # A caller waits for a provider of stock photos.
+    # Searches at the providers of stock photos. A caller waits for the result.
     PHOTOS = "photos"
-    # Orders at the payment providers. A caller may wait.
+    # Orders at the payment providers. A caller may wait for the result.
     MONEY = "money"
-    # Waits for the mail server.
+    # Mails, which depend on the speed of the mail server.
     MAIL = "mail"
-    # Waits for the receivers of webhooks, servers that owners name.
+    # Webhook deliveries, which depend on the speed of the owners' servers.
     WEBHOOKS = "webhooks"
-    # Minutes of a core.
+    # Exports, which use a CPU core for minutes.
     EXPORT = "export"
-    # Conversion of images: about a second of a core, and a caller may wait for it.
+    # Image conversions, which use a CPU core for about a second. A caller may wait for the result.
     MEDIA = "media"
-    # Bulk adds, imports and their undoing, in turns of a few seconds.
+    # Bulk adds, imports and undos of imports, in turns of a few seconds.
     BULK = "bulk"
-    # Periodic work, removals and erasures, which no caller waits for.
+    # Periodic tasks, deletions and erasures. No caller waits for the result.
     MAINTENANCE = "maintenance"
 
 
 @dataclass(frozen=True)
 class RequestKind:
-    """A kind of request-only work: the name of its task, and the queue that does it."""
+    """A kind of work that runs only for a waiting request, with its Celery task and its queue."""
 
     task: str
     queue: Queue

@@ -1,14 +1,13 @@
-"""The id of a request, which the records and jobs of its work keep, and each of its log lines.
+"""The id of the current request, which identifies the request in log lines, records and jobs.
 
-The id is not a parameter: nearly everything that a request does writes a record or a job with it.
-It is that of the logging context, which a request has for itself, and in which a worker runs each
-job with the id of the request that queued it.
+The id comes from the logging context, because nearly every function would need the id as a
+parameter. A worker runs a job with the id of the request that enqueued the job.
 """
 
 import structlog
 
 
 def current_request_id() -> str | None:
-    """Return the id of the request for whose sake this runs; ``None`` outside of requests."""
-    found: str | None = structlog.contextvars.get_contextvars().get("request_id")
-    return found
+    """Return the id of the request that caused the current work, or ``None`` without a request."""
+    request_id: str | None = structlog.contextvars.get_contextvars().get("request_id")
+    return request_id

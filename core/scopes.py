@@ -1,9 +1,14 @@
+"""The scopes of credentials, and the explanations that people see before they grant a scope."""
+
 from collections.abc import Iterable
 from enum import StrEnum
 
 
 class Scope(StrEnum):
-    """What a credential may do. An API key without scopes has each of them but ``delivery``."""
+    """A permission of a credential.
+
+    An API key without scopes has every permission except ``delivery``.
+    """
 
     CREDIT_READ = "credit.read"
     CREDIT_FULL = "credit.full"
@@ -15,20 +20,11 @@ class Scope(StrEnum):
     WEBHOOK = "webhook"
 
 
-_INCLUDED = {Scope.CREDIT_FULL: Scope.CREDIT_READ, Scope.SUBSCRIPTION_FULL: Scope.SUBSCRIPTION_READ}
-
-
-def effective(granted: Iterable[Scope]) -> frozenset[Scope]:
-    """Return the granted scopes and those that they include: ``credit.full`` reads too."""
-    scopes = set(granted)
-    return frozenset(scopes | {_INCLUDED[scope] for scope in scopes if scope in _INCLUDED})
-
-
-EVERYTHING_OF_A_USER = frozenset(Scope) - {Scope.DELIVERY}
+USER_SCOPES = frozenset(Scope) - {Scope.DELIVERY}
 
 # The right that each scope gives a program, in the words of the page that asks a person to grant
-# it. A person can't grant a scope that is missing here.
-EXPLANATIONS = {
+# the scope. A person can't grant a scope without an explanation.
+SCOPE_EXPLANATIONS = {
     Scope.CREDIT_READ: "See your credit balance and what it was spent on",
     Scope.CREDIT_FULL: "See your credits, spend them, and claim credits that were paid for",
     Scope.COMPOSER: "Write summaries, tags and posts for other networks with the composer",
@@ -38,8 +34,19 @@ EXPLANATIONS = {
         "Change your lists, their members and what you subscribe to; import and export members"
     ),
 }
-GRANTABLE = frozenset(EXPLANATIONS)
-# A key may have one more, which no other program's token has.
-KEY_EXPLANATIONS = EXPLANATIONS | {
+GRANTABLE_SCOPES = frozenset(SCOPE_EXPLANATIONS)
+# The explanations for API keys. Only an API key can have the webhook scope.
+KEY_SCOPE_EXPLANATIONS = SCOPE_EXPLANATIONS | {
     Scope.WEBHOOK: "Have your events sent to a URL, of the types that its other scopes let it see"
 }
+_INCLUDED_SCOPES = {
+    Scope.CREDIT_FULL: Scope.CREDIT_READ,
+    Scope.SUBSCRIPTION_FULL: Scope.SUBSCRIPTION_READ,
+}
+
+
+def expand_scopes(granted: Iterable[Scope]) -> frozenset[Scope]:
+    """Add the included scopes, such as ``credit.read`` for ``credit.full``."""
+    scopes = set(granted)
+    included = {_INCLUDED_SCOPES[scope] for scope in scopes if scope in _INCLUDED_SCOPES}
+    return frozenset(scopes | included)

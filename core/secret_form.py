@@ -1,6 +1,7 @@
-"""The form of our secrets: a prefix, 256 random bits in base62, and a checksum.
+"""The formats of generated secrets, which consist of a prefix, 256 random bits and a checksum.
 
-The checksum refuses a typo without a query. Prefix and checksum let leak scanners find secrets.
+The checksum detects a typo without a database query. Leak scanners recognize a secret by its prefix
+and checksum.
 """
 
 import secrets
@@ -14,7 +15,7 @@ _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 @dataclass(frozen=True)
 class SecretForm:
-    """The form of one kind of secret, named by its ``prefix``."""
+    """The format of one kind of secret. The prefix identifies the kind of the secret."""
 
     prefix: str
 

@@ -1,4 +1,4 @@
-"""Signed URLs: each opens one file to every caller who has it, until it expires."""
+"""Signed URLs, with which anyone can fetch one file until the URL expires."""
 
 import re
 from dataclasses import dataclass
@@ -7,16 +7,18 @@ from urllib.parse import urlencode
 
 from core.keyring import Keyring
 
+FILE_URL_LIFETIME = timedelta(minutes=15)
+SEEN_HEADER = "Pressroom-Seen"
 _SECONDS = re.compile(r"[0-9]{1,12}\Z")
 
 
 @dataclass(frozen=True)
 class SignedUrls:
-    """A kind of signed URLs, whose signatures open nothing of another kind.
+    """A kind of signed URLs. A signature is invalid for URLs of any other kind.
 
     Attributes:
-        purpose: that of the key that signs them.
-        prefix: what comes in a URL's path before the name that is signed.
+        purpose: the purpose from which the signing key is derived.
+        prefix: the part of the URL's path before the signed name.
     """
 
     purpose: str
@@ -25,7 +27,7 @@ class SignedUrls:
     def create(
         self, keyring: Keyring, name: str, *, base: str, lifetime: timedelta, now: datetime
     ) -> tuple[str, datetime]:
-        """An absolute URL for what has this name, and when it expires."""
+        """Return a signed absolute URL for a name, and the time at which the URL expires."""
         expires = int((now + lifetime).timestamp())
         signature = keyring.signer(self.purpose).sign(_message(name, expires))
         query = urlencode({"expires": expires, "signature": signature})
@@ -35,23 +37,19 @@ class SignedUrls:
     def opens(
         self, keyring: Keyring, name: str, *, expires: str, signature: str, now: datetime
     ) -> bool:
-        """Return whether a URL's query was made by ``create``, for this name, and has not
-        expired.
-        """
+        """Return whether ``create`` signed the URL for this name, and the URL hasn't expired."""
         if not _SECONDS.match(expires):
             return False
-        signed = keyring.signer(self.purpose).verify(_message(name, int(expires)), signature)
-        return signed and now.timestamp() < int(expires)
+        is_signed = keyring.signer(self.purpose).verify(_message(name, int(expires)), signature)
+        return is_signed and now.timestamp() < int(expires)
+
+
+# URLs of files that jobs create. The signed name is the path of the route that serves the file.
+FILE_URLS = SignedUrls("file-link")
+
+# `pressroom doctor` calls a URL of this kind to find out which client address the API sees.
+SEEN_CALLERS = SignedUrls("seen-caller")
 
 
 def _message(name: str, expires: int) -> bytes:
     return f"{name}\n{expires}".encode()
-
-
-# Files that jobs make, named by the path of the route that serves them.
-FILE_URLS = SignedUrls("file-link")
-FILE_URL_LIFETIME = timedelta(minutes=15)
-
-# The API's answer says how it sees the caller: for `pressroom doctor`.
-SEEN_CALLERS = SignedUrls("seen-caller")
-SEEN_HEADER = "Pressroom-Seen"

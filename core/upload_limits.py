@@ -1,4 +1,4 @@
-"""The bounds of uploads, which the catalogue of errors names and API and services enforce."""
+"""The size limits of uploads. The API and the services enforce the limits."""
 
 MAX_IMAGE_MEGABYTES = 5
 MAX_IMAGE_BYTES = MAX_IMAGE_MEGABYTES * 1024 * 1024

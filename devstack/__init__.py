@@ -1,6 +1,6 @@
 """The development stack behind `make run`: embedded services, the sandbox and their supervisor."""
 
-# Everything of the development stack listens here alone.
+# All programs of the development stack listen only on this address.
 LOOPBACK = "127.0.0.1"
-# The names under which a browser on this machine comes here.
+# The host names in the URLs of the development stack.
 LOOPBACK_HOSTS = (LOOPBACK, "localhost")

@@ -1,13 +1,14 @@
-"""The supervisor's own process: `pressroom up` becomes it."""
+"""The supervisor's process, which replaces the process of `pressroom up`."""
 
 import sys
 
 
 def main() -> int:
-    # Imported here, so that Ctrl-C while that takes its moment is no traceback.
+    # Import the commands in this function, so that Ctrl-C during the slow import causes no
+    # traceback.
     from devstack.supervisor import commands
 
-    return commands.supervise(as_json="--json" in sys.argv[1:])
+    return commands.run_supervisor(as_json="--json" in sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -23,7 +23,11 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from core.counters.work_metrics import ProviderOutcome, begin_provider, count_provider_call
+from core.counters.work_metrics import (
+    ProviderOutcome,
+    count_provider_call,
+    initialize_provider_counters,
+)
 from core.telemetry import spans
 from core.telemetry.attributes import SpanAttributes
 
@@ -113,7 +117,7 @@ class AsyncHttpClient:
     def __init__(self, bounds: HttpBounds) -> None:
         self._bounds = bounds
         self._client = _create_client(bounds)
-        begin_provider(bounds.provider)
+        initialize_provider_counters(bounds.provider)
 
     async def send(
         self, method: str, url: str, *, max_seconds: float | None = None, **content: Any

@@ -1,4 +1,4 @@
-"""All tables, where the migrations find them."""
+"""All tables. Importing this package registers every table for the migrations."""
 
 from core.plans import Plan
 from models.attachment import Attachment, AttachmentStatus, ObjectRemoval

@@ -1,3 +1,5 @@
+"""Attachments, which are images of owners, and the queue of objects to remove."""
+
 from enum import IntEnum
 from typing import Any
 
@@ -30,11 +32,12 @@ class Attachment(Model):
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
-    # Collated by bytes, as an object store sorts keys (services.attachments.strays).
+    # The column sorts by bytes like the keys of an object storage, because
+    # `services.attachments.strays` compares the column with the keys.
     hash_id: Mapped[str] = mapped_column(String(collation="C"), unique=True)
     status: Mapped[int] = mapped_column(SmallInteger, default=AttachmentStatus.PROCESSING)
     encrypted: Mapped[bool]
-    # The attachment's own data key, wrapped under the one of ENCRYPTION_KEYS named `wrapped_by`.
+    # The data key of the attachment, encrypted with the encryption key named `wrapped_by`.
     wrapped_key: Mapped[bytes | None]
     wrapped_by: Mapped[str | None]
 
@@ -51,10 +54,11 @@ class Attachment(Model):
     original_mime_type: Mapped[str]
     original_size: Mapped[int]
     original_checksum: Mapped[str]
-    # Each has a name, filename, MIME type, size, checksum, width and height. Null: none are asked
-    # for; empty: they are not made yet.
+    # The smaller versions of the image. Each rendition has a name, filename, MIME type, size,
+    # checksum, width and height. NULL if the owner requested no renditions. Empty until the
+    # converter has created the renditions.
     renditions: Mapped[list[dict[str, Any]] | None] = mapped_column(JSONB(none_as_null=True))
-    # The owner's own words for the picture.
+    # The owner's description of the image.
     alt_text: Mapped[str | None]
     title: Mapped[str | None]
     tags: Mapped[list[str]] = mapped_column(default=list, server_default=text("'{}'"))
@@ -74,9 +78,9 @@ class ObjectRemoval(Model):
     __table_args__ = (Index(None, "try_at"),)
 
     id: Mapped[SerialId]
-    # The object's key. With a final slash: every object whose key begins so.
+    # The key of the object. A key with a final slash is a prefix of all objects to remove.
     key: Mapped[str]
-    # Not before this time. A later time keeps an object for a while that may still be needed.
+    # The time of the next attempt. A later time keeps an object that readers may still need.
     try_at: Mapped[CreatedAt]
     tries: Mapped[int] = mapped_column(default=0, server_default="0")
     last_reason: Mapped[str | None]

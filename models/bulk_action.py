@@ -1,3 +1,5 @@
+"""Bulk actions of owners on members, and the changes that an undo needs."""
+
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -5,7 +7,7 @@ from typing import Any
 from sqlalchemy import ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.declarative import CreatedAt, Model, SerialId, known
+from models.declarative import CreatedAt, Model, SerialId, allow_values
 
 
 class BulkActionKind(StrEnum):
@@ -17,16 +19,15 @@ class BulkActionKind(StrEnum):
 
 
 class BulkAction(Model):
-    """A bulk action of an owner on all members of a list that fit a filter: its progress and
-    counts.
+    """A bulk action of an owner on all members of a list that match a filter.
 
-    Members are looked at in the order of their ids, status by status.
+    The job processes one status after another, and the members of each status by ascending id.
     """
 
     __tablename__ = "bulk_actions"
     __table_args__ = (
-        known("action", BulkActionKind),
-        known("status", ("running", "succeeded", "failed", "cancelled")),
+        allow_values("action", BulkActionKind),
+        allow_values("status", ("running", "succeeded", "failed", "cancelled")),
         Index("ix_bulk_actions_user_id_id", "user_id", "id"),
         Index("ix_bulk_actions_list_id", "list_id"),
         Index("ix_bulk_actions_finished_at", "finished_at"),
@@ -35,23 +36,26 @@ class BulkAction(Model):
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
-    # As it was when the owner asked: a segment may change, or be deleted. Stored as those are.
+    # A copy of the filter at the start of the action, in the format of a segment's filter. The copy
+    # doesn't change if the owner edits or deletes the segment.
     filter: Mapped[dict[str, Any]] = mapped_column(deferred=True)
     action: Mapped[str]
     tag_id: Mapped[int | None]
     type: Mapped[str | None]
 
     status: Mapped[str] = mapped_column(default="running", server_default="running")
-    # The last member that was looked at, and among members of which status. NULL: none.
+    # The status and the id of the last member that the job checked. NULL before the first member.
     reached_status: Mapped[str | None]
     reached_id: Mapped[int | None]
     seen: Mapped[int] = mapped_column(default=0, server_default="0")
     matched: Mapped[int] = mapped_column(default=0, server_default="0")
     changed: Mapped[int] = mapped_column(default=0, server_default="0")
 
-    # The undo: its job, which may be past its time, the last member that it looked at, its counts.
+    # The id of the job that undoes the action. The job's row may already be deleted.
     undo_job_id: Mapped[int | None]
+    # The last member that the undo checked.
     undo_reached_id: Mapped[int | None]
+    # The number of members that the undo restored.
     undone: Mapped[int] = mapped_column(default=0, server_default="0")
     undone_at: Mapped[datetime | None]
     created_at: Mapped[CreatedAt]
@@ -59,15 +63,15 @@ class BulkAction(Model):
 
 
 class BulkChange(Model):
-    """A member whom a bulk action changed, with the values before."""
+    """The change of a member by a bulk action, with the values before the change."""
 
     __tablename__ = "bulk_changes"
-    # Found by the erasure of a person.
+    # The erasure of a person searches by subscription.
     __table_args__ = (Index("ix_bulk_changes_subscription_id", "subscription_id"),)
 
     bulk_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     subscription_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    # The member's event has the same id.
+    # The time at which the bulk action changed the member.
     applied_at: Mapped[datetime]
     updated_at_before: Mapped[datetime]
     status_before: Mapped[str]

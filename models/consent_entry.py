@@ -1,8 +1,8 @@
-"""Proofs that people agreed to get a list: what Pressroom saw itself, and what others claim.
+"""Records of consent: consent that Pressroom observed, and consent that imported files claim.
 
-No table here has partitions: rows are kept for as long as what they show, so none goes by its age.
-The application's role may add rows and read them. Functions of the owner's shorten old IP
-addresses, delete what is about erased people, and take back the claims of an import that is undone.
+The application's database role may only add and read rows. Database functions of the table owner
+shorten old IP addresses, delete the rows of erased people, and delete the claims of undone imports.
+The tables have no partitions, because no row is deleted only because of its age.
 """
 
 from datetime import datetime
@@ -11,39 +11,44 @@ from enum import StrEnum
 from sqlalchemy import CheckConstraint, ForeignKey, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.declarative import CreatedAt, Model, SerialId, known
+from models.declarative import CreatedAt, Model, SerialId, allow_values
 
-
-class ConsentHow(StrEnum):
-    FORM = "form"  # a stranger named the address, with or without a challenge
-    CONFIRMATION = "confirmation"  # the person confirmed a mailed token
-    LOGIN = "login"  # the person, with a credential of theirs
-    LINK = "link"  # the person came back by a link in the list's mail
-    OWNER = "owner"  # the owner of the list added the person
-    IMPORT = "import"
-    TRANSFER = "transfer"  # the owner moved the person from another list
-
-
-# A whole address and not its network.
+# The condition that a row still has a complete IP address, because a network contains a slash.
 _WHOLE_IP = "strpos(ip, '/') = 0"
 
 
-class ConsentEntry(Model):
-    """An act by which a person came onto a list.
+class ConsentHow(StrEnum):
+    # A stranger entered the address in a form, with or without a challenge.
+    FORM = "form"
+    # The person confirmed with a mailed token.
+    CONFIRMATION = "confirmation"
+    # The person subscribed with the credentials of an account.
+    LOGIN = "login"
+    # The person returned through a link in the list's mail.
+    LINK = "link"
+    # The owner of the list added the person.
+    OWNER = "owner"
+    IMPORT = "import"
+    # The owner moved the person from another list.
+    TRANSFER = "transfer"
 
-    Members who came by an import have none of it: the import's row and their ``import_id`` say so.
+
+class ConsentEntry(Model):
+    """A person's act of joining a list, such as a sign-up or a confirmation.
+
+    Imported members have no consent entry, but an ``import_id`` that names the import.
     """
 
     __tablename__ = "consent_entries"
     __table_args__ = (
-        known("how", ConsentHow),
+        allow_values("how", ConsentHow),
         CheckConstraint("char_length(ip) <= 50", name="ip_bounded"),
         CheckConstraint("char_length(url) <= 2048", name="url_bounded"),
         CheckConstraint("char_length(browser) <= 100", name="browser_bounded"),
-        # The person comes first, for their erasure.
+        # The user comes first, so that the erasure of a person can use the index.
         Index("ix_consent_entries_user_id_list_id_id", "user_id", "list_id", "id"),
         Index("ix_consent_entries_whole_ip", "occurred_at", postgresql_where=_WHOLE_IP),
-        # How many people came onto a list from one network.
+        # Counts the people who joined a list from one network.
         Index(
             "ix_consent_entries_network",
             "list_id",
@@ -55,29 +60,32 @@ class ConsentEntry(Model):
 
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
-    # No foreign key: a person of whom nothing else is left is purged, and this goes with them.
+    # A foreign key isn't necessary, because the purge of a person deletes the person's entries.
     user_id: Mapped[int]
     how: Mapped[str]
     occurred_at: Mapped[CreatedAt]
-    # From where, and by what; after 90 days the network of the address alone.
+    # The IP address of the client. After 90 days, only the network of the address remains.
     ip: Mapped[str | None]
-    # The page with the form, without its query.
+    # The URL of the page with the form, without its query.
     url: Mapped[str | None]
     browser: Mapped[str | None]
-    # The list's consent wording at that time; none for an act of the owner's.
+    # The version of the list's consent wording at the time of consent. NULL for actions of owners.
     wording_version: Mapped[int | None]
-    # The list to which the person agreed, where the entry came here by a transfer.
+    # The list to which the person consented, if a transfer copied the entry from another list.
     of_list_id: Mapped[int | None]
-    # The import by which a person came to that list.
+    # The import that added the person to the other list.
     import_id: Mapped[int | None]
 
 
 class ConsentClaim(Model):
-    """The claim of an imported file that a member agreed elsewhere. An undo takes it back."""
+    """The claim of an imported file that a member consented elsewhere.
+
+    The undo of the import deletes the claim.
+    """
 
     __tablename__ = "consent_claims"
     __table_args__ = (
-        known("how", ConsentHow),
+        allow_values("how", ConsentHow),
         CheckConstraint("char_length(ip) <= 50", name="ip_bounded"),
         CheckConstraint("char_length(url) <= 2048", name="url_bounded"),
         CheckConstraint("char_length(wording) <= 2000", name="wording_bounded"),
@@ -86,24 +94,24 @@ class ConsentClaim(Model):
         Index("ix_consent_claims_whole_ip", "occurred_at", postgresql_where=_WHOLE_IP),
     )
 
-    # No foreign keys: they would cost an import of a million claims as much as the claims. A claim
-    # stays when the row of its import is purged.
+    # Foreign keys would double the time for storing a million claims. A claim also outlives the row
+    # of its import.
     import_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     subscription_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     how: Mapped[str] = mapped_column(primary_key=True)
-    # As the file has it; the moment of the import where the file has none.
+    # The time of consent in the file, or the time of the import if the file has none.
     occurred_at: Mapped[datetime]
     ip: Mapped[str | None]
     url: Mapped[str | None]
     wording: Mapped[str | None]
-    # The product whose file it is, or `file`.
+    # The product that created the file, or `file`.
     claimed_by: Mapped[str]
-    # The list into which it was imported, where the claim came here by a transfer.
+    # The list of the import, if a transfer copied the claim from another list.
     of_list_id: Mapped[int | None]
 
 
 class ConsentWording(Model):
-    """A version of the text to which people agree who subscribe to a list."""
+    """A version of the text to which people consent when they subscribe to a list."""
 
     __tablename__ = "consent_wordings"
     __table_args__ = (CheckConstraint("char_length(wording) <= 2000", name="wording_bounded"),)

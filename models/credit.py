@@ -1,4 +1,7 @@
-"""The ledger of credits. It is append-only: the database refuses to change or delete an entry."""
+"""The ledger of credits, and the orders that pay for credits.
+
+The ledger is append-only. Database triggers refuse to change or delete an entry.
+"""
 
 from datetime import datetime
 from decimal import Decimal
@@ -9,7 +12,7 @@ from sqlalchemy import CheckConstraint, ForeignKey, Index, Numeric, UniqueConstr
 from sqlalchemy.orm import Mapped, mapped_column
 
 from core.money import minor_digits
-from models.declarative import CreatedAt, Model, RandomId, SerialId, UpdatedAt, known
+from models.declarative import CreatedAt, Model, RandomId, SerialId, UpdatedAt, allow_values
 
 Amount = Numeric(15, 4)
 
@@ -25,7 +28,10 @@ class CreditAction(StrEnum):
 
 
 class CreditAccount(Model):
-    """A user's balance. It changes only with an entry, in the same database function."""
+    """A user's balance of credits.
+
+    A single database function adds an entry to the ledger and changes the balance.
+    """
 
     __tablename__ = "credit_accounts"
     __table_args__ = (
@@ -37,14 +43,15 @@ class CreditAccount(Model):
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), unique=True)
     balance: Mapped[Decimal] = mapped_column(Amount, server_default=text("0"))
-    # Refunded credits that had been spent already; the next topup pays this debt.
+    # Refunded credits that the user had already spent. The next topup pays this debt.
     debt: Mapped[Decimal] = mapped_column(Amount, server_default=text("0"))
-    # The owner's feed tells of a balance that falls below this, and whether it has told so since
-    # credits came in: a charge and its reversal, again and again, are one telling.
+    # The threshold for the low balance event in the owner's feed.
     low_below: Mapped[Decimal] = mapped_column(Amount, server_default=text("100"))
+    # True if the feed contains a low balance event since the last credits were added. The flag
+    # prevents many events while charges are made and reversed.
     low_told: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     status: Mapped[str] = mapped_column(server_default="active")
-    # `seq` and hash of the last entry.
+    # The `seq` and the hash of the last entry.
     last_seq: Mapped[int] = mapped_column(server_default=text("0"))
     last_hash: Mapped[bytes]
     created_at: Mapped[CreatedAt]
@@ -59,20 +66,20 @@ class CreditEntry(Model):
         CheckConstraint("amount > 0", name="amount_positive"),
         CheckConstraint("abs(delta) = amount OR delta = 0", name="delta_is_signed_amount"),
         CheckConstraint("balance_after >= 0", name="never_negative"),
-        known("action", CreditAction),
+        allow_values("action", CreditAction),
         Index(
             "uq_credit_entries_topup_order_id",
             "order_id",
             unique=True,
             postgresql_where="action = 'topup'",
         ),
-        # Deleting an order looks here, and verifying one.
+        # Finds the entries of an order, when the order is deleted or verified.
         Index(None, "order_id", postgresql_where="order_id IS NOT NULL"),
     )
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
-    # Counts each account's entries from 1, without gaps.
+    # The number of the entry in the account, starting at 1 and without gaps.
     seq: Mapped[int]
     order_id: Mapped[int | None] = mapped_column(ForeignKey("payment_orders.id"))
     action: Mapped[str]
@@ -90,9 +97,10 @@ class CreditEntry(Model):
 
 
 class OpenCharge(Model):
-    """A charge of ours that is reversed unless the provider answers.
+    """A charge for a provider call that hasn't ended yet. A charge without a response is reversed.
 
-    The process that deletes the row decides, so a charge is settled or reversed once.
+    A process must delete the row before it settles or reverses the charge. No charge is therefore
+    settled or reversed twice.
     """
 
     __tablename__ = "open_charges"
@@ -100,20 +108,20 @@ class OpenCharge(Model):
     entry_id: Mapped[int] = mapped_column(
         ForeignKey("credit_entries.id"), primary_key=True, autoincrement=False
     )
-    # Names the call: an equal one costs nothing for a day once this one is settled.
+    # Identifies the call. After the charge is settled, the same call is free for a day.
     call: Mapped[str]
-    # The work that the call asks for. Equal calls share one run of it, which takes one charge.
+    # Identifies the requested work. Equal calls share one run of the work and one charge.
     work: Mapped[str] = mapped_column(index=True)
-    # The worker that asks the provider for it. NULL: nobody has been asked.
+    # The worker that calls the provider. NULL before the call.
     taken_by: Mapped[str | None]
-    # From then on the charge is nobody's any more, and maintenance reverses it.
+    # The time at which maintenance reverses the charge.
     deadline: Mapped[datetime] = mapped_column(index=True)
 
 
 class CreditCheckpoint(Model):
-    """Up to where an account's entries were verified: the entry's number and hash, and the sums.
+    """The last verified entry of an account, with the sums up to this entry.
 
-    The signature covers all of that (`services.credits.verify`).
+    The signature covers all other columns (`services.credits.verify`).
     """
 
     __tablename__ = "credit_checkpoints"
@@ -125,7 +133,7 @@ class CreditCheckpoint(Model):
     hash: Mapped[bytes]
     balance: Mapped[Decimal] = mapped_column(Amount)
     debt: Mapped[Decimal] = mapped_column(Amount)
-    # A fault was found in the account since then, so it is read whole.
+    # True if a fault was found in the account. The next verification then reads all entries.
     is_suspect: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     signature: Mapped[str]
 
@@ -143,14 +151,14 @@ class OrderStatus(StrEnum):
 
 
 class Resolution(StrEnum):
-    """How an operator settled an order in review."""
+    """The decision of an operator about an order in review."""
 
     CREDIT = "credit"
     REFUNDED = "refunded"
 
 
 class OrderVia(StrEnum):
-    """Where the facts came from that changed an order."""
+    """The source of the facts that changed an order."""
 
     REQUEST = "request"
     JOB = "job"
@@ -162,22 +170,23 @@ class OrderVia(StrEnum):
 
 
 class PaymentOrder(Model):
-    """An order of credits: its terms, and the facts known about its payment.
+    """An order of credits, with its terms and the known facts about its payment.
 
-    A trigger allows only the transitions in ``payment_order_transitions``, refuses changes of the
-    terms and lets facts only grow. Another trigger writes ``payment_order_changes``.
+    A database trigger allows only the transitions in ``payment_order_transitions``. The trigger
+    refuses any change of the terms and any removal of facts. A second trigger on
+    the table writes ``payment_order_changes``.
     """
 
     __tablename__ = "payment_orders"
     __table_args__ = (
-        known("status", OrderStatus),
+        allow_values("status", OrderStatus),
         CheckConstraint("amount > 0 AND amount_minor > 0", name="amount_positive"),
         CheckConstraint("credit_amount > 0", name="credit_amount_positive"),
         CheckConstraint("credits_per_usd > 0 AND units_per_usd > 0", name="rates_positive"),
         CheckConstraint("refunded_minor >= 0", name="refunded_not_negative"),
         CheckConstraint("refunds_failed_minor >= 0", name="refunds_failed_not_negative"),
-        known("dispute", ("open", "won", "lost")),
-        known("resolution", Resolution),
+        allow_values("dispute", ("open", "won", "lost")),
+        allow_values("resolution", Resolution),
         CheckConstraint("credited IN (0, credit_amount)", name="credited_once"),
         CheckConstraint("taken BETWEEN 0 AND credited", name="taken_of_credited"),
         CheckConstraint("octet_length(claim_token_hmac) = 32", name="hmac_length"),
@@ -191,7 +200,7 @@ class PaymentOrder(Model):
         Index(None, "channel", "payment_id"),
         Index(None, "status", "created_at"),
         Index(None, "next_check_at", postgresql_where="next_check_at IS NOT NULL"),
-        # Finds the orders that may be purged one day, oldest first.
+        # Finds abandoned orders, which maintenance deletes, starting with the oldest order.
         Index(
             "ix_payment_orders_abandoned",
             "created_at",
@@ -201,7 +210,7 @@ class PaymentOrder(Model):
     )
 
     id: Mapped[RandomId]
-    # The user who gets the credits; NULL until an order made without credentials is claimed.
+    # The user who gets the credits. NULL until somebody claims an order without credentials.
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     status: Mapped[str] = mapped_column(default=OrderStatus.CREATED)
     changed_via: Mapped[str] = mapped_column(default=OrderVia.REQUEST)
@@ -216,69 +225,75 @@ class PaymentOrder(Model):
     units_per_usd: Mapped[Decimal] = mapped_column(Amount)
     expires_at: Mapped[datetime]
 
-    # The provider's payment page, and the URL that it returns the payer to.
+    # The provider's ids of the payment page and of the payment.
     session_id: Mapped[str | None]
     payment_id: Mapped[str | None]
+    # The URL of the provider's payment page.
     payment_url: Mapped[str | None]
+    # The URL to which the payment page redirects the payer.
     redirect_url: Mapped[str | None]
-    # Only the caller who ordered has the claim token itself.
+    # Only the caller who created the order has the claim token.
     claim_token_hmac: Mapped[bytes | None] = mapped_column(unique=True)
     claimed_at: Mapped[datetime | None]
 
-    # The facts. A fact that was true once stays true, so facts may arrive in any sequence.
+    # The facts about the payment. A true fact never becomes false, so facts may arrive in any
+    # order.
     paid_at: Mapped[datetime | None]
     is_failed: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     is_expired: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
-    # When the provider said that nobody can pay on the order's page any more.
+    # The time at which the provider reported that the payment page is closed.
     closed_at: Mapped[datetime | None]
-    # The sum of all refunds, and of those among them that failed: the payer did not get these.
+    # The sum of all refunds, in the smallest unit of the currency.
     refunded_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
+    # The sum of failed refunds, which the payer didn't get.
     refunds_failed_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
-    # The sums of all disputes, of those that have ended, and of those that were lost. Two columns
-    # follow from them: `dispute` is open while one is, else lost if one was lost, else won; and
-    # `disputed_minor` is what is open or lost.
+    # The sums of all disputes, of ended disputes, and of lost disputes.
     disputes_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
     disputes_ended_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
     disputes_lost_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
+    # The combined state of the order's disputes. An open dispute takes precedence over a lost
+    # dispute, and a lost dispute over a won dispute.
     dispute: Mapped[str | None]
+    # The sum of open and lost disputes.
     disputed_minor: Mapped[int | None]
-    # Why the order needs an operator, such as how a payment differs from what was ordered.
+    # The reason for an operator's review, such as a payment of the wrong amount.
     mismatch: Mapped[str | None]
     resolution: Mapped[str | None]
-    # Why the order failed, in words for its owner.
+    # The reason for a failed order, as a text for the owner.
     error: Mapped[dict[str, Any] | None]
 
-    # The state of the ledger so far; changed in the transaction of the entries.
+    # The number of credits that the ledger added for the order.
     credited: Mapped[Decimal] = mapped_column(Amount, default=0, server_default=text("0"))
+    # The number of credits that the ledger removed again because of refunds and disputes.
     taken: Mapped[Decimal] = mapped_column(Amount, default=0, server_default=text("0"))
 
-    # When to poll the provider next; NULL when no more facts can come.
+    # The time of the next query to the provider. NULL if no more facts can arrive.
     next_check_at: Mapped[datetime | None]
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
 
     @property
     def lost_minor(self) -> int:
-        """The amount that the payer has back for good: refunds and lost disputes."""
-        return self._back_with(self.disputes_lost_minor)
+        """The amount that the payer got back permanently by refunds and lost disputes."""
+        return self._returned_minor(self.disputes_lost_minor)
 
     @property
     def gone_minor(self) -> int:
-        """``lost_minor``, and what open disputes hold."""
-        return self._back_with(self.disputed_minor or 0)
-
-    def _back_with(self, disputed: int) -> int:
-        refunded = max(0, self.refunded_minor - self.refunds_failed_minor)
-        return min(self.amount_minor, refunded + disputed)
+        """The amount in refunds, lost disputes and open disputes."""
+        return self._returned_minor(self.disputed_minor or 0)
 
     @property
     def refunded_amount(self) -> Decimal:
-        """``lost_minor`` in the currency's own unit."""
+        """The permanently returned amount in the main unit of the currency."""
         return Decimal(self.lost_minor).scaleb(-minor_digits(self.currency))
+
+    def _returned_minor(self, disputed: int) -> int:
+        refunded = max(0, self.refunded_minor - self.refunds_failed_minor)
+        return min(self.amount_minor, refunded + disputed)
 
 
 class PaymentOrderTransition(Model):
-    """An allowed change of an order's status; a trigger refuses all others."""
+    """An allowed change of an order's status. A database trigger refuses all other changes."""
 
     __tablename__ = "payment_order_transitions"
 
@@ -287,14 +302,14 @@ class PaymentOrderTransition(Model):
 
 
 class PaymentOrderChange(Model):
-    """A change of an order's status, written by a trigger in the same transaction."""
+    """A change of an order's status. A database trigger writes the row with the change."""
 
     __tablename__ = "payment_order_changes"
     __table_args__ = (Index(None, "order_id", "id"),)
 
     id: Mapped[SerialId]
     order_id: Mapped[int] = mapped_column(ForeignKey("payment_orders.id"))
-    # NULL: the order was made.
+    # NULL for the creation of the order.
     from_status: Mapped[str | None]
     to_status: Mapped[str]
     via: Mapped[str]
@@ -302,9 +317,10 @@ class PaymentOrderChange(Model):
 
 
 class PaymentOrderCheckpoint(Model):
-    """The last change of an order's status up to which `pressroom credits verify` found no fault.
+    """The last verified change of order statuses.
 
-    The table has one row, signed (`services.credits.verify`).
+    `pressroom credits verify` found no fault up to this change. The table has a single row with a
+    signature (`services.credits.verify`).
     """
 
     __tablename__ = "payment_order_checkpoints"
@@ -314,9 +330,10 @@ class PaymentOrderCheckpoint(Model):
 
 
 class PaymentEvent(Model):
-    """The facts in a provider's webhook event, stored in the transaction of their effect.
+    """The facts in a provider's webhook event.
 
-    The event itself is not stored: it names the payer.
+    The transaction that applies the facts stores the row. The complete event isn't stored, because
+    the event names the payer.
     """
 
     __tablename__ = "payment_events"
@@ -324,11 +341,11 @@ class PaymentEvent(Model):
 
     id: Mapped[SerialId]
     channel: Mapped[str]
-    # The provider's id of the event, the same for each delivery.
+    # The provider's id of the event, which is the same for repeated deliveries.
     event_id: Mapped[str]
     type: Mapped[str]
     order_id: Mapped[int] = mapped_column(ForeignKey("payment_orders.id"))
     facts: Mapped[dict[str, Any]]
-    # When the provider created the event.
+    # The time at which the provider created the event.
     happened_at: Mapped[datetime]
     created_at: Mapped[CreatedAt]

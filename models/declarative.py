@@ -1,3 +1,5 @@
+"""The base class of all tables, and the types and constraints that many columns share."""
+
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Any
@@ -30,7 +32,7 @@ class Model(DeclarativeBase):
 
 
 SerialId = Annotated[int, mapped_column(BigInteger, Identity(), primary_key=True)]
-# The id of what the public may see does not tell how many there are.
+# A random id doesn't reveal the number of rows, so public objects have random ids.
 RandomId = Annotated[int, mapped_column(primary_key=True, default=random_id, autoincrement=False)]
 CreatedAt = Annotated[datetime, mapped_column(server_default=func.now())]
 UpdatedAt = Annotated[
@@ -38,7 +40,7 @@ UpdatedAt = Annotated[
 ]
 
 
-def known(column: str, words: Iterable[str]) -> CheckConstraint:
-    """The column holds one of these words."""
-    quoted = ", ".join(f"'{word}'" for word in words)
+def allow_values(column: str, values: Iterable[str]) -> CheckConstraint:
+    """Return a constraint that allows only some values in a text column."""
+    quoted = ", ".join(f"'{value}'" for value in values)
     return CheckConstraint(f"{column} IN ({quoted})", name=f"{column}_known")

@@ -1,3 +1,5 @@
+"""Events: the audit record of accounts, and the feed of events for owners and their webhooks."""
+
 from datetime import datetime
 from typing import Any
 
@@ -8,10 +10,11 @@ from models.declarative import Model, SerialId
 
 
 class RecordedEvent(Model):
-    """A fact about one user's account. Rows are added and, after a year, purged; never changed.
+    """An event in the history of one user's account, such as a login.
 
-    The database refuses the rest, but for one change: an erased person's rows lose their origin. A
-    row holds ids; what they name is looked up when the row is read.
+    Rows are added and deleted after a year, but never changed. The only exception is an erasure,
+    which deletes the origin from the rows of the erased person. A database trigger enforces these
+    rules. Readers of a row look up the names of the ids in the row.
     """
 
     __tablename__ = "events"
@@ -22,13 +25,14 @@ class RecordedEvent(Model):
     )
 
     id: Mapped[SerialId]
-    # No foreign key: it would make each event wait for a recovery that has locked the person, which
-    # in turn may wait for the row that the event tells of.
+    # A foreign key would cause deadlocks. An event would wait for an account recovery, which locks
+    # the user and may wait for the row that the event is about.
     user_id: Mapped[int]
-    # A name of `services.security_events`.
+    # A type of security event (`services.security_events`).
     type: Mapped[str]
     occurred_at: Mapped[datetime] = mapped_column(server_default=func.now(), index=True)
-    # From where, and by which credential: a key, a session, a grant, or the operator's command.
+    # The origin of the action: the client's address and program, and the credential. An operator's
+    # command also counts as a credential.
     ip: Mapped[str | None]
     user_agent: Mapped[str | None]
     credential_kind: Mapped[str | None]
@@ -37,26 +41,27 @@ class RecordedEvent(Model):
 
 
 class FeedEvent(Model):
-    """A fact about what an owner has. Rows are added, never changed, and deleted after 30 days.
+    """An event in an owner's feed, such as a new subscription.
 
-    A row holds ids, counts and our own words. Personal data is looked up when it is read, so the
-    erasure of a person needs no change here.
+    Rows are never changed, and deleted after 30 days. A row contains no personal data. Readers of a
+    row look up personal data by the ids, so an erasure needs no change of the feed.
     """
 
     __tablename__ = "feed_events"
     __table_args__ = (
-        # Each type is looked for by itself, so that a rare one is found as fast as a common one.
+        # Queries search for each event type separately, so that rare types are found quickly.
         Index(None, "user_id", "type", "place", "id"),
         Index(None, "list_id", "type", "place", "id", postgresql_where="list_id IS NOT NULL"),
         CheckConstraint("octet_length(data::text) <= 2000", name="data_bounded"),
     )
 
     id: Mapped[SerialId]
-    # The number of the transaction that wrote the row (services.feed.reading).
+    # The position of the row's transaction in the feed (services.feed.reading).
     place: Mapped[int] = mapped_column(server_default=text("feed_place()"))
-    # The owner. No foreign keys: the row is a message, and outlives what it tells of.
+    # The owner of the feed. The table has no foreign keys, because an event may outlive its
+    # subject.
     user_id: Mapped[int]
-    # A name of `services.feed.catalogue`.
+    # A type of feed event (`services.feed.catalogue`).
     type: Mapped[str]
     list_id: Mapped[int | None]
     subject_id: Mapped[int | None]
@@ -65,7 +70,11 @@ class FeedEvent(Model):
 
 
 class FeedOffset(Model):
-    """The number added to a transaction's number for its place: one row, raised by each restore."""
+    """The offset that is added to a transaction's number to calculate the transaction's place.
+
+    The table has one row. Each restore of a backup raises the offset, because the
+    transaction numbers of a restored database start at a lower value.
+    """
 
     __tablename__ = "feed_offsets"
     __table_args__ = (CheckConstraint("id = 1", name="one_row"),)

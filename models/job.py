@@ -1,7 +1,8 @@
-"""A job is a row: the truth about a piece of slow work, and the outbox that it is sent from.
+"""Jobs, which are units of slow work, and records of idempotent requests.
 
-The broker carries only ids. The row is written in the transaction of the request for the work, so
-work that was committed is done: the sweep sends again what the broker loses.
+The transaction of a request writes the row of the job. The broker transports only the id of the
+job. If the broker loses a message, the sweep sends another message, so that every committed job
+runs.
 """
 
 from datetime import datetime
@@ -12,7 +13,7 @@ from sqlalchemy import CheckConstraint, ForeignKey, Index, Text, UniqueConstrain
 from sqlalchemy.orm import Mapped, mapped_column
 
 from core.queues import Queue
-from models.declarative import CreatedAt, Model, SerialId, known
+from models.declarative import CreatedAt, Model, SerialId, allow_values
 
 
 class JobStatus(StrEnum):
@@ -29,8 +30,8 @@ FINISHED = (JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELLED)
 class Job(Model):
     __tablename__ = "jobs"
     __table_args__ = (
-        known("status", JobStatus),
-        known("queue", Queue),
+        allow_values("status", JobStatus),
+        allow_values("queue", Queue),
         CheckConstraint(
             "(status = 'running') = (lease_expires_at IS NOT NULL)", name="lease_while_running"
         ),
@@ -63,28 +64,31 @@ class Job(Model):
     queue: Mapped[str]
     # The user who sees the job.
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
-    # The user for whom it is done: in a queue, the jobs of one take turns with those of another. 0
-    # stands for Pressroom itself.
+    # The user who benefits from the job, or 0 for Pressroom. A queue alternates between users, so
+    # that no user can block the queue.
     on_behalf_of: Mapped[int] = mapped_column(default=0, server_default="0")
     subject_id: Mapped[int | None]
     status: Mapped[str] = mapped_column(default=JobStatus.QUEUED, server_default="queued")
 
-    # The number of claims, and a fencing token: every write of a worker checks it, so that a worker
-    # that lost its lease changes nothing.
+    # The number of claims, which serves as a fencing token. Every write of a worker checks the
+    # attempt, so that a worker without a lease can't change the job.
     attempt: Mapped[int] = mapped_column(default=0, server_default="0")
-    # Leases lost in a row without progress. A poison job kills its worker each time.
+    # The number of consecutive leases that were lost without progress. The count exposes a job that
+    # crashes every worker.
     crashes: Mapped[int] = mapped_column(default=0, server_default="0")
-    # Transient failures in a row, when the first of them was, and why the last one.
+    # The number of consecutive temporary failures.
     retries: Mapped[int] = mapped_column(default=0, server_default="0")
+    # The time of the first temporary failure since the last success.
     failing_since: Mapped[datetime | None]
+    # The reason for the last temporary failure.
     last_reason: Mapped[str | None]
     lease_expires_at: Mapped[datetime | None]
     cancel_requested: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
 
-    # The job is not claimed before this time (backoff).
+    # The earliest time of the next claim. A retry waits until this time.
     run_at: Mapped[CreatedAt]
-    # A queued job that was sent is sent again after this time; one that was not sent (`sends` is 0)
-    # has its turn after those that have waited for longer.
+    # The earliest time of the next message that the sweep sends for a queued job. The column also
+    # determines the order of queued jobs without a message (`sends` is 0).
     send_after: Mapped[CreatedAt]
     sends: Mapped[int] = mapped_column(default=0, server_default="0")
 
@@ -93,12 +97,12 @@ class Job(Model):
     result: Mapped[dict[str, Any] | None]
     error: Mapped[dict[str, Any] | None]
     request_id: Mapped[str | None] = mapped_column(Text)
-    # The span that asked for it, where traces are recorded (W3C Trace Context).
+    # The span that enqueued the job, in the format of W3C Trace Context. NULL without tracing.
     traceparent: Mapped[str | None] = mapped_column(Text)
-    # The API process that asked for this job, whose caller may wait: it alone is notified of
-    # changes. Without one, all processes are.
+    # The API process whose caller may wait for the job. Only this process is notified of changes.
+    # NULL notifies all processes.
     waiter: Mapped[str | None]
-    # Rises with every change that a caller can see; it is the id of a server-sent event.
+    # The number of changes that callers can see. Server-sent events use the version as their id.
     version: Mapped[int] = mapped_column(default=1, server_default="1")
 
     created_at: Mapped[CreatedAt]
@@ -107,7 +111,7 @@ class Job(Model):
 
 
 class IdempotencyRecord(Model):
-    """The first request under an ``Idempotency-Key``: its job, or its reply word for word."""
+    """The first request with an ``Idempotency-Key``, with its job or its complete response."""
 
     __tablename__ = "idempotency_records"
     __table_args__ = (
@@ -124,7 +128,7 @@ class IdempotencyRecord(Model):
     key: Mapped[str]
     # SHA-256 of method, path, query and body.
     fingerprint: Mapped[bytes]
-    # No foreign key: a job is purged long after its records are gone.
+    # A foreign key isn't necessary, because a job outlives its idempotency records.
     job_id: Mapped[int | None]
     answer: Mapped[dict[str, Any] | None]
     expires_at: Mapped[datetime] = mapped_column(server_default=text("now() + interval '24 hours'"))

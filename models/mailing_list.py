@@ -1,3 +1,5 @@
+"""Lists, and the member fields, tags, segments and reports that belong to lists and owners."""
+
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -5,7 +7,7 @@ from typing import Any
 from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.declarative import CreatedAt, Model, RandomId, SerialId, UpdatedAt, known
+from models.declarative import CreatedAt, Model, RandomId, SerialId, UpdatedAt, allow_values
 
 
 class MailingList(Model):
@@ -41,27 +43,31 @@ class MailingList(Model):
     email_channel_enabled: Mapped[bool] = mapped_column(default=True, server_default=text("true"))
     challenge_enabled: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     challenge_provider: Mapped[str | None]
-    # The trace ids of this delivery, and of those before it, only leave the list.
+    # The latest delivery whose trace ids were revoked. Trace ids of this delivery and of earlier
+    # deliveries can only unsubscribe.
     traces_revoked_through: Mapped[int | None]
-    # Without it whoever names an address makes its person a member.
+    # True if new members must confirm their address. Without confirmation, anyone can subscribe any
+    # address.
     confirm_required: Mapped[bool] = mapped_column(default=True, server_default=text("true"))
-    # To these a sign-up form on a page of the owner's may lead back.
+    # The origins to which a sign-up form on the owner's website may redirect.
     redirect_origins: Mapped[list[str]] = mapped_column(default=list, server_default=text("'{}'"))
-    # The owner's public fields that its sign-up form asks for, by their ids; NULL: all of them.
+    # The ids of the public fields in the sign-up form. NULL means all public fields of the owner.
     asked_field_ids: Mapped[list[int] | None]
-    # The fields without which nobody signs up.
+    # The ids of the fields that a sign-up must contain.
     required_field_ids: Mapped[list[int]] = mapped_column(default=list, server_default=text("'{}'"))
-    # The version of its consent wording that holds now; NULL: the list has none.
+    # The current version of the list's consent wording. NULL if the list has no consent wording.
     consent_wording_version: Mapped[int | None]
-    # How readers see it, as the owner chose: a colour `#rrggbb`, one of the owner's attachments by
-    # its `hash_id`, who its mails say that they are from, and the owner's own words.
+    # The brand colour of the list's pages and mails, in the format `#rrggbb`.
     colour: Mapped[str | None]
+    # The `hash_id` of the attachment that serves as the list's logo.
     logo_hash_id: Mapped[str | None]
+    # The name of the sender in the list's mails.
     sender_name: Mapped[str | None]
     sign_up_text: Mapped[str | None]
     thanks_text: Mapped[str | None]
     confirmation_text: Mapped[str | None]
-    # Words in these texts that no operator has looked at yet; NULL: none.
+    # The suspicious words in the owner's texts that no operator has reviewed. NULL if there are
+    # none.
     suspicious_words: Mapped[list[str] | None]
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
@@ -86,7 +92,7 @@ class MemberField(Model):
 
     __tablename__ = "fields"
     __table_args__ = (
-        known("type", FieldType),
+        allow_values("type", FieldType),
         CheckConstraint("key ~ '^[a-z][a-z0-9_]{0,39}$'", name="key_form"),
         CheckConstraint("(type = 'choice') = (cardinality(choices) > 0)", name="choices_of_choice"),
         Index("ix_fields_user_id", "user_id"),
@@ -107,10 +113,11 @@ class MemberField(Model):
     description: Mapped[str | None]
     type: Mapped[str]
     choices: Mapped[list[str]] = mapped_column(default=list, server_default=text("'{}'"))
-    # People may set it themselves, by a form.
+    # True if people can set their own value in a form.
     is_public: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     retired_at: Mapped[datetime | None]
-    # Words in its label and choices that no operator has looked at yet; NULL: none.
+    # The suspicious words in the label and the choices that no operator has reviewed. NULL if there
+    # are none.
     suspicious_words: Mapped[list[str] | None]
     created_at: Mapped[CreatedAt]
 
@@ -130,16 +137,16 @@ class MemberTag(Model):
 
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
-    # As it was first written.
+    # The name in the owner's spelling.
     name: Mapped[str]
-    # The name without regard to case. Python folds it: what the database takes for one letter
-    # depends on its locale.
+    # The case-folded name. Python folds the name, because case folding in the database depends on
+    # the locale.
     folded: Mapped[str]
     created_at: Mapped[CreatedAt]
 
 
 class DeletedTag(Model):
-    """A tag that its owner deleted, until no member has its id any more."""
+    """A deleted tag. The row exists until maintenance has removed the tag's id from all members."""
 
     __tablename__ = "deleted_tags"
 
@@ -149,7 +156,7 @@ class DeletedTag(Model):
 
 
 class Segment(Model):
-    """A filter of a list's members that its owner keeps under a name."""
+    """A named filter of a list's members."""
 
     __tablename__ = "segments"
     __table_args__ = (UniqueConstraint("list_id", "folded"),)
@@ -157,18 +164,20 @@ class Segment(Model):
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
     name: Mapped[str]
-    # The name without regard to case, as tags have it.
+    # The case-folded name.
     folded: Mapped[str]
-    # As `services.subscriptions.filters.member_filter` keeps it. Lists of segments leave it out.
+    # The filter in the format of `services.subscriptions.filters.member_filter`. Queries for many
+    # segments don't load this column.
     filter: Mapped[dict[str, Any]] = mapped_column(deferred=True)
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
 
 
 class ListReport(Model):
-    """A person's word that they did not ask for a list, or a stranger's that its page deceives.
+    """A report about a list.
 
-    There is one for each person and list, and one for each stranger's network and list.
+    A person reports that the person didn't request the list. A stranger reports that the list's
+    page is deceptive. Each person and each stranger's network can report a list once.
     """
 
     __tablename__ = "list_reports"
@@ -179,10 +188,10 @@ class ListReport(Model):
 
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
-    # NULL after the person was erased: the report still counts.
+    # NULL after the person's erasure, or for a stranger's report.
     user_id: Mapped[int | None] = mapped_column(
         ForeignKey("users.id", ondelete="SET NULL"), index=True
     )
-    # An HMAC of the stranger's network, of a report from a list's page.
+    # An HMAC of the stranger's network, for a report from the list's page.
     network_digest: Mapped[bytes | None]
     created_at: Mapped[CreatedAt] = mapped_column(index=True)

@@ -1,6 +1,7 @@
-"""Periodic work is rows: what is due, and what came of it, is the same for every process.
+"""Periodic tasks, with their schedules and latest results.
 
-Any worker of its queue runs what is due, one worker at a time in the whole deployment.
+Any maintenance worker can run a task that is due. Only one worker of the deployment runs a task at
+a time.
 """
 
 from datetime import datetime
@@ -17,14 +18,16 @@ class Maintenance(Model):
     name: Mapped[str] = mapped_column(primary_key=True)
     every_seconds: Mapped[int]
     due_at: Mapped[CreatedAt]
-    # The sweep sends a due one again after this time.
+    # The earliest time of the next message that the sweep sends for a due task.
     send_after: Mapped[CreatedAt]
-    # A fencing token, as of a job: the number of runs that were begun.
+    # The number of started runs, which serves as a fencing token. Only the latest run can write its
+    # result.
     attempt: Mapped[int] = mapped_column(default=0, server_default="0")
     lease_expires_at: Mapped[datetime | None]
     last_started_at: Mapped[datetime | None]
     last_finished_at: Mapped[datetime | None]
-    # Where work that goes through a large table in several runs goes on.
+    # The position at which the next run resumes, for tasks that need several runs for a large
+    # table.
     bookmark: Mapped[int | None]
     last_result: Mapped[dict[str, Any] | None]
     last_error: Mapped[str | None]

@@ -1,3 +1,5 @@
+"""Imports and exports of a list's members."""
+
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
@@ -5,38 +7,40 @@ from typing import Annotated, Any
 from sqlalchemy import ForeignKey, Index, SmallInteger, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.declarative import CreatedAt, Model, SerialId, known
+from models.declarative import CreatedAt, Model, SerialId, allow_values
 
 
 class ImportKind(StrEnum):
     """The meaning of a file's rows."""
 
     MEMBERS = "members"
-    # Addresses that get no mail: for the reasons that the rows name, or for one.
+    # Addresses that must get no mail. Each row of the file names the reason.
     SUPPRESSIONS = "suppressions"
+    # Addresses that must get no mail, because earlier mail bounced.
     BOUNCES = "bounces"
+    # Addresses that must get no mail, because the recipients complained about spam.
     COMPLAINTS = "complaints"
 
 
 class MemberImport(Model):
-    """An import of members into a list: its options, its progress and its counts.
+    """An import of members into a list, with its options, progress and counts.
 
-    It is also the audit record of all its rows: subscriptions point here.
+    The import is also the audit record of its rows, because subscriptions reference the import.
     """
 
     __tablename__ = "imports"
     __table_args__ = (
-        known("source", ("members", "file")),
-        known("kind", ImportKind),
-        known("on_existing", ("skip", "update")),
-        known("date_order", ("dmy", "mdy")),
-        known("status", ("running", "succeeded", "failed", "cancelled")),
+        allow_values("source", ("members", "file")),
+        allow_values("kind", ImportKind),
+        allow_values("on_existing", ("skip", "update")),
+        allow_values("date_order", ("dmy", "mdy")),
+        allow_values("status", ("running", "succeeded", "failed", "cancelled")),
         Index("ix_imports_user_id_id", "user_id", text("id DESC")),
         Index("ix_imports_list_id", "list_id"),
         Index("ix_imports_running", "list_id", postgresql_where="status = 'running'"),
         Index("ix_imports_with_files", "created_at", postgresql_where="files_removed_at IS NULL"),
         Index("ix_imports_undo_job_id", "undo_job_id", postgresql_where="undo_job_id IS NOT NULL"),
-        # Finds imports by which no member came, which are kept for a time.
+        # Finds imports without remaining members. Maintenance deletes such an import after a time.
         Index(
             "ix_imports_finished_at",
             "finished_at",
@@ -47,79 +51,87 @@ class MemberImport(Model):
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
-    # `members`: the body of one request. `file`: an uploaded file.
+    # The value `members` means the body of a request, and `file` means an uploaded file.
     source: Mapped[str]
     kind: Mapped[str] = mapped_column(default=ImportKind.MEMBERS, server_default=ImportKind.MEMBERS)
     filename: Mapped[str | None]
-    # The bytes are numbered objects of one size under this prefix.
+    # The prefix of the numbered objects that store the file. All objects have the same size.
     object_prefix: Mapped[str] = mapped_column(unique=True)
-    # The file's own data key, wrapped under the one of ENCRYPTION_KEYS named `wrapped_by`; it
-    # is null once the key is removed.
+    # The data key of the file, encrypted with the encryption key named `wrapped_by`. NULL after the
+    # file's data key was deleted.
     wrapped_key: Mapped[bytes | None]
     wrapped_by: Mapped[str | None]
     size: Mapped[int]
     mapping: Mapped[dict[str, Any] | None]
     dry_run: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     on_existing: Mapped[str] = mapped_column(default="skip", server_default="skip")
-    # True if columns that nothing else is known of become fields of the owner.
+    # True if the import creates a field for each column with an unknown meaning.
     create_fields: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
-    # dmy or mdy, for columns of dates that don't show it.
+    # The order of ambiguous dates: dmy or mdy.
     date_order: Mapped[str | None]
-    # The encoding that the owner set, or that was detected in the whole file.
+    # The encoding that the owner set, or the detected encoding of the file.
     encoding: Mapped[str | None]
-    # How columns write dates and numbers, by their indexes, as the whole file shows it.
+    # Maps the index of a column to the column's notation of dates and numbers.
     column_forms: Mapped[dict[str, Any] | None]
     # For columns whose names don't reveal whether they state consent. Maps the index of such a
     # column to true if its cells prove that the column states consent.
     consent_columns: Mapped[dict[str, Any] | None]
     # Maps each consent value in the file to the status that the owner assigned.
     status_values: Mapped[dict[str, Any] | None]
-    # Made by a command of the operator, which no quota bounds.
+    # True if an operator's command started the import. Quotas don't apply to operators.
     by_operator: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
 
     status: Mapped[str] = mapped_column(default="running", server_default="running")
     error: Mapped[dict[str, Any] | None]
     # The detected format of the file, and its header.
     description: Mapped[dict[str, Any] | None]
-    # The targets of its columns (``services.subscriptions.imports.column_plan``).
+    # The targets of the file's columns (``services.subscriptions.imports.column_plan``).
     columns: Mapped[dict[str, Any] | None]
-    # Cells and rows that the owner is shown, sealed; gone with the files.
+    # Encrypted cells and rows that the owner sees as examples. NULL after the files are removed.
     samples: Mapped[bytes | None] = mapped_column(deferred=True)
-    # The number of chunks of rows, their total size, whether the whole file has been split into
-    # chunks, and the number of applied chunks. ``chunks`` is 0 until the whole file has been split.
+    # The number of chunks, or 0 until the whole file has been split into chunks.
     chunks: Mapped[int] = mapped_column(default=0, server_default="0")
+    # The total size of all chunks in bytes.
     chunk_bytes: Mapped[int] = mapped_column(default=0, server_default="0")
+    # True if the whole file has been split into chunks.
     is_split: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
+    # The number of applied chunks.
     applied: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The numbers of the chunks with opt-outs. These chunks are applied before all others.
+    # The numbers of the chunks with opt-outs. Chunks with opt-outs are applied before all other
+    # chunks.
     opt_out_chunks: Mapped[list[int]] = mapped_column(default=list, server_default="{}")
-    # Its chunks are applied at the same time, as those of one import into a list may be.
+    # True if chunks are applied in parallel. Only one import per list may apply chunks in parallel.
     side_by_side: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
 
-    # Every row has one of seven verdicts, the last being `over_quota`. `updated` counts the rows of
-    # `already` that were changed, `denied` those that a deny list keeps out.
+    # Counts of rows. Each row has one of seven verdicts: `added`, `already`, `opted_out`,
+    # `invalid`, `duplicate`, `denied` or `over_quota`.
     received: Mapped[int] = mapped_column(default=0, server_default="0")
     added: Mapped[int] = mapped_column(default=0, server_default="0")
     already: Mapped[int] = mapped_column(default=0, server_default="0")
     opted_out: Mapped[int] = mapped_column(default=0, server_default="0")
     invalid: Mapped[int] = mapped_column(default=0, server_default="0")
     duplicate: Mapped[int] = mapped_column(default=0, server_default="0")
+    # The number of rows that a deny list excludes.
     denied: Mapped[int] = mapped_column(default=0, server_default="0")
+    # The number of existing members that the import changed. `already` includes these rows.
     updated: Mapped[int] = mapped_column(default=0, server_default="0")
-    # Values of rows that were taken over without them, since they don't fit their fields.
+    # The number of skipped values, which don't fit the types of their fields.
     left_out: Mapped[int] = mapped_column(default=0, server_default="0")
-    # Rows that are invalid because their consent value isn't recognised.
+    # The number of invalid rows whose consent value isn't recognised.
     unknown_status: Mapped[int] = mapped_column(default=0, server_default="0")
-    # Rows that the plan had no room for: once there is one, the import adds no person.
+    # The number of rows that exceed the quota of the owner's plan. After the first such row, the
+    # import adds no new person.
     over_quota: Mapped[int] = mapped_column(default=0, server_default="0")
 
-    # The undo: its job, which may be past its time, and its counts.
+    # The id of the job that undoes the import. The job's row may already be deleted.
     undo_job_id: Mapped[int | None]
-    # How far the undo has come: the last subscription that it restored, and the last one that it
-    # removed. NULL: none.
+    # The last subscription that the undo restored.
     undo_restored: Mapped[int | None]
+    # The last subscription that the undo removed.
     undo_removed: Mapped[int | None]
+    # The number of members that the undo removed or restored.
     undone: Mapped[int] = mapped_column(default=0, server_default="0")
+    # The number of members that the undo skipped, because they changed after the import.
     kept: Mapped[int] = mapped_column(default=0, server_default="0")
     undone_at: Mapped[datetime | None]
 
@@ -134,21 +146,24 @@ _ImportId = Annotated[
 
 
 class ImportChunk(Model):
-    """The verdicts on one chunk, in the transaction that applied it: a chunk is applied once."""
+    """The result of an applied chunk of an import.
+
+    The transaction that applies a chunk writes the row, so that no chunk is applied twice.
+    """
 
     __tablename__ = "import_chunks"
 
     import_id: Mapped[_ImportId]
     number: Mapped[int] = mapped_column(primary_key=True)
-    # The rows that were not added, as CSV lines compressed by zlib.
+    # The rows that were not added, as compressed CSV lines (zlib).
     not_added: Mapped[bytes]
 
 
 class WaitingChunk(Model):
-    """A stored chunk that the helpers of an import are to apply, and which of them has taken it.
+    """A chunk of an import that waits for a helper job, or that a helper job currently applies.
 
-    A helper that does not run any more, or runs in another attempt, has lost it. A chunk that was
-    tried often enough waits for the end of its import, which it fails.
+    A helper loses its chunk when the helper's attempt ends. A chunk that failed too often isn't
+    retried, and makes the import fail at its end.
     """
 
     __tablename__ = "waiting_chunks"
@@ -161,26 +176,29 @@ class WaitingChunk(Model):
 
 
 class NamedMember(Model):
-    """A member of several addresses whom an import named: what names them again is a duplicate."""
+    """A member with several addresses, after the first row of an import for the member.
+
+    A later row for another address of the same member is a duplicate.
+    """
 
     __tablename__ = "named_members"
 
     import_id: Mapped[_ImportId]
     user_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    # The file says that they get no mail.
+    # True if the file contains an opt-out of the member.
     has_left: Mapped[bool]
 
 
 class ImportChange(Model):
-    """The change of an existing subscription by an import: the values before and after."""
+    """The change of an existing subscription by an import, with the values before and after."""
 
     __tablename__ = "import_changes"
-    # Found by later imports of the same member, and by the erasure of a person.
+    # Later imports of the same member and the erasure of a person search by subscription.
     __table_args__ = (Index("ix_import_changes_subscription_id", "subscription_id"),)
 
     import_id: Mapped[_ImportId]
     subscription_id: Mapped[int] = mapped_column(primary_key=True)
-    # True if the import made it active; otherwise it changed only name and tier.
+    # True if the import activated the subscription.
     activated: Mapped[bool]
     applied_at: Mapped[datetime]
     status_before: Mapped[str]
@@ -190,8 +208,8 @@ class ImportChange(Model):
     type_after: Mapped[str]
     paid_expiry_before: Mapped[datetime | None]
     paid_expiry_after: Mapped[datetime | None]
-    # The changed fields, by their ids: the values after, and before, where null stands for none.
-    # NULL: it changed none.
+    # The values of the changed fields by field id. A JSON null means that the field had no value.
+    # NULL if the import changed no field.
     fields_after: Mapped[dict[str, Any] | None]
     fields_before: Mapped[dict[str, Any] | None]
     tags_added: Mapped[list[int] | None]
@@ -203,11 +221,14 @@ class ImportChange(Model):
 
 
 class MemberExport(Model):
-    """A file of a list: its members for the owner, or the roster for the program that mails it."""
+    """An exported file of a list.
+
+    The file contains the members for the owner, or the roster for the program that sends the list.
+    """
 
     __tablename__ = "exports"
     __table_args__ = (
-        known("kind", ("members", "delivery")),
+        allow_values("kind", ("members", "delivery")),
         Index("ix_exports_with_files", "created_at", postgresql_where="files_removed_at IS NULL"),
         Index(
             "ix_exports_created_at", "created_at", postgresql_where="files_removed_at IS NOT NULL"
@@ -218,23 +239,23 @@ class MemberExport(Model):
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"), index=True)
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
     kind: Mapped[str]
-    # The filter, stored as that of a segment, and the statuses that choose members. NULL: as the
-    # kind has it by itself.
+    # The filter of the exported members, in the format of a segment's filter. NULL means the
+    # default of the export's kind.
     filter: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
+    # The statuses of the exported members. NULL means the default of the export's kind.
     statuses: Mapped[list[str] | None]
     format: Mapped[str] = mapped_column(default="csv", server_default="csv")
     # True if the CSV file begins with a byte-order mark.
     bom: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
-    # dmy or mdy, for columns of dates that don't show it.
+    # The columns `date_order` and `column_forms` have no meaning for exports.
     date_order: Mapped[str | None]
-    # How columns write dates and numbers, by their indexes, as the whole file shows it.
     column_forms: Mapped[dict[str, Any] | None]
-    # Made by a command of the operator, which no quota bounds.
+    # True if an operator's command started the export. Quotas don't apply to operators.
     by_operator: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
-    # The file is numbered objects under this prefix.
+    # The prefix of the numbered objects that store the file.
     object_prefix: Mapped[str] = mapped_column(unique=True)
-    # The file's own data key, wrapped under the one of ENCRYPTION_KEYS named `wrapped_by`; it
-    # is null once the key is removed.
+    # The data key of the file, encrypted with the encryption key named `wrapped_by`. NULL after the
+    # file's data key was deleted.
     wrapped_key: Mapped[bytes | None]
     wrapped_by: Mapped[str | None]
     size: Mapped[int | None]

@@ -1,4 +1,4 @@
-"""Access that people give to other programs. Only the HMAC of a secret is stored."""
+"""OAuth clients, and the access that people grant to clients. Secrets are stored only as HMACs."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -7,14 +7,18 @@ from typing import Annotated
 from sqlalchemy import CheckConstraint, ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.declarative import CreatedAt, Model, SerialId, UpdatedAt, known
+from models.declarative import CreatedAt, Model, SerialId, UpdatedAt, allow_values
 
-# Only the operator gives this scope; the constraint keeps a mistake elsewhere from giving it.
+# Only an operator can grant the delivery scope. The constraint enforces this rule despite mistakes
+# in the code.
 _NEVER_DELIVERY = "NOT 'delivery' = ANY (scopes)"
 
 
 class OAuthClient(Model):
-    """A program that asks people for access. A public client has no secret: it can't keep one."""
+    """A program that asks people for access.
+
+    A public client, such as an app on a phone, has no secret because it can't keep a secret.
+    """
 
     __tablename__ = "oauth_clients"
     __table_args__ = (
@@ -32,7 +36,10 @@ class OAuthClient(Model):
 
 
 class OAuthGrant(Model):
-    """The scopes that a person gave a client, until they revoke them; the tokens end then too."""
+    """The scopes that a person granted to a client.
+
+    When the person revokes the grant, all tokens of the grant become invalid.
+    """
 
     __tablename__ = "oauth_grants"
     __table_args__ = (
@@ -51,7 +58,8 @@ class OAuthGrant(Model):
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
     client_id: Mapped[str] = mapped_column(ForeignKey("oauth_clients.client_id"))
-    # All scopes that the person ever agreed to; a token has those of its own consent.
+    # All scopes that the person ever granted to the client. A token has only the scopes of its own
+    # consent.
     scopes: Mapped[list[str]]
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
@@ -64,7 +72,7 @@ _GrantId = Annotated[
 
 
 class OAuthCode(Model):
-    """An authorization code: the client gets it through the browser and exchanges it once."""
+    """An authorization code, which a client receives through the browser and exchanges once."""
 
     __tablename__ = "oauth_codes"
     __table_args__ = (
@@ -78,7 +86,7 @@ class OAuthCode(Model):
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     redirect_uri: Mapped[str]
     scopes: Mapped[list[str]]
-    # The code challenge of PKCE (RFC 7636), always by the method S256.
+    # The code challenge of PKCE (RFC 7636) with the method S256.
     challenge: Mapped[str]
     created_at: Mapped[CreatedAt]
     expires_at: Mapped[datetime] = mapped_column(index=True)
@@ -94,7 +102,7 @@ class OAuthToken(Model):
     __tablename__ = "oauth_tokens"
     __table_args__ = (
         CheckConstraint("octet_length(secret_hmac) = 32", name="hmac_length"),
-        known("kind", TokenKind),
+        allow_values("kind", TokenKind),
         CheckConstraint("rotated_at IS NULL OR kind = 'refresh'", name="only_refresh_rotates"),
         CheckConstraint(_NEVER_DELIVERY, name="never_delivery"),
     )
@@ -102,13 +110,13 @@ class OAuthToken(Model):
     id: Mapped[SerialId]
     kind: Mapped[str]
     grant_id: Mapped[_GrantId]
-    # The id of the code that all tokens of the family came from, through any number of refreshes.
+    # The id of the authorization code. All tokens that descend from the code form a family.
     family: Mapped[int] = mapped_column(index=True)
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     scopes: Mapped[list[str]]
     created_at: Mapped[CreatedAt]
     expires_at: Mapped[datetime] = mapped_column(index=True)
-    # When the refresh token was exchanged for the next one. A second exchange means that the token
-    # was stolen: the thief or the robbed client sends it.
+    # The time at which the refresh token was exchanged for the next token. A second exchange means
+    # that the token was stolen.
     rotated_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]

@@ -1,26 +1,30 @@
+"""Opt-outs of people, and the deny lists of owners."""
+
 from enum import StrEnum
 
 from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.declarative import CreatedAt, Model, SerialId, known
+from models.declarative import CreatedAt, Model, SerialId, allow_values
 
 
 class OptOutKind(StrEnum):
-    LIST = "list"  # the person left the list
-    EMAIL = "email"  # the person stays on the list and wants no mail
+    # The person left the list.
+    LIST = "list"
+    # The person stays on the list, but gets no mail.
+    EMAIL = "email"
 
 
 class OptOut(Model):
-    """A person's no to a list or its mail, which only they lift.
+    """A person's opt-out from a list or its mail, which only the person can withdraw.
 
-    It outlives the subscription and, as an HMAC of the address, the erasure of the person. Code
-    that makes a subscription active, or switches its mail on, checks here first.
+    The opt-out outlives the subscription. The HMAC of the address keeps the opt-out in force after
+    the person's erasure. Code that activates a subscription or its mail must check for opt-outs.
     """
 
     __tablename__ = "opt_outs"
     __table_args__ = (
-        known("kind", OptOutKind),
+        allow_values("kind", OptOutKind),
         CheckConstraint("octet_length(address_hmac) = 32", name="hmac_length"),
         UniqueConstraint("list_id", "address_hmac", "kind"),
         UniqueConstraint("list_id", "user_id", "kind"),
@@ -28,24 +32,24 @@ class OptOut(Model):
 
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
-    # NULL after the person was erased. The HMAC still matches their address if it comes back.
+    # NULL after the person's erasure. The HMAC still matches if the same address is added again.
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"), index=True)
     address_hmac: Mapped[bytes]
     kind: Mapped[str]
-    # Where the opt-out came from: login, trace, one-click, page, import, transfer; of a file that
-    # tells that mail came back, or that the person took it for spam: bounce, complaint.
+    # The origin of the opt-out: login, trace, one-click, page, import, transfer, bounce or
+    # complaint. Bounces and complaints come from imported suppression files.
     source: Mapped[str]
     created_at: Mapped[CreatedAt]
 
 
 class DeniedEntry(Model):
-    """An address or a domain of which an owner wants no new member, on any of their lists.
+    """An address or a domain that can't join any list of one owner.
 
-    An entry with an ``@`` is an address; ``*.example.com`` stands for all subdomains.
+    An entry with an ``@`` is an address. An entry such as ``*.example.com`` covers all subdomains.
     """
 
     __tablename__ = "denied_entries"
-    # For the erasure of a person, whose address no owner keeps.
+    # The erasure of a person replaces the person's address in all deny lists by an HMAC.
     __table_args__ = (Index("ix_denied_entries_entry", "entry"),)
 
     user_id: Mapped[int] = mapped_column(
@@ -57,8 +61,8 @@ class DeniedEntry(Model):
 class ErasedDenial(Model):
     """A denied address of an erased person, stored as an HMAC instead of the address.
 
-    An owner's denial stays in force after the erasure. Otherwise people could remove the denial of
-    their address by having themselves erased.
+    An owner's denial stays in force after the erasure. Without the HMAC, people
+    could remove the denial of their address by requesting their erasure.
     """
 
     __tablename__ = "erased_denials"
@@ -72,9 +76,12 @@ class ErasedDenial(Model):
 
 
 class DepartureKind(StrEnum):
-    LIST = "list"  # an opt-out of a list
-    EMAIL = "email"  # an opt-out of a list's mail
-    ERASED = "erased"  # the person was erased, and the row names the person alone
+    # The person opted out of a list.
+    LIST = "list"
+    # The person opted out of a list's mail.
+    EMAIL = "email"
+    # The person was erased. The row names no list.
+    ERASED = "erased"
 
 
 class Departure(Model):
@@ -85,11 +92,11 @@ class Departure(Model):
     """
 
     __tablename__ = "departures"
-    __table_args__ = (known("kind", DepartureKind),)
+    __table_args__ = (allow_values("kind", DepartureKind),)
 
     id: Mapped[SerialId]
     kind: Mapped[str]
-    # Without foreign keys: the row is a message, and no part of what it tells of.
+    # The table has no foreign keys, because a row is a message that may outlive its subject.
     list_id: Mapped[int | None]
     user_id: Mapped[int | None]
     address_hmac: Mapped[bytes | None]

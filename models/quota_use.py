@@ -1,7 +1,8 @@
-"""Counts that are kept as they change, since to count anew for each quota would take too long.
+"""Counters for quotas and limits, because counting the rows for each check would take too long.
 
-Triggers on ``attachments``, ``imports``, ``exports``, ``segments``, ``bulk_actions`` and
-``webhook_deliveries`` keep ``StorageUse``, so no path that changes these rows can forget it.
+Database triggers update ``storage_uses``, so that no code path can forget an update. The triggers
+belong to ``attachments``, ``imports``, ``exports``, ``segments``, ``bulk_actions`` and
+``webhook_deliveries``.
 """
 
 from datetime import date, datetime
@@ -13,10 +14,11 @@ from models.declarative import Model
 
 
 class StorageUse(Model):
-    """The bytes that a user has stored: images, unfinished imports, exports, and rows.
+    """The number of bytes that a user stores in files and rows.
 
-    An unfinished import has its file and its chunks. Rows are those that an owner can make in bulk:
-    segments, bulk actions, exports, and deliveries of webhooks that are not about a member.
+    The sum includes images, exports, and the files and chunks of unfinished imports. The sum also
+    includes the rows that an owner can create in large numbers: segments, bulk actions, exports,
+    and webhook deliveries that aren't about a member.
     """
 
     __tablename__ = "storage_uses"
@@ -28,7 +30,7 @@ class StorageUse(Model):
 
 
 class ComposerUse(Model):
-    """How often a user called the composer on one day, in UTC; only the newest day is kept."""
+    """The number of a user's composer calls on the user's latest day (UTC)."""
 
     __tablename__ = "composer_uses"
 
@@ -40,14 +42,15 @@ class ComposerUse(Model):
 
 
 class MailCount(Model):
-    """How many mails strangers had sent in a window of time, by what the digest stands for.
+    """The number of mails that strangers caused during a time window, per subject of a limit.
 
-    It tells nothing about people: the digest is an HMAC, and the length of the window in seconds.
+    A subject is for example a mailbox, a domain or a network. The row contains no personal data,
+    because the digest is an HMAC of the subject and the length of the window.
     """
 
     __tablename__ = "mail_counts"
 
     digest: Mapped[bytes] = mapped_column(primary_key=True)
     mails: Mapped[int]
-    # The first mail after that begins another window.
+    # The end of the time window. The first later mail starts a new window.
     ends_at: Mapped[datetime] = mapped_column(index=True)

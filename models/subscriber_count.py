@@ -1,7 +1,8 @@
-"""How many active subscribers a list has, without a row that every subscriber must lock.
+"""Counts of a list's active subscribers and daily changes, without a row that everybody locks.
 
-A trigger on ``subscriptions`` writes one delta row for each statement, and maintenance folds the
-deltas into one row a list. The count is that row plus the deltas that are not folded yet.
+A database trigger on ``subscriptions`` writes one delta row per statement. Maintenance adds the
+deltas to one count row per list. The number of subscribers is the count row plus the remaining
+deltas.
 """
 
 from datetime import date
@@ -10,6 +11,8 @@ from sqlalchemy import BigInteger, ColumnElement, ForeignKey, Index, cast, func,
 from sqlalchemy.orm import InstrumentedAttribute, Mapped, mapped_column
 
 from models.declarative import Model, SerialId
+
+_DAY_COLUMNS = ("list_id", "day", "source", "type", "joined", "gone", "moved_in", "moved_out")
 
 
 class SubscriberCount(Model):
@@ -30,40 +33,27 @@ class SubscriberDelta(Model):
     active: Mapped[int]
 
 
-# A statement sees one moment: each difference is either in the count or beside it, never both.
-COUNTS_AND_DELTAS = (
-    select(SubscriberCount.list_id, SubscriberCount.active)
-    .union_all(select(SubscriberDelta.list_id, SubscriberDelta.active))
-    .subquery()
-)
-
-
-def active_count(list_id: ColumnElement[int] | InstrumentedAttribute[int]) -> ColumnElement[int]:
-    """The number of active subscribers of a list, as part of a statement."""
-    both = COUNTS_AND_DELTAS.c
-    total = cast(func.coalesce(func.sum(both.active), 0), BigInteger)
-    return select(total).where(both.list_id == list_id).scalar_subquery()
-
-
 class MemberDay(Model):
-    """How many members of one list, source and tier joined and left on one day (UTC).
+    """The numbers of members of one list, source and tier who joined and left on one day (UTC).
 
-    Some changes are still in ``MemberDayDelta``, so a statement that reads the table
-    ``member_days`` must also read ``member_day_deltas``.
+    The table ``member_day_deltas`` contains the latest changes. A statement that reads the table
+    ``member_days`` must therefore also read ``member_day_deltas``.
     """
 
     __tablename__ = "member_days"
 
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"), primary_key=True)
     day: Mapped[date] = mapped_column(primary_key=True)
-    # The member's source and tier at that moment.
+    # The source and the tier of the members at the time of the change.
     source: Mapped[str] = mapped_column(primary_key=True)
     type: Mapped[str] = mapped_column(primary_key=True)
-    # The number of people who became active, and of those who ceased to be.
+    # The number of people who became active members.
     joined: Mapped[int]
+    # The number of people who ceased to be active members.
     gone: Mapped[int]
-    # Active members who came to this tier from another one, and who went to another one.
+    # The number of active members who changed from another tier to this tier.
     moved_in: Mapped[int]
+    # The number of active members who changed from this tier to another tier.
     moved_out: Mapped[int]
 
 
@@ -87,10 +77,22 @@ class MemberDayDelta(Model):
     moved_out: Mapped[int]
 
 
-_NAMES = ("list_id", "day", "source", "type", "joined", "gone", "moved_in", "moved_out")
-# A statement sees one moment: each change is either in its day's row or beside it, never both.
-DAYS_AND_DELTAS = (
-    select(*(getattr(MemberDay, name) for name in _NAMES))
-    .union_all(select(*(getattr(MemberDayDelta, name) for name in _NAMES)))
+# A statement counts each change once, because its snapshot contains a change either in the count
+# row or in a delta row.
+COUNTS_AND_DELTAS = (
+    select(SubscriberCount.list_id, SubscriberCount.active)
+    .union_all(select(SubscriberDelta.list_id, SubscriberDelta.active))
     .subquery()
 )
+DAYS_AND_DELTAS = (
+    select(*(getattr(MemberDay, name) for name in _DAY_COLUMNS))
+    .union_all(select(*(getattr(MemberDayDelta, name) for name in _DAY_COLUMNS)))
+    .subquery()
+)
+
+
+def active_count(list_id: ColumnElement[int] | InstrumentedAttribute[int]) -> ColumnElement[int]:
+    """Return the SQL expression for the number of a list's active subscribers."""
+    columns = COUNTS_AND_DELTAS.c
+    total = cast(func.coalesce(func.sum(columns.active), 0), BigInteger)
+    return select(total).where(columns.list_id == list_id).scalar_subquery()

@@ -1,3 +1,5 @@
+"""Subscriptions of people to lists, their history, and mailed tokens."""
+
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -5,14 +7,19 @@ from typing import Any
 from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.declarative import CreatedAt, Model, SerialId, UpdatedAt, known
+from models.declarative import CreatedAt, Model, SerialId, UpdatedAt, allow_values
+
+_ACTIVE = "status = 'active'"
 
 
 class SubscriptionStatus(StrEnum):
-    PENDING = "pending"  # requested; the person has not confirmed by the mailed token yet
+    # The person hasn't confirmed the subscription with the mailed token yet.
+    PENDING = "pending"
     ACTIVE = "active"
-    UNSUBSCRIBED = "unsubscribed"  # the person left
-    REMOVED = "removed"  # the owner removed the person
+    # The person left the list.
+    UNSUBSCRIBED = "unsubscribed"
+    # The owner removed the person.
+    REMOVED = "removed"
 
 
 class Tier(StrEnum):
@@ -21,28 +28,25 @@ class Tier(StrEnum):
     GOLD = "gold"
 
 
-_ACTIVE = "status = 'active'"
-
-
 class Subscription(Model):
-    """A list's own record of a person, with its own copy of their name and address."""
+    """The record of a person on one list, with a copy of the person's name and address."""
 
     __tablename__ = "subscriptions"
     __table_args__ = (
-        # The person comes first, so that the index also finds all subscriptions of a person.
+        # The user comes first, so that the index also finds all subscriptions of a person.
         UniqueConstraint("user_id", "list_id"),
-        known("status", SubscriptionStatus),
-        known("type", Tier),
+        allow_values("status", SubscriptionStatus),
+        allow_values("type", Tier),
         Index(
             "ix_subscriptions_import_id",
             "import_id",
             "id",
             postgresql_where="import_id IS NOT NULL",
         ),
-        # For the owner's pages: newest first, by address or its beginning, those on a paid tier;
-        # then the same for members who are not active. Most rows are active and may arrive a
-        # million at a time: without the status their partial indexes are half as large. Pages read
-        # them backwards: ids rise, and an index that grows at its end stays dense.
+        # The next indexes serve the owner's pages. The pages show the newest members first, search
+        # by the beginning of an address, or show members on a paid tier. Most rows are active, so
+        # the active members have partial indexes, which need half the space. Pages read these
+        # indexes backwards, because an index that grows at its end stays dense.
         Index("ix_subscriptions_active", "list_id", "id", postgresql_where=_ACTIVE),
         Index(
             "ix_subscriptions_active_email",
@@ -78,23 +82,24 @@ class Subscription(Model):
             postgresql_include=["email"],
             postgresql_where="status <> 'active'",
         ),
-        # For filters (services/subscriptions/filters). Most members have neither tags nor fields,
-        # and joined on the day of their record, so imports write to few of these.
+        # The next indexes serve filters (services/subscriptions/filters). Most members have no tags
+        # and no fields, so an import writes to only a few of the indexes.
         Index(
             "ix_subscriptions_tag_ids",
             "tag_ids",
             postgresql_using="gin",
             postgresql_where="tag_ids <> '{}'",
         ),
-        # In folded case, so that a text is found without regard to case.
+        # The values are case-folded, because filters ignore case.
         Index(
             "ix_subscriptions_fields",
             text("(casefold(fields::text COLLATE pg_unicode_fast)::jsonb) jsonb_path_ops"),
             postgresql_using="gin",
             postgresql_where="fields <> '{}'",
         ),
-        # Indexes three characters in a row, for any part of a name or an address in one list: a
-        # search costs nothing for the members of other owners.
+        # The index contains all sequences of three characters, so that a search finds any part of a
+        # name or an address. The list comes first, so that a search skips the members of other
+        # lists.
         Index(
             "ix_subscriptions_words",
             "list_id",
@@ -119,47 +124,50 @@ class Subscription(Model):
     paid_expiry: Mapped[datetime | None]
     email_enabled: Mapped[bool] = mapped_column(default=True, server_default=text("true"))
     name: Mapped[str | None]
-    # NULL after the person was erased.
+    # NULL after the person's erasure.
     email: Mapped[str | None]
-    # How the person first joined: challenge, form, login, import, transfer.
+    # The way in which the person first joined: challenge, form, login, import or transfer.
     source: Mapped[str]
     confirmation_asked_at: Mapped[datetime | None]
-    # When a person who has not confirmed by then is reminded, once; NULL: they are not, or were.
+    # The time at which a person without confirmation gets the only reminder. NULL if no reminder is
+    # due.
     remind_at: Mapped[datetime | None]
-    # The value of each field as its type stores it, by the field's id as text.
+    # Maps the id of each field, as text, to the member's value.
     fields: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default=text("'{}'"))
-    # Sorted, each once. Maintenance takes off the id of a tag that was deleted; it stands for
-    # nothing.
+    # The ids of the member's tags in ascending order, without duplicates. Maintenance removes the
+    # ids of deleted tags.
     tag_ids: Mapped[list[int]] = mapped_column(default=list, server_default=text("'{}'"))
-    # When the person joined, as another product said that the list came from. NULL: `created_at`.
+    # The time at which the person joined the list in another product, according to an import. NULL
+    # means that the person joined at `created_at`.
     joined_at: Mapped[datetime | None]
-    # The answers of a form about a person whom the list knew already: the token that is mailed next
-    # takes it along, and it is set when the person confirms by that token.
+    # The form answers of a person who already had a record on the list. The next mailed token
+    # copies the answers, which take effect when the person confirms with the token.
     submitted: Mapped[dict[str, Any] | None]
-    # In which the person subscribed; our mails to them keep it. NULL: not known.
+    # The language of the page on which the person subscribed, for mails to the person. NULL if the
+    # language is unknown.
     language: Mapped[str | None]
-    # The import that last made the record active, and when. Every later change moves `updated_at`,
-    # so that an undo of the import can leave a changed record alone.
+    # The import that last activated the subscription.
     import_id: Mapped[int | None] = mapped_column(ForeignKey("imports.id"))
+    # The time of the activation by the import. An undo of the import skips the subscription if
+    # `updated_at` is later.
     imported_at: Mapped[datetime | None]
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
 
 
 class SubscriptionEvent(Model):
-    """A change of a subscription: what, when, by which actor and from where.
+    """A change of a subscription, with the actor and the origin of the change.
 
-    A row is never changed, but for its IP address: after 90 days its network alone stays, and of a
-    person who is erased nothing.
+    Only the IP address of a row ever changes. After 90 days, the network of the address replaces
+    the address. The erasure of a person deletes the addresses of the person's rows.
     """
 
     __tablename__ = "subscription_events"
     __table_args__ = (
         Index("ix_subscription_events_member", "list_id", "user_id", text("id DESC")),
-        # For the erasure of a person, which goes through what is about them and what they did. Most
-        # rows that name an actor are those of imports and undos, which come from no address.
+        # The erasure of a person finds the events about the person with this index.
         Index("ix_subscription_events_user_id_id", "user_id", "id"),
-        # Counts who was asked to confirm, and who did.
+        # Counts the requested confirmations and the confirmed subscriptions.
         Index(
             "ix_subscription_events_sign_ups",
             "list_id",
@@ -167,6 +175,8 @@ class SubscriptionEvent(Model):
             postgresql_where="action = 'confirmed' OR action = 'requested'"
             " AND status_after = 'pending'",
         ),
+        # The erasure of a person finds the person's own actions with this index. The condition
+        # excludes the many rows of imports and undos, which have no IP address.
         Index(
             "ix_subscription_events_actor_id_id",
             "actor_id",
@@ -178,19 +188,21 @@ class SubscriptionEvent(Model):
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
-    # The event, such as `unsubscribed`, and the actor: user, owner, operator, import, stranger.
+    # The type of the change, such as `unsubscribed`.
     action: Mapped[str]
+    # The role of the actor: user, owner, operator, import or stranger.
     actor: Mapped[str]
     actor_id: Mapped[int | None]
-    # How it came: login, trace, one-click, page, confirmation, challenge, form, import, command.
+    # The channel of the change: login, trace, one-click, page, confirmation, challenge, form,
+    # import or command.
     via: Mapped[str]
     status_before: Mapped[str | None]
     status_after: Mapped[str | None]
     email_enabled_before: Mapped[bool | None]
     email_enabled_after: Mapped[bool | None]
-    # Other changes of the record, by names such as `name`, `tags` or `fields.city`.
+    # The names of other changed values, such as `name`, `tags` or `fields.city`.
     changed: Mapped[list[str] | None]
-    # Why the person left or stopped the mail, if they said: a word of ours, never one of theirs.
+    # The person's reason for the opt-out, chosen from a fixed set of words. NULL without a reason.
     reason: Mapped[str | None]
     ip: Mapped[str | None]
     request_id: Mapped[str | None]
@@ -198,7 +210,10 @@ class SubscriptionEvent(Model):
 
 
 class MailedLink(Model):
-    """A token that was mailed to a person and proves that they read their mail. It works once."""
+    """A token that was mailed to a person. Using the token proves that the person owns the address.
+
+    A token works once.
+    """
 
     __tablename__ = "mailed_links"
     __table_args__ = (
@@ -210,16 +225,15 @@ class MailedLink(Model):
 
     id: Mapped[SerialId]
     purpose: Mapped[str]
-    # NULL while the address that is to be registered has no user.
+    # NULL if the token registers an address that has no user yet.
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     list_id: Mapped[int | None] = mapped_column(ForeignKey("lists.id"))
-    # The address that the token was mailed to, where the person's own may be another, now or later.
+    # The address to which the token was mailed, if the person's account may have another address.
     email: Mapped[str | None] = mapped_column(index=True)
-    # Only the mail has the secret itself.
+    # Only the mail contains the secret.
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     expires_at: Mapped[datetime]
     used_at: Mapped[datetime | None]
-    # The answers that the person confirms with the subscription, as `subscriptions.submitted` has
-    # it.
+    # The form answers that the person confirms together with the subscription.
     submitted: Mapped[dict[str, Any] | None]
     created_at: Mapped[CreatedAt]

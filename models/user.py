@@ -1,3 +1,5 @@
+"""Users, their credentials, account mails, and erasures."""
+
 from datetime import datetime
 from typing import Any
 
@@ -5,15 +7,18 @@ from sqlalchemy import CheckConstraint, ForeignKey, Index, false, func, text, tr
 from sqlalchemy.orm import Mapped, mapped_column
 
 from core.plans import Plan
-from models.declarative import CreatedAt, Model, RandomId, SerialId, UpdatedAt, known
+from models.declarative import CreatedAt, Model, RandomId, SerialId, UpdatedAt, allow_values
 
 
 class User(Model):
-    """A person. Without a password hash they only subscribed or were imported, and can't log in."""
+    """A person.
+
+    A person without a password hash only subscribed or was imported, and can't log in.
+    """
 
     __tablename__ = "users"
     __table_args__ = (
-        known("plan", Plan),
+        allow_values("plan", Plan),
         CheckConstraint("email = lower(email)", name="email_normalised"),
     )
 
@@ -22,15 +27,17 @@ class User(Model):
     name: Mapped[str | None]
     password_hash: Mapped[str | None]
     plan: Mapped[str] = mapped_column(default=Plan.FREE, server_default=Plan.FREE)
-    # Runs this deployment. Only the command line makes one, and a login needs a second factor.
+    # True if the person operates this deployment. Only the command line can create an operator.
+    # Operators need a second factor to log in.
     is_operator: Mapped[bool] = mapped_column(default=False, server_default=false())
-    # True if a mail tells of the end of each import of a file.
+    # True if the person gets a mail at the end of each file import.
     import_mails: Mapped[bool] = mapped_column(default=True, server_default=true())
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
-    # When the person last took their account back (``services.recovery``).
+    # The time at which the person last recovered the account (``services.recovery``).
     recovered_at: Mapped[datetime | None]
-    # When the person was erased. The row holds nothing personal then; it stays for foreign keys.
+    # The time of the person's erasure. The row then contains no personal data, and remains because
+    # of foreign keys.
     erased_at: Mapped[datetime | None]
 
 
@@ -41,17 +48,18 @@ class ApiKey(Model):
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
     name: Mapped[str]
-    # The key itself is not stored: only its HMAC, and its last characters to recognise it by.
+    # The table stores only an HMAC of the key, and the last characters so that people recognize the
+    # key.
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     last_four: Mapped[str]
-    # NULL: the key is unrestricted. It has all of its user's scopes but `delivery`.
+    # NULL for an unrestricted key, which has all scopes of its user except `delivery`.
     scopes: Mapped[list[str] | None]
-    # The key that made this one, and with which it ends.
+    # The API key that created this key. Revoking the creating key also revokes this key.
     maker_id: Mapped[int | None] = mapped_column(ForeignKey("api_keys.id"), index=True)
     created_at: Mapped[CreatedAt]
-    # NULL: the key lasts until it is revoked.
+    # NULL for a key that never expires.
     expires_at: Mapped[datetime | None]
-    # When the owner of its webhook endpoints was told that it expires soon.
+    # The time of the mail that warned the owner of webhook endpoints about the key's expiry.
     expiry_told_at: Mapped[datetime | None]
     last_used_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
@@ -68,13 +76,12 @@ class UserSession(Model):
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
-    # Only the cookie has the secret itself.
+    # Only the cookie contains the secret.
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
-    # The name by which a person recognises a session, such as "Firefox on Linux". The event of its
-    # login says from where it came.
+    # A name that helps people recognize their sessions, such as "Firefox on Linux".
     browser: Mapped[str | None]
     created_at: Mapped[CreatedAt]
-    # When the person last showed that it is they: acts that outlast a session ask for it anew.
+    # The time of the person's last authentication. Sensitive actions need a recent authentication.
     logged_in_at: Mapped[datetime] = mapped_column(server_default=func.now())
     last_used_at: Mapped[datetime] = mapped_column(server_default=func.now())
     expires_at: Mapped[datetime] = mapped_column(index=True)
@@ -82,53 +89,54 @@ class UserSession(Model):
 
 
 class LoginAttempts(Model):
-    """Failed logins in a row, and logins that are being tried now."""
+    """The number of consecutive failed logins, including logins in progress."""
 
     __tablename__ = "login_attempts"
     __table_args__ = (CheckConstraint("octet_length(subject) = 32", name="hmac_length"),)
 
-    # An HMAC of what is counted: an e-mail address, with or without an account, from one client or
-    # from any; or a network.
+    # An HMAC of the subject of the count. The subject is a network, an e-mail address, or an e-mail
+    # address together with a client. The e-mail address may have no account.
     subject: Mapped[bytes] = mapped_column(primary_key=True)
     attempts: Mapped[int]
     paused_until: Mapped[datetime]
     tried_at: Mapped[datetime] = mapped_column(index=True)
-    # The network's count that this one is part of, which a login that succeeds takes back.
+    # The subject of the network's count, which includes this count. A successful login subtracts
+    # this count from the network's count.
     source: Mapped[bytes | None]
 
 
 class TotpSecret(Model):
-    """The secret that a person's authenticator app makes codes of; one app a person."""
+    """The secret from which a person's authenticator app generates codes. A person has one app."""
 
     __tablename__ = "totp_secrets"
 
     user_id: Mapped[int] = mapped_column(
         ForeignKey("users.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
     )
-    # Encrypted under one of the encryption keys, as the keys of attachments are.
+    # The secret, encrypted with the encryption key named `wrapped_by`.
     wrapped_secret: Mapped[bytes]
     wrapped_by: Mapped[str]
-    # The time step (RFC 6238) of the newest code that was taken: no code counts twice.
+    # The time step (RFC 6238) of the latest accepted code, so that no code is accepted twice.
     last_step: Mapped[int]
     created_at: Mapped[CreatedAt]
 
 
 class RecoveryCode(Model):
-    """A code that stands for a lost second factor, once."""
+    """A code that replaces a lost second factor once."""
 
     __tablename__ = "recovery_codes"
     __table_args__ = (CheckConstraint("octet_length(code_hmac) = 32", name="hmac_length"),)
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
-    # Only the person has the code itself.
+    # Only the person has the code.
     code_hmac: Mapped[bytes] = mapped_column(unique=True)
     created_at: Mapped[CreatedAt]
     used_at: Mapped[datetime | None]
 
 
 class Passkey(Model):
-    """A credential of a person's device, by which they log in (WebAuthn)."""
+    """A credential on a person's device, with which the person logs in (WebAuthn)."""
 
     __tablename__ = "passkeys"
 
@@ -137,14 +145,14 @@ class Passkey(Model):
     name: Mapped[str]
     credential_id: Mapped[bytes] = mapped_column(unique=True)
     public_key: Mapped[bytes]
-    # How often the device used it, by its own count; 0 where the device doesn't count.
+    # The device's count of the passkey's uses, or 0 if the device doesn't count.
     sign_count: Mapped[int]
     created_at: Mapped[CreatedAt]
     last_used_at: Mapped[datetime | None]
 
 
 class SpentProof(Model):
-    """A short-lived signed value that was used, and so is refused until it expires."""
+    """A short-lived signed value that was used. The value can't be used again until it expires."""
 
     __tablename__ = "spent_proofs"
     __table_args__ = (
@@ -157,10 +165,11 @@ class SpentProof(Model):
 
 
 class FormerAddress(Model):
-    """An address that a person had, and by which lists may still know them.
+    """A former address of a person, which lists may still use.
 
-    Files name the person by it, and opt-outs are kept under it too. Several people may have had the
-    same one, and somebody may have it now: then it is that person's.
+    Imported files may name the person by the former address, and opt-outs also apply to the former
+    address. Several people may have had the same address. If the address belongs to a user now,
+    only this user counts.
     """
 
     __tablename__ = "former_addresses"
@@ -173,41 +182,46 @@ class FormerAddress(Model):
         index=True,
     )
     left_at: Mapped[datetime] = mapped_column(server_default=func.now())
-    # The next address, if the person wants the owners of their lists to see it.
+    # The person's next address, if the person wants the owners of the lists to see the address.
     shown: Mapped[str | None]
 
 
 class AccountMail(Model):
-    """A mail about an account, to be sent or sent lately. The address may have no account."""
+    """A mail about an account that is waiting or was sent recently.
+
+    The address may have no account.
+    """
 
     __tablename__ = "account_mails"
     __table_args__ = (Index(None, "email", "kind"),)
 
     id: Mapped[SerialId]
     kind: Mapped[str]
-    # A copy: the notice of a change goes to the address that the person gave up.
+    # A copy of the address, because the notice of an address change goes to the former address.
     email: Mapped[str]
     user_id: Mapped[int | None] = mapped_column(
         ForeignKey("users.id", ondelete="CASCADE"), index=True
     )
-    # The thing that the mail names: the end of a key, a program, a browser.
+    # The subject of the mail, such as the last characters of a key, a program or a browser.
     detail: Mapped[str | None]
-    # For a mail to a reader: the list that they asked about, and the language of the page. Without
-    # a foreign key, for which the lists would have to be locked.
+    # The list in a mail to a reader. A foreign key would have to lock the list.
     list_id: Mapped[int | None]
+    # The language of the page on which a reader requested the mail.
     language: Mapped[str | None]
-    # An HMAC of the network of the stranger who had it sent, under which it is counted.
+    # An HMAC of the network of the stranger who caused the mail. The limit per network counts mails
+    # by this digest.
     source_digest: Mapped[bytes | None]
     created_at: Mapped[CreatedAt] = mapped_column(index=True)
-    # When it was counted among the mails of strangers, within their bounds.
+    # The time at which the limits for strangers' mails admitted the mail.
     admitted_at: Mapped[datetime | None]
     sent_at: Mapped[datetime | None]
 
 
 class Erasure(Model):
-    """The erasure of one person: how far its job has come, and what it did.
+    """The erasure of one person, with the progress and the results of its job.
 
-    The row stays, as a proof. Once the erasure has ended it holds ids, counts and times alone.
+    The row remains as a proof of the erasure. After the erasure, the row contains only ids, counts
+    and times.
     """
 
     __tablename__ = "erasures"
@@ -220,13 +234,13 @@ class Erasure(Model):
     user_id: Mapped[int] = mapped_column(
         ForeignKey("users.id"), primary_key=True, autoincrement=False
     )
-    # Without a foreign key: the job is purged some time after its end.
+    # The column has no foreign key, because the job is deleted before the erasure.
     job_id: Mapped[int]
-    # By which an erasure that has not ended is found again. NULL once it has ended.
+    # Identifies an unfinished erasure. NULL after the erasure.
     address_hmac: Mapped[bytes | None]
-    # The next stage (`services.privacy.stages`), and where in its table it goes on. NULL: the
-    # first one, and at the beginning.
+    # The next stage (`services.privacy.stages`). NULL for the first stage.
     stage: Mapped[str | None]
+    # The position in the table of the next stage. NULL at the start of the table.
     bookmark: Mapped[int | None]
     # The number of rows that each stage has erased so far.
     counts: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'"))

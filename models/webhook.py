@@ -1,4 +1,4 @@
-"""Webhooks: where an owner wants events sent, by which secrets, and what became of each event."""
+"""Webhook endpoints of owners, their signing secrets, and the deliveries of events."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -7,14 +7,16 @@ from typing import Any
 from sqlalchemy import CheckConstraint, ForeignKey, Index, func, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.declarative import CreatedAt, Model, SerialId, known
+from models.declarative import CreatedAt, Model, SerialId, allow_values
 
 
 class EndpointState(StrEnum):
     ACTIVE = "active"
-    # It failed for days, its key expired, or its owner paused it, and says when it goes on.
+    # Deliveries failed for days, the API key expired, or the owner paused the endpoint. Only the
+    # owner can resume the endpoint.
     PAUSED = "paused"
-    # Its receiver answered 410, its account was recovered, or its key revoked. It stays ended.
+    # The receiver answered with status 410, the account was recovered, or the API key was revoked.
+    # An ended endpoint can't be resumed.
     ENDED = "ended"
 
 
@@ -25,59 +27,60 @@ class DeliveryStatus(StrEnum):
 
 
 class WebhookEndpoint(Model):
-    """A URL that gets its owner's events.
+    """A URL to which Pressroom sends the events of the endpoint's owner.
 
-    Events after its position are no rows yet: an endpoint that falls behind costs no more than its
-    unfinished deliveries.
+    Events after the endpoint's position have no delivery rows yet. A slow endpoint therefore needs
+    space only for its unfinished deliveries.
     """
 
     __tablename__ = "webhook_endpoints"
     __table_args__ = (
-        known("state", EndpointState),
+        allow_values("state", EndpointState),
         CheckConstraint("char_length(url) <= 2000", name="url_bounded"),
         CheckConstraint("cardinality(types) > 0", name="has_types"),
         Index("ix_webhook_endpoints_user_id_id", "user_id", text("id DESC")),
         Index(None, "key_id", postgresql_where="key_id IS NOT NULL"),
-        # The search for work reads this each second.
+        # A worker searches for active endpoints every second.
         Index("ix_webhook_endpoints_active", "id", postgresql_where="state = 'active'"),
         Index(None, "deleted_at", postgresql_where="deleted_at IS NOT NULL"),
     )
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
-    # The API key that made it, or gave it its URL: it ends with that key. NULL: a session did, or
-    # its owner keeps it.
+    # The API key that created the endpoint or set its URL. Revoking the key ends the endpoint. NULL
+    # if a session created the endpoint, or if the owner chose to keep the endpoint.
     key_id: Mapped[int | None] = mapped_column(ForeignKey("api_keys.id", ondelete="SET NULL"))
     url: Mapped[str]
     types: Mapped[list[str]]
     list_id: Mapped[int | None] = mapped_column(ForeignKey("lists.id"))
     state: Mapped[str] = mapped_column(default=EndpointState.ACTIVE, server_default="active")
-    # Why it is not active, in words for its owner.
+    # The reason for a paused or ended endpoint, as a text for the owner.
     reason: Mapped[str | None]
-    # After which event of the feed it goes on.
+    # The endpoint's position in the feed: the last event for which deliveries were considered.
     place: Mapped[int]
     event_id: Mapped[int]
-    # The types that it got later, each with the position after which its events are sent.
+    # Maps each event type that the owner added later to the position where the type starts.
     starts: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default=text("'{}'"))
-    # When there is something to do beside new events.
+    # The time of the next work apart from new events, such as the retry of a delivery.
     due_at: Mapped[datetime | None]
-    # New events wait: for the oldest delivery, or since there are as many as there may be.
+    # True if new events wait, because the oldest delivery or too many deliveries are unfinished.
     is_held: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
-    # The first try that failed since the last success; NULL too once what failed is tried no more.
+    # The time of the first failed attempt since the last success. NULL if no delivery is failing,
+    # or if all failed deliveries were given up.
     failing_since: Mapped[datetime | None]
-    # How many calls in a row were kept waiting for an answer and got none, and until when nothing
-    # is sent because of them.
+    # The number of consecutive requests that timed out without a response.
     silences: Mapped[int] = mapped_column(default=0, server_default="0")
+    # The end of the pause in deliveries that the requests without a response caused.
     rests_until: Mapped[datetime | None]
-    # The job that works its deliveries off, now or the last time.
+    # The current or latest job that sends the deliveries of the endpoint.
     job_id: Mapped[int | None]
     created_at: Mapped[CreatedAt]
-    # Its owner deleted it; its deliveries end with their time.
+    # The time at which the owner deleted the endpoint. The deliveries remain until they expire.
     deleted_at: Mapped[datetime | None]
 
 
 class WebhookSecret(Model):
-    """A secret that signs for an endpoint, encrypted under one of the encryption keys."""
+    """A secret that signs the deliveries of an endpoint. An encryption key encrypts the secret."""
 
     __tablename__ = "webhook_secrets"
 
@@ -85,21 +88,22 @@ class WebhookSecret(Model):
     endpoint_id: Mapped[int] = mapped_column(
         ForeignKey("webhook_endpoints.id", ondelete="CASCADE"), index=True
     )
-    # The secret was wrapped for this: random, since the endpoint's id is not known then.
+    # The context to which the encryption binds the secret. The context is random because the
+    # endpoint has no id yet when the secret is encrypted.
     context: Mapped[str] = mapped_column(unique=True)
     wrapped_key: Mapped[bytes]
     wrapped_by: Mapped[str]
     created_at: Mapped[CreatedAt]
-    # NULL: it is the endpoint's newest one.
+    # NULL for the endpoint's newest secret.
     expires_at: Mapped[datetime | None] = mapped_column(index=True)
 
 
 class WebhookDelivery(Model):
-    """An event for one endpoint, the time when it is due, and the answer to the last try."""
+    """The delivery of an event to one endpoint, with the response to the last attempt."""
 
     __tablename__ = "webhook_deliveries"
     __table_args__ = (
-        known("status", DeliveryStatus),
+        allow_values("status", DeliveryStatus),
         CheckConstraint("octet_length(answer) <= 4096", name="answer_bounded"),
         Index("uq_webhook_deliveries_endpoint_id_event_id", "endpoint_id", "event_id", unique=True),
         Index("ix_webhook_deliveries_endpoint_id_id", "endpoint_id", text("id DESC")),
@@ -109,28 +113,30 @@ class WebhookDelivery(Model):
             "id",
             postgresql_where="status = 'pending'",
         ),
-        # The erasure of this person blanks the answer.
+        # The erasure of a person deletes the stored responses to events about the person.
         Index(None, "person_id", postgresql_where="answer IS NOT NULL"),
     )
 
     id: Mapped[SerialId]
     endpoint_id: Mapped[int] = mapped_column(ForeignKey("webhook_endpoints.id", ondelete="CASCADE"))
-    # NULL: a test event, which is in no feed.
+    # NULL for a test event, because the feed doesn't contain test events.
     event_id: Mapped[int | None]
-    # The event's, by which those that were queued together are in order.
+    # The place of the event in the feed, which determines the order of delivery.
     place: Mapped[int | None]
     event_type: Mapped[str]
-    # The member whom the event is about, if any: an answer may repeat what the event said.
+    # The member that the event is about. The erasure needs this id, because a receiver's response
+    # may repeat personal data from the event.
     person_id: Mapped[int | None]
     status: Mapped[str] = mapped_column(default=DeliveryStatus.PENDING, server_default="pending")
-    # All tries ever, and those since it was queued, by an event or by its owner.
+    # The number of all attempts.
     attempts: Mapped[int] = mapped_column(default=0, server_default="0")
+    # The number of attempts since the event or the owner last enqueued the delivery.
     round_attempts: Mapped[int] = mapped_column(default=0, server_default="0")
     queued_at: Mapped[datetime] = mapped_column(server_default=func.now())
     due_at: Mapped[datetime] = mapped_column(server_default=func.now())
     last_attempt_at: Mapped[datetime | None]
     delivered_at: Mapped[datetime | None]
-    # The answer to the last attempt, or why there was none.
+    # The response to the last attempt, or the error of an attempt without a response.
     status_code: Mapped[int | None]
     milliseconds: Mapped[int | None]
     answer: Mapped[bytes | None]

@@ -96,7 +96,7 @@ def of_owner(query: Q, owner: InstrumentedAttribute[Any], value: int, wanted: Pa
     The query returns one row more than the page has, and ``read`` removes the extra row. The query
     needs an index on (owner, id DESC). Raises ``cursor.invalid``.
     """
-    before = None if wanted.cursor is None else ids.of_cursor(wanted.cursor)
+    before = None if wanted.cursor is None else ids.parse_id_cursor(wanted.cursor)
     query = newest_first(query, owner, value, owner.class_.id, before=before)
     if before is None:
         query = query.offset(wanted.offset)
@@ -112,7 +112,7 @@ def by_id(query: Q, column: InstrumentedAttribute[int], wanted: PageRequest) -> 
     if wanted.cursor is None:
         query = query.offset(wanted.offset)
     else:
-        query = query.where(column < ids.of_cursor(wanted.cursor))
+        query = query.where(column < ids.parse_id_cursor(wanted.cursor))
     return query.order_by(column.desc()).limit(wanted.limit + 1)
 
 

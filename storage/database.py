@@ -15,7 +15,7 @@ from sqlalchemy.engine.interfaces import ExceptionContext
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from core.counters.store_metrics import CONNECTION_LIMIT, CONNECTIONS_IN_USE, note_statement
+from core.counters.store_metrics import CONNECTION_LIMIT, CONNECTIONS_IN_USE, count_slow_statement
 from core.settings.store_settings import DatabaseSettings
 from core.telemetry.statement_spans import statement_span
 from storage.connection_pool import ConnectionPool
@@ -148,7 +148,7 @@ class _StatementTimer:
         self._started_at = time.perf_counter()
 
     def __exit__(self, *failure: Any) -> None:
-        note_statement(time.perf_counter() - self._started_at)
+        count_slow_statement(time.perf_counter() - self._started_at)
         self._span.__exit__(*failure)
 
 

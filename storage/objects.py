@@ -13,7 +13,7 @@ from urllib3.exceptions import HTTPError
 
 from core.calls.breaker import Breaker
 from core.calls.time_limits import time_limit
-from core.counters.store_metrics import observed_s3
+from core.counters.store_metrics import observe_s3
 from core.errors import ServerFailed, TransientError
 from core.settings.store_settings import ObjectStorageSettings
 from core.telemetry import spans
@@ -185,8 +185,8 @@ class ObjectStore:
         with (
             # The span contains the host but not the key, because a key may contain personal data.
             spans.step_span(f"s3 {operation}", "client", self._span_attributes),
-            self._breaker.guarding(),
-            observed_s3(TransientError),
+            self._breaker.protect(),
+            observe_s3(TransientError),
             _translate_errors(key),
             time_limit(MAX_CALL_SECONDS),
         ):

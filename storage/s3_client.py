@@ -12,7 +12,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError
 
-from core.calls.time_limits import limited, tls_context
+from core.calls.time_limits import create_tls_context, limit_socket
 from core.errors import ServerFailed, TransientError
 from core.settings import SettingsError
 from core.settings.given_settings import variable_of
@@ -100,12 +100,12 @@ def _create_key_provider(settings: ObjectStorageSettings, connections: int) -> P
 
 class _Connection(HTTPConnection):
     def _new_conn(self) -> socket:
-        return limited(super()._new_conn())
+        return limit_socket(super()._new_conn())
 
 
 class _TlsConnection(HTTPSConnection):
     def _new_conn(self) -> socket:
-        return limited(super()._new_conn())
+        return limit_socket(super()._new_conn())
 
 
 class _Pool(HTTPConnectionPool):
@@ -118,7 +118,7 @@ class _TlsPool(HTTPSConnectionPool):
 
 def create_pool(connections: int, *, is_tls: bool, has_retry: bool = True) -> urllib3.PoolManager:
     # Loading the system's certificate authorities is slow, so only a client with TLS loads them.
-    tls = {"ssl_context": tls_context()} if is_tls else {}
+    tls = {"ssl_context": create_tls_context()} if is_tls else {}
     pool = urllib3.PoolManager(
         maxsize=connections,
         timeout=urllib3.Timeout(connect=_CONNECT_SECONDS, read=_READ_SECONDS),

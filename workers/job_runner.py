@@ -26,7 +26,7 @@ from core.telemetry.attributes import SpanAttributes
 from models import Job, JobStatus
 from services.jobs.kinds import JobKind, get_kind, list_kinds
 from services.jobs.lease import Lease, LeaseLost, renew_lease, run_heartbeat
-from services.jobs.outbox import RECENT
+from services.jobs.outbox import RECENT_WINDOW
 from services.jobs.transitions import claim_job, hand_back_job
 from storage.resources import Resources
 from workers.context import WorkerContext
@@ -104,7 +104,7 @@ class JobAttempt:
         finally:
             self._item = None
             seconds_taken = time.monotonic() - started_at
-            work_metrics.running_of(kind.queue, kind.name).observe(seconds_taken)
+            work_metrics.running_histogram(kind.queue, kind.name).observe(seconds_taken)
 
     def _do_work(self) -> bool:
         try:
@@ -263,7 +263,7 @@ class _StayingJobs:
                 Job.queue == self._first_kind.queue,
                 Job.sends > 0,
                 # The sweep updates ``send_after`` so that all sent jobs meet this condition.
-                Job.send_after > func.now() - RECENT,
+                Job.send_after > func.now() - RECENT_WINDOW,
                 Job.run_at <= func.now(),
                 Job.kind.in_([kind.name for kind in list_kinds()]),
             )

@@ -7,11 +7,11 @@ from typing import Any
 from celery import signals
 from prometheus_client import disable_created_metrics, start_http_server
 
-from core.counters.pool_counts import pool_registry
+from core.counters.pool_counts import create_pool_registry
 from core.counters.shared_counts import shared_folder
 from core.log_output import configure_logging
 from core.logging import get_logger
-from core.process.garbage_collection import end_start, share
+from core.process.garbage_collection import end_start, freeze_before_fork
 from core.queues import Queue
 from core.settings import Settings
 from core.telemetry import spans
@@ -23,7 +23,7 @@ _log = get_logger(__name__)
 def prepare_processes(process: ProcessContext) -> None:
     """Connect the preparations of a worker to Celery's signals."""
     signals.setup_logging.connect(lambda **_: configure_logging(process.settings), weak=False)
-    signals.worker_before_create_process.connect(lambda **_: share(), weak=False)
+    signals.worker_before_create_process.connect(lambda **_: freeze_before_fork(), weak=False)
     signals.worker_process_init.connect(partial(_warm_up, process), weak=False)
     signals.worker_ready.connect(partial(_announce_ready, process), weak=False)
     # Celery sends the first signal in a pool process, and the second signal in the worker itself.
@@ -74,7 +74,7 @@ def serve_metrics(settings: Settings) -> None:
 def _serve(address: str, **_: Any) -> None:
     host, port = address.rsplit(":", 1)
     try:
-        server, _thread = start_http_server(int(port), host, pool_registry(shared_folder()))
+        server, _thread = start_http_server(int(port), host, create_pool_registry(shared_folder()))
     except (OSError, OverflowError) as error:
         # The worker continues, because its jobs don't need metrics.
         _log.warning("metrics.not_served", address=address, reason=str(error))

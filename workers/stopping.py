@@ -18,7 +18,7 @@ from typing import Any
 from celery import signals
 from celery.worker import state
 
-from core.counters.shared_counts import forget_counts
+from core.counters.shared_counts import remove_shared_folder
 from core.logging import get_logger
 from workers.context import ProcessContext
 
@@ -84,7 +84,7 @@ class _Stopper:
             os.kill(os.getpid(), signal.SIGQUIT)
             time.sleep(MAX_SHUTDOWN_SECONDS)
         log.warning("worker.ended_at_once")
-        forget_counts()
+        remove_shared_folder()
         os._exit(exit_code)
 
     def _stop_consuming(self) -> None:

@@ -76,7 +76,7 @@ def _sweep_until_stopped(queues: list[Queue]) -> None:
     watch = DatabaseWatch()
     frequent_steps: list[_Step] = [
         partial(sweep_jobs, watch=watch, paces=SweepPaces()),
-        maintenance.send_due,
+        maintenance.send_due_tasks,
     ]
     wake_due = EndpointWaker().wake_due
     if Queue.WEBHOOKS in queues:

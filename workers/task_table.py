@@ -136,7 +136,7 @@ def _describe_error(error: DomainError) -> dict[str, Any]:
 def run_maintenance(context: WorkerContext, *, kind: MaintenanceKind) -> None:
     """Run a kind of maintenance if it is due. An early or repeated message does nothing."""
     try:
-        maintenance.run_due(context.resources, kind, partial(kind.run, context.resources))
+        maintenance.run_if_due(context.resources, kind, partial(kind.run, context.resources))
     except LeaseLost:
         log.warning("maintenance.lease_lost", maintenance=kind.name)
     except Exception as error:  # The error is in the maintenance row, and the next run is due soon.

@@ -1,6 +1,7 @@
-"""The owner's console: a package for each area, with its routes and ``templates/``.
+"""The owner's console, with a package per area.
 
-Forms and data of pages that several modules of an area share are in its ``forms`` and ``views``.
+Each package contains the routes of an area, and the templates of the pages. A module ``forms`` or
+``views`` contains code that several modules of a package share.
 """
 
 from api.console import assets
@@ -19,7 +20,7 @@ from api.console.members import routes as members
 from api.console.operators import routes as operators
 from api.console.overview import routes as overview
 
-# Tried in this order.
+# The routers of the console, in the order in which FastAPI matches a path.
 ROUTERS = (
     overview.router,
     lists.router,

@@ -1,6 +1,7 @@
-"""The console's style and scripts: files that browsers keep for a year under names with their hash.
+"""Serves the console's style and scripts.
 
-A file that changes has another name, so a page never loads the file of another release.
+The served name of a file contains a hash of the file's content, so that browsers can cache the file
+for a year. A page never loads the file of another release, because a changed file has a new name.
 """
 
 import hashlib
@@ -8,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import PurePath
+from typing import Self
 
 from fastapi import APIRouter
 from fastapi.responses import Response
@@ -18,10 +20,12 @@ from core.errors.requests import ROUTE_NOT_FOUND
 
 CONSOLE_PATH = "/console"
 ASSETS_PATH = f"{CONSOLE_PATH}/assets"
+_CACHE_FOR_A_YEAR = "public, max-age=31536000, immutable"
 _MEDIA_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
-# Each file by its name in templates, with its sources.
+# The source files of an asset, by the name that templates use. If an asset has several source
+# files, the asset is the joined content of the files.
 _SOURCES = {
-    # The console looks as the other pages do, and adds to their style.
+    # The console extends the style of the other pages.
     "console.css": (("api.html", "style.css"), ("api.console", "static/console.css")),
     "uploads.js": (("api.console", "static/uploads.js"),),
     "images.js": (("api.console", "static/images.js"),),
@@ -31,53 +35,61 @@ _SOURCES = {
     "htmx-sse.js": (("api.console", "static/vendored/htmx-sse.js"),),
 }
 
+assets_router = APIRouter(
+    dependencies=[UNLIMITED], include_in_schema=False, route_class=ThreadedRoute
+)
+
 
 @dataclass(frozen=True)
 class Asset:
-    """A file; its served name has a part of the content's hash."""
+    """A style or script, whose served name contains a hash of the content."""
 
     content: bytes
     media_type: str
     served_name: str
 
+    @classmethod
+    def load(cls, name: str, sources: tuple[tuple[str, str], ...]) -> Self:
+        """Return an asset with the joined content of its source files.
 
-def _load(name: str, sources: tuple[tuple[str, str], ...]) -> Asset:
-    content = b"\n".join(files(package).joinpath(path).read_bytes() for package, path in sources)
-    digest = hashlib.sha256(content).hexdigest()[:16]
-    path = PurePath(name)
-    return Asset(content, _MEDIA_TYPES[path.suffix], f"{path.stem}.{digest}{path.suffix}")
+        ``sources``: the package and the path of each source file.
+        """
+        content = b"\n".join(
+            files(package).joinpath(path).read_bytes() for package, path in sources
+        )
+        digest = hashlib.sha256(content).hexdigest()[:16]
+        path = PurePath(name)
+        return cls(content, _MEDIA_TYPES[path.suffix], f"{path.stem}.{digest}{path.suffix}")
 
 
-_ASSETS: Mapping[str, Asset] = {name: _load(name, sources) for name, sources in _SOURCES.items()}
-ASSETS_BY_SERVED_NAME: Mapping[str, Asset] = {each.served_name: each for each in _ASSETS.values()}
+_ASSETS: Mapping[str, Asset] = {
+    name: Asset.load(name, sources) for name, sources in _SOURCES.items()
+}
+ASSETS_BY_SERVED_NAME: Mapping[str, Asset] = {
+    asset.served_name: asset for asset in _ASSETS.values()
+}
 
 
-def asset_path(name: str) -> str:
-    """Return the path of one of the files in ``_SOURCES``, for templates."""
+def get_asset_path(name: str) -> str:
+    """Return the path at which the asset called ``name`` is served."""
     return f"{ASSETS_PATH}/{_ASSETS[name].served_name}"
-
-
-assets_router = APIRouter(
-    dependencies=[UNLIMITED], include_in_schema=False, route_class=ThreadedRoute
-)
-
-_FOR_A_YEAR = "public, max-age=31536000, immutable"
 
 
 @assets_router.get(f"{ASSETS_PATH}/{{name}}")
 async def serve_asset(name: str) -> Response:
-    """Serve a style or script, which a browser keeps.
+    """Serve a style or script.
 
-    During an upgrade a page may ask a process of the other release, which has another file under
-    that name: it serves its own, and no browser keeps it.
+    During an upgrade, a page of one release may request an asset from a process of another release.
+    A process always serves the assets of its own release. If a page of another release requests an
+    asset, browsers must not cache the response.
     """
-    found = ASSETS_BY_SERVED_NAME.get(name)
-    kept = _FOR_A_YEAR
-    if found is None:
+    asset = ASSETS_BY_SERVED_NAME.get(name)
+    cache_control = _CACHE_FOR_A_YEAR
+    if asset is None:
         path = PurePath(name)
-        try:
-            own = asset_path(f"{path.stem.partition('.')[0]}{path.suffix}")
-        except KeyError:
-            raise ROUTE_NOT_FOUND() from None
-        found, kept = ASSETS_BY_SERVED_NAME[PurePath(own).name], "no-store"
-    return Response(found.content, media_type=found.media_type, headers={"Cache-Control": kept})
+        asset = _ASSETS.get(f"{path.stem.partition('.')[0]}{path.suffix}")
+        cache_control = "no-store"
+    if asset is None:
+        raise ROUTE_NOT_FOUND()
+    headers = {"Cache-Control": cache_control}
+    return Response(asset.content, media_type=asset.media_type, headers=headers)

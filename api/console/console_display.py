@@ -1,4 +1,7 @@
-"""Numbers, moments and calls as the console shows them, and words that several areas use."""
+"""Formats numbers, times and API calls for pages of the console.
+
+The module also contains labels that several areas of the console use.
+"""
 
 import json
 import shlex
@@ -35,95 +38,109 @@ QUOTAS: Mapping[PlanQuota, str] = {
     PlanQuota.COMPOSER_PER_DAY: "Composer calls today",
 }
 
-_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
-_MAX_RELATIVE_SECONDS = 30 * _DAY
-# Each unit from its first number of seconds on.
-_UNITS = ((2 * _DAY, _DAY, "day"), (_HOUR, _HOUR, "hour"), (_MINUTE, _MINUTE, "minute"))
+_MINUTE_SECONDS = 60
+_HOUR_SECONDS = 3_600
+_DAY_SECONDS = 86_400
+# The longest distance from now that is shown in place of a date.
+_MAX_DISTANCE_SECONDS = 30 * _DAY_SECONDS
+# The units of durations. An entry contains the shortest duration for which a unit is used, the
+# length of the unit in seconds, and its name.
+_UNITS = (
+    (2 * _DAY_SECONDS, _DAY_SECONDS, "day"),
+    (_HOUR_SECONDS, _HOUR_SECONDS, "hour"),
+    (_MINUTE_SECONDS, _MINUTE_SECONDS, "minute"),
+)
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     return f"{value:,}"
 
 
-def field_value(value: str | bool | float) -> str:
-    """Write the value of a member's field."""
+def format_field_value(value: str | bool | float) -> str:
+    """Format the value of a member's field."""
     if isinstance(value, bool):
         return "Yes" if value else "No"
     return value if isinstance(value, str) else f"{value:,}"
 
 
-def credits_text(value: Decimal | float) -> str:
-    """Write money or credits with as many decimals as it has: "2.5", "1,000"."""
+def format_credits(value: Decimal | float) -> str:
+    """Format an amount of money or credits without trailing zeros, as in "2.5" or "1,000"."""
     return f"{value:,.4f}".rstrip("0").rstrip(".")
 
 
-def signed(value: int) -> str:
-    """Write a change with its sign: "+1,234", "0"."""
-    # A minus sign, which is as wide as the plus.
+def format_change(value: int) -> str:
+    """Format a difference with its sign, as in "+1,234" or "0"."""
+    # Replace the hyphen, because a minus sign is as wide as a plus sign.
     return f"{value:+,}".replace("-", "\N{MINUS SIGN}") if value else "0"
 
 
-def counted(value: int, noun: str, plural: str | None = None) -> str:
-    """Write a number of things: "1 member", "1,234 members"."""
+def format_count(value: int, noun: str, plural: str | None = None) -> str:
+    """Format a number with its noun, as in "1 member" or "1,234 members"."""
     return f"{value:,} {noun if value == 1 else plural or noun + 's'}"
 
 
-def day(value: date) -> str:
+def format_day(value: date) -> str:
     return f"{value.day} {value:%b %Y}"
 
 
 @dataclass(frozen=True)
-class ShownMoment:
-    """A moment by its distance from now; the exact moment shows at hover."""
+class DisplayedMoment:
+    """A time that a page shows as a distance from now, with the exact time in a tooltip."""
 
     at: datetime
 
     def __html__(self) -> str:
-        # Made of digits and words of ours alone, so a template need not escape it.
-        exact = f"{day(self.at)}, {self.at:%H:%M:%S} UTC"
-        words = relative(self.at, clock.now())
-        return f'<time datetime="{clock.iso(self.at)}" title="{exact}">{words}</time>'
+        # The markup needs no escaping, because no part of the markup comes from a person.
+        exact = f"{format_day(self.at)}, {self.at:%H:%M:%S} UTC"
+        distance = format_distance(self.at, clock.now())
+        return (
+            f'<time datetime="{clock.format_timestamp(self.at)}" title="{exact}">{distance}</time>'
+        )
 
 
-def moment(value: datetime) -> ShownMoment:
-    return ShownMoment(value.astimezone(UTC))
+def display_moment(value: datetime) -> DisplayedMoment:
+    return DisplayedMoment(value.astimezone(UTC))
 
 
-def relative(value: datetime, now: datetime) -> str:
-    """Write the distance: "just now", "3 minutes ago", "in 2 days"; the day, if it is far away."""
+def format_distance(value: datetime, now: datetime) -> str:
+    """Format the distance of a time from now, as in "just now", "3 minutes ago" or "in 2 days".
+
+    A time that is more than 30 days away is formatted as a date.
+    """
     seconds = int((now - value).total_seconds())
-    distance = abs(seconds)
-    if distance < _MINUTE:
+    distance_seconds = abs(seconds)
+    if distance_seconds < _MINUTE_SECONDS:
         return "just now" if seconds >= 0 else "in less than a minute"
-    if distance > _MAX_RELATIVE_SECONDS:
-        return day(value)
-    return f"{duration(distance)} ago" if seconds > 0 else f"in {duration(distance)}"
+    if distance_seconds > _MAX_DISTANCE_SECONDS:
+        return format_day(value)
+    distance = format_duration(distance_seconds)
+    return f"{distance} ago" if seconds > 0 else f"in {distance}"
 
 
-def duration(seconds: float) -> str:
-    """Write a duration: "12 seconds", "3 minutes", "2 days"."""
-    whole = int(seconds)
-    for beginning, unit_seconds, unit in _UNITS:
-        if whole >= beginning:
-            return counted(whole // unit_seconds, unit)
-    return counted(whole, "second")
+def format_duration(seconds: float) -> str:
+    """Format a duration in its largest unit, as in "12 seconds", "3 minutes" or "2 days"."""
+    rounded_seconds = int(seconds)
+    for min_seconds, unit_seconds, unit in _UNITS:
+        if rounded_seconds >= min_seconds:
+            return format_count(rounded_seconds // unit_seconds, unit)
+    return format_count(rounded_seconds, "second")
 
 
-def curl_call(
-    base: str, method: str, path: str, body: Mapping[str, Any] | None = None, *more: str
+def build_curl_call(
+    base: str, method: str, path: str, body: Mapping[str, Any] | None = None, *options: str
 ) -> str:
-    """Return the call of the API that does what a page does, for a shell.
+    """Return a curl command that calls the API, to paste into a shell.
 
-    ``more``: further arguments of curl, such as ``--form file=@members.csv``.
+    ``options``: additional options of curl, such as ``--form file=@members.csv``.
     """
     words = ["curl"]
     if method != "GET":
         words += ["--request", method]
     lines = [shlex.join([*words, base + path])]
-    # The shell puts the key in, so that it is in no history of the shell.
+    # Use a variable of the shell, so that the API key doesn't get into the shell's history.
     lines.append('--header "Authorization: Bearer $PRESSROOM_KEY"')
     if body is not None:
         lines.append("--header 'Content-Type: application/json'")
         lines.append(f"--data {shlex.quote(json.dumps(body, ensure_ascii=False))}")
-    lines += [shlex.join([each]) if " " not in each else each for each in more]
+    lines += [shlex.join([option]) if " " not in option else option for option in options]
     return " \\\n  ".join(lines)

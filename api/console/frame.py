@@ -1,4 +1,4 @@
-"""The frame of the console's pages: templates, and headers that allow our own files alone."""
+"""Renders pages of the console, with headers that allow only files of this server."""
 
 import shlex
 from collections.abc import Mapping
@@ -9,41 +9,51 @@ from fastapi.responses import HTMLResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from api.console import console_display
-from api.console.assets import asset_path
+from api.console.assets import get_asset_path
 from api.console.console_display import FILTER_MATCHES
 from api.console.navigation import (
-    NAVIGATION,
-    OF_ACCOUNT,
-    OF_DEVELOPERS,
-    OF_OPERATORS,
-    current_mark,
-    of_list,
+    ACCOUNT_PAGES,
+    DEVELOPER_PAGES,
+    MAIN_PAGES,
+    OPERATOR_PAGES,
+    get_current_mark,
+    get_list_pages,
 )
-from api.html.frame import HEADERS, policy
-from api.html.problems import ShownProblem, words_of
+from api.html.content_policy import build_policy
+from api.html.frame import HEADERS
+from api.html.problems import ErrorDetails, describe_error
 from core.errors.requests import REQUEST_INVALID
 from core.settings import Settings
 
-_ALLOWED = {
+_SOURCES = {
     "default-src": "'none'",
     "script-src": "'self'",
     "style-src": "'self'",
     "connect-src": "'self'",
-    # The empty icon is a data: URL, so that browsers don't ask for one.
+    # The empty icon is a data: URL, so that browsers don't request an icon.
     "img-src": "'self' data:",
     "frame-ancestors": "'none'",
     "base-uri": "'none'",
     "form-action": "'self'",
 }
-# Our own server gets the referrer, so that a form's request has its origin.
+# Browsers send the referrer to this server, because the check against CSRF needs a form's origin.
 _HEADERS = {**HEADERS, "Referrer-Policy": "same-origin"}
-_NOTHING: Mapping[str, str] = {}
+_NO_SOURCES: Mapping[str, str] = {}
 
-_CONSOLE = Path(__file__).parent
+_NOT_FOUND_TEXTS = ("There is nothing here", "It is gone, or it was never yours.")
+_SERVER_ERROR_TEXTS = (
+    "Something went wrong here",
+    "We’re sorry. Please try again in a few minutes.",
+)
+
+_CONSOLE_FOLDER = Path(__file__).parent
 _TEMPLATES = Environment(
     loader=FileSystemLoader(
-        # The pages of the account share parts of forms with those that need no login.
-        [*sorted(_CONSOLE.glob("**/templates")), _CONSOLE.parent / "html" / "templates"]
+        # The account's pages use macros of the pages that need no login.
+        [
+            *sorted(_CONSOLE_FOLDER.glob("**/templates")),
+            _CONSOLE_FOLDER.parent / "html" / "templates",
+        ]
     ),
     autoescape=True,
     undefined=StrictUndefined,
@@ -51,68 +61,66 @@ _TEMPLATES = Environment(
     lstrip_blocks=True,
 )
 _TEMPLATES.globals |= {
-    "asset": asset_path,
-    "navigation": NAVIGATION,
-    "current_mark": current_mark,
-    "of_list": of_list,
+    "asset": get_asset_path,
+    "navigation": MAIN_PAGES,
+    "get_current_mark": get_current_mark,
+    "get_list_pages": get_list_pages,
     "filter_matches": FILTER_MATCHES,
-    "of_account": OF_ACCOUNT,
-    "of_developers": OF_DEVELOPERS,
-    "of_operators": OF_OPERATORS,
-    "curl_call": console_display.curl_call,
-    "counted": console_display.counted,
-    # Each page gives its own.
+    "account_pages": ACCOUNT_PAGES,
+    "developer_pages": DEVELOPER_PAGES,
+    "operator_pages": OPERATOR_PAGES,
+    "curl_call": console_display.build_curl_call,
+    "counted": console_display.format_count,
+    # Default values, which each page overrides.
     "notice": None,
     "path": "",
     "base": "",
 }
 _TEMPLATES.filters |= {
-    "number": console_display.number,
-    "signed": console_display.signed,
-    "moment": console_display.moment,
-    "day": console_display.day,
-    "amount": console_display.credits_text,
-    "field_value": console_display.field_value,
-    "duration": console_display.duration,
+    "number": console_display.format_number,
+    "signed": console_display.format_change,
+    "moment": console_display.display_moment,
+    "day": console_display.format_day,
+    "amount": console_display.format_credits,
+    "field_value": console_display.format_field_value,
+    "duration": console_display.format_duration,
     "shell": shlex.join,
 }
 
 
-def console_part(template: str, values: Mapping[str, object]) -> str:
-    """Render a part of a page, as markup; each value is escaped."""
+def render_console_part(template: str, values: Mapping[str, object]) -> str:
+    """Return the HTML of a part of a page. The template escapes every value."""
     return _TEMPLATES.get_template(template).render(values)
 
 
-def console_page(
+def render_console_page(
     template: str,
     values: Mapping[str, object],
     *,
     status: int = 200,
-    foreign: Mapping[str, str] = _NOTHING,
+    other_sources: Mapping[str, str] = _NO_SOURCES,
 ) -> Response:
-    """Render a page of the console; each value is escaped.
+    """Render a page of the console. The template escapes every value.
 
-    ``foreign``: the other origins of which the page shows something, by directive.
+    ``other_sources``: other origins from which the page loads content, by policy directive.
     """
-    headers = {**_HEADERS, "Content-Security-Policy": policy(_ALLOWED, foreign)}
-    return HTMLResponse(console_part(template, values), status, headers=headers)
+    headers = {**_HEADERS, "Content-Security-Policy": build_policy(_SOURCES, other_sources)}
+    return HTMLResponse(render_console_part(template, values), status, headers=headers)
 
 
-_NOT_FOUND = ("There is nothing here", "It is gone, or it was never yours.")
-_OUR_FAULT = ("Something went wrong here", "We’re sorry. Please try again in a few minutes.")
-
-
-def console_problem(settings: Settings, problem: ShownProblem) -> Response:
+def render_console_problem(settings: Settings, problem: ErrorDetails) -> Response:
+    """Render an error as a page of the console."""
     status = problem.status
-    # A word where the paths of our pages have an id.
-    is_no_path = problem.code == REQUEST_INVALID.code and problem.message.startswith("path.")
-    if status == HTTPStatus.NOT_FOUND or is_no_path:
-        # All alike, so that the page of another owner's thing tells nothing of it.
-        status, (heading, text) = HTTPStatus.NOT_FOUND, _NOT_FOUND
+    # The path contains a word in place of an id.
+    is_invalid_path = problem.code == REQUEST_INVALID.code and problem.message.startswith("path.")
+    if status == HTTPStatus.NOT_FOUND or is_invalid_path:
+        # Show the same page for every path, so that nobody learns which records other owners have.
+        status = HTTPStatus.NOT_FOUND
+        heading, text = _NOT_FOUND_TEXTS
     elif status == HTTPStatus.INTERNAL_SERVER_ERROR:
-        heading, text = _OUR_FAULT
+        heading, text = _SERVER_ERROR_TEXTS
     else:
-        heading, text = words_of(problem.code) or ("Failed", problem.message)
-    number = problem.request_id if problem.is_our_fault else None
+        heading, text = describe_error(problem.code) or ("Failed", problem.message)
+    number = problem.request_id if problem.is_server_error else None
     values = {"base": settings.public_base, "heading": heading, "text": text, "number": number}
-    return console_page("console_problem.html", values, status=status)
+    return render_console_page("console_problem.html", values, status=status)

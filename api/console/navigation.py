@@ -1,4 +1,4 @@
-"""The pages to which every page of the console links; a new part of it is one line here."""
+"""The pages in the console's navigation menus and search."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,14 @@ from api.console.assets import CONSOLE_PATH
 
 @dataclass(frozen=True)
 class NavigationEntry:
+    """A link in a menu or in the results of a search."""
+
     label: str
     path: str
 
 
-NAVIGATION = (
+# The links in the main menu.
+MAIN_PAGES = (
     NavigationEntry("Overview", CONSOLE_PATH),
     NavigationEntry("Lists", f"{CONSOLE_PATH}/lists"),
     NavigationEntry("Imports", f"{CONSOLE_PATH}/imports"),
@@ -22,8 +25,8 @@ NAVIGATION = (
     NavigationEntry("Developers", f"{CONSOLE_PATH}/developers"),
 )
 
-# The pages of whatever acts for an owner.
-OF_DEVELOPERS = (
+# The links in the menu of the area "Developers".
+DEVELOPER_PAGES = (
     NavigationEntry("Overview", f"{CONSOLE_PATH}/developers"),
     NavigationEntry("API keys", f"{CONSOLE_PATH}/developers/keys"),
     NavigationEntry("Access", f"{CONSOLE_PATH}/developers/access"),
@@ -31,7 +34,8 @@ OF_DEVELOPERS = (
     NavigationEntry("Events", f"{CONSOLE_PATH}/developers/feed"),
 )
 
-OF_ACCOUNT = (
+# The links in the menu of the account.
+ACCOUNT_PAGES = (
     NavigationEntry("Overview", "/account"),
     NavigationEntry("Password", "/account/password"),
     NavigationEntry("E-mail address", "/account/email"),
@@ -39,18 +43,18 @@ OF_ACCOUNT = (
     NavigationEntry("History", "/account/events"),
 )
 
-OPERATORS = NavigationEntry("Operators", f"{CONSOLE_PATH}/operators")
-# For operators alone.
-OF_OPERATORS = (
-    NavigationEntry("What waits", OPERATORS.path),
-    NavigationEntry("Users", f"{OPERATORS.path}/users"),
-    NavigationEntry("Orders", f"{OPERATORS.path}/orders"),
-    NavigationEntry("Jobs", f"{OPERATORS.path}/jobs"),
-    NavigationEntry("Maintenance", f"{OPERATORS.path}/maintenance"),
+OPERATORS_PAGE = NavigationEntry("Operators", f"{CONSOLE_PATH}/operators")
+# The links in the menu of the area "Operators". Only operators see the area.
+OPERATOR_PAGES = (
+    NavigationEntry("What waits", OPERATORS_PAGE.path),
+    NavigationEntry("Users", f"{OPERATORS_PAGE.path}/users"),
+    NavigationEntry("Orders", f"{OPERATORS_PAGE.path}/orders"),
+    NavigationEntry("Jobs", f"{OPERATORS_PAGE.path}/jobs"),
+    NavigationEntry("Maintenance", f"{OPERATORS_PAGE.path}/maintenance"),
 )
 
-# The pages of one list, below its own path.
-OF_A_LIST = (
+# The links in the menu of a list. The paths are relative to the path of the list.
+LIST_PAGES = (
     NavigationEntry("Overview", ""),
     NavigationEntry("Members", "/members"),
     NavigationEntry("Segments", "/segments"),
@@ -60,10 +64,8 @@ OF_A_LIST = (
     NavigationEntry("Export", "/export"),
     NavigationEntry("Settings", "/settings"),
 )
-
-
-# Pages that are found by their names, beside those of the navigation.
-_FINDABLE = (
+# Pages that are in no menu, but can be found by name in the console's search.
+_SEARCHABLE_PAGES = (
     NavigationEntry("Create a list", f"{CONSOLE_PATH}/lists/new"),
     NavigationEntry("Import a file", f"{CONSOLE_PATH}/imports/new"),
     NavigationEntry("Fields of your members", f"{CONSOLE_PATH}/fields"),
@@ -75,30 +77,40 @@ _FINDABLE = (
 )
 
 
-def pages_named(words: str, *, is_operator: bool) -> list[NavigationEntry]:
-    """Return the pages whose name has these words."""
-    sought = words.strip().casefold()
-    known = (*NAVIGATION, *OF_DEVELOPERS[1:], *_FINDABLE, *(OF_OPERATORS if is_operator else ()))
-    return [each for each in known if len(sought) > 1 and sought in each.label.casefold()]
+def find_pages(words: str, *, is_operator: bool) -> list[NavigationEntry]:
+    """Return the pages whose label contains the words."""
+    searched_text = words.strip().casefold()
+    pages = (
+        *MAIN_PAGES,
+        *DEVELOPER_PAGES[1:],
+        *_SEARCHABLE_PAGES,
+        *(OPERATOR_PAGES if is_operator else ()),
+    )
+    return [
+        each for each in pages if len(searched_text) > 1 and searched_text in each.label.casefold()
+    ]
 
 
-def navigation_of(*, is_operator: bool) -> tuple[NavigationEntry, ...]:
-    return (*NAVIGATION, OPERATORS) if is_operator else NAVIGATION
+def get_main_pages(*, is_operator: bool) -> tuple[NavigationEntry, ...]:
+    return (*MAIN_PAGES, OPERATORS_PAGE) if is_operator else MAIN_PAGES
 
 
-def list_path(list_id: int) -> str:
+def get_list_path(list_id: int) -> str:
     return f"{CONSOLE_PATH}/lists/{list_id}"
 
 
-def of_list(list_id: int) -> tuple[NavigationEntry, ...]:
-    own = list_path(list_id)
-    return tuple(NavigationEntry(each.label, f"{own}{each.path}") for each in OF_A_LIST)
+def get_list_pages(list_id: int) -> tuple[NavigationEntry, ...]:
+    list_path = get_list_path(list_id)
+    return tuple(NavigationEntry(entry.label, f"{list_path}{entry.path}") for entry in LIST_PAGES)
 
 
-def current_mark(entry: NavigationEntry, path: str, *, is_first: bool = False) -> str | None:
-    """Return the value of ``aria-current`` for an entry on the page at this path, if it has one.
+def get_current_mark(entry: NavigationEntry, path: str, *, is_first: bool = False) -> str | None:
+    """Return the attribute ``aria-current`` of a menu entry on the page at ``path``.
 
-    ``is_first``: the other entries stand below its path, so that only its own page is the entry's.
+    The result is ``None`` if the page doesn't belong to the entry.
+
+    ``is_first``: whether the entry is the first in its menu. The path of the first entry is a
+    prefix of all paths in the menu, so only an equal path belongs to the first entry.
     """
     if path == entry.path:
         return "page"

@@ -1,4 +1,4 @@
-"""Parts of pages that follow a job, sent to the browser whenever they look different."""
+"""Sends a part of a page to the browser whenever the part changes, while a job is running."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
@@ -9,22 +9,23 @@ from fastapi.responses import Response
 from api.auth.page_sessions import find_page_session
 from api.console.requests import ConsoleRequest
 from api.limits.bulkheads import STREAMS
-from api.middleware.headers import is_head
+from api.middleware.request_rewriting import is_head
 from api.waiting.event_streams import EventStream
 from api.waiting.subscriber import CHECK_EVERY_SECONDS, watch_jobs
 from core.errors import DomainError
 
-# A comment keeps the stream open, and the session is looked up anew.
-_QUIET_SECONDS = 15.0
+# The interval at which a stream checks the session, and sends a comment to keep the connection
+# open.
+_SESSION_CHECK_SECONDS = 15.0
 
 
 @dataclass(frozen=True)
 class LivePart:
-    """A part of a page as it is now.
+    """The current state of a part of a page.
 
     Attributes:
-        is_last: it does not change by itself any more.
-        job_ids: the jobs that it follows.
+        is_last: whether the part can't change without an action of the person.
+        job_ids: the ids of the jobs whose progress changes the part.
     """
 
     markup: str
@@ -32,49 +33,54 @@ class LivePart:
     job_ids: Collection[int] = ()
 
 
-def part_stream(console: ConsoleRequest, first: LivePart, look: Callable[[], LivePart]) -> Response:
-    """Send server-sent events ``part``, each the whole part, and ``ended`` after the last one.
+def stream_part(
+    console: ConsoleRequest, first_part: LivePart, read_part: Callable[[], LivePart]
+) -> Response:
+    """Return a stream of server-sent events with a part of a page.
 
-    A browser that comes back after a lost connection gets the part as it is then. The stream ends
-    with the session.
+    An event ``part`` contains the HTML of the part, and is sent after each change. An event
+    ``ended`` follows the last change. The stream ends early if the person's session ends. A browser
+    that reconnects gets the current state of the part.
     """
-    events = () if is_head(console.request.scope) else _events(console, first, look)
+    has_no_body = is_head(console.request.scope)
+    events = () if has_no_body else _generate_events(console, first_part, read_part)
     return EventStream(console.state.streams, console.user_id, events)
 
 
-async def _events(
-    console: ConsoleRequest, part: LivePart, look: Callable[[], LivePart]
+async def _generate_events(
+    console: ConsoleRequest, part: LivePart, read_part: Callable[[], LivePart]
 ) -> AsyncIterator[str]:
     now = asyncio.get_running_loop().time
-    sent, checked_at = "", now()
+    sent_markup = ""
+    checked_at = now()
     with watch_jobs(console.state.subscriber, part.job_ids) as may_have_changed:
         while True:
-            if part.markup != sent:
-                sent = part.markup
-                yield _event("part", sent)
+            if part.markup != sent_markup:
+                sent_markup = part.markup
+                yield _format_event("part", sent_markup)
             if part.is_last:
-                yield _event("ended", "")
+                yield _format_event("ended", "")
             if part.is_last or console.state.streams.closing.is_set():
                 return
             await may_have_changed()
-            if now() - checked_at >= _QUIET_SECONDS - CHECK_EVERY_SECONDS:
+            if now() - checked_at >= _SESSION_CHECK_SECONDS - CHECK_EVERY_SECONDS:
                 yield ": still here\n\n"
                 checked_at = now()
-                if not await STREAMS.run(_is_still_in, console):
+                if not await STREAMS.run(_has_session, console):
                     return
             try:
-                part = await STREAMS.run(look)
+                part = await STREAMS.run(read_part)
             except DomainError:
-                # It is gone, as the page says when it is opened again.
+                # The record behind the part was deleted. A reload of the page shows the error.
                 return
 
 
-def _event(name: str, text: str) -> str:
-    # A return in what an owner typed would end a line too.
+def _format_event(name: str, text: str) -> str:
+    # Replace carriage returns in the owner's texts, because a carriage return ends a line too.
     lines = "".join(f"data: {line}\n" for line in text.replace("\r", " ").split("\n"))
     return f"event: {name}\n{lines}\n"
 
 
-def _is_still_in(console: ConsoleRequest) -> bool:
-    found = find_page_session(console.request, console.state)
-    return found is not None and found.user_id == console.user_id
+def _has_session(console: ConsoleRequest) -> bool:
+    member = find_page_session(console.request, console.state)
+    return member is not None and member.user_id == console.user_id

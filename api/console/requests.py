@@ -1,4 +1,4 @@
-"""The request of a person for a page of the console, with the responses to it."""
+"""Requests for pages of the console, with methods that build the responses."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -22,10 +22,10 @@ from api.auth.page_sessions import (
 from api.auth.redirects import redirect_to_path
 from api.auth.requirements import PUBLIC
 from api.bodies.page_forms import FormFields, FormOf
-from api.console.frame import console_page, console_part
-from api.console.navigation import navigation_of
+from api.console.frame import render_console_page, render_console_part
+from api.console.navigation import get_main_pages
 from api.console.typed_forms import TypedForm
-from api.cookies import NOTICE
+from api.cookies import NOTICE_COOKIE
 from api.route_classes import ThreadedRoute
 from api.state import State, StateOf
 from core.errors import DomainError
@@ -33,16 +33,19 @@ from core.errors.mailing import LIST_NOT_FOUND, LIST_NOT_OWNER
 from models import MailingList
 from services.access import sessions
 from services.access.caller import Caller
-from services.security_events import is_plan_error, record_error
+from services.security_events import is_plan_error, record_plan_error
 from services.subscriptions import lists
 from storage.unit_of_work import UnitOfWork
 
 MAX_NOTICE_CHARACTERS = 500
-_NOTHING: Mapping[str, str] = {}
+_NO_SOURCES: Mapping[str, str] = {}
 
 
-def console_router(prefix: str) -> APIRouter:
-    """Return the router of an area of the console, whose plain handlers work in threads."""
+def build_router(prefix: str) -> APIRouter:
+    """Return a router for an area of the console.
+
+    Route handlers that aren't ``async`` run in threads.
+    """
     return APIRouter(
         prefix=prefix, dependencies=[PUBLIC], include_in_schema=False, route_class=ThreadedRoute
     )
@@ -53,7 +56,7 @@ class ConsoleRequest:
     """A request of a person who is logged in.
 
     Attributes:
-        form: the fields of a submitted form, whose CSRF token is valid.
+        form: the fields of a submitted form whose CSRF token is valid.
     """
 
     request: Request
@@ -72,8 +75,11 @@ class ConsoleRequest:
     def unit_of_work(self) -> AbstractContextManager[UnitOfWork]:
         return self.state.resources.unit_of_work()
 
-    def own_list(self, uow: UnitOfWork, list_id: int) -> MailingList:
-        """Return the caller's list; raises ``list.not_found``, even for another owner's list."""
+    def get_own_list(self, uow: UnitOfWork, list_id: int) -> MailingList:
+        """Return a list of the caller, or raise ``list.not_found``.
+
+        The error is the same for another owner's list, so that nobody learns which lists exist.
+        """
         try:
             return lists.get_own_list(uow, self.caller, list_id)
         except DomainError as error:
@@ -81,73 +87,82 @@ class ConsoleRequest:
                 raise
             raise LIST_NOT_FOUND() from None
 
-    def media_sources(self) -> dict[str, str]:
-        """Return the origin of a page's images for the page's Content-Security-Policy."""
+    def get_media_sources(self) -> dict[str, str]:
+        """Return the policy directive that allows a page to show stored images."""
         scheme, _, rest = self.state.resources.settings.media_base.partition("://")
         return {"img-src": f"{scheme}://{rest.partition('/')[0]}"}
 
-    def page(
+    def render_page(
         self,
         template: str,
         *,
         status: int = 200,
-        foreign: Mapping[str, str] = _NOTHING,
+        other_sources: Mapping[str, str] = _NO_SOURCES,
         **values: Any,
     ) -> Response:
         """Render a page of the console, with the notice of the last action.
 
-        ``foreign``: other origins from which the page loads content, by directive.
+        ``other_sources``: other origins from which the page loads content, by policy directive.
         """
         cookies = self.state.cookies
-        cookie = cookies.read(self.request, NOTICE)
+        cookie = cookies.read(self.request, NOTICE_COOKIE)
         notice = unquote(cookie)[:MAX_NOTICE_CHARACTERS] if cookie else None
-        page_values = {**self._frame(), "notice": notice, **values}
-        response = console_page(template, page_values, status=status, foreign=foreign)
+        page_values = {**self._build_frame_values(), "notice": notice, **values}
+        response = render_console_page(
+            template, page_values, status=status, other_sources=other_sources
+        )
         if cookie:
-            cookies.drop(response, NOTICE)
+            cookies.delete(response, NOTICE_COOKIE)
         return response
 
-    def part(self, template: str, **values: Any) -> str:
-        """Render a part of a page as markup, which a script inserts into the page."""
-        return console_part(template, {**self._frame(), **values})
+    def render_part(self, template: str, **values: Any) -> str:
+        """Return the HTML of a part of a page, which a script inserts into the page."""
+        return render_console_part(template, {**self._build_frame_values(), **values})
 
-    def _frame(self) -> dict[str, Any]:
+    def _build_frame_values(self) -> dict[str, Any]:
         resources = self.state.resources
         return {
             "base": resources.settings.public_base,
-            "csrf_token": sessions.csrf_token(resources.keyring, self.member.cookie),
+            "csrf_token": sessions.create_csrf_token(resources.keyring, self.member.cookie),
             "path": self.request.scope["path"],
             # The first page of a list has no cursor.
             "cursor": self.request.query_params.get("cursor"),
             "navigation": ()
             if self.member.lacks_factor
-            else navigation_of(is_operator=self.member.is_operator),
+            else get_main_pages(is_operator=self.member.is_operator),
         }
 
-    def form_page(self, template: str, form: TypedForm, **values: Any) -> Response:
-        return self.page(template, status=form.status, form=form, **values)
+    def render_form(self, template: str, form: TypedForm, **values: Any) -> Response:
+        return self.render_page(template, status=form.status, form=form, **values)
 
-    def refused(self, error: DomainError, places: Mapping[str, str] = _NOTHING) -> TypedForm:
-        """Return the submitted form with its error; raises an error that the form can't correct.
+    def add_error(self, error: DomainError, places: Mapping[str, str] = _NO_SOURCES) -> TypedForm:
+        """Return the submitted form with the error, or raise an error that a form can't correct.
 
-        ``places``: the fields that show an error without a field of its own, by the error's code.
+        ``places``: the name of the field that shows an error, by the code of the error. ``places``
+        matters only for errors that don't name a field.
         """
         if is_plan_error(error.code):
-            # The API records this event too.
+            # Record the event, because the API also records errors about the limits of a plan.
             with self.unit_of_work() as uow:
-                record_error(uow, self.user_id, error.code)
-        return TypedForm(self.form).refused(error, places)
+                record_plan_error(uow, self.user_id, error.code)
+        return TypedForm(self.form).add_error(error, places)
 
-    def done(self, path: str, notice: str) -> Response:
-        """Redirect to a page that shows the notice, so that a reload doesn't repeat the action."""
+    def redirect_with_notice(self, path: str, notice: str) -> Response:
+        """Redirect to a page that shows the notice.
+
+        After the redirect, a reload of the page doesn't repeat the person's action.
+        """
         response = redirect_to_path(self.state, path)
-        # A cookie can't hold spaces or letters outside of ASCII.
-        self.state.cookies.keep(response, NOTICE, quote(notice[:MAX_NOTICE_CHARACTERS]))
+        # Quote the notice, because a cookie can't contain spaces or non-ASCII letters.
+        self.state.cookies.set(response, NOTICE_COOKIE, quote(notice[:MAX_NOTICE_CHARACTERS]))
         return response
 
 
 def depend_on_console(member: Any) -> Any:
-    """Depend on a request of the person that the dependency ``member`` finds."""
+    """Return a dependency that builds a ``ConsoleRequest``.
+
+    ``member``: the dependency that finds the session of the person.
+    """
 
     async def build_request(
         request: Request,
@@ -160,6 +175,11 @@ def depend_on_console(member: Any) -> Any:
 
 
 def depend_on_console_form(member: Any) -> Any:
+    """Return a dependency that builds a ``ConsoleRequest`` with a submitted form.
+
+    ``member``: the dependency that finds the session of the person, and checks the CSRF token.
+    """
+
     async def build_request(
         request: Request,
         state: StateOf,
@@ -175,16 +195,17 @@ async def _empty_form() -> TypedForm:
     return TypedForm()
 
 
-# A page with a form starts with empty inputs. After an error, the handler of the submitted form
-# calls the handler of the page and passes the submitted form to it.
+# The form on a page that a browser loads for the first time. After an error, the handler of the
+# submitted form calls the handler of the page with the submitted form.
 EmptyForm = Annotated[TypedForm, Depends(_empty_form)]
 
 Console = Annotated[ConsoleRequest, depend_on_console(Member)]
 ConsoleForm = Annotated[ConsoleRequest, depend_on_console_form(FormMember)]
-# Requests with a login of the last 15 minutes. Other requests are redirected to the login page.
+# Requests with a login within the last 15 minutes. Requests with an older login are redirected to
+# the login page.
 RecentConsole = Annotated[ConsoleRequest, depend_on_console(RecentMember)]
 RecentConsoleForm = Annotated[ConsoleRequest, depend_on_console_form(RecentFormMember)]
-# Requests of people who may lack the second factor that they need.
+# Requests that are allowed even before a person has set up a required second factor.
 StarterConsole = Annotated[ConsoleRequest, depend_on_console(Starter)]
 RecentStarterConsole = Annotated[ConsoleRequest, depend_on_console(RecentStarter)]
 RecentStarterConsoleForm = Annotated[ConsoleRequest, depend_on_console_form(RecentFormStarter)]

@@ -1,4 +1,4 @@
-"""Forms that keep the typed values, with each error beside its field."""
+"""Forms that show the typed values again after an error, with error messages at the fields."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -9,15 +9,15 @@ from pydantic import ValidationError
 
 from api.errors import STATUS_OF
 from api.schemas.envelope import Body
-from core.errors import DomainError, FieldProblem, Kind, own_words
+from core.errors import DomainError, FieldProblem, Kind, strip_pydantic_prefix
 from core.errors.requests import BODY_INVALID
 
-B = TypeVar("B", bound=Body)
+BodyT = TypeVar("BodyT", bound=Body)
 
-SOMETHING_WRONG = "Please correct the fields below."
-_NOTHING: Mapping[str, str] = MappingProxyType({})
-# A form can show errors of these kinds; the others have a page of their own.
-_SHOWN_IN_FORM = frozenset(
+CORRECT_FIELDS_TEXT = "Please correct the fields below."
+_NO_PLACES: Mapping[str, str] = MappingProxyType({})
+# The kinds of errors that a form shows. An error of another kind gets its own page.
+_CORRECTABLE_KINDS = frozenset(
     {
         Kind.MALFORMED,
         Kind.INVALID,
@@ -36,90 +36,101 @@ _SHOWN_IN_FORM = frozenset(
 
 @dataclass(frozen=True)
 class TypedForm:
-    """A form as it is shown: the typed values and the errors, by the fields' names.
+    """The values and the errors that a page shows in a form.
 
-    A box is ticked if its name has a value. ``problem``: the error of the form as a whole.
+    Attributes:
+        typed: the values that the person typed, by the name of the field. A checkbox is ticked if
+            its name has a value.
+        errors: the error messages of fields, by the name of the field.
+        problem: the error message for the whole form.
+        status: the HTTP status of the page.
     """
 
     typed: Mapping[str, str] = field(default_factory=dict)
-    wrong: Mapping[str, str] = field(default_factory=dict)
+    errors: Mapping[str, str] = field(default_factory=dict)
     problem: str | None = None
     status: int = 200
 
-    def filled(self, values: Mapping[str, str]) -> Self:
-        """Return the form with these values, unless it was sent with others."""
+    def fill(self, values: Mapping[str, str]) -> Self:
+        """Return the form with the given values, unless the person has typed values."""
         return self if self.typed else replace(self, typed=values)
 
-    def refused(self, error: DomainError, places: Mapping[str, str] = _NOTHING) -> Self:
-        """Return the form with the error; raises an error that no form can correct.
+    def add_error(self, error: DomainError, places: Mapping[str, str] = _NO_PLACES) -> Self:
+        """Return the form with the error, or raise an error that a form can't correct.
 
-        ``places``: the fields at which errors that name no field are shown, by their codes.
+        ``places``: the name of the field that shows an error, by the code of the error. ``places``
+        matters only for errors that don't name a field.
         """
-        if error.kind not in _SHOWN_IN_FORM:
+        if error.kind not in _CORRECTABLE_KINDS:
             raise error
         status = STATUS_OF[error.kind]
         if error.code in places:
-            # Without the place in a program's body, which no person knows.
-            own = (
-                _rule_of(each)
-                for each in error.problems
-                if each.field.startswith("body.") and error.message.startswith(f"{each.field}: ")
+            # Omit the field's place in the API's body, because the person doesn't use the API.
+            rules = (
+                _format_rule(problem)
+                for problem in error.problems
+                if problem.field.startswith("body.")
+                and error.message.startswith(f"{problem.field}: ")
             )
-            wrong = {places[error.code]: next(own, error.message)}
+            errors = {places[error.code]: next(rules, error.message)}
         else:
-            wrong = {_field_of(each): _rule_of(each) for each in error.problems}
-        if not wrong or not all(wrong):
-            return replace(self, problem=_sentence(error.message), status=status)
-        return replace(self, wrong=wrong, problem=SOMETHING_WRONG, status=status)
+            errors = {_get_field_name(each): _format_rule(each) for each in error.problems}
+        if not errors or not all(errors):
+            return replace(self, problem=_format_sentence(error.message), status=status)
+        return replace(self, errors=errors, problem=CORRECT_FIELDS_TEXT, status=status)
 
 
-def problem_form(error: DomainError, *kinds: Kind) -> TypedForm:
-    """Return an empty form with an error of one of these kinds; raises any other."""
+def build_error_form(error: DomainError, *kinds: Kind) -> TypedForm:
+    """Return an empty form with the error, or raise the error if it has another kind."""
     if error.kind not in kinds:
         raise error
     return TypedForm(problem=error.message, status=STATUS_OF[error.kind])
 
 
-def body_of_form(schema: type[B], values: Mapping[str, Any]) -> B:
-    """Return the body that a program would send; raises ``body.invalid`` as the API does."""
+def parse_body(schema: type[BodyT], values: Mapping[str, Any]) -> BodyT:
+    """Return the body of the API call that the form corresponds to, or raise ``body.invalid``."""
     try:
         return schema.model_validate(values)
     except ValidationError as error:
         problems = tuple(
             FieldProblem(
-                ".".join(["body", *map(str, each["loc"])]), each["type"], own_words(each["msg"])
+                ".".join(["body", *map(str, each["loc"])]),
+                each["type"],
+                strip_pydantic_prefix(each["msg"]),
             )
             for each in error.errors()
         )
-        first = problems[0]
-        raise BODY_INVALID(place=first.field, rule=first.message, problems=problems) from None
+        first_problem = problems[0]
+        raise BODY_INVALID(
+            place=first_problem.field, rule=first_problem.message, problems=problems
+        ) from None
 
 
-def wrong_field(name: str, rule: str) -> DomainError:
-    """Return the error of a form's own field, which is shown beside the field."""
+def field_error(name: str, rule: str) -> DomainError:
+    """Return the error for an invalid value in a field that exists only in the form."""
     problem = FieldProblem(f"body.{name}", "value", rule)
     return BODY_INVALID(place=problem.field, rule=rule, problems=(problem,))
 
 
-def text_or_none(typed: Mapping[str, str], name: str) -> str | None:
+def read_text(typed: Mapping[str, str], name: str) -> str | None:
     return typed.get(name, "").strip() or None
 
 
-def lines_of(typed: Mapping[str, str], name: str) -> list[str]:
+def read_lines(typed: Mapping[str, str], name: str) -> list[str]:
     return [line.strip() for line in typed.get(name, "").splitlines() if line.strip()]
 
 
-def _field_of(problem: FieldProblem) -> str:
-    """Return the field of a place such as ``body.choices[1]`` or ``body.fields.city``."""
+def _get_field_name(problem: FieldProblem) -> str:
+    """Return the form's field for a place such as ``body.choices[1]`` or ``body.fields.city``."""
     place = problem.field.removeprefix("body.").partition("[")[0]
     first, _, rest = place.partition(".")
-    # Numbered values are one field of the form; values with keys have a field each.
+    # A form has one field for a whole list of values, but one field per key of an object.
     return first if not rest or rest.isdigit() else f"{first}.{rest.partition('.')[0]}"
 
 
-def _rule_of(problem: FieldProblem) -> str:
-    return _sentence(problem.message.removeprefix(f"{problem.field}: "))
+def _format_rule(problem: FieldProblem) -> str:
+    return _format_sentence(problem.message.removeprefix(f"{problem.field}: "))
 
 
-def _sentence(text: str) -> str:
+def _format_sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?", "!")) else ".")

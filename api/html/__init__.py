@@ -1,1 +1,1 @@
-"""The frame of plain HTML pages; only passkeys need a script."""
+"""Renders HTML pages without scripts, except for passkeys."""

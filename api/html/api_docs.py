@@ -1,7 +1,5 @@
-"""The page that shows the API's document, with all that it loads: it works without a network."""
+"""The page with the API's documentation, which loads only files of this server."""
 
-import base64
-import hashlib
 import re
 from pathlib import Path
 
@@ -11,28 +9,31 @@ from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.staticfiles import StaticFiles
 
+from api.html.content_policy import hash_source
+
 DOCS_PATH = "/docs"
 DOCUMENT_PATH = "/openapi.json"
-_FILES = Path(fastapi_standalone_docs.__path__[0]) / "static" / "swagger"
+_SWAGGER_FOLDER = Path(fastapi_standalone_docs.__path__[0]) / "static" / "swagger"
 
 
 def add_docs(app: FastAPI) -> None:
-    """Serve the page below ``/docs``. Its policy names its one inline script by a hash."""
-    shown = get_swagger_ui_html(
+    """Serve the documentation page and its files under ``/docs``."""
+    swagger_page = get_swagger_ui_html(
         openapi_url=DOCUMENT_PATH,
         title=app.title,
         swagger_js_url=f"{DOCS_PATH}/swagger-ui-bundle.js",
         swagger_css_url=f"{DOCS_PATH}/swagger-ui.css",
         swagger_favicon_url="data:,",
-        # Operations show the schemas that they have; a list of all makes the page slow.
+        # Hide the list of all schemas, because the list makes the page slow. Each operation shows
+        # its own schemas.
         swagger_ui_parameters={"defaultModelsExpandDepth": -1},
     )
-    page = bytes(shown.body)
+    page = bytes(swagger_page.body)
     [script] = re.findall(b"<script>(.*?)</script>", page, re.DOTALL)
-    digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
     headers = {
         "Content-Security-Policy": (
-            f"default-src 'none'; script-src 'self' 'sha256-{digest}'; style-src 'self'; "
+            f"default-src 'none'; script-src 'self' '{hash_source(script.decode())}'; "
+            "style-src 'self'; "
             "img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; "
             "form-action 'none'"
         ),
@@ -42,10 +43,10 @@ def add_docs(app: FastAPI) -> None:
     async def show_docs(_: Request) -> HTMLResponse:
         return HTMLResponse(page, headers=headers)
 
-    async def lead_to_docs(_: Request) -> RedirectResponse:
+    async def redirect_to_docs(_: Request) -> RedirectResponse:
         return RedirectResponse(DOCS_PATH)
 
     app.add_route(DOCS_PATH, show_docs, include_in_schema=False)
-    # Where other APIs have such a page.
-    app.add_route("/redoc", lead_to_docs, include_in_schema=False)
-    app.mount(DOCS_PATH, StaticFiles(directory=_FILES))
+    # Redirect from the path at which FastAPI serves a second documentation page by default.
+    app.add_route("/redoc", redirect_to_docs, include_in_schema=False)
+    app.mount(DOCS_PATH, StaticFiles(directory=_SWAGGER_FOLDER))

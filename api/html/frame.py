@@ -1,11 +1,9 @@
-"""The frame of every page: its style, and headers that allow no content but our own.
+"""Renders HTML pages with the common style and strict security headers.
 
-A page's URL acts for the person to whom it was mailed, so the headers keep it out of caches, search
-engines and the ``Referer`` of other sites.
+A mailed link acts for the person who received the mail. The headers keep the URL of a page out of
+caches, search engines and the ``Referer`` headers that other sites receive.
 """
 
-import base64
-import hashlib
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
@@ -15,41 +13,33 @@ from urllib.parse import urlsplit
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 from jinja2 import Environment, FileSystemLoader
 
-from core.languages.reader_languages import ENGLISH, templates_in
+from api.html.content_policy import build_policy, hash_source
+from core.languages.reader_languages import ENGLISH, create_templates
 from services.subscriptions import colours
 from services.subscriptions.branding import Look
 
-
-def _digest(text: str) -> str:
-    """Return the hash by which a policy allows an inlined style or script."""
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
-
-
+_API_FOLDER = Path(__file__).parents[1]
+# If two folders have a template of the same name, the template in this package wins.
+_TEMPLATE_FOLDERS = [
+    _API_FOLDER / "html" / "templates",
+    _API_FOLDER / "sign_up" / "templates",
+    *sorted(_API_FOLDER.glob("pages/*/templates")),
+]
 _STYLE = files(__package__).joinpath("style.css").read_text()
-_SCRIPT = files(__package__).joinpath("passkeys.js").read_text()
-
-_POLICY = "Content-Security-Policy"
-_NOTHING: Mapping[str, str] = {}
-_ALLOWED = {
+_PASSKEY_SCRIPT = files(__package__).joinpath("passkeys.js").read_text()
+_POLICY_HEADER = "Content-Security-Policy"
+_NO_SOURCES: Mapping[str, str] = {}
+_SOURCES = {
     "default-src": "'none'",
-    "style-src": f"'{_digest(_STYLE)}'",
-    # The empty icon is a data: URL, so that browsers don't ask for one.
+    "style-src": f"'{hash_source(_STYLE)}'",
+    # The empty icon is a data: URL, so that browsers don't request an icon.
     "img-src": "data:",
     "frame-ancestors": "'none'",
     "base-uri": "'none'",
     "form-action": "'self'",
 }
-
-
-def policy(allowed: Mapping[str, str], more: Mapping[str, str]) -> str:
-    """Return the ``Content-Security-Policy`` that allows both, by directive."""
-    names = dict.fromkeys((*allowed, *more))
-    found = {name: f"{allowed.get(name, '')} {more.get(name, '')}".strip() for name in names}
-    return "; ".join(f"{name} {sources}" for name, sources in found.items())
-
-
 HEADERS = {
-    _POLICY: policy(_ALLOWED, _NOTHING),
+    _POLICY_HEADER: build_policy(_SOURCES, _NO_SOURCES),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
@@ -57,109 +47,112 @@ HEADERS = {
 }
 
 
-# The frame's own templates first.
-_API = Path(__file__).parents[1]
-_FOLDERS = [
-    _API / "html" / "templates",
-    _API / "sign_up" / "templates",
-    *sorted(_API.glob("pages/*/templates")),
-]
-
-
-@cache
-def _templates(language: str) -> Environment:
-    templates = templates_in(language, FileSystemLoader(_FOLDERS))
-    templates.globals.update(style=_STYLE, script=_SCRIPT)
-    return templates
-
-
-def page(
+def render_page(
     template: str,
     *,
     language: str = ENGLISH,
     status: int = 200,
     form_targets: str = "",
-    scripted: bool = False,
-    foreign: Mapping[str, str] = _NOTHING,
+    has_passkey_script: bool = False,
+    other_sources: Mapping[str, str] = _NO_SOURCES,
     **values: object,
 ) -> Response:
-    """Render a page; each value is escaped.
+    """Render a page. The template escapes every value.
 
     Args:
-        language: of a page for readers; owners' and operators' pages are English.
+        language: the language of a page for readers. Pages for owners and operators are English.
         form_targets: other origins to which a form on the page may redirect.
-        scripted: the page has the script of passkeys, and may run it.
-        foreign: other origins of which the page shows something, by directive.
+        has_passkey_script: whether the page contains and may run the script for passkeys.
+        other_sources: other origins from which the page loads content, by policy directive.
     """
-    more = {**foreign, "form-action": form_targets}
-    if scripted:
-        more["script-src"] = f"{more.get('script-src', '')} '{_digest(_SCRIPT)}'"
-    headers = {**HEADERS, _POLICY: policy(_ALLOWED, more), "Content-Language": language}
-    values["scripted"] = scripted
-    text = fragment(template, language=language, **values)
+    more_sources = {**other_sources, "form-action": form_targets}
+    if has_passkey_script:
+        script_sources = more_sources.get("script-src", "")
+        more_sources["script-src"] = f"{script_sources} '{hash_source(_PASSKEY_SCRIPT)}'"
+    headers = {
+        **HEADERS,
+        _POLICY_HEADER: build_policy(_SOURCES, more_sources),
+        "Content-Language": language,
+    }
+    values["has_passkey_script"] = has_passkey_script
+    text = render_fragment(template, language=language, **values)
     return HTMLResponse(text, status, headers=headers)
 
 
-def fragment(template: str, *, language: str = ENGLISH, **values: object) -> str:
-    """Render a part of another page; each value is escaped."""
-    return _templates(language).get_template(template).render(values)
-
-
-def short_answer(text: str) -> Response:
-    """Return a line of text, for programs that only look at the status."""
-    return PlainTextResponse(f"{text}\n", headers=HEADERS)
-
-
-def see_other(query: str) -> Response:
-    """Redirect to the same page with this query, by GET, so that a reload repeats no write."""
-    # Relative, so that it is right below any path that a proxy puts us.
-    return redirect(f"?{query}")
-
-
-def redirect(address: str) -> Response:
-    return Response(status_code=303, headers={**HEADERS, "Location": address})
-
-
-def list_page(
+def render_list_page(
     template: str,
     look: Look,
     *,
     language: str,
-    foreign: Mapping[str, str] = _NOTHING,
+    other_sources: Mapping[str, str] = _NO_SOURCES,
     **values: object,
 ) -> Response:
-    """Render a page with the list's colour and logo; the other values are those of ``page``."""
-    style = _list_style(look)
-    more = dict(foreign)
+    """Render a page with the list's colour and logo.
+
+    ``values`` may also contain the other arguments of ``render_page``.
+    """
+    style = _build_list_style(look)
+    more_sources = dict(other_sources)
     if style:
-        more["style-src"] = f"{more.get('style-src', '')} '{_digest(style)}'".strip()
+        style_sources = more_sources.get("style-src", "")
+        more_sources["style-src"] = f"{style_sources} '{hash_source(style)}'".strip()
     if look.logo_url:
         parts = urlsplit(look.logo_url)
-        more["img-src"] = f"{parts.scheme}://{parts.netloc}"
-    return page(
+        more_sources["img-src"] = f"{parts.scheme}://{parts.netloc}"
+    return render_page(
         template,
         language=language,
-        foreign=more,
-        own_style=style,
+        other_sources=more_sources,
+        list_style=style,
         logo_url=look.logo_url,
-        **values,  # type: ignore[arg-type] # some are parameters of its own
+        **values,  # type: ignore[arg-type] # some values are parameters of render_page
     )
 
 
-def list_style_sources(look: Look) -> str:
-    """Return what a page that shows a page of the list in itself allows as ``style-src``."""
-    return f"'{_digest(_STYLE)}' '{_digest(_list_style(look))}'"
+def get_list_style_hashes(look: Look) -> str:
+    """Return the ``style-src`` sources that a page needs to embed a page of the list."""
+    return f"'{hash_source(_STYLE)}' '{hash_source(_build_list_style(look))}'"
 
 
-def _list_style(look: Look) -> str:
-    """Return the custom properties of style.css that have another value on pages of the list."""
+def _build_list_style(look: Look) -> str:
+    """Return CSS that overrides properties of style.css with the list's colours."""
     if look.colour is None:
         return ""
-    dark = colours.lighten_for_dark_mode(look.colour)
-    in_light = _properties(look.colour, colours.darken_colour(look.colour), "#fff")
-    in_dark = _properties(dark, colours.lighten_colour(dark), colours.DARK_INK)
-    return f"{in_light} @media (prefers-color-scheme: dark) {{ {in_dark} }}"
+    dark_accent = colours.lighten_for_dark_mode(look.colour)
+    light_rule = _format_rule(look.colour, colours.darken_colour(look.colour), "#fff")
+    dark_rule = _format_rule(dark_accent, colours.lighten_colour(dark_accent), colours.DARK_INK)
+    return f"{light_rule} @media (prefers-color-scheme: dark) {{ {dark_rule} }}"
 
 
-def _properties(accent: str, deep: str, on_accent: str) -> str:
+def _format_rule(accent: str, deep: str, on_accent: str) -> str:
     return f":root {{ --accent: {accent}; --deep: {deep}; --on-accent: {on_accent}; }}"
+
+
+def render_fragment(template: str, *, language: str = ENGLISH, **values: object) -> str:
+    """Return HTML for a part of a page. The template escapes every value."""
+    return _load_templates(language).get_template(template).render(values)
+
+
+@cache
+def _load_templates(language: str) -> Environment:
+    templates = create_templates(language, FileSystemLoader(_TEMPLATE_FOLDERS))
+    templates.globals.update(style=_STYLE, script=_PASSKEY_SCRIPT)
+    return templates
+
+
+def render_line(text: str) -> Response:
+    """Return a response with one line of plain text, for programs that check only the status."""
+    return PlainTextResponse(f"{text}\n", headers=HEADERS)
+
+
+def redirect_to_query(query: str) -> Response:
+    """Redirect to the current page with another query.
+
+    The browser uses GET for the redirected request, so that a reload doesn't repeat a write.
+    """
+    # A relative URL stays valid if a proxy serves the page under another path.
+    return redirect_to(f"?{query}")
+
+
+def redirect_to(address: str) -> Response:
+    return Response(status_code=303, headers={**HEADERS, "Location": address})

@@ -1,4 +1,7 @@
-"""Decides who gets a page instead of JSON and in which language, and renders pages of errors."""
+"""Renders errors as pages.
+
+The module also marks requests whose response is a page, and stores the language of the page.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,10 +12,14 @@ from fastapi import Request
 from fastapi.responses import Response
 from starlette.types import Scope
 
-from api.html.frame import page
+from api.html.frame import render_page
 from core.errors import access, mailing, money, people, requests
 from core.languages import reader_languages
-from core.languages.reader_languages import ENGLISH, marked, translated
+from core.languages.reader_languages import ENGLISH, marked, translate
+
+# Keys in the scope of a request.
+_RENDERER_KEY = "pressroom.problem_page"
+_LANGUAGE_KEY = "pressroom.language"
 
 _OPEN_AGAIN = marked("Please open the link in your e-mail again, or copy all of it.")
 _SIGN_UP_AGAIN = marked(
@@ -26,8 +33,9 @@ _DOES_NOT_WORK = marked("This link doesn’t work")
 _INCOMPLETE = (marked("This link is incomplete"), marked("Its last part is missing."), _OPEN_AGAIN)
 _MIXED_UP = (_DOES_NOT_WORK, marked("It got mixed up on its way."), _OPEN_AGAIN)
 
-# Each page's heading and the sentences below it. Sentences that readers may see are marked.
-_BY_CODE: dict[str, tuple[str, ...]] = {
+# The heading and the sentences of the page for an error, by the code of the error. ``marked``
+# selects a text for translation, because readers may see the text. Other texts stay English.
+_TEXTS_BY_CODE: dict[str, tuple[str, ...]] = {
     mailing.TRACE_MISSING.code: _INCOMPLETE,
     mailing.TRACE_AMBIGUOUS.code: _MIXED_UP,
     mailing.TRACE_INVALID.code: (
@@ -137,7 +145,8 @@ _BY_CODE: dict[str, tuple[str, ...]] = {
         "It was never yours. The page of your keys lists all that open something.",
     ),
     mailing.LIST_NOT_FOUND.code: (
-        # True of a list that is closed and of one that never was: a stranger can't tell them apart.
+        # The text fits an archived list and a list that never existed, because a stranger must not
+        # learn the difference.
         marked("There is no open list here"),
         marked(
             "If a list was here, it is closed, and nothing is sent from it any more. Otherwise the"
@@ -145,8 +154,8 @@ _BY_CODE: dict[str, tuple[str, ...]] = {
         ),
     ),
 }
-_ASKED_WRONGLY = (marked("That didn’t work"), _OPEN_AGAIN)
-_OUR_FAULT = (
+_CLIENT_ERROR_TEXTS = (marked("That didn’t work"), _OPEN_AGAIN)
+_SERVER_ERROR_TEXTS = (
     marked("Something went wrong here"),
     marked("We’re sorry."),
     marked("Please try again in a few minutes."),
@@ -154,72 +163,76 @@ _OUR_FAULT = (
 
 
 @dataclass(frozen=True)
-class ShownProblem:
+class ErrorDetails:
+    """An error, as a page shows it to a person."""
+
     status: int
     code: str
     message: str
     request_id: str | None
 
     @property
-    def is_our_fault(self) -> bool:
+    def is_server_error(self) -> bool:
         return self.status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
 
-ProblemPage = Callable[[ShownProblem], Response]
+RenderProblem = Callable[[ErrorDetails], Response]
 
 
-def problem_page(problem: ShownProblem, *, language: str = ENGLISH) -> Response:
-    other = _OUR_FAULT if problem.is_our_fault else _ASKED_WRONGLY
-    words = _BY_CODE.get(problem.code, other)
-    heading, *sentences = (translated(language, each) for each in words)
-    return page(
+def render_problem(problem: ErrorDetails, *, language: str = ENGLISH) -> Response:
+    default_texts = _SERVER_ERROR_TEXTS if problem.is_server_error else _CLIENT_ERROR_TEXTS
+    texts = _TEXTS_BY_CODE.get(problem.code, default_texts)
+    heading, *sentences = (translate(language, text) for text in texts)
+    return render_page(
         "problem.html",
         language=language,
         status=problem.status,
         heading=heading,
         text=" ".join(sentences),
-        number=problem.request_id if problem.is_our_fault else None,
+        number=problem.request_id if problem.is_server_error else None,
     )
 
 
-def words_of(code: str) -> tuple[str, str] | None:
-    """Return the heading and the text, in English, for an error that has its own."""
-    heading, *sentences = _BY_CODE.get(code, ("",))
+def describe_error(code: str) -> tuple[str, str] | None:
+    """Return the English heading and text for an error, or ``None`` if the error has no page."""
+    heading, *sentences = _TEXTS_BY_CODE.get(code, ("",))
     return (heading, " ".join(sentences)) if heading else None
 
 
-def mark_as_page(scope: Scope, shown_by: ProblemPage = problem_page) -> None:
-    """Note that this request's answer is for a browser; ``shown_by`` shows an error."""
-    scope[_PROBLEM_PAGE] = shown_by
+def mark_page_request(scope: Scope, renderer: RenderProblem = render_problem) -> None:
+    """Mark a request whose response is a page.
+
+    ``renderer``: the function that renders an error of the request as a page.
+    """
+    scope[_RENDERER_KEY] = renderer
 
 
-def problem_page_of(scope: Scope) -> ProblemPage | None:
-    """Return the function that shows an error of this request, if it is for a browser."""
-    shown_by: ProblemPage | None = scope.get(_PROBLEM_PAGE)
-    return shown_by
+def find_problem_renderer(scope: Scope) -> RenderProblem | None:
+    """Return the function that renders errors of this request as pages.
+
+    The result is ``None`` for a request of a program, which gets errors as JSON.
+    """
+    renderer: RenderProblem | None = scope.get(_RENDERER_KEY)
+    return renderer
 
 
 def is_for_browser(scope: Scope) -> bool:
-    return _PROBLEM_PAGE in scope
+    return _RENDERER_KEY in scope
 
 
-_PROBLEM_PAGE = "pressroom.problem_page"
-_LANGUAGE = "pressroom.language"
-
-
-def mark_as_reader_page(scope: Scope) -> None:
-    """Note that the answer is a page for a reader, an error too, and its language."""
+def mark_reader_request(scope: Scope) -> None:
+    """Mark a request whose response is a page in the language of a reader's browser."""
     accepted = b",".join(value for name, value in scope["headers"] if name == b"accept-language")
-    language = reader_languages.chosen(accepted.decode("latin-1"))
-    scope[_LANGUAGE] = language
-    mark_as_page(scope, partial(problem_page, language=language))
+    language = reader_languages.choose_language(accepted.decode("latin-1"))
+    scope[_LANGUAGE_KEY] = language
+    mark_page_request(scope, partial(render_problem, language=language))
 
 
 def is_reader_page(scope: Scope) -> bool:
-    return _LANGUAGE in scope
+    return _LANGUAGE_KEY in scope
 
 
-def reader_language(request: Request) -> str:
-    """Return the language of the page; English for all who are no readers."""
-    language: str = request.scope.get(_LANGUAGE, ENGLISH)
+def get_reader_language(request: Request) -> str:
+    """Return the language of the page. Pages for owners and operators are English."""
+    language: str = request.scope.get(_LANGUAGE_KEY, ENGLISH)
     return language

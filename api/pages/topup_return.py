@@ -1,4 +1,4 @@
-"""Redirects payers who return from the provider's page."""
+"""Redirects payers who return from the payment provider to the page that started the payment."""
 
 from typing import Annotated
 
@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from api.auth.requirements import PUBLIC
 from api.html.frame import HEADERS
-from api.middleware.headers import is_head
+from api.middleware.request_rewriting import is_head
 from api.route_classes import ThreadedRoute
 from api.state import StateOf
 from core.errors import DomainError, money
@@ -20,7 +20,9 @@ log = get_logger(__name__)
 
 router = APIRouter(dependencies=[PUBLIC], include_in_schema=False, route_class=ThreadedRoute)
 
-# How long a payer waits. If the status is still "pending" then, the client polls the order.
+# The longest time that a response waits for the payment provider to report the status of an order.
+# If the order is still pending after the wait, the page that started the payment must poll the
+# order.
 MAX_WAIT_SECONDS = 6.0
 
 
@@ -31,7 +33,7 @@ async def return_from_payment(
     order: Annotated[str, Query()] = "",
     signature: Annotated[str, Query()] = "",
 ) -> Response:
-    """Check whether the order is paid, and redirect the payer to the page that it came from."""
+    """Check whether the order is paid, and redirect the payer to the order's redirect URL."""
     if not checkout.is_return_signature(state.resources.keyring, order, signature):
         raise money.PAYMENT_LINK_INVALID()
     payment_order = await state.in_unit_of_work(
@@ -44,8 +46,8 @@ async def return_from_payment(
     if is_unpaid and not is_head(request.scope):
         payload = {"order_id": payment_order.id}
         try:
-            reply = await state.worker_calls.call(REFRESH_ORDER, payload, seconds=MAX_WAIT_SECONDS)
-            status = reply["status"]
+            result = await state.worker_calls.call(REFRESH_ORDER, payload, seconds=MAX_WAIT_SECONDS)
+            status = result["status"]
         except DomainError as error:
             log.warning("order.not_asked", order_id=payment_order.id, code=error.code)
     location = return_urls.add_result(payment_order.redirect_url, payment_order.id, status)

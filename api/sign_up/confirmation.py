@@ -1,6 +1,7 @@
 """The pages on which a person confirms a sign-up by a mailed link.
 
-Opening the link changes nothing, because scanners follow links. The button confirms.
+Opening the link changes nothing, because mail scanners open links. The button on the page confirms
+the subscription.
 """
 
 from functools import partial
@@ -11,11 +12,11 @@ from fastapi import APIRouter, Query, Request, Response
 
 from api.auth import actors
 from api.auth.actors import Principal
-from api.auth.requirements import BY_LINK
+from api.auth.requirements import MAIL_LINK
 from api.bodies.form_or_json import FormOrJsonBodyOf
-from api.html.frame import list_page, see_other
-from api.html.problems import reader_language
-from api.limits.shares import ACTS_BY_LIST
+from api.html.frame import redirect_to_query, render_list_page
+from api.html.problems import get_reader_language
+from api.limits.keyed_bulkheads import CHANGES_BY_LIST
 from api.route_classes import ThreadedRoute
 from api.state import StateOf, Transaction
 from core.errors import people
@@ -24,7 +25,7 @@ from services.subscriptions import branding, page_urls, sign_up
 from services.subscriptions.consent import wordings
 from services.subscriptions.members.changes import Via
 
-router = APIRouter(dependencies=[BY_LINK], include_in_schema=False, route_class=ThreadedRoute)
+router = APIRouter(dependencies=[MAIL_LINK], include_in_schema=False, route_class=ThreadedRoute)
 
 
 @router.get(page_urls.CONFIRM_PATH)
@@ -34,16 +35,16 @@ def show_confirmation(
     confirmation = sign_up.read_confirmation(uow, _read_secret(token))
     mailing_list = confirmation.mailing_list
     address = confirmation.record.email
-    return list_page(
+    return render_list_page(
         "confirm.html",
         branding.read_look(uow, mailing_list),
-        language=reader_language(request),
+        language=get_reader_language(request),
         list_title=mailing_list.title,
-        wording=wordings.current_wordings(uow, [mailing_list]).get(mailing_list.id),
+        wording=wordings.read_current_wordings(uow, [mailing_list]).get(mailing_list.id),
         is_confirmed=confirmation.is_confirmed,
         wants_mail=confirmation.record.email_enabled,
-        words=mailing_list.thanks_text,
-        address=None if address is None else email_addresses.masked(address),
+        owner_text=mailing_list.thanks_text,
+        address=None if address is None else email_addresses.mask_address(address),
     )
 
 
@@ -57,16 +58,17 @@ async def confirm_subscription(
     secret = _read_secret(token, submission.fields.get("token"))
     confirmation = await state.in_unit_of_work(sign_up.read_confirmation, secret)
     principal = Principal(confirmation.record.user_id, Via.CONFIRMATION, None)
-    actor = actors.actor_of_principal(request, principal)
+    actor = actors.build_principal_actor(request, principal)
     confirm = partial(sign_up.confirm_subscription, secret=secret, actor=actor)
-    await ACTS_BY_LIST.run(confirmation.mailing_list.id, state.transact, confirm)
-    return see_other(urlencode({"token": secret}))
+    await CHANGES_BY_LIST.run(confirmation.mailing_list.id, state.transact, confirm)
+    return redirect_to_query(urlencode({"token": secret}))
 
 
 def _read_secret(*values: object) -> str:
-    """Return the token of the request, which may be in the query, in the form or in both.
+    """Return the token from the query or the form.
 
-    Raises ``link.missing``, and ``link.ambiguous`` for two different tokens.
+    Raises ``link.missing`` if the request has no token. Raises ``link.ambiguous`` if the query and
+    the form have different tokens.
     """
     secrets = {value for value in values if isinstance(value, str) and value}
     if not secrets:

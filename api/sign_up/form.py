@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import Response
 
-from api.html.frame import list_page
+from api.html.frame import render_list_page
 from api.sign_up.inputs import build_inputs
 from api.state import State
 from core.settings import Settings, origins
@@ -26,9 +26,10 @@ class ListForm:
     """The content of a list's sign-up form.
 
     Attributes:
-        fields: the fields that the form asks for, by their keys.
-        required_keys: the keys of the fields that need a value.
-        masked_owner: the owner's address with only the first letter before the domain.
+        fields: the member fields that the form contains, by the key of the field.
+        required_keys: the keys of the required fields.
+        wording: the text to which a person consents by signing up.
+        masked_owner: the owner's address, shortened to the first letter and the domain.
     """
 
     mailing_list: MailingList
@@ -41,24 +42,27 @@ class ListForm:
     @classmethod
     def read(cls, uow: UnitOfWork, mailing_list: MailingList, settings: Settings) -> "ListForm":
         sign_up_fields = read_sign_up_fields(uow, mailing_list)
-        owner = accounts.get(uow, mailing_list.user_id)
+        owner = accounts.get_user(uow, mailing_list.user_id)
         return cls(
             mailing_list,
-            fields={each.field.key: each.field for each in sign_up_fields},
-            required_keys=frozenset(each.field.key for each in sign_up_fields if each.is_required),
-            wording=wordings.current_wordings(uow, [mailing_list]).get(mailing_list.id),
+            fields={entry.field.key: entry.field for entry in sign_up_fields},
+            required_keys=frozenset(
+                entry.field.key for entry in sign_up_fields if entry.is_required
+            ),
+            wording=wordings.read_current_wordings(uow, [mailing_list]).get(mailing_list.id),
             look=branding.read_look(uow, mailing_list),
-            masked_owner=email_addresses.masked(owner.email),
+            masked_owner=email_addresses.mask_address(owner.email),
         )
 
 
 @dataclass(frozen=True)
 class FormErrors:
-    """Errors of a form that the person can correct.
+    """The errors in a submitted form that the person can correct.
 
     Attributes:
-        message: a sentence about the form, or ``None`` if each error belongs to an input.
-        by_input: a sentence for each invalid input, by the names of the inputs.
+        message: the message for the whole form, or ``None`` if every error belongs to an input.
+        by_input: the messages for invalid inputs, by the name of the input.
+        headers: additional headers of the response, such as ``Retry-After``.
     """
 
     status: int
@@ -75,11 +79,11 @@ def render_form(
     values: Mapping[str, Any],
     errors: FormErrors | None = None,
 ) -> Response:
-    """Render the page with the form.
+    """Render the page with a list's sign-up form.
 
     Args:
-        values: the values that the person wrote, as ``nested_inputs`` returns them.
-        errors: shown if the person submitted invalid values.
+        values: the values that the person typed, in the structure that ``nest_inputs`` returns.
+        errors: the errors in a submitted form, or ``None`` for a new form.
     """
     settings = state.resources.settings
     mailing_list = form.mailing_list
@@ -92,16 +96,16 @@ def render_form(
         errors.by_input if errors else {},
         form.required_keys,
     )
-    response = list_page(
+    response = render_list_page(
         "sign_up.html",
         form.look,
         language=language,
         status=errors.status if errors else 200,
-        # The policy names only the scheme. Browsers apply the policy to every redirect after the
-        # form, and the owner's site may redirect to other hosts.
+        # Allow every host, because the owner's site may redirect to other hosts. Browsers check all
+        # redirects that follow a form against the policy.
         form_targets=f"{redirect_url.origin.partition(':')[0]}:" if redirect_url else "",
         list_title=mailing_list.title,
-        words=mailing_list.sign_up_text or mailing_list.tagline,
+        owner_text=mailing_list.sign_up_text or mailing_list.tagline,
         owner=form.masked_owner,
         report_url=page_urls.report_page_url(settings, mailing_list.slug),
         ask_url=page_urls.ask_preferences_url(settings, mailing_list.slug),
@@ -119,11 +123,11 @@ def render_form(
 def find_redirect_url(
     state: State, mailing_list: MailingList, inputs: Mapping[str, Any]
 ) -> PlainUrl | None:
-    """Return the form's ``redirect_url`` if the list or the operator allows its origin."""
+    """Return ``redirect_url`` of the form if the list or the operator allows the URL's origin."""
     text = inputs.get("redirect_url")
     url = origins.read_url(text) if isinstance(text, str) else None
     allowed_origins = {*state.resources.settings.redirect_origins, *mailing_list.redirect_origins}
-    return url if url is not None and url.is_of(allowed_origins) else None
+    return url if url is not None and url.is_allowed(allowed_origins) else None
 
 
 def build_widget_values(state: State, mailing_list: MailingList) -> dict[str, Any]:
@@ -138,7 +142,7 @@ def build_widget_values(state: State, mailing_list: MailingList) -> dict[str, An
     widget = WIDGETS[provider]
     return {
         "widget": widget,
-        "foreign": widget.policy,
+        "other_sources": widget.policy,
         "site_key": state.challenges.challenge_for(provider).site_key,
         "action_name": ChallengeAction.SUBSCRIBE,
     }

@@ -1,11 +1,11 @@
-"""Inputs of a form for an address, a name and the fields of a list."""
+"""Builds form inputs for an address, a name and the fields of a list."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from core.errors import DomainError
-from core.languages.reader_languages import marked, translated
+from core.languages.reader_languages import marked, translate
 from models import FieldType, MemberField
 from services.accounts.email_addresses import MAX_ADDRESS_BYTES
 from services.subscriptions import member_attributes
@@ -28,13 +28,14 @@ _INVALID_VALUE_BY_TYPE = {
 
 @dataclass(frozen=True)
 class FormInput:
-    """An input of a form, with its value and the error of that value.
+    """An input of a form, with its value and an error message.
 
     Attributes:
-        kind: ``email``, or the type of a field.
-        choices: the values to choose from.
-        input_type: the type of the HTML element, if it is an ``<input>``.
-        is_first_problem: whether this is the first input with an error, which gets the focus.
+        kind: ``email``, or the type of the member field.
+        problem: the error message, or ``None`` for a valid value.
+        choices: the values from which the person can choose.
+        input_type: the ``type`` attribute of an ``<input>`` element.
+        is_first_problem: whether the input is the first input with an error, which gets the focus.
     """
 
     name: str
@@ -56,26 +57,26 @@ def build_inputs(
     errors: Mapping[str, str],
     required_keys: Collection[str] = (),
 ) -> list[FormInput]:
-    """Return inputs for the address, for the name and for each field, in this order.
+    """Return inputs for the address, for the name and for each member field, in this order.
 
     Args:
-        values: the values that the person wrote, by the names of the inputs.
-        errors: the errors of these values, by the names of the inputs.
-        required_keys: the keys of the fields that need a value.
+        values: the values that the person typed, by the name of the input.
+        errors: the error messages for invalid values, by the name of the input.
+        required_keys: the keys of the required fields.
     """
 
     def build_input(name: str, label: str, kind: str, **others: Any) -> FormInput:
-        # A person doesn't type a longer value by accident.
+        # Cut longer values, because nobody types a longer value by accident.
         max_characters = MAX_ADDRESS_BYTES if kind == "email" else MAX_VALUE_CHARACTERS
         value = str(values.get(name, ""))[:max_characters]
         error = errors.get(name)
-        # A browser shows an invalid date only in an input for text.
+        # Use a text input for an invalid date, because a date input would hide the typed text.
         has_own_type = kind == "email" or (kind == FieldType.DATE and not error)
         input_type = kind if has_own_type else "text"
         return FormInput(name, label, kind, value, error, input_type=input_type, **others)
 
-    address_label = translated(language, _ADDRESS_LABEL)
-    name_label = translated(language, _NAME_LABEL)
+    address_label = translate(language, _ADDRESS_LABEL)
+    name_label = translate(language, _NAME_LABEL)
     inputs = [
         build_input("email", address_label, "email", autocomplete="email", is_required=True),
         build_input("name", name_label, FieldType.TEXT, autocomplete="name"),
@@ -97,19 +98,19 @@ def build_inputs(
 def describe_field_errors(
     language: str, fields: Mapping[str, MemberField], error: DomainError | None
 ) -> dict[str, str]:
-    """Return a sentence for each invalid value of a field, by the names of the inputs.
+    """Return a message for each invalid value, by the name of the input.
 
-    ``fields``: the fields of the form, by their keys.
+    ``fields``: the member fields in the form, by the key of the field.
     """
     texts = {}
     for problem in error.problems if error else ():
         name = problem.field.removeprefix("body.")
         field = fields.get(name.removeprefix("fields."))
-        if problem.code == member_attributes.MISSING:
+        if problem.code == member_attributes.REQUIRED_FIELD_CODE:
             text = _MISSING_VALUE
         elif field is None:
             text = _INVALID_VALUE
         else:
             text = _INVALID_VALUE_BY_TYPE[FieldType(field.type)]
-        texts[name] = translated(language, text)
+        texts[name] = translate(language, text)
     return texts

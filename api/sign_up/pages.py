@@ -1,13 +1,13 @@
-"""The pages of a stranger's sign-up for a list. They act for nobody, and identify nobody."""
+"""The pages on which anyone can sign up for a list, without a login."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
 from api.auth.requirements import PUBLIC
-from api.bodies.form_or_json import body_fields, nested_inputs
-from api.html.frame import list_page
-from api.html.problems import reader_language
+from api.bodies.form_or_json import nest_inputs, read_body_fields
+from api.html.frame import render_list_page
+from api.html.problems import get_reader_language
 from api.record_ids import PathId, find_list
 from api.route_classes import ThreadedRoute
 from api.sign_up.answer import answer_form
@@ -29,17 +29,17 @@ def show_form(
 ) -> Response:
     form = ListForm.read(uow, find_list(uow, slug), state.resources.settings)
     values = {"redirect_url": redirect_url} if redirect_url else {}
-    return render_form(reader_language(request), state, form, values=values)
+    return render_form(get_reader_language(request), state, form, values=values)
 
 
 @router.post(page_urls.SIGN_UP_PATH)
 async def submit_form(request: Request, state: StateOf, slug: str) -> Response:
-    pairs, is_form = await body_fields(request)
+    pairs, is_form = await read_body_fields(request)
     if pairs and not is_form:
         raise requests.BODY_NO_FORM_TYPE()
-    inputs = nested_inputs(pairs, "fields")
+    inputs = nest_inputs(pairs, "fields")
     mailing_list = await state.in_unit_of_work(find_list, slug)
-    # Browsers send no Referer from our own pages.
+    # Our pages forbid the Referer header, so the URL of the page is built here.
     page_url = page_urls.sign_up_url(state.resources.settings, mailing_list.slug)
     return await answer_form(request, state, mailing_list, inputs, page_url=page_url)
 
@@ -48,13 +48,16 @@ async def submit_form(request: Request, state: StateOf, slug: str) -> Response:
 def show_subscribed(
     request: Request, uow: Transaction, list_id: Annotated[PathId, Query(alias="list")]
 ) -> Response:
-    """Show the result of a submitted form, which is the same for every address."""
+    """Show the page after a sign-up.
+
+    The page is the same for every address, so that nobody learns who subscribes to the list.
+    """
     mailing_list = lists.get_list(uow, list_id)
-    return list_page(
+    return render_list_page(
         "subscribed.html",
         branding.read_look(uow, mailing_list),
-        language=reader_language(request),
+        language=get_reader_language(request),
         list_title=mailing_list.title,
         must_confirm=mailing_list.confirm_required,
-        words=mailing_list.thanks_text,
+        owner_text=mailing_list.thanks_text,
     )

@@ -1,6 +1,9 @@
-"""Previews of the pages and mails of a list's sign-up, with links that lead nowhere."""
+"""Renders previews of a list's sign-up pages and confirmation mail.
 
-from api.html.frame import fragment, list_page
+Links in a preview of the mail contain an invalid token, so that a click changes nothing.
+"""
+
+from api.html.frame import render_fragment, render_list_page
 from api.schemas.lists import EmbeddedForm, ListPreview, PreviewPart
 from api.sign_up.form import ListForm, build_widget_values, render_form
 from api.sign_up.inputs import build_inputs
@@ -16,9 +19,9 @@ def render_preview(
     uow: UnitOfWork, state: State, mailing_list: MailingList, part: PreviewPart, language: str
 ) -> ListPreview:
     settings = state.resources.settings
-    owner = accounts.get(uow, mailing_list.user_id)
+    owner = accounts.get_user(uow, mailing_list.user_id)
     if part == PreviewPart.CONFIRMATION_MAIL:
-        mail = mails.confirmation_mail(
+        mail = mails.render_confirmation_mail(
             mailing_list,
             owner,
             to=owner.email,
@@ -34,29 +37,30 @@ def render_preview(
         form = ListForm.read(uow, mailing_list, settings)
         page = render_form(language, state, form, values={})
     else:
-        # The page that shows the owner's thanks.
+        # The owner's thanks are on the last page of the sign-up. If the list requires confirmation,
+        # the last page is the page after the confirmation.
         must_confirm = mailing_list.confirm_required
-        page = list_page(
+        page = render_list_page(
             "confirm.html" if must_confirm else "subscribed.html",
             branding.read_look(uow, mailing_list),
             language=language,
             list_title=mailing_list.title,
-            words=mailing_list.thanks_text,
+            owner_text=mailing_list.thanks_text,
             is_confirmed=must_confirm,
             wants_mail=must_confirm,
             must_confirm=False,
-            address=email_addresses.masked(owner.email),
+            address=email_addresses.mask_address(owner.email),
         )
     return ListPreview(html=bytes(page.body).decode())
 
 
 def render_embedded_form(state: State, form: ListForm, *, language: str) -> EmbeddedForm:
-    """Return the form as HTML for a page of any site."""
+    """Return the sign-up form as HTML that an owner can insert into a page of another site."""
     settings = state.resources.settings
     mailing_list = form.mailing_list
-    # The URL has the id, because the slug of a list may change.
+    # Use the list's id in the URL, because the slug of a list may change.
     action = page_urls.submission_url(settings, mailing_list.id)
-    html = fragment(
+    html = render_fragment(
         "embed_form.html",
         language=language,
         action=action,

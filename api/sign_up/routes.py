@@ -1,9 +1,11 @@
-"""The endpoint that subscribes an address to a list for a stranger.
+"""The endpoint with which anyone can subscribe an address to a list, without a login.
 
-Programs send JSON, and pages without scripts send a plain form. The request may name anyone's
-address. Cookies and credentials are ignored, so a form on another site can't act for the person
-whose browser sends the form, and a CSRF token isn't needed. Misuse of an address is limited by the
-list's challenge, the confirmation, the rate limits and the limits of unsolicited mail.
+Programs send JSON, and pages without scripts send a plain form. The endpoint ignores cookies and
+credentials. Forms on other sites therefore can't act for a person who is logged in, and the
+endpoint needs no CSRF token.
+
+A request may contain anybody's address. Challenges, confirmations, rate limits and the limits of
+unsolicited mail restrict the misuse of addresses.
 """
 
 from typing import Any
@@ -12,15 +14,15 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from api.auth.requirements import PUBLIC
-from api.bodies.form_or_json import body_fields, nested_inputs
-from api.bodies.json_bodies import media_type
+from api.bodies.form_or_json import nest_inputs, read_body_fields
+from api.bodies.json_bodies import parse_media_type
 from api.bodies.multipart import MULTIPART
 from api.bodies.url_encoded_forms import FORM
-from api.html.problems import is_for_browser, mark_as_reader_page
-from api.openapi import refuses
+from api.html.problems import is_for_browser, mark_reader_request
+from api.openapi import error_responses
 from api.record_ids import ListId
 from api.route_classes import Handler, JsonRoute
-from api.schemas.envelope import Envelope, envelope
+from api.schemas.envelope import Envelope, build_envelope
 from api.schemas.subscriptions import NewSubscription, SignUpForm
 from api.sign_up.answer import answer_form
 from api.sign_up.submission import subscribe_stranger, validate_inputs
@@ -29,12 +31,12 @@ from core.errors import mailing, requests
 from core.languages import reader_languages
 from services.subscriptions import lists
 
-# The result for every address, so that nobody learns who subscribes.
-ACCEPTED = 1
+# The response data for every address, so that nobody learns who subscribes.
+ACCEPTED_COUNT = 1
 
 
 class _SignUpRoute(JsonRoute):
-    """A route that answers a browser's form by pages, even if it refuses the request."""
+    """A route that responds to a browser's form with pages, including pages for errors."""
 
     def get_route_handler(self) -> Handler:
         handle = super().get_route_handler()
@@ -50,23 +52,23 @@ router = APIRouter(tags=["Subscriptions"], route_class=_SignUpRoute)
 
 
 def _mark_browser_form(request: Request) -> None:
-    """Mark the response as a page, even for an error, if a browser sent the form.
+    """Mark the request if a browser sent a form, so that the response is a page.
 
-    A program that sends a form accepts JSON and no HTML.
+    A program that sends a form gets JSON, if it accepts JSON but not HTML.
     """
     accepted = request.headers.get("accept", "")
     is_program = "application/json" in accepted and "text/html" not in accepted
-    is_form = media_type(request.headers.get("content-type", "")) in {FORM, MULTIPART}
+    is_form = parse_media_type(request.headers.get("content-type", "")) in {FORM, MULTIPART}
     if is_form and not is_program:
-        mark_as_reader_page(request.scope)
+        mark_reader_request(request.scope)
 
 
 def _describe_body() -> dict[str, Any]:
-    """Return ``openapi_extra`` of a body that is JSON or a form."""
-    kinds = {"application/json": NewSubscription, FORM: SignUpForm, MULTIPART: SignUpForm}
+    """Return the ``openapi_extra`` of a route whose body is JSON or a form."""
+    schemas = {"application/json": NewSubscription, FORM: SignUpForm, MULTIPART: SignUpForm}
     content = {
-        kind: {"schema": {"$ref": f"#/components/schemas/{schema.__name__}"}}
-        for kind, schema in kinds.items()
+        content_type: {"schema": {"$ref": f"#/components/schemas/{schema.__name__}"}}
+        for content_type, schema in schemas.items()
     }
     return {"requestBody": {"required": True, "content": content}}
 
@@ -78,7 +80,7 @@ def _describe_body() -> dict[str, Any]:
     response_model=Envelope[int],
     responses={
         303: {"description": "To a form: its `redirect_url`, or a page that says what happened"},
-        **refuses(
+        **error_responses(
             requests.BODY_NO_JSON_OR_FORM_TYPE,
             requests.BODY_MALFORMED_FORM,
             mailing.LIST_NOT_FOUND,
@@ -101,17 +103,17 @@ async def subscribe(request: Request, state: StateOf, list_id: ListId) -> Respon
     credentials calls `/no-challenge` instead. A plain HTML form is answered by a redirect, or by a
     page that says what to correct.
     """
-    pairs, is_form = await body_fields(request)
-    inputs = nested_inputs(pairs, "fields") if is_form else dict(pairs)
+    pairs, is_form = await read_body_fields(request)
+    inputs = nest_inputs(pairs, "fields") if is_form else dict(pairs)
     if is_for_browser(request.scope):
         mailing_list = await state.in_unit_of_work(lists.get_list, list_id)
         return await answer_form(request, state, mailing_list, inputs)
     submission = validate_inputs(inputs)
     mailing_list = await state.in_unit_of_work(lists.get_list, list_id)
     accepted_languages = request.headers.get("accept-language")
-    # Programs send no such header. A script on a page sends the languages of its reader.
-    language = reader_languages.chosen(accepted_languages) if accepted_languages else None
+    # Most programs send no Accept-Language. A script on a page sends the languages of the reader.
+    language = reader_languages.choose_language(accepted_languages) if accepted_languages else None
     await subscribe_stranger(
         request, state, mailing_list, submission, is_form=is_form, language=language
     )
-    return JSONResponse(envelope(ACCEPTED).model_dump())
+    return JSONResponse(build_envelope(ACCEPTED_COUNT).model_dump())

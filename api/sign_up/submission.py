@@ -1,4 +1,4 @@
-"""Processes the sign-up of a stranger: the same steps for a program and for a form."""
+"""Subscribes an address without a login. API requests and forms use the same steps."""
 
 from dataclasses import replace
 from typing import Any
@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from api.auth import actors
 from api.client_details import client_address
 from api.errors import request_error
-from api.limits.shares import ACTS_BY_LIST
+from api.limits.keyed_bulkheads import CHANGES_BY_LIST
 from api.response_timing import pad_duration
 from api.schemas.subscriptions import NewSubscription
 from api.state import State
@@ -28,12 +28,14 @@ from storage.unit_of_work import UnitOfWork
 
 
 def validate_inputs(inputs: dict[str, Any]) -> NewSubscription:
-    """Validate the inputs of a form or the fields of a JSON body; raises ``body.invalid``."""
+    """Validate the inputs of a form or the fields of a JSON body, or raise ``body.invalid``."""
     try:
         return NewSubscription.model_validate(inputs)
     except ValidationError as error:
-        errors = error.errors(include_url=False, include_input=False)
-        raise request_error([{**each, "loc": ("body", *each["loc"])} for each in errors]) from None
+        problems = error.errors(include_url=False, include_input=False)
+        raise request_error(
+            [{**problem, "loc": ("body", *problem["loc"])} for problem in problems]
+        ) from None
 
 
 async def subscribe_stranger(
@@ -46,15 +48,17 @@ async def subscribe_stranger(
     page_url: str | None = None,
     language: str | None = None,
 ) -> None:
-    """Subscribe the address. The duration doesn't reveal whether the list has the address.
+    """Subscribe the submitted address to the list.
+
+    The duration of the call doesn't reveal whether the address is on the list already.
 
     Args:
-        is_form: whether the values of fields are texts, because a form has no other types.
-        page_url: the URL of our page with the form; ``None`` for a form on another site.
-        language: the language of the page that the person saw, in which mails are written.
+        is_form: whether the submission is a form, in which all field values are strings.
+        page_url: the URL of our page with the form, or ``None`` for a form on another site.
+        language: the language of the page that the person saw, and of later mails.
     """
     via = Via.CHALLENGE if mailing_list.challenge_enabled else Via.FORM
-    actor = actors.actor_of(request, ActorKind.STRANGER, via, None)
+    actor = actors.build_actor(request, ActorKind.STRANGER, via, None)
     if page_url is not None:
         actor = replace(actor, page_url=page_url)
     if mailing_list.challenge_enabled:
@@ -70,7 +74,7 @@ async def subscribe_stranger(
             name=submission.name,
             values=submission.fields,
             is_text=is_form,
-            required=[each.field for each in sign_up_fields if each.is_required],
+            required=[entry.field for entry in sign_up_fields if entry.is_required],
         )
         sign_up.request_subscription(
             uow,
@@ -81,15 +85,15 @@ async def subscribe_stranger(
         )
 
     async with pad_duration():
-        await ACTS_BY_LIST.run(mailing_list.id, state.transact, subscribe)
+        await CHANGES_BY_LIST.run(mailing_list.id, state.transact, subscribe)
 
 
 def _read_challenge(
     request: Request, state: State, mailing_list: MailingList, submission: NewSubscription
 ) -> tuple[Challenge, ChallengeResponse]:
-    """Return the list's challenge, and the response to it in the submission.
+    """Return the list's challenge, and the submitted response to the challenge.
 
-    Raises ``challenge.missing``, ``challenge.provider_mismatch``, ``challenge.failed``.
+    Raises ``challenge.missing``, ``challenge.provider_mismatch`` or ``challenge.failed``.
     """
     provider = submission.challenge_provider
     token = submission.challenge_token
@@ -99,11 +103,11 @@ def _read_challenge(
             for name, field in NewSubscription.model_fields.items()
             if name.startswith("challenge") and not getattr(submission, name)
         )
-        rules = "; ".join(f"{each.field}: {each.message}" for each in problems)
+        rules = "; ".join(f"{problem.field}: {problem.message}" for problem in problems)
         raise mailing.CHALLENGE_MISSING(rules=rules, problems=problems)
     if provider != mailing_list.challenge_provider:
         raise mailing.CHALLENGE_PROVIDER_MISMATCH(provider=mailing_list.challenge_provider)
-    # A token for another action is invalid.
+    # Reject a token of another action, for example a token of the registration form.
     if submission.challenge_action != ChallengeAction.SUBSCRIBE:
         raise mailing.CHALLENGE_FAILED()
     response = ChallengeResponse(token, ChallengeAction.SUBSCRIBE, client_address(request))

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from cli.doctor.runner import Diagnosis, fine, skipped, wrong
 from core import clock
-from core.languages.shown_lines import strip_unseen
+from core.languages.shown_lines import strip_invisible
 from core.settings import Settings
 from core.settings.given_settings import variable_of
 from core.settings.mail_server import MailSender, MailServer
@@ -201,5 +201,5 @@ def check_mail(send_to: str | None, settings: Settings) -> Iterator[Diagnosis]:
         yield skipped("sending", "nothing was sent", "Give --send ADDRESS for a mail.")
         return
     html = f"<p>{_MAIL_TEXT}</p>"
-    mailer.send(Mail(strip_unseen(send_to), "Pressroom sends mail", _MAIL_TEXT, html))
+    mailer.send(Mail(strip_invisible(send_to), "Pressroom sends mail", _MAIL_TEXT, html))
     yield fine("sending", f"the server took a mail to {send_to}, from {sender.address}")

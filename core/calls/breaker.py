@@ -1,6 +1,7 @@
-"""A circuit breaker: a server that fails is left alone for a moment, then tried by a single call.
+"""A circuit breaker for calls to other servers.
 
-A server that hangs costs one caller a timeout every few seconds, and not each of them.
+After a failure, calls to the server fail immediately for a few seconds. After the pause, a single
+call probes the server. A server that hangs therefore costs only the probing caller a timeout.
 """
 
 import threading
@@ -9,13 +10,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from core.counters.work_metrics import circuit_of
+from core.counters.work_metrics import circuit_gauge
 from core.errors import ServerFailed
 from core.logging import get_logger
 
 log = get_logger(__name__)
 
-# A rest is twice as long as the one before it, while every probe fails.
+# Each failed probe doubles the pause before the next probe, up to the maximum.
 MIN_REST_SECONDS = 1.0
 MAX_REST_SECONDS = 5.0
 _MAX_DOUBLINGS = 10
@@ -24,11 +25,13 @@ T = TypeVar("T")
 
 
 class Breaker:
-    """Guards the calls of one process to one server; any number of threads may share it.
+    """The circuit breaker of one process for one server. Any number of threads may share a breaker.
 
-    ``failures`` are the errors that say that the server doesn't work. Every other error is an
-    answer: the server works; without ``errors_answer`` it says nothing about the server. The rest
-    begins after more failures in a row than are ``tolerated``.
+    Args:
+        failures: the exceptions that count as failures of the server.
+        errors_answer: whether any other exception proves that the server works. If false, other
+            exceptions don't change the state of the breaker.
+        tolerated: the number of consecutive failures that don't open the circuit.
     """
 
     def __init__(
@@ -43,25 +46,31 @@ class Breaker:
         self._server = server
         self._errors_answer = errors_answer
         self._tolerated = tolerated
-        self._min_rest_seconds, self._max_rest_seconds = min_rest_seconds, max_rest_seconds
+        self._min_rest_seconds = min_rest_seconds
+        self._max_rest_seconds = max_rest_seconds
         self._failures = failures or (ServerFailed,)
         self._lock = threading.Lock()
-        self._failed_in_a_row = 0
+        self._consecutive_failures = 0
         self._resting_until = 0.0
         self._is_probing = False
-        # How often the server worked after failures.
+        # The number of times that a call succeeded after failures.
         self._recoveries = 0
 
     @property
-    def seconds_left(self) -> float:
-        """How long the server is left alone; at least a second, for the call that probes."""
+    def retry_after_seconds(self) -> float:
+        """The seconds until the next probe, at least one second because a probe takes time."""
         return max(self._resting_until - time.monotonic(), 1.0)
 
     @contextmanager
-    def guarding(self) -> Iterator[None]:
-        """For one call. Raises ``ServerFailed`` at once during a rest and while a call probes."""
-        is_probe, recoveries = self._enter(), self._recoveries
-        # A call that was interrupted says nothing about the server.
+    def protect(self) -> Iterator[None]:
+        """Run one call to the server in the ``with`` block, and record whether the call succeeded.
+
+        Raises ``ServerFailed`` immediately while the circuit is open or another call probes the
+        server.
+        """
+        is_probe = self._enter()
+        recoveries = self._recoveries
+        # ``None`` means that the call was interrupted, which proves nothing about the server.
         works: bool | None = None
         try:
             yield
@@ -69,29 +78,35 @@ class Breaker:
         except self._failures:
             works = False
             raise
-        except Exception:  # raised again: an answer with an error still is one
+        except Exception:
+            # An error response is still a response from a working server.
             works = True if self._errors_answer else None
             raise
         finally:
             self._leave(works, recoveries, is_probe=is_probe)
 
-    def attempt(self, event: str, call: Callable[[], T], **noted: object) -> T | None:
-        """The call's result; ``None`` during a rest, and for a failure, which the event logs."""
+    def attempt(self, event: str, call: Callable[[], T], **log_fields: object) -> T | None:
+        """Return the call's result, or ``None`` if the call fails or the circuit is open.
+
+        Args:
+            event: the name of the log event for a failed call.
+            log_fields: further fields of the log event.
+        """
         try:
-            with self.guarding():
+            with self.protect():
                 return call()
         except self._failures as error:
-            log.warning(event, reason=type(error.__cause__ or error).__name__, **noted)
+            log.warning(event, reason=type(error.__cause__ or error).__name__, **log_fields)
         except ServerFailed:
             pass
         return None
 
     def _enter(self) -> bool:
-        """Return whether this call probes a server that failed before."""
-        if self._failed_in_a_row <= self._tolerated:
+        """Admit a call, and return whether the call probes a server that failed before."""
+        if self._consecutive_failures <= self._tolerated:
             return False
         with self._lock:
-            if self._failed_in_a_row <= self._tolerated:
+            if self._consecutive_failures <= self._tolerated:
                 return False
             if self._is_probing or time.monotonic() < self._resting_until:
                 raise ServerFailed(self._server, "it failed a moment ago")
@@ -99,23 +114,23 @@ class Breaker:
             return True
 
     def _leave(self, works: bool | None, recoveries: int, *, is_probe: bool) -> None:
-        if works and not self._failed_in_a_row:
+        if works and not self._consecutive_failures:
             return
         with self._lock:
             if is_probe:
                 self._is_probing = False
             if works:
-                self._failed_in_a_row = 0
+                self._consecutive_failures = 0
                 self._recoveries += 1
-                circuit_of(self._server).set(0)
-            # A call that began before the server worked again says nothing about it now.
+                circuit_gauge(self._server).set(0)
+            # If the server recovered after this call began, the call's failure is out of date.
             elif recoveries != self._recoveries:
                 return
-            # Calls that began before the rest don't make it longer.
-            elif works is False and (is_probe or self._failed_in_a_row <= self._tolerated):
-                self._failed_in_a_row += 1
-                rests = min(self._failed_in_a_row - self._tolerated, _MAX_DOUBLINGS)
+            # Calls that began before the circuit opened don't extend the pause.
+            elif works is False and (is_probe or self._consecutive_failures <= self._tolerated):
+                self._consecutive_failures += 1
+                rests = min(self._consecutive_failures - self._tolerated, _MAX_DOUBLINGS)
                 if rests > 0:
                     rest = min(self._min_rest_seconds * 2 ** (rests - 1), self._max_rest_seconds)
                     self._resting_until = time.monotonic() + rest
-                    circuit_of(self._server).set(1)
+                    circuit_gauge(self._server).set(1)

@@ -1,7 +1,7 @@
-"""Sockets that know how long a call may take as a whole.
+"""Sockets that respect a time limit for a whole call to a server.
 
-Clients bound each wait for a server, but not the sum of the waits: an answer that trickles byte by
-byte never ends. A socket that is made here ends it at the deadline of its thread's call.
+Client libraries limit each wait for a server, but not the sum of the waits. Without a limit for the
+whole call, a server that sends one byte at a time could block a caller forever.
 """
 
 import socket
@@ -17,71 +17,72 @@ _call = threading.local()
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Waits of this thread's limited sockets raise ``TimeoutError`` once this time is over.
+    """Limit the time of all socket calls that this thread makes in the ``with`` block.
 
-    When one limit is inside another, the earlier counts.
+    After the deadline, the limited sockets raise ``TimeoutError``. When limits are nested, the
+    earliest deadline applies.
     """
-    outer: float | None = getattr(_call, "deadline", None)
+    outer_deadline: float | None = getattr(_call, "deadline", None)
     deadline = time.monotonic() + seconds
-    _call.deadline = deadline if outer is None else min(deadline, outer)
+    _call.deadline = deadline if outer_deadline is None else min(deadline, outer_deadline)
     try:
         yield
     finally:
-        _call.deadline = outer
+        _call.deadline = outer_deadline
 
 
-class _Limited:
-    """Mixed into a socket's class: no wait lasts longer than what is left of the call's time."""
+class _DeadlineMixin:
+    """A mixin for socket classes. No wait of the socket exceeds the time limit of the call."""
 
     def recv_into(self: Any, *arguments: Any, **options: Any) -> int:
-        with _limited(self, self.gettimeout()):
+        with _shortened_timeout(self, self.gettimeout()):
             count: int = super().recv_into(*arguments, **options)  # type: ignore[misc]
             return count
 
     def sendall(self: Any, *arguments: Any, **options: Any) -> None:
-        # The timeout of this method is for all the data.
-        with _limited(self, None):
+        # The timeout of ``sendall`` covers all the data, so only the deadline applies.
+        with _shortened_timeout(self, None):
             super().sendall(*arguments, **options)  # type: ignore[misc]
 
 
 @contextmanager
-def _limited(connected: socket.socket, seconds: float | None) -> Iterator[None]:
+def _shortened_timeout(connection: socket.socket, seconds: float | None) -> Iterator[None]:
     deadline: float | None = getattr(_call, "deadline", None)
     if deadline is None:
         yield
         return
-    usual = connected.gettimeout()
-    left = deadline - time.monotonic()
-    if left <= 0:
+    timeout = connection.gettimeout()
+    remaining = deadline - time.monotonic()
+    if remaining <= 0:
         raise TimeoutError("the call's time is over")
-    connected.settimeout(left if seconds is None else min(left, seconds))
+    connection.settimeout(remaining if seconds is None else min(remaining, seconds))
     try:
         yield
     finally:
-        connected.settimeout(usual)
+        connection.settimeout(timeout)
 
 
-class _PlainSocket(_Limited, socket.socket):
+class _PlainSocket(_DeadlineMixin, socket.socket):
     pass
 
 
-class _TlsSocket(_Limited, ssl.SSLSocket):
+class _TlsSocket(_DeadlineMixin, ssl.SSLSocket):
     pass
 
 
-def limited(connected: socket.socket) -> socket.socket:
-    """Convert a connected socket into one that respects ``time_limit``.
+def limit_socket(connection: socket.socket) -> socket.socket:
+    """Convert a connected socket into a socket that respects ``time_limit``.
 
     The function closes the passed socket object, and keeps its connection open.
     """
-    usual = connected.gettimeout()
-    made = _PlainSocket(fileno=connected.detach())
-    made.settimeout(usual)
-    return made
+    timeout = connection.gettimeout()
+    limited_socket = _PlainSocket(fileno=connection.detach())
+    limited_socket.settimeout(timeout)
+    return limited_socket
 
 
-def tls_context() -> ssl.SSLContext:
-    """The usual context for a client, whose connections are limited too."""
+def create_tls_context() -> ssl.SSLContext:
+    """Create the default TLS context for clients, with sockets that respect ``time_limit``."""
     context = ssl.create_default_context()
     context.sslsocket_class = _TlsSocket
     return context

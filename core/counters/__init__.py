@@ -1,1 +1,1 @@
-"""Metrics of each process. docs/observability.md has the table of all metrics."""
+"""Metrics of each process. docs/observability.md lists all metrics."""

@@ -1,8 +1,8 @@
-"""The counts of a worker and of its pool's processes, as those of one that is scraped.
+"""Merges the metrics of a worker and its pool processes into one scrape target.
 
-Each process of a pool counts in files of its own, which outlive it: so what a killed process has
-counted stays, and the sums never fall. The counts of those that have ended are folded into one
-file, so that neither files nor series grow with the number of processes that there were.
+Each pool process counts in its own files. The files outlive the process, so a killed process
+doesn't reduce any sum. The counts of ended processes are merged into one file. The number of files
+therefore doesn't grow with the number of processes that ever ran.
 (docs/decisions/0028-metrics-of-workers.md)
 """
 
@@ -16,14 +16,14 @@ from prometheus_client.mmap_dict import MmapedDict, mmap_key
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-from core.counters.shared_counts import lives
+from core.counters.shared_counts import is_running
 
-# Stands where a file's name has the process that writes it.
+# Replaces the process id in the name of a file that holds the counts of ended processes.
 _ENDED = "ended"
 
 
-def pool_registry(folder: Path) -> CollectorRegistry:
-    """Return the sums of the processes that count in this folder."""
+def create_pool_registry(folder: Path) -> CollectorRegistry:
+    """Return a registry with the sums of all processes that count in the folder."""
     registry = CollectorRegistry()
     registry.register(_PoolCounts(folder))
     ProcessCollector(registry=registry)
@@ -36,46 +36,53 @@ class _PoolCounts(Collector):
         self._lock = threading.Lock()
 
     def collect(self) -> Iterable[Metric]:
-        # The lock allows one scrape at a time: no file is read while it is folded.
+        # The lock serializes scrapes, so that no scrape reads a file during its merge.
         with self._lock:
-            _fold_ended(self._folder)
-            return _merged(self._folder.glob("*.db"), accumulate=True)
+            _merge_ended_processes(self._folder)
+            return _read_metrics(self._folder.glob("*.db"), accumulate=True)
 
 
-def _fold_ended(folder: Path) -> None:
-    ended = [file for file in folder.glob("*.db") if not _is_written(file)]
+def _merge_ended_processes(folder: Path) -> None:
+    abandoned_files = [file for file in folder.glob("*.db") if not _is_current(file)]
     for kind in ("counter", "histogram"):
-        files = [file for file in ended if file.name.startswith(f"{kind}_")]
+        files = [file for file in abandoned_files if file.name.startswith(f"{kind}_")]
         if files:
-            _fold(files, folder / f"{kind}_{_ENDED}.db")
-    # A gauge says how things are, and nothing is in a process that has ended.
-    for file in ended:
+            _merge_files(files, folder / f"{kind}_{_ENDED}.db")
+    # Delete the gauges too, because a gauge of an ended process has no meaning.
+    for file in abandoned_files:
         file.unlink()
 
 
-def _fold(files: list[Path], into: Path) -> None:
+def _merge_files(files: list[Path], target: Path) -> None:
     sums: list[tuple[str, float]] = []
-    for metric in _merged([*files, into] if into.exists() else files, accumulate=False):
+    sources = [*files, target] if target.exists() else files
+    for metric in _read_metrics(sources, accumulate=False):
         for sample in metric.samples:
-            labels = list(sample.labels), list(sample.labels.values())
-            key = mmap_key(metric.name, sample.name, *labels, metric.documentation)
+            label_names = list(sample.labels)
+            label_values = list(sample.labels.values())
+            key = mmap_key(
+                metric.name, sample.name, label_names, label_values, metric.documentation
+            )
             sums.append((key, sample.value))
-    written: Any = MmapedDict(str(into))  # type: ignore[no-untyped-call]
+    target_values: Any = MmapedDict(str(target))  # type: ignore[no-untyped-call]
     for key, value in sums:
-        written.write_value(key, value, 0.0)
-    written.close()
+        target_values.write_value(key, value, 0.0)
+    target_values.close()
 
 
-def _merged(files: Iterable[Path], *, accumulate: bool) -> Iterable[Metric]:
-    """``accumulate``: as they are told; else as they are written to a file."""
-    names = list(map(str, files))
-    found: Iterable[Metric] = MultiProcessCollector.merge(names, accumulate)  # type: ignore[no-untyped-call]
-    return found
+def _read_metrics(files: Iterable[Path], *, accumulate: bool) -> Iterable[Metric]:
+    """Return the summed metrics of the files.
 
-
-def _is_written(file: Path) -> bool:
-    """Return whether the process that writes the file lives, or the file is that of the ended
-    ones.
+    Args:
+        accumulate: whether to add up the buckets of histograms. A scrape needs accumulated buckets,
+            and a file stores separate buckets.
     """
+    names = list(map(str, files))
+    metrics: Iterable[Metric] = MultiProcessCollector.merge(names, accumulate)  # type: ignore[no-untyped-call]
+    return metrics
+
+
+def _is_current(file: Path) -> bool:
+    """Return whether a running process writes the file, or the file holds the merged counts."""
     process = file.stem.rpartition("_")[2]
-    return process == _ENDED or lives(int(process))
+    return process == _ENDED or is_running(int(process))

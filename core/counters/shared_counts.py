@@ -1,6 +1,7 @@
-"""The folder in which a worker and the processes of its pool count together.
+"""The folder that a worker and its pool processes share for their metrics.
 
-It is made before anything else is imported: the library of metrics looks for it then.
+The worker must create the folder before it imports the metrics library, because the library checks
+for the folder on import.
 """
 
 import atexit
@@ -12,45 +13,43 @@ from contextlib import suppress
 from pathlib import Path
 
 _ADDRESS_VARIABLE = "PRESSROOM_WORKER_METRICS_ADDRESS"
-# The library's own.
+# The metrics library reads the path of the folder from this environment variable.
 _FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 _PREFIX = "pressroom-metrics-"
 
 
 def share_counts() -> None:
-    """Let this process and those that it forks count in shared files, if it is to be scraped."""
+    """Store the metrics of this process and its forked processes in shared files.
+
+    Without an address for scraping the worker, the metrics stay in the memory of the process.
+    """
     if not os.environ.get(_ADDRESS_VARIABLE):
         return
     if "prometheus_client" in sys.modules:
         raise RuntimeError("counts are shared before anything is counted")
-    _remove_left_folders()
+    _remove_stale_folders()
     folder = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")
     os.environ[_FOLDER_VARIABLE] = folder
-    atexit.register(forget_counts, os.getpid())
+    atexit.register(remove_shared_folder, os.getpid())
 
 
 def shared_folder() -> Path:
     return Path(os.environ[_FOLDER_VARIABLE])
 
 
-def forget_counts(process: int | None = None) -> None:
-    """Remove the folder, at the end of the process that made it; ``process``: of no other."""
+def remove_shared_folder(process: int | None = None) -> None:
+    """Remove the shared folder at the end of the process that created the folder.
+
+    Args:
+        process: the only process id that may remove the folder, because forked processes inherit
+            exit handlers. ``None`` allows every process.
+    """
     folder = os.environ.get(_FOLDER_VARIABLE)
     if folder and process in (None, os.getpid()):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _remove_left_folders() -> None:
-    """Delete the folders of workers that were killed."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        process = folder.name.removeprefix(_PREFIX).partition("-")[0]
-        with suppress(OSError):
-            is_ours = folder.stat(follow_symlinks=False).st_uid == os.getuid()
-            if process.isdigit() and is_ours and not lives(int(process)):
-                shutil.rmtree(folder, ignore_errors=True)
-
-
-def lives(process: int) -> bool:
+def is_running(process: int) -> bool:
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -58,3 +57,13 @@ def lives(process: int) -> bool:
     except PermissionError:
         pass
     return True
+
+
+def _remove_stale_folders() -> None:
+    """Delete the folders of workers that were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        process = folder.name.removeprefix(_PREFIX).partition("-")[0]
+        with suppress(OSError):
+            is_ours = folder.stat(follow_symlinks=False).st_uid == os.getuid()
+            if process.isdigit() and is_ours and not is_running(int(process)):
+                shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Postgres, object storage and Redis, as the process that asks them finds them."""
+"""Metrics of this process's calls to Postgres, object storage and Redis."""
 
 import time
 from collections.abc import Iterator
@@ -31,23 +31,30 @@ _REDIS_SECONDS = Histogram(
 _REDIS_FAILURES = Counter("pressroom_redis_failures", "Round trips to Redis that failed")
 
 
-def note_statement(seconds: float) -> None:
+def count_slow_statement(seconds: float) -> None:
     if seconds > SLOW_STATEMENT_SECONDS:
         _SLOW_STATEMENTS.inc()
 
 
 @contextmanager
-def _observed(seconds: Histogram, failures: Counter, *failing: type[Exception]) -> Iterator[None]:
-    """Only these exceptions mean that the call failed; others are answers."""
-    began = time.perf_counter()
+def _observe_call(
+    seconds: Histogram, failures: Counter, *failure_types: type[Exception]
+) -> Iterator[None]:
+    """Measure one call to a server, and count its failure.
+
+    Args:
+        failure_types: the exceptions that count as failures of the call. Any other exception counts
+            as a response.
+    """
+    start = time.perf_counter()
     try:
         yield
-    except failing:
+    except failure_types:
         failures.inc()
         raise
     finally:
-        seconds.observe(time.perf_counter() - began)
+        seconds.observe(time.perf_counter() - start)
 
 
-observed_s3 = partial(_observed, _S3_SECONDS, _S3_FAILURES)
-observed_redis = partial(_observed, _REDIS_SECONDS, _REDIS_FAILURES)
+observe_s3 = partial(_observe_call, _S3_SECONDS, _S3_FAILURES)
+observe_redis = partial(_observe_call, _REDIS_SECONDS, _REDIS_FAILURES)

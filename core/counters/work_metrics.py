@@ -1,4 +1,4 @@
-"""The work itself: what was imported, converted, mailed, charged, and asked of other servers."""
+"""Metrics of the work: imports, conversions, mails, payments, jobs and calls to other servers."""
 
 from decimal import Decimal
 from enum import StrEnum
@@ -25,7 +25,7 @@ _PROVIDER_SECONDS = Histogram(
     ["provider"],
     buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
 )
-# The process that fares worst counts.
+# A server counts as failing if the circuit is open in any process.
 _CIRCUIT = Gauge(
     "pressroom_circuit_open",
     "1 while a server is left alone since its last calls failed",
@@ -38,44 +38,82 @@ _MONEY = Counter(
 )
 ORDERS = Counter("pressroom_order_changes", "Orders that came to a status", ["status"])
 
-circuit_of = cache(_CIRCUIT.labels)
-_credits_of = cache(_CREDITS.labels)
+_KIND_LABELS = ["queue", "kind"]
+# The shortest jobs take milliseconds, and the longest take half an hour.
+_JOB_SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
+
+_ATTEMPTS = Counter("pressroom_job_attempts", "Claims of jobs", _KIND_LABELS)
+_WAITING = Histogram(
+    "pressroom_job_waiting_seconds",
+    "Time from when a job is due to its first claim",
+    _KIND_LABELS,
+    buckets=_JOB_SECONDS,
+)
+_RUNNING = Histogram(
+    "pressroom_job_running_seconds",
+    "Time of a worker that one turn of a job takes",
+    _KIND_LABELS,
+    buckets=_JOB_SECONDS,
+)
+RETRIES = Counter(
+    "pressroom_job_retries", "Attempts that failed for a passing reason", _KIND_LABELS
+)
+LEASES_LOST = Counter(
+    "pressroom_job_leases_lost", "Running jobs whose worker was lost", _KIND_LABELS
+)
+_ENDED = Counter("pressroom_jobs_ended", "Jobs that have ended, by how", [*_KIND_LABELS, "status"])
+_FAILURES = Counter(
+    "pressroom_job_failures", "Jobs that failed, by their error", [*_KIND_LABELS, "code"]
+)
+
+# The lookups are cached, because the library locks and formats the labels on each lookup.
+_attempts_counter = cache(_ATTEMPTS.labels)
+_waiting_histogram = cache(_WAITING.labels)
+running_histogram = cache(_RUNNING.labels)
+_ended_counter = cache(_ENDED.labels)
+circuit_gauge = cache(_CIRCUIT.labels)
+_credits_counter = cache(_CREDITS.labels)
+
+# Errors of Pressroom itself. Alerts query these errors.
+_INTERNAL_ERRORS = (JOB_BROKE, JOB_GIVEN_UP, JOB_WORKER_LOST, JOB_TOO_SLOW)
 
 
 class Kill(StrEnum):
+    """The reasons for which a converter process ends early."""
+
     TOO_SLOW = "too_slow"
     CRASHED = "crashed"
 
 
 class MailOutcome(StrEnum):
     SENT = "sent"
-    # To be tried again.
+    # The worker retries a deferred mail later.
     DEFERRED = "deferred"
     REFUSED = "refused"
 
 
 class ProviderOutcome(StrEnum):
     ANSWERED = "answered"
-    # The provider takes no more calls for now.
+    # The provider's rate limit was reached.
     LIMITED = "limited"
     FAILED = "failed"
 
 
 class MoneyDirection(StrEnum):
     IN = "in"
-    # Refunds, and disputes that were lost.
+    # Refunds and lost disputes.
     OUT = "out"
 
 
-# From 0 on, so that a rate shows the first one of each too.
+# Start every series at 0, so that a rate includes the first event.
 for _outcome in MailOutcome:
     MAILS.labels(_outcome)
 for _cause in Kill:
     KILLS.labels(_cause)
 
 
-def begin_provider(provider: str) -> None:
-    """Begin the counts of a provider's calls at 0."""
+def initialize_provider_counters(provider: str) -> None:
+    """Start all counters of a provider's calls at 0."""
     for outcome in ProviderOutcome:
         _PROVIDER_CALLS.labels(provider, outcome)
 
@@ -86,66 +124,42 @@ def count_provider_call(provider: str, outcome: ProviderOutcome, seconds: float)
 
 
 def count_credits(action: str, amount: Decimal) -> None:
-    _credits_of(action).inc(float(amount))
+    _credits_counter(action).inc(float(amount))
 
 
 def count_money(direction: MoneyDirection, currency: str, amount: Decimal) -> None:
     _MONEY.labels(direction, currency).inc(float(amount))
 
 
-_KIND = ["queue", "kind"]
-# From the milliseconds of a small job to the patience of a large one.
-_SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
+def initialize_job_counters(queue: str, kind: str) -> None:
+    """Start all counters of a job kind at 0.
 
-_ATTEMPTS = Counter("pressroom_job_attempts", "Claims of jobs", _KIND)
-_WAITING = Histogram(
-    "pressroom_job_waiting_seconds",
-    "Time from when a job is due to its first claim",
-    _KIND,
-    buckets=_SECONDS,
-)
-_RUNNING = Histogram(
-    "pressroom_job_running_seconds",
-    "Time of a worker that one turn of a job takes",
-    _KIND,
-    buckets=_SECONDS,
-)
-RETRIES = Counter("pressroom_job_retries", "Attempts that failed for a passing reason", _KIND)
-LEASES_LOST = Counter("pressroom_job_leases_lost", "Running jobs whose worker was lost", _KIND)
-_ENDED = Counter("pressroom_jobs_ended", "Jobs that have ended, by how", [*_KIND, "status"])
-_FAILURES = Counter("pressroom_job_failures", "Jobs that failed, by their error", [*_KIND, "code"])
-
-# Cached, because the library takes a lock and turns the labels into text at each lookup.
-_attempts_of = cache(_ATTEMPTS.labels)
-_waiting_of = cache(_WAITING.labels)
-running_of = cache(_RUNNING.labels)
-_ended_of = cache(_ENDED.labels)
-
-
-# Errors that tell of our own trouble and not of the work: alerts ask for them.
-_OF_OURS = (JOB_BROKE, JOB_GIVEN_UP, JOB_WORKER_LOST, JOB_TOO_SLOW)
-
-
-def begin(queue: str, kind: str) -> None:
-    """Begin the counts of a kind at 0.
-
-    A series that begins with its first event at 1 has not risen, and so no rate shows that event.
+    If a series started at 1 with its first event, a rate would miss the first event.
     """
     for counter in (_ATTEMPTS, RETRIES, LEASES_LOST):
         counter.labels(queue, kind)
-    for error in _OF_OURS:
+    for error in _INTERNAL_ERRORS:
         _FAILURES.labels(queue, kind, error.code)
 
 
 def count_claim(queue: str, kind: str, *, waited: float | None) -> None:
-    """``waited``: the seconds since the job was due, at its first claim."""
-    _attempts_of(queue, kind).inc()
+    """Count the claim of a job by a worker.
+
+    Args:
+        waited: the seconds between the job's due time and its first claim. ``None`` for later
+            claims.
+    """
+    _attempts_counter(queue, kind).inc()
     if waited is not None:
-        _waiting_of(queue, kind).observe(max(waited, 0.0))
+        _waiting_histogram(queue, kind).observe(max(waited, 0.0))
 
 
 def count_end(queue: str, kind: str, status: str, code: str | None) -> None:
-    """``code``: that of the error of a job that failed."""
-    _ended_of(queue, kind, status).inc()
+    """Count the end of a job.
+
+    Args:
+        code: the error code of a failed job.
+    """
+    _ended_counter(queue, kind, status).inc()
     if code is not None:
         _FAILURES.labels(queue, kind, code).inc()

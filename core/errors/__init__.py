@@ -1,11 +1,11 @@
 """The errors of the product.
 
-A service raises a ``DomainError`` with a stable dotted ``code`` and a ``Kind`` that knows nothing
-of HTTP; ``api.errors`` is the only place that turns a kind into a status.
+A service raises a ``DomainError`` with a stable ``code``, such as ``list.not_found``, and a
+``Kind``. The kinds are independent of HTTP. Only ``api.errors`` maps a kind to an HTTP status.
 
-The modules of this package declare every error once, one module an area. Code raises an entry
-(``raise LIST_NOT_FOUND()``) and routes document it (``refuses(LIST_NOT_FOUND)``), so that the
-document and the reply can't say different sentences.
+Each module of this package declares the errors of one area. The code raises a declared error, and
+the routes document the same declaration. The API document and the responses therefore contain the
+same sentences.
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class FieldProblem:
-    """A rule broken at one place, such as ``body.members[3].email``."""
+    """An invalid field of a request, such as ``body.members[3].email``."""
 
     field: str
     code: str
@@ -46,16 +46,19 @@ class FieldProblem:
 
 @dataclass(eq=False)
 class DomainError(Exception):
-    """An error the caller can act on. ``message`` names the rule and the place, never a secret."""
+    """An error that a caller can act on.
+
+    The ``message`` names the broken rule and the field, but never a secret.
+    """
 
     kind: Kind
     code: str
     message: str
     retry_after: int | None = None
     problems: tuple[FieldProblem, ...] = ()
-    # The scope that a credential would need.
+    # The scope that the credential lacks.
     needed_scope: str | None = None
-    # Values of the sentence that programs read by their names, beside the code.
+    # Named values for programs, such as the tags in use. The message contains the values as text.
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -63,23 +66,23 @@ class DomainError(Exception):
 
 
 class SettingsError(Exception):
-    """Raised for unusable settings; the message names each one, never its value."""
+    """Invalid settings. The message names each invalid setting, but never the value."""
 
 
-def own_words(message: str) -> str:
-    """Return the message of a validator of ours, without the words that pydantic puts before it."""
+def strip_pydantic_prefix(message: str) -> str:
+    """Return a validator's error message without the prefix that pydantic adds."""
     return message.removeprefix("Value error, ").removeprefix("Assertion failed, ")
 
 
 class TransientError(Exception):
-    """A failure that may pass by itself: the only one that makes a job try again."""
+    """A temporary failure. A job is retried only after a temporary failure."""
 
 
 class ServerFailed(TransientError):
-    """A server doesn't work for us: a timeout, a connection that is refused or broken, a 5xx.
+    """A failure of another server, such as a timeout, a lost connection or a 5xx response.
 
-    An answer that a server gives on purpose is no such failure: a missing key, a 4xx. Breakers
-    count these failures, so every client decides by this rule which of the two an error is.
+    An intended error response of a server, such as a 4xx, isn't a ``ServerFailed``. All clients
+    must follow this rule, because circuit breakers count ``ServerFailed``.
     """
 
     def __init__(self, server: str, detail: str) -> None:

@@ -1,4 +1,4 @@
-"""Entries of the catalogue of errors."""
+"""The types of errors, and the functions that declare an error of each kind."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -10,16 +10,16 @@ from core.errors import DomainError, FieldProblem, Kind
 
 @dataclasses.dataclass(frozen=True)
 class ErrorType:
-    """A way in which a caller is refused; calling it makes the error to raise.
+    """A declared error. Calling an error type creates the exception to raise.
 
     Attributes:
-        code: stable and dotted, such as ``list.slug_taken``. Programs decide by it.
-        sentence: names the rule and the place, never a secret; ``{name}`` stands for a value that
-            is given when the error is raised.
-        field: the one place that breaks the rule, such as ``body.slug``; with the names of the
-            sentence where it isn't always the same.
-        retry_after: seconds after which the same request may succeed.
-        examples: a value for each name in the sentence, for the document.
+        code: a stable identifier of the error for programs, such as ``list.slug_taken``.
+        sentence: the message, which names the broken rule and the field, but never a secret. The
+            caller of the error type passes a value for each ``{name}``.
+        field: the invalid field, such as ``body.slug``. The name of the field may also contain a
+            ``{name}``.
+        retry_after: the number of seconds to wait before repeating the request.
+        examples: a value for each name in the sentence, for the API document.
     """
 
     kind: Kind
@@ -38,23 +38,23 @@ class ErrorType:
         facts: Mapping[str, Any] | None = None,
         **values: object,
     ) -> DomainError:
-        """The error, with ``values`` filled into its sentence.
+        """Create the exception, and insert ``values`` into the sentence.
 
         Args:
-            retry_after: instead of the entry's own, where it is known only now.
-            problems: instead of that of the entry's ``field``, where there are several.
-            needed_scope: what a credential would need for it not to be refused.
-            facts: values that programs read by their names.
+            retry_after: replaces the ``retry_after`` of the error type.
+            problems: the invalid fields, if several fields are invalid.
+            needed_scope: the scope that the credential lacks.
+            facts: named values for programs.
         """
-        error = self.filled(**values) if values else self
+        error = self.fill(**values) if values else self
         message = error.sentence
         if error.field is not None:
             problems = problems or (FieldProblem(error.field, self.code, message),)
         wait = self.retry_after if retry_after is None else retry_after
         return DomainError(self.kind, self.code, message, wait, problems, needed_scope, facts or {})
 
-    def filled(self, **values: object) -> Self:
-        """Return a copy of this error type with ``values`` filled into its sentence."""
+    def fill(self, **values: object) -> Self:
+        """Return a copy of the error type with ``values`` inserted into the sentence."""
         return dataclasses.replace(
             self,
             sentence=self.sentence.format(**values),
@@ -63,8 +63,8 @@ class ErrorType:
         )
 
     @property
-    def documented(self) -> str:
-        """The sentence as the document shows it, with example values."""
+    def example_sentence(self) -> str:
+        """The sentence with example values, for the API document."""
         return self.sentence.format(**self.examples) if self.examples else self.sentence
 
 
@@ -82,12 +82,12 @@ def _entry(
 
 
 def invalid_at(field: str, code: str, rule: str, /, **examples: object) -> ErrorType:
-    """Return the error of one field, which its sentence names before the rule."""
+    """Return the error type for one invalid field. The sentence starts with the field's name."""
     return ErrorType(Kind.INVALID, code, f"{field}: {rule}", field, examples=examples)
 
 
-# There is one for each kind, so that an entry of the catalogue reads ``not_found("list.not_found",
-# "…")``, with an example of each value that its sentence names: ``city="Rome"``.
+# Each kind has a function, so that a declaration has the form ``not_found("list.not_found", "…")``.
+# Keyword arguments such as ``city="Rome"`` are example values for the sentence.
 conflict = partial(_entry, Kind.CONFLICT)
 damaged = partial(_entry, Kind.DAMAGED)
 forbidden = partial(_entry, Kind.FORBIDDEN)

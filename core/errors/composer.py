@@ -1,4 +1,4 @@
-"""The composer, its language model and its stock photos."""
+"""Errors about the composer, its language model and its stock photos."""
 
 from core.errors.catalogue import (
     invalid,

@@ -1,4 +1,4 @@
-"""Members that come in bulk, in a file or in a body."""
+"""Errors about imports and bulk adds of members."""
 
 from core.errors.catalogue import conflict, invalid, invalid_at, malformed, not_found, too_large
 from core.upload_limits import MAX_IMPORT_FILE_BYTES
@@ -22,7 +22,7 @@ IMPORT_FILE = malformed(
     "import.file", "{file}: {reason}", file="members.csv", reason="No such file or directory"
 )
 
-# The first is of no bytes at all, found before a job is made of it.
+# The upload detects a file without bytes before an import job exists.
 IMPORT_EMPTY_FILE = malformed("import.empty", "The file is empty.")
 IMPORT_EMPTY = invalid("import.empty", "There is nothing in the file.")
 IMPORT_EMPTY_ARCHIVE = invalid("import.empty", "There is no file in the zip file.")

@@ -1,4 +1,4 @@
-"""Jobs, the streams of their events, maintenance, and the backups that it makes."""
+"""Errors about jobs, event streams of jobs, maintenance and backups."""
 
 from core.errors.catalogue import conflict, damaged, not_found, rate_limited, unavailable
 

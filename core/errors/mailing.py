@@ -1,4 +1,4 @@
-"""Lists, subscriptions, challenges and exports."""
+"""Errors about lists, subscriptions, challenges and exports."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -246,16 +246,6 @@ FIELD_TOO_MANY_VALUES = conflict(
     "A type can be changed while the field has at most {most:,} different values.",
     most=50_000,
 )
-
-
-def uses_named(uses: Sequence[Mapping[str, Any]]) -> str:
-    """Words for what uses a tag or a field: each has a ``kind`` and a ``name``."""
-    named = [f"the {each['kind'].replace('_', ' ')} {each['name']!r}" for each in uses]
-    more = len(named) - _MAX_USES_NAMED
-    return ", ".join(named[:_MAX_USES_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-_MAX_USES_NAMED = 5
 TAG_NOT_FOUND = not_found("tag.not_found", "There is no such tag on this list.")
 TAG_NAME_TAKEN = conflict("tag.name_taken", "The list has a tag {name!r}.", name="VIP")
 TAG_IN_USE = conflict(
@@ -321,3 +311,17 @@ MAIL_MESSAGE_REFUSED = provider_failed(
 MAIL_TOO_LARGE = provider_failed(
     "mail.refused", "The message is too large for the mail server ({status}).", status=552
 )
+
+# The maximum number of uses of a tag or a field in an error message.
+_MAX_NAMED_USES = 5
+
+
+def format_uses(uses: Sequence[Mapping[str, Any]]) -> str:
+    """Return a text that names the uses of a tag or a field.
+
+    Args:
+        uses: the ``kind`` and the ``name`` of each use.
+    """
+    descriptions = [f"the {use['kind'].replace('_', ' ')} {use['name']!r}" for use in uses]
+    more = len(descriptions) - _MAX_NAMED_USES
+    return ", ".join(descriptions[:_MAX_NAMED_USES]) + (f" and {more} more" if more > 0 else "")

@@ -1,7 +1,7 @@
-"""Uploaded images and the files made of them.
+"""Errors about uploaded images and the files created from images.
 
-Errors of ``image.*`` are made in the converter's child process too, which has to start quickly: all
-that is imported here is of the standard library.
+The converter's child process also imports this module, and must start quickly. This module
+therefore imports only the standard library and modules of ``core.errors``.
 """
 
 from core.errors.catalogue import (
@@ -18,9 +18,9 @@ from core.errors.catalogue import (
 from core.upload_limits import MAX_IMAGE_BYTES, MAX_IMAGE_MEGABYTES
 
 ATTACHMENT_NOT_FOUND = not_found("attachment.not_found", "There is no such attachment.")
-# Why the job of a deleted attachment was cancelled.
+# The reason for which a job was cancelled.
 ATTACHMENT_DELETED = not_found("attachment.deleted", "The attachment was deleted.")
-# While, or since, it was uploaded.
+# The owner deleted the attachment during or after its upload.
 ATTACHMENT_GONE = not_found("attachment.not_found", "The attachment was deleted.")
 ATTACHMENT_FILE_MISSING = malformed(
     "attachment.file_missing", "The part '{part}' with a file is missing.", part="file"
@@ -67,7 +67,7 @@ IMAGE_EMPTY = invalid("image.empty", "The file has no bytes.")
 IMAGE_UNSUPPORTED_TYPE = invalid(
     "image.unsupported_type", "The first bytes are not those of a PNG, JPEG, GIF, WebP or ICO."
 )
-# Each reader of a format says where it found what is wrong.
+# The reader of the image format supplies the reason, with the position of the fault.
 IMAGE_UNREADABLE = invalid(
     "image.unreadable", "{reason}", reason="The PNG has no header or no image data."
 )

@@ -1,4 +1,4 @@
-"""Credits, orders and payments."""
+"""Errors about credits, orders and payments."""
 
 from core.errors.catalogue import (
     conflict,

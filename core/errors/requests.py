@@ -1,4 +1,4 @@
-"""Errors of any request, and of the service that should answer it."""
+"""Errors that any request can cause, and errors about unavailable services."""
 
 from core.errors import DomainError, FieldProblem
 from core.errors.catalogue import (
@@ -25,7 +25,8 @@ BODY_MALFORMED_FORM = malformed("body.malformed", "The form can't be read.")
 BODY_MALFORMED_MULTIPART = malformed(
     "body.malformed", "The multipart body is malformed, cut short or over {most} parts.", most=100
 )
-# The two can be told apart where a file is stored while it arrives.
+# Only an upload that is stored during its transfer can distinguish a malformed body from a body
+# that was cut short.
 BODY_MALFORMED_UPLOAD = malformed("body.malformed", "The multipart body is malformed.")
 BODY_CUT_SHORT = malformed("body.malformed", "The multipart body is cut short.")
 BODY_LENGTH_INVALID = malformed("body.length_invalid", "Content-Length must be a number.")
@@ -96,7 +97,7 @@ SERVICE_BUSY = unavailable(
 SERVICE_UNAVAILABLE = unavailable(
     "service.unavailable", "A part of the service is not reachable.", retry_after=1
 )
-# The server that a worker could not reach, in the words of the failure.
+# The reason names the server that a worker could not reach.
 SERVICE_UNREACHABLE = unavailable(
     "service.unavailable", "{reason}", reason="object store: ConnectTimeoutError"
 )
@@ -128,5 +129,9 @@ FILE_NOT_WRITTEN = malformed(
 
 
 def invalid_field(field: str, rule: str, code: str = "type") -> DomainError:
-    """``body.invalid`` for one field, such as ``body.name``, that breaks ``rule``."""
+    """Return the error ``body.invalid`` for a field that breaks a rule.
+
+    Args:
+        field: the place of the field, such as ``body.name``.
+    """
     return BODY_INVALID(place=field, rule=rule, problems=(FieldProblem(field, code, rule),))

@@ -1,4 +1,4 @@
-"""Webhook endpoints and deliveries."""
+"""Errors about webhook endpoints and deliveries."""
 
 from core.errors.catalogue import conflict, invalid, invalid_at, not_found
 

@@ -1,7 +1,7 @@
-"""The languages in which readers get pages and mails. Owners and operators read English.
+"""The languages of the pages and mails for readers. Owners and operators read English.
 
-The texts stand in the templates and modules in English. A catalogue in ``catalogues/`` has them in
-one other language; a file that is put there is a language from the next start on.
+Templates and modules contain the English texts. Each catalogue in ``catalogues/`` contains the
+translations for one language. A process finds new catalogues when it starts.
 """
 
 import re
@@ -15,7 +15,7 @@ from babel.messages.pofile import read_po
 from jinja2 import BaseLoader, Environment, StrictUndefined, select_autoescape
 
 ENGLISH = "en"
-# No browser sends a longer list of languages.
+# No browser sends a longer ``Accept-Language`` header. The limit bounds the time for parsing.
 MAX_HEADER_CHARACTERS = 500
 
 _CATALOGUES = files(__package__).joinpath("catalogues")
@@ -26,33 +26,33 @@ _RANGE = re.compile(
 
 
 @cache
-def languages() -> tuple[str, ...]:
-    """The names of all languages, as HTML writes them: ``de``, ``pt-BR``. English is first."""
-    names = (each.name for each in _CATALOGUES.iterdir() if each.name.endswith(".po"))
-    return (ENGLISH, *sorted(each.removesuffix(".po").replace("_", "-") for each in names))
+def list_languages() -> tuple[str, ...]:
+    """Return the HTML names of all languages, such as ``de`` and ``pt-BR``, with English first."""
+    file_names = (file.name for file in _CATALOGUES.iterdir() if file.name.endswith(".po"))
+    return (ENGLISH, *sorted(name.removesuffix(".po").replace("_", "-") for name in file_names))
 
 
-def chosen(accepted: str) -> str:
-    """The language that the header ``Accept-Language`` likes best; English where we have none."""
-    ours = {each.lower(): each for each in languages()}
-    for wanted in _wanted(accepted[:MAX_HEADER_CHARACTERS]):
-        # RFC 4647, 3.4: cut the name at its end until there is such a language.
-        name = wanted
-        while name and name not in ours:
+def choose_language(accept_language: str) -> str:
+    """Return the best language for an ``Accept-Language`` header, or English."""
+    names_by_lower_case = {name.lower(): name for name in list_languages()}
+    for preferred_name in _parse_preferences(accept_language[:MAX_HEADER_CHARACTERS]):
+        # Shorten the name from its end until a language matches (RFC 4647, 3.4).
+        name = preferred_name
+        while name and name not in names_by_lower_case:
             name = name.rpartition("-")[0]
         if name:
-            return ours[name]
+            return names_by_lower_case[name]
     return ENGLISH
 
 
-def known(name: str | None) -> str:
-    """The language of this name, as a row keeps it; English for one that is gone since."""
-    return name if name in languages() else ENGLISH
+def available_language(name: str | None) -> str:
+    """Return a stored language, or English if the language is no longer available."""
+    return name if name in list_languages() else ENGLISH
 
 
-def translated(language: str, text: str) -> str:
-    """A text that is ``marked``, in this language."""
-    return translations(language).gettext(text)
+def translate(language: str, text: str) -> str:
+    """Translate a text that the code passed through ``marked``."""
+    return load_translations(language).gettext(text)
 
 
 def marked(text: str) -> str:
@@ -61,8 +61,8 @@ def marked(text: str) -> str:
 
 
 @cache
-def translations(language: str) -> NullTranslations:
-    """The texts of a language, compiled from its catalogue once a process."""
+def load_translations(language: str) -> NullTranslations:
+    """Load the texts of a language, compiled from its catalogue."""
     if language == ENGLISH:
         return NullTranslations()
     source = _CATALOGUES.joinpath(f"{language.replace('-', '_')}.po").read_bytes()
@@ -72,15 +72,11 @@ def translations(language: str) -> NullTranslations:
     return GNUTranslations(compiled)
 
 
-def _wanted(accepted: str) -> list[str]:
-    """Names in lower case, the dearest first; those of weight 0 are left out."""
-    found = [match for each in accepted.split(",") if (match := _RANGE.match(each))]
-    weighed = [(float(each["weight"] or 1), each["name"].lower()) for each in found]
-    return [name for weight, name in sorted(weighed, key=lambda each: -each[0]) if weight > 0]
+def create_templates(language: str, loader: BaseLoader) -> Environment:
+    """Return the Jinja environment for the templates of one language.
 
-
-def templates_in(language: str, loader: BaseLoader) -> Environment:
-    """HTML is escaped, plain text is not. A name that has no value is an error."""
+    Jinja escapes values in HTML templates, but not in plain text. An undefined name is an error.
+    """
     templates = Environment(
         loader=loader,
         autoescape=select_autoescape(["html"]),
@@ -90,6 +86,14 @@ def templates_in(language: str, loader: BaseLoader) -> Environment:
         extensions=["jinja2.ext.i18n"],
     )
     templates.policies["ext.i18n.trimmed"] = True
-    templates.install_gettext_translations(translations(language), newstyle=True)  # type: ignore[attr-defined] # the extension adds it
+    templates.install_gettext_translations(load_translations(language), newstyle=True)  # type: ignore[attr-defined] # the extension adds it
     templates.globals["language"] = language
     return templates
+
+
+def _parse_preferences(accept_language: str) -> list[str]:
+    """Return the language names in lower case, by descending weight, without weight 0."""
+    ranges = [match for part in accept_language.split(",") if (match := _RANGE.match(part))]
+    preferences = [(float(match["weight"] or 1), match["name"].lower()) for match in ranges]
+    by_weight = sorted(preferences, key=lambda preference: -preference[0])
+    return [name for weight, name in by_weight if weight > 0]

@@ -1,119 +1,126 @@
-"""Lines that people see: names, titles and labels that one person writes and others read.
+"""Checks and normalizes lines that people see, such as names, titles and labels.
 
-A line in which nothing is seen is a link that can't be found, and one that turns the direction of
-what stands beside it can make a file or an address look like another.
+A link with an invisible text can't be found. A character that reverses the text direction can
+disguise a file name or an address.
 """
 
 import re
 from unicodedata import category, normalize
 
-# These join letters in Persian and Indic names, and people in emoji.
+# Joiners connect letters in Persian and Indic names, and people in emoji.
 JOINERS = "\u200c\u200d"
-# With these a full stop or a bracket stands on its right side in Arabic and Hebrew; unlike the
-# controls below they turn no letter around.
+# Direction marks place punctuation correctly in Arabic and Hebrew. Unlike direction controls, the
+# marks don't reverse any letters.
 _DIRECTION_MARKS = "\u200e\u200f\u061c"
-_UNSEEN_BUT_NEEDED = frozenset(JOINERS + _DIRECTION_MARKS)
+_NEEDED_INVISIBLE = frozenset(JOINERS + _DIRECTION_MARKS)
 # Control characters, and the characters that end a line in Unicode.
 LINE_ENDS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_TURNING = re.compile("[\u202a-\u202e\u2066-\u2069]")
-_ANY_DIRECTION = re.compile(f"{_TURNING.pattern}|[{_DIRECTION_MARKS}]")
-# Letters and symbols by their category, which are shown as nothing.
+_DIRECTION_CONTROLS = re.compile("[\u202a-\u202e\u2066-\u2069]")
+_ANY_DIRECTION = re.compile(f"{_DIRECTION_CONTROLS.pattern}|[{_DIRECTION_MARKS}]")
+# Unicode classifies the fillers as letters or symbols, but fonts display nothing for a filler.
 _FILLERS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 # The first and the last character of each range of control characters, whitespace and invisible
 # format characters.
-_UNSEEN_RANGES = (
+_INVISIBLE_RANGES = (
     *((0x0, 0x20), (0x7F, 0xA0), (0xAD, 0xAD), (0x34F, 0x34F), (0x61C, 0x61C), (0x1680, 0x1680)),
     *((0x180B, 0x180F), (0x2000, 0x200F), (0x2028, 0x202F), (0x205F, 0x206F), (0x3000, 0x3000)),
     *((0xFE00, 0xFE0F), (0xFEFF, 0xFEFF), (0xFFF9, 0xFFFB), (0xE0000, 0xE007F)),
 )
-_UNSEEN = "".join(
+_INVISIBLE = "".join(
     (
-        *(chr(point) for first, last in _UNSEEN_RANGES for point in range(first, last + 1)),
+        *(chr(point) for first, last in _INVISIBLE_RANGES for point in range(first, last + 1)),
         *_FILLERS,
     )
 )
-_ANY_UNSEEN = re.compile(f"[{re.escape(_UNSEEN)}]")
-# The invisible characters that people accidentally add around a text when they type or copy it.
-# Most control characters are not included. The exceptions are whitespace and Ctrl+Z, the
-# end-of-file character of DOS.
+_ANY_INVISIBLE = re.compile(f"[{re.escape(_INVISIBLE)}]")
+# The invisible characters that people accidentally type or copy together with a text. Control
+# characters are excluded, except whitespace and Ctrl+Z, which ends a file in DOS.
 _STRIPPED = "".join(
-    each for each in _UNSEEN if category(each) != "Cc" or each.isspace() or each == "\x1a"
+    character
+    for character in _INVISIBLE
+    if category(character) != "Cc" or character.isspace() or character == "\x1a"
 )
+
+# Maps letters of other scripts to the Latin letters that look the same. The third group contains
+# Latin variants that NFKC normalization keeps.
+_LOOK_ALIKES = str.maketrans(
+    "авекмнорстухіјѕһԁԛԝ" "αβεηικνορτυχγω" "ıɑɡɪʀɴʟøłđᴀʙᴄᴅᴇɢʜᴊᴋᴍᴏᴘꜱᴛᴜᴠᴡᴢ",
+    "abekmhopctyxijshdqw" "abenikvoptuxyw" "iagirnloldabcdeghjkmopstuvwz",
+)  # fmt: skip
+# Maps digits and symbols to the letters that they replace in disguised words.
+_LETTER_SUBSTITUTES = str.maketrans("0345789@$€|", "oeastbgasei")
+_WORD = re.compile(r"[^\W_]+")
+_HAS_LETTER = re.compile(r"[^\W\d_]")
+_SINGLE_LETTERS = re.compile(r"\b\w(?: \w\b)+")
+# The categories of combining marks, variation selectors and format characters.
+_DROPPED_CATEGORIES = frozenset({"Mn", "Me", "Cf"})
 
 
 def is_shown(text: str) -> bool:
-    """Return whether the text is one line, in which something is seen and nothing turns its
-    direction.
+    """Return whether the text is a single line with a visible character.
+
+    The text must contain no direction controls.
     """
-    if LINE_ENDS.search(text) or _TURNING.search(text):
+    if LINE_ENDS.search(text) or _DIRECTION_CONTROLS.search(text):
         return False
-    return any(category(each)[0] in "LNPS" and each not in _FILLERS for each in text)
+    return any(category(character)[0] in "LNPS" and character not in _FILLERS for character in text)
 
 
 def has_direction(text: str) -> bool:
-    """Return whether the text has a mark or control of its direction."""
+    """Return whether the text contains a direction mark or a direction control."""
     return _ANY_DIRECTION.search(text) is not None
 
 
 def is_plain(text: str) -> bool:
-    """Return whether the text is shown, and has no unseen characters but those that scripts
-    need.
+    """Return whether the text passes ``is_shown`` and has only the necessary invisible characters.
+
+    Joiners and direction marks count as necessary, because some scripts need them.
     """
     return is_shown(text) and all(
-        category(each)[0] != "C" or each in _UNSEEN_BUT_NEEDED for each in text
+        category(character)[0] != "C" or character in _NEEDED_INVISIBLE for character in text
     )
 
 
-def strip_unseen(text: str) -> str:
+def strip_invisible(text: str) -> str:
     """Remove whitespace and invisible characters from both ends of the text."""
     return text.strip(_STRIPPED)
 
 
-def has_unseen(text: str) -> bool:
+def has_invisible(text: str) -> bool:
     """Return whether the text contains whitespace or an invisible character."""
-    return _ANY_UNSEEN.search(text) is not None
+    return _ANY_INVISIBLE.search(text) is not None
 
 
-def caseless(text: str) -> str:
+def fold_case(text: str) -> str:
     """Return a form of the text for comparisons that ignore case and Unicode composition."""
     return normalize("NFC", normalize("NFC", text).casefold())
 
 
-# Letters of other scripts that look like a Latin one, and Latin ones that NFKC keeps.
-_LETTERS = str.maketrans(
-    "авекмнорстухіјѕһԁԛԝ" "αβεηικνορτυχγω" "ıɑɡɪʀɴʟøłđᴀʙᴄᴅᴇɢʜᴊᴋᴍᴏᴘꜱᴛᴜᴠᴡᴢ",
-    "abekmhopctyxijshdqw" "abenikvoptuxyw" "iagirnloldabcdeghjkmopstuvwz",
-)  # fmt: skip
-_SIGNS = str.maketrans("0345789@$€|", "oeastbgasei")
-_WORD = re.compile(r"[^\W_]+")
-_HAS_LETTER = re.compile(r"[^\W\d_]")
-_LONE_LETTERS = re.compile(r"\b\w(?: \w\b)+")
-# Combining marks and variation selectors, and format characters.
-_DROPPED = frozenset({"Mn", "Me", "Cf"})
+def fold_look_alikes(text: str) -> str:
+    """Return the text in lower-case ASCII letters where possible, for comparisons with words.
 
-
-def folded(text: str) -> str:
-    """Return the text in lower case, without accents, unseen characters and look-alikes.
-
-    It is for comparisons with words in plain ASCII, and is shown to nobody.
+    The result has no accents and no invisible characters. Letters of other scripts become the Latin
+    letters that look the same.
     """
-    split = normalize("NFD", normalize("NFKC", text).casefold())
-    return "".join(each for each in split if category(each) not in _DROPPED).translate(_LETTERS)
+    decomposed = normalize("NFD", normalize("NFKC", text).casefold())
+    letters = (each for each in decomposed if category(each) not in _DROPPED_CATEGORIES)
+    return "".join(letters).translate(_LOOK_ALIKES)
 
 
-def folded_words(text: str) -> tuple[str, str]:
-    """Return the text's words, folded, with one space between two.
+def fold_words(text: str) -> tuple[str, str]:
+    """Return two readings of a text, as words that are separated by single spaces.
 
-    Digits and signs within a word count as the letters for which they stand in; 1 stands for two,
-    so there are two results. Letters that stand alone, one after another, are one word.
+    Digits and symbols within a word become the letters that they look like. A 1 becomes ``i`` in
+    the first reading and ``l`` in the second reading. Consecutive single letters become one word.
     """
-    return _words(text, "i"), _words(text, "l")
+    return _read_words(text, "i"), _read_words(text, "l")
 
 
-def _words(text: str, one: str) -> str:
-    signs = {**_SIGNS, ord("1"): ord(one)}
+def _read_words(text: str, letter_for_1: str) -> str:
+    substitutes = {**_LETTER_SUBSTITUTES, ord("1"): ord(letter_for_1)}
     parts = (
-        part.translate(signs) if _HAS_LETTER.search(part) else part for part in folded(text).split()
+        part.translate(substitutes) if _HAS_LETTER.search(part) else part
+        for part in fold_look_alikes(text).split()
     )
     words = " ".join(_WORD.findall(" ".join(parts)))
-    return _LONE_LETTERS.sub(lambda found: found[0].replace(" ", ""), words)
+    return _SINGLE_LETTERS.sub(lambda match: match[0].replace(" ", ""), words)

@@ -1,1 +1,1 @@
-"""Requests of this process to Python and to the operating system."""
+"""Controls how Python and the operating system run this process."""

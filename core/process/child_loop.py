@@ -1,9 +1,9 @@
 """The main loop of a child process, which answers the messages of its parent one by one.
 
-A module that calls `serve` can run as a child process. `child_process.ChildProcess` starts the
-module as `python -m <module> <parent's pid> <memory in bytes>`. The child exits with status 0 only
-between two messages. After exit status 0, the parent can therefore resend an unanswered message
-safely.
+A module that calls `answer_messages` can run as a child process. `child_process.ChildProcess`
+starts the module as `python -m <module> <parent's pid> <memory in bytes>`. The child exits with
+status 0 only between two messages. After exit status 0, the parent can therefore resend an
+unanswered message safely.
 """
 
 import json
@@ -16,26 +16,28 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO
 
-from core.process.linux import end_with_parent, give_memory_back
+from core.process.linux import exit_with_parent, trim_memory
 
-# A request or an answer consists of a header with two lengths, a JSON text, and binary data.
+# The header of a request or an answer contains the lengths of its JSON text and binary data.
 HEAD = struct.Struct(">IQ")
 
-# The type of a function that answers requests. Its arguments are the JSON fields and the binary
-# data of a request. Its result is the fields and the data of the answer.
+# The type of a function that answers requests. The arguments are the JSON fields and the binary
+# data of a request. The result contains the fields and the data of the answer.
 Answer = Callable[[Any, bytes], tuple[Any, Sequence[bytes]]]
 
 _MAX_CPU_SECONDS = 60.0
 _IDLE_SECONDS = 1.0
 
 
-def pack(fields: Any, data: Sequence[bytes] = ()) -> Sequence[bytes]:
+def pack_message(fields: Any, data: Sequence[bytes] = ()) -> Sequence[bytes]:
     """Return the parts of a message in sending order, without copying the data."""
     text = json.dumps(fields).encode()
     return HEAD.pack(len(text), sum(map(len, data))) + text, *data
 
 
-def serve(answer: Answer, *, confine: Callable[[int], None], max_resident_bytes: int) -> None:
+def answer_messages(
+    answer: Answer, *, confine: Callable[[int], None], max_resident_bytes: int
+) -> None:
     """Answer the parent's messages until the parent closes the pipe.
 
     The loop also ends when this process reaches its limit of CPU time or memory.
@@ -43,17 +45,19 @@ def serve(answer: Answer, *, confine: Callable[[int], None], max_resident_bytes:
     Args:
         confine: a function that restricts the rights of this process before the first message. The
             function receives the memory limit in bytes.
-        max_resident_bytes: the process exits if it uses more memory than this after a message.
+        max_resident_bytes: the memory limit between two messages. A process above the limit exits.
     """
-    parent, memory_bytes = int(sys.argv[1]), int(sys.argv[2])
-    end_with_parent(parent)
+    parent = int(sys.argv[1])
+    memory_bytes = int(sys.argv[2])
+    exit_with_parent(parent)
     # Move the pipes to private file descriptors, so that output printed by a library can't corrupt
     # an answer.
-    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb", buffering=0)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
+    requests = os.fdopen(os.dup(0), "rb")
+    answers = os.fdopen(os.dup(1), "wb", buffering=0)
+    empty_input = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(empty_input, 0)
     os.dup2(2, 1)
-    os.close(nothing)
+    os.close(empty_input)
     # The parent reads stderr only after this process has exited. If the pipe of stderr is full,
     # drop further output, because waiting for the parent would block forever.
     os.set_blocking(2, False)
@@ -64,26 +68,28 @@ def serve(answer: Answer, *, confine: Callable[[int], None], max_resident_bytes:
         if time.process_time() > _MAX_CPU_SECONDS:
             return
         if _resident_bytes(sizes) > max_resident_bytes:
-            give_memory_back()
+            trim_memory()
             if _resident_bytes(sizes) > max_resident_bytes:
                 return
-        # The process keeps unused memory at first, because this memory speeds up the next message.
-        # An idle process returns its unused memory to the operating system.
+        # A busy process keeps its unused memory, which makes the next message faster. An idle
+        # process returns its unused memory to the operating system.
         if not select.select([requests], [], [], _IDLE_SECONDS)[0]:
-            give_memory_back()
+            trim_memory()
 
 
 def _answer_one(answer: Answer, head: bytes, requests: BinaryIO, answers: BinaryIO) -> None:
-    """Read a message and answer it.
+    """Read one message, and send the answer.
 
-    This is a separate function so that its variables, which hold the message, are freed on return.
+    ``_answer_one`` is a separate function, so that Python frees the memory of the message on
+    return.
     """
     text_length, data_length = HEAD.unpack(head)
-    text, data = requests.read(text_length), requests.read(data_length)
+    text = requests.read(text_length)
+    data = requests.read(data_length)
     if len(text) + len(data) < text_length + data_length:
         # The message is incomplete because the parent exited, so no process waits for an answer.
         sys.exit(1)
-    for part in pack(*answer(json.loads(text), data)):
+    for part in pack_message(*answer(json.loads(text), data)):
         rest = memoryview(part)
         while rest:
             rest = rest[answers.write(rest) :]

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from core.process.child_loop import HEAD, pack
+from core.process.child_loop import HEAD, pack_message
 
 _EXIT_SECONDS = 1.0
 _MAX_PRINTED_CHARACTERS = 4_000
@@ -34,7 +34,7 @@ class ChildCrashed(Exception):
 
 
 class ChildProcess:
-    """A child process that runs a module which calls ``child_loop.serve``.
+    """A child process that runs a module which calls ``child_loop.answer_messages``.
 
     Only one thread may use the child at a time. When the thread that started the child ends, the
     kernel kills the child. The next message then starts a new child.
@@ -69,7 +69,7 @@ class ChildProcess:
 
         Raises ``ChildTooSlow`` or ``ChildCrashed``.
         """
-        message = pack(fields, data)
+        message = pack_message(fields, data)
         answer = self._ask(message) or self._ask(message)
         if answer is None:
             raise ChildCrashed("exit status 0", "")
@@ -87,7 +87,8 @@ class ChildProcess:
         deadline = time.monotonic() + self._timeout
         self._messages += 1
         try:
-            requests, answers = _descriptor(child.stdin), _descriptor(child.stdout)
+            requests = _descriptor(child.stdin)
+            answers = _descriptor(child.stdout)
             for part in message:
                 _send(requests, part, deadline)
             text_length, data_length = HEAD.unpack(_receive(answers, HEAD.size, deadline))
@@ -101,7 +102,7 @@ class ChildProcess:
             status, printed = self._kill(child, grace=_EXIT_SECONDS)
         except BaseException:
             # A job's time limit can interrupt this method at any point. Kill the child, because the
-            # next call would read the rest of this answer as its own answer.
+            # next call would read the unread part of the answer as its own answer.
             self._kill(child)
             raise
         if status == 0:
@@ -112,7 +113,8 @@ class ChildProcess:
     def _usable(self) -> subprocess.Popen[bytes]:
         if self._owner != os.getpid():
             # After a fork, the existing child belongs to our parent process. Start another child.
-            self._child, self._owner = None, os.getpid()
+            self._child = None
+            self._owner = os.getpid()
         child = self._child
         if child is not None and (child.poll() is not None or self._messages >= self._max_messages):
             self._end(child)
@@ -136,7 +138,8 @@ class ChildProcess:
         )
         for pipe in (child.stdin, child.stdout, child.stderr):
             os.set_blocking(_descriptor(pipe), False)
-        self._child, self._messages = child, 0
+        self._child = child
+        self._messages = 0
         return child
 
     def _end(self, child: subprocess.Popen[bytes]) -> None:

@@ -1,9 +1,9 @@
 """Restricts a child process before it receives untrusted data.
 
-A hostile image can run code by exploiting a fault in a codec. Such code can only compute, read
-requests and write answers. seccomp, a filter in the kernel, refuses all other system calls, even to
-root. A process can't remove this filter. If the kernel has no seccomp, only the limits of memory,
-CPU time and files restrict the child process.
+A hostile image can run code by exploiting a fault in a codec. In a confined process, hostile code
+can only compute, read requests and write answers. The kernel's seccomp filter refuses all other
+system calls, even to root. A process can't remove its seccomp filter. If the kernel has no seccomp,
+only the limits of memory, CPU time and files restrict the child process.
 """
 
 import errno
@@ -16,38 +16,44 @@ from seccompy import Action, ArgCmp, CmpOp, Filter, arch, supported
 
 from core.process.linux import hide_memory, refuse_new_privileges
 
-# The kernel kills a child process that uses more CPU time than this. A normal child exits after the
-# message with which it exceeds 60 s of CPU time, and a message takes at most 30 s. Only hostile
-# code keeps computing between two messages.
+# The limit of a child process's CPU time, which the kernel enforces. A normal child exits after the
+# message that exceeds 60 s of CPU time, and a message takes at most 30 s. Only hostile code keeps
+# computing between two messages.
 MAX_CPU_SECONDS = 120
 
-_REQUESTS_AND_ANSWERS = ("read", "pread64", "write", "close", "pselect6")
-_MEMORY = ("munmap", "mremap", "madvise", "brk")
-# The C library and Python need these while they compute, are stopped and continued, or exit.
-_RUNNING = ("futex", "sched_yield", "getrandom", "clock_gettime", "rt_sigaction", "rt_sigprocmask")
-_ENDING = ("rt_sigreturn", "sigaltstack", "restart_syscall", "exit", "exit_group")
-_OF_PILLOW = ("getcwd",)
+# The system calls that a confined child process may make.
+_MESSAGE_CALLS = ("read", "pread64", "write", "close", "pselect6")
+_MEMORY_CALLS = ("munmap", "mremap", "madvise", "brk")
+_RUNTIME_CALLS = (
+    *("futex", "sched_yield", "getrandom", "clock_gettime", "rt_sigaction", "rt_sigprocmask"),
+    *("rt_sigreturn", "sigaltstack", "restart_syscall", "exit", "exit_group"),
+)
+_PILLOW_CALLS = ("getcwd",)
 
 
-def confine(memory_bytes: int) -> None:
-    """Give up all but decoding. Open files, and import modules, before this."""
+def confine_process(memory_bytes: int) -> None:
+    """Give up all rights of this process except decoding.
+
+    The process must open its files and import its modules before the call.
+    """
     with suppress(OSError):
-        # At its first call the library looks for the C library by a process, which is given up.
+        # The first call of ``supported`` starts a process, which a confined process can't do.
         supported()
-    limit(memory_bytes)
+    limit_resources(memory_bytes)
     with suppress(OSError):
-        # If the filter can't be loaded, the worker already logged a warning at its start.
-        decoding_filter().load()
+        # If the kernel rejects the seccomp filter, the worker already logged a warning at its
+        # start.
+        create_decoding_filter().load()
 
 
-def limit(memory_bytes: int, *, open_files: int = 0, file_bytes: int = 0) -> None:
-    """Protect this process's memory from other processes, and limit its resources.
+def limit_resources(memory_bytes: int, *, open_files: int = 0, file_bytes: int = 0) -> None:
+    """Protect this process's memory from other processes, and limit the process's resources.
 
-    This limits memory, CPU time, open files, file sizes and child processes.
+    The limits apply to memory, CPU time, open files, file sizes and child processes.
     """
     hide_memory()
     refuse_new_privileges()
-    for kind, most in (
+    for kind, maximum in (
         (resource.RLIMIT_AS, memory_bytes),
         (resource.RLIMIT_CPU, MAX_CPU_SECONDS),
         (resource.RLIMIT_CORE, 0),
@@ -55,35 +61,39 @@ def limit(memory_bytes: int, *, open_files: int = 0, file_bytes: int = 0) -> Non
         (resource.RLIMIT_NOFILE, open_files),
         (resource.RLIMIT_NPROC, 0),
     ):
-        resource.setrlimit(kind, (most, most))
+        resource.setrlimit(kind, (maximum, maximum))
 
 
 def filter_error() -> OSError | None:
-    """Return why this kernel takes no filter; None if it does."""
+    """Return the error with which this kernel rejects a seccomp filter, or ``None``."""
     errors: list[OSError] = []
 
     def load() -> None:
         try:
-            decoding_filter()
+            create_decoding_filter()
             Filter(default=Action.ALLOW).load()
         except OSError as error:
             errors.append(error)
 
-    # A filter is a thread's own and ends with it.
+    # A seccomp filter applies to one thread, so load the filter in a separate thread.
     trial = Thread(target=load)
     trial.start()
     trial.join()
     return errors[0] if errors else None
 
 
-def decoding_filter() -> Filter:
-    """Return the calls that decoding may make; an OSError for an unknown processor."""
+def create_decoding_filter() -> Filter:
+    """Return a filter that permits only the system calls of decoding.
+
+    Raises ``OSError`` for an unknown type of processor.
+    """
     permitted = Filter(default=Action.ERRNO | errno.EPERM)
-    for name in (*_REQUESTS_AND_ANSWERS, *_MEMORY, *_RUNNING, *_ENDING, *_OF_PILLOW):
+    for name in (*_MESSAGE_CALLS, *_MEMORY_CALLS, *_RUNTIME_CALLS, *_PILLOW_CALLS):
         permitted.allow(name)
     if arch() == "x86_64":
-        permitted.allow("select")  # older C libraries wait with it
-    # Memory of a process's own in which nothing can be executed.
+        # Older C libraries call ``select`` instead of ``pselect6``.
+        permitted.allow("select")
+    # Permit only private memory that can't be executed, so that an exploit can't add machine code.
     not_executable = ArgCmp(2, CmpOp.MASKED_EQ, 0, mask=mmap.PROT_EXEC)
     anonymous = ArgCmp(3, CmpOp.MASKED_EQ, mmap.MAP_ANONYMOUS, mask=mmap.MAP_ANONYMOUS)
     permitted.allow("mmap", args=[not_executable, anonymous])

@@ -1,35 +1,37 @@
 """Switches Python's garbage collection off while a process starts, and on again afterwards.
 
-A server creates 200,000 objects while it starts, and only fifty of these objects are garbage.
+A server creates 200,000 objects during its start, and only fifty of these objects are garbage.
 """
 
 import gc
 
-_STANDARD = gc.get_threshold()
-# More than a start makes. A process that forgets to end its start holds no more garbage than this.
-_WHILE_STARTING = (1_000_000, 10, 10)
+_STANDARD_THRESHOLDS = gc.get_threshold()
+# The first threshold exceeds the number of objects that a process creates during its start. The
+# threshold also limits the garbage of a process that never calls ``end_start``.
+_STARTUP_THRESHOLDS = (1_000_000, 10, 10)
 
 
 # Optimization: no garbage collection while a process starts (decision 17).
 def begin_start() -> None:
     """Stop Python's garbage collection until ``end_start`` is called."""
-    gc.set_threshold(*_WHILE_STARTING)
+    gc.set_threshold(*_STARTUP_THRESHOLDS)
 
 
 def end_start() -> None:
-    """Start garbage collection as usual, but exclude all objects that exist already.
+    """Resume garbage collection, but exclude all objects that exist already.
 
-    The existing garbage isn't collected first, because that takes a tenth of a second for almost
-    no garbage.
+    The existing garbage stays in memory, because collecting a few objects would take a tenth of a
+    second.
     """
     gc.freeze()
-    gc.set_threshold(*_STANDARD)
+    gc.set_threshold(*_STANDARD_THRESHOLDS)
 
 
-def share() -> None:
-    """Before a fork: keep what the child inherits in memory that both share.
+def freeze_before_fork() -> None:
+    """Exclude all existing objects from garbage collection, so that a fork shares their memory.
 
-    A garbage collection writes to every object that it visits, and so copies its page.
+    A garbage collection writes to every object that it visits. The write would copy the object's
+    memory page into the child process.
     """
     gc.collect()
     gc.freeze()

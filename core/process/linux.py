@@ -1,4 +1,4 @@
-"""System calls of Linux that Python has no function for."""
+"""System calls of Linux for which Python has no function."""
 
 import ctypes
 import os
@@ -10,37 +10,44 @@ _PR_SET_DUMPABLE = 4
 _PR_SET_NO_NEW_PRIVS = 38
 
 _libc = ctypes.CDLL(None, use_errno=True)
-# The rest of the product may run elsewhere, though nothing promises it.
-_LINUX = sys.platform == "linux"
+# On other systems the functions of this module do nothing. Only Linux is supported.
+_IS_LINUX = sys.platform == "linux"
 
 
 def hide_memory() -> None:
-    """Let no process of the same user read this one's memory, environment or files; dump no core.
+    """Hide this process's memory, environment and files from other processes of the same user.
 
-    Root still may. Forked processes are hidden too, executed programs are not.
+    The kernel also writes no core dump of the process. Root can still read everything. Forked
+    processes are hidden too, but executed programs aren't.
     """
     _control(_PR_SET_DUMPABLE, 0)
 
 
 def refuse_new_privileges() -> None:
-    """Let no program that this process executes gain rights, by set-user-ID for instance."""
+    """Prevent programs that this process executes from gaining rights, such as by set-user-ID."""
     _control(_PR_SET_NO_NEW_PRIVS, 1)
 
 
-def end_with_parent(parent: int) -> None:
-    """Have this process killed when the thread that started it ends; exit if it has ended."""
+def exit_with_parent(parent: int) -> None:
+    """Ask the kernel to kill this process when the thread that started the process ends.
+
+    The process exits immediately if its parent has already ended.
+
+    Args:
+        parent: the process id of the parent.
+    """
     _control(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         sys.exit(1)
 
 
-def give_memory_back() -> None:
-    """Give the memory that the allocator keeps for later back to the system."""
-    if _LINUX:
+def trim_memory() -> None:
+    """Return the unused memory of the C library's allocator to the operating system."""
+    if _IS_LINUX:
         _libc.malloc_trim(0)
 
 
 def _control(option: int, value: int) -> None:
-    if _LINUX and _libc.prctl(option, value, 0, 0, 0) != 0:
+    if _IS_LINUX and _libc.prctl(option, value, 0, 0, 0) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

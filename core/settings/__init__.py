@@ -1,4 +1,4 @@
-"""Every setting, and the notations in which an operator writes them."""
+"""The settings of all processes, and the formats of their values."""
 
 from core.errors import SettingsError
 from core.settings.given_settings import MAY_BE_EMPTY, read_settings

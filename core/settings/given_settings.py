@@ -1,4 +1,4 @@
-"""How settings are read: from environment variables, and secrets from files too."""
+"""Reads settings from environment variables, and secrets also from files."""
 
 import os
 from collections.abc import Mapping
@@ -9,26 +9,30 @@ from pydantic import AfterValidator, SecretStr, ValidationError, ValidationInfo,
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from core.errors import SettingsError, own_words
+from core.errors import SettingsError, strip_pydantic_prefix
 
 PREFIX = "PRESSROOM_"
 # The variable PRESSROOM_X_FILE names a file that holds the secret PRESSROOM_X.
 FILE_SUFFIX = "_FILE"
 MAX_SECRET_BYTES = 64 * 1024
 
-# For these settings an empty value means: no limit.
+# The settings for which an empty value means "no limit". An empty value of any other setting means
+# the default.
 MAY_BE_EMPTY = (
     *("rate_limit_default", "rate_limit_anonymous", "rate_limit_login"),
     *("mail_limit_mailbox", "mail_limit_domain", "mail_limit_list", "mail_limit_source"),
     *("quota_free", "quota_paid"),
 )
 
+S = TypeVar("S", bound="GivenSettings")
+
 
 class GivenSettings(BaseSettings):
-    """Settings that ``read_settings`` reads; a process reads the class that has what it needs.
+    """The base class of all settings classes. A process reads only the classes that it needs.
 
-    The text below each setting says what it is. ``pressroom env`` alone reads these texts: the
-    library would look for them in the source at each start, and take a tenth of a second.
+    The text below each setting describes the setting. Only ``pressroom env`` reads these texts.
+    Pydantic would parse the source code for the texts at each start, which takes a tenth of a
+    second.
     """
 
     model_config = SettingsConfigDict(
@@ -36,54 +40,62 @@ class GivenSettings(BaseSettings):
         extra="ignore",
         frozen=True,
         hide_input_in_errors=True,
-        # Each class is the ground of others, and a process reads values of one.
+        # Build validators on first use, because a process uses only a few of the classes.
         defer_build=True,
     )
 
     @model_validator(mode="before")
     @classmethod
     def _empty_is_unset(cls, values: dict[str, Any]) -> dict[str, Any]:
-        # An empty line in an environment file leaves a setting as it is by default.
+        # An empty line in an environment file keeps the default of a setting.
         return {
             name: value for name, value in values.items() if value != "" or name in MAY_BE_EMPTY
         }
 
 
-S = TypeVar("S", bound=GivenSettings)
-
-
 def read_settings(kind: type[S]) -> S:
-    """Read the environment; raises ``SettingsError``, which names every wrong setting."""
-    return read_values(kind, secrets_in_files(kind))
+    """Read a settings class from the environment variables and the secret files.
+
+    Raises ``SettingsError``, which names every invalid setting.
+    """
+    return read_values(kind, read_secret_files(kind))
 
 
 def read_values(kind: type[S], values: Mapping[str, str]) -> S:
-    """Read these values before those of the environment; raises what ``read_settings`` raises."""
+    """Read a settings class from the values, and from environment variables for missing values.
+
+    Raises ``SettingsError``, which names every invalid setting.
+    """
     try:
         return kind.model_validate(values)
     except ValidationError as error:
         lines = [
-            f"{variable_of(str(problem['loc'][0]))}: {own_words(problem['msg'])}"
+            f"{variable_of(str(problem['loc'][0]))}: {strip_pydantic_prefix(problem['msg'])}"
             for problem in error.errors(include_input=False, include_url=False)
         ]
         raise SettingsError("\n".join(lines)) from None
 
 
 def variable_of(setting: str) -> str:
-    """The environment variable of a setting."""
+    """Return the name of a setting's environment variable."""
     return PREFIX + setting.upper()
 
 
-def goes_with(*others: str) -> AfterValidator:
-    """The setting and these, which are declared before it, are all set or none."""
+def required_together(*others: str) -> AfterValidator:
+    """Return a validator that requires either all of several settings or none of the settings.
+
+    Args:
+        others: the names of the other settings. The class must declare the validated setting after
+            the other settings.
+    """
 
     def check(value: Any, info: ValidationInfo) -> Any:
-        # A setting that is wrong by itself is not among the data, and its own problem says so.
-        given = [bool(info.data[name]) for name in others if name in info.data]
-        if any(is_set != bool(value) for is_set in given):
-            named = " and ".join(map(variable_of, others))
-            every = "both" if len(others) == 1 else "all three"
-            raise ValueError(f"goes together with {named}: set {every}, or none")
+        # The data lacks invalid settings, which have their own error message.
+        others_are_set = [bool(info.data[name]) for name in others if name in info.data]
+        if any(is_set != bool(value) for is_set in others_are_set):
+            variables = " and ".join(map(variable_of, others))
+            quantity = "both" if len(others) == 1 else "all three"
+            raise ValueError(f"goes together with {variables}: set {quantity}, or none")
         return value
 
     return AfterValidator(check)
@@ -93,12 +105,12 @@ def is_secret(field: FieldInfo) -> bool:
     return SecretStr in (field.annotation, *get_args(field.annotation))
 
 
-def secrets_in_files(kind: type[GivenSettings]) -> dict[str, str]:
-    """The secrets that variables with ``FILE_SUFFIX`` name; raises ``SettingsError``.
+def read_secret_files(kind: type[GivenSettings]) -> dict[str, str]:
+    """Read the secrets from the files that environment variables with ``FILE_SUFFIX`` name.
 
-    An empty file counts as not set, as an empty variable does.
+    An empty file means that the secret isn't set. Raises ``SettingsError``.
     """
-    found: dict[str, str] = {}
+    secrets: dict[str, str] = {}
     problems: list[str] = []
     for name, field in kind.model_fields.items():
         variable = variable_of(name)
@@ -109,18 +121,18 @@ def secrets_in_files(kind: type[GivenSettings]) -> dict[str, str]:
             problems.append(f"{variable} and {variable}{FILE_SUFFIX} are both set: set one of them")
             continue
         try:
-            if secret := _secret_in(Path(path), may_be_empty=not field.is_required()):
-                found[name] = secret
+            if secret := _read_secret(Path(path), may_be_empty=not field.is_required()):
+                secrets[name] = secret
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             problems.append(f"{variable}{FILE_SUFFIX}: the file {path} can't be used: {reason}")
     if problems:
         raise SettingsError("\n".join(problems))
-    return found
+    return secrets
 
 
-def _secret_in(path: Path, *, may_be_empty: bool) -> str:
-    """The text of the file without the end of its last line."""
+def _read_secret(path: Path, *, may_be_empty: bool) -> str:
+    """Return the text of the file without a final line break."""
     with path.open("rb") as file:
         content = file.read(MAX_SECRET_BYTES + 1)
     if len(content) > MAX_SECRET_BYTES:

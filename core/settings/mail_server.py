@@ -1,4 +1,4 @@
-"""The mail server that sends our mail, and the sender's address, as an operator writes them."""
+"""The settings of the mail server and of the sender, parsed from an operator's texts."""
 
 import re
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ _SENDER = re.compile(rf"(?:(?P<name>[^<>]*)<(?P<address>{_ADDRESS})>|(?P<bare>{_
 
 
 class MailSecurity(StrEnum):
-    """The protection of the connection; the value is the scheme of the URL."""
+    """The encryption of a connection to the mail server, identified by the scheme of its URL."""
 
     NONE = "smtp"
     TLS = "smtps"
     STARTTLS = "smtp+starttls"
 
 
-_PORTS = {MailSecurity.NONE: 25, MailSecurity.TLS: 465, MailSecurity.STARTTLS: 587}
+_DEFAULT_PORTS = {MailSecurity.NONE: 25, MailSecurity.TLS: 465, MailSecurity.STARTTLS: 587}
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,19 @@ class MailServer:
 
     @classmethod
     def parse(cls, url: str) -> Self:
-        """Read ``smtp://[user:password@]host[:port]``; a ``ValueError`` never quotes the URL."""
+        """Parse a URL in the format ``smtp://[user:password@]host[:port]``.
+
+        Raises ``ValueError``, which never quotes the URL.
+        """
         try:
             parts = urlsplit(url)
-            security, port = MailSecurity(parts.scheme), parts.port
+            security = MailSecurity(parts.scheme)
+            port = parts.port
         except ValueError:
-            # The library's message would quote a part of the URL, perhaps of the password.
-            parts, security, port = None, None, None
+            # The error message of ``urlsplit`` could quote the password.
+            parts = None
+            security = None
+            port = None
         if (
             parts is None
             or security is None
@@ -63,7 +69,7 @@ class MailServer:
                 raise ValueError("must have a user and a password, or neither")
             if not (login.user + login.password).isascii():
                 raise ValueError("may have ASCII characters only in its user and password")
-        return cls(parts.hostname, port or _PORTS[security], security, login)
+        return cls(parts.hostname, port or _DEFAULT_PORTS[security], security, login)
 
 
 @dataclass(frozen=True)
@@ -73,11 +79,11 @@ class MailSender:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``Name <address>`` or a bare address."""
-        found = _SENDER.match(text.strip())
-        if found is not None and text.isprintable():
-            name = (found["name"] or "").strip().removeprefix('"').removesuffix('"')
-            return cls(name, found["address"] or found["bare"])
+        """Parse ``Name <address>`` or a bare address."""
+        match = _SENDER.match(text.strip())
+        if match is not None and text.isprintable():
+            name = (match["name"] or "").strip().removeprefix('"').removesuffix('"')
+            return cls(name, match["address"] or match["bare"])
         raise ValueError(
             "must be one address of ASCII characters, bare or as: Name <address>; "
             "write other letters of its domain as xn--"

@@ -1,4 +1,4 @@
-"""Parts of the types of settings: how what an operator wrote is read."""
+"""The formats of settings, with the functions that validate and parse an operator's texts."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -14,19 +14,49 @@ from pydantic_settings import NoDecode
 
 from core.money import is_storable, minor_digits
 
+_DENIED_ENTRY = re.compile(r"(?:[^\s@,*]+@|\*\.)?[^\s@,*]+\Z")
+
+# Only old buckets have names with capital letters or underscores.
+_BUCKET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]\Z")
+_RESERVED_IN_BUCKET_NAME = re.compile(r"\.\.|\.-|-\.|-s3alias\Z|--ol-s3\Z")
+
+# The format of rate limits, such as ``10/minute`` or ``5 per 2 seconds``. A semicolon separates
+# several limits. The format belongs to the library ``limits``. The settings don't import the
+# library, because few commands use rate limits.
+_AMOUNT = r"[0-9]+"
+_MULTIPLE = r"[1-9][0-9]*"
+_UNIT = r"(?:second|minute|hour|day|month|year)s?"
+_RATE_LIMIT = rf"\s*{_AMOUNT}\s*(?:/|per)\s*(?:{_MULTIPLE}\s*)?{_UNIT}\s*"
+_RATE_LIMITS = re.compile(rf"{_RATE_LIMIT}(?:[,;|]{_RATE_LIMIT})*\Z", re.IGNORECASE)
+
+# The default exchange rates. An entry has the format code:units per US dollar:smallest order.
+# Operators keep the rates up to date.
+DEFAULT_CURRENCIES = "USD:1:0.50,EUR:0.92:0.50,GBP:0.79:0.50,JPY:150:100"
+
+DEFAULT_QUOTA_FREE = (
+    "members=1000,lists=5,storage_mb=500,keys=10,unfinished_jobs=3,composer_per_day=50"
+)
+DEFAULT_QUOTA_PAID = "members=10000000,lists=1000,storage_mb=100000,keys=100,unfinished_jobs=10"
+DEFAULT_RETENTION = (
+    "jobs=30,subscription_events=1095,ip_addresses=90,events=365,import_changes=90,imports=730,"
+    "exports=365,list_reports=365,strangers=30"
+)
+
+K = TypeVar("K", bound=StrEnum)
+
 
 def _split(value: object) -> object:
-    """The parts of a text between its commas, without the spaces around them."""
+    """Split a text at its commas, and remove the spaces around each part."""
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return value
 
 
-COMMA_SEPARATED = BeforeValidator(_split)
+def _read_lines(value: object) -> object:
+    """Return the lines of the file at an absolute path, without comments and empty lines.
 
-
-def _lines(value: object) -> object:
-    """The lines of the file that an absolute path names, without comments and empty ones."""
+    Any value that isn't an absolute path is returned unchanged.
+    """
     if not isinstance(value, str) or not value.startswith("/"):
         return value
     try:
@@ -39,35 +69,24 @@ def _lines(value: object) -> object:
     return tuple(line for line in lines if line)
 
 
-# Before ``COMMA_SEPARATED``, and so after it among the validators.
-OR_LINES_OF_A_FILE = BeforeValidator(_lines)
-
-_DENIED = re.compile(r"(?:[^\s@,*]+@|\*\.)?[^\s@,*]+\Z")
-
-
-def _denied(entries: tuple[str, ...]) -> tuple[str, ...]:
+def _require_addresses_and_domains(entries: tuple[str, ...]) -> tuple[str, ...]:
     for number, entry in enumerate(entries, start=1):
-        if not _DENIED.match(entry):
+        if not _DENIED_ENTRY.match(entry):
             raise ValueError(f"entry {number} is neither an address nor a domain")
     return entries
 
 
-ADDRESSES_AND_DOMAINS = AfterValidator(_denied)
-
-
-# Capitals and underscores are of buckets that were made long ago.
-_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]\Z")
-_BUCKET_HAS_NOT = re.compile(r"\.\.|\.-|-\.|-s3alias\Z|--ol-s3\Z")
-
-
 def require_bucket_name(name: str) -> str:
-    """The name, if S3 lets a bucket have it. Its client refuses others only at their first use."""
-    if not _BUCKET.match(name):
+    """Return the name of a bucket, or raise ``ValueError`` if S3 doesn't allow the name.
+
+    The S3 client would report an invalid name only on the first call to the bucket.
+    """
+    if not _BUCKET_NAME.match(name):
         raise ValueError(
             "a bucket's name has 3 to 63 characters: letters, digits, dots, hyphens and "
             "underscores, and begins and ends with a letter or digit"
         )
-    if _BUCKET_HAS_NOT.search(name):
+    if _RESERVED_IN_BUCKET_NAME.search(name):
         raise ValueError(
             "a bucket's name has no two dots together and no dot beside a hyphen, and ends "
             "neither with -s3alias nor with --ol-s3"
@@ -79,11 +98,8 @@ def require_bucket_name(name: str) -> str:
     raise ValueError("a bucket's name is no IP address")
 
 
-BUCKET_NAME = AfterValidator(require_bucket_name)
-
-
-def readable_by(parse: Callable[[str], object]) -> AfterValidator:
-    """Keeps a setting as it was written, once it could be parsed."""
+def parsable_by(parse: Callable[[str], object]) -> AfterValidator:
+    """Return a validator that requires a parsable text, and keeps the text unparsed."""
 
     def check(value: Any) -> Any:
         if value is not None:
@@ -93,32 +109,21 @@ def readable_by(parse: Callable[[str], object]) -> AfterValidator:
     return AfterValidator(check)
 
 
-# Rate limits: ``10/minute``, ``5 per 2 seconds``, several with ``;`` between. It is the notation of
-# ``limits``, the library that counts, which few commands load, while all read the settings.
-_AMOUNT = r"[0-9]+"
-_MULTIPLE = r"[1-9][0-9]*"
-_UNIT = r"(?:second|minute|hour|day|month|year)s?"
-_LIMIT = rf"\s*{_AMOUNT}\s*(?:/|per)\s*(?:{_MULTIPLE}\s*)?{_UNIT}\s*"
-_LIMITS = re.compile(rf"{_LIMIT}(?:[,;|]{_LIMIT})*\Z", re.IGNORECASE)
-
-
 def check_rate_limits(value: str) -> str:
-    """Return the limits as they were written, empty for none; raises ``ValueError``."""
-    if value.strip() and not _LIMITS.match(value):
+    """Return the text of the rate limits, or raise ``ValueError``. An empty text means no limit."""
+    if value.strip() and not _RATE_LIMITS.match(value):
         raise ValueError("must be like 600/minute or 10/second;200/hour, or empty for no limit")
     return value.strip()
 
 
-RateLimits = Annotated[str, AfterValidator(check_rate_limits)]
-
-
-# Each is code:units for one US dollar:smallest order. An operator keeps the rates current.
-DEFAULT_CURRENCIES = "USD:1:0.50,EUR:0.92:0.50,GBP:0.79:0.50,JPY:150:100"
-
-
 @dataclass(frozen=True)
 class Currency:
-    """``per_usd`` units are worth one US dollar; ``minimum`` is the smallest order, in units."""
+    """A currency in which the installation sells credits.
+
+    Attributes:
+        per_usd: the number of currency units that one US dollar buys.
+        minimum: the smallest order, in currency units.
+    """
 
     code: str
     per_usd: Decimal
@@ -130,15 +135,18 @@ class Currency:
 
 
 def parse_currencies(text: str) -> tuple[Currency, ...]:
-    """Read ``CODE:rate:minimum,…``; raises a ``ValueError`` that names the wrong entry."""
-    currencies = tuple(_currency(entry.strip()) for entry in text.split(",") if entry.strip())
+    """Parse currencies in the format ``CODE:rate:minimum,…``.
+
+    Raises ``ValueError``, which names the invalid entry.
+    """
+    currencies = tuple(_parse_currency(entry.strip()) for entry in text.split(",") if entry.strip())
     codes = {currency.code for currency in currencies}
     if not codes or len(codes) != len(currencies):
         raise ValueError("needs at least one currency, and each once")
     return currencies
 
 
-def _currency(entry: str) -> Currency:
+def _parse_currency(entry: str) -> Currency:
     code, *texts = entry.split(":")
     if len(texts) != len(("rate", "minimum")):
         raise ValueError(f"{entry!r} is not written CODE:units per USD:minimum, as EUR:0.92:0.50")
@@ -158,14 +166,8 @@ def _currency(entry: str) -> Currency:
     return Currency(code, rate, minimum)
 
 
-# Types of settings.
-CreditsPerUsd = Annotated[Decimal, Field(gt=0, max_digits=15, decimal_places=4)]
-ComposerPrice = Annotated[Decimal | None, Field(gt=0, max_digits=15, decimal_places=4)]
-Currencies = Annotated[tuple[Currency, ...], NoDecode, BeforeValidator(parse_currencies)]
-
-
 class PlanQuota(StrEnum):
-    """A quota of a plan, which bounds what one owner has."""
+    """A quota of a plan, which limits the resources of one owner."""
 
     MEMBERS = "members"
     LISTS = "lists"
@@ -175,16 +177,19 @@ class PlanQuota(StrEnum):
     COMPOSER_PER_DAY = "composer_per_day"
 
 
-DEFAULT_QUOTA_FREE = (
-    "members=1000,lists=5,storage_mb=500,keys=10,unfinished_jobs=3,composer_per_day=50"
-)
-DEFAULT_QUOTA_PAID = "members=10000000,lists=1000,storage_mb=100000,keys=100,unfinished_jobs=10"
+def _parse_numbers(
+    text: str, kind: type[K], digits: int, *, unknown: str, form: str
+) -> dict[K, int]:
+    """Parse numbers in the format ``name=number,…``.
 
-K = TypeVar("K", bound=StrEnum)
+    Raises ``ValueError``, which names the invalid entry.
 
-
-def _numbers(text: str, kind: type[K], digits: int, *, unknown: str, form: str) -> dict[K, int]:
-    """Read ``name=number,…``; raises a ``ValueError`` that names the wrong entry."""
+    Args:
+        kind: the enumeration of the allowed names.
+        digits: the maximum number of digits.
+        unknown: the part of the error message that introduces the allowed names.
+        form: the description of an entry's format in error messages.
+    """
     numbers: dict[K, int] = {}
     for entry in filter(None, map(str.strip, text.split(","))):
         name, _, number = entry.partition("=")
@@ -199,19 +204,18 @@ def _numbers(text: str, kind: type[K], digits: int, *, unknown: str, form: str) 
 
 
 def parse_quotas(value: object) -> object:
-    """The limits by their quotas; raises a ``ValueError`` that names the wrong entry."""
+    """Parse the limits of a plan's quotas.
+
+    Raises ``ValueError``, which names the invalid entry.
+    """
     if not isinstance(value, str):
         return value
     form = "{name}=number, as {name}=10"
-    return _numbers(value, PlanQuota, 12, unknown="no quota; those are", form=form)
-
-
-# The type of settings. A quota that is not named has no limit.
-Quotas = Annotated[Mapping[PlanQuota, int], NoDecode, BeforeValidator(parse_quotas)]
+    return _parse_numbers(value, PlanQuota, 12, unknown="no quota; those are", form=form)
 
 
 class Retained(StrEnum):
-    """The rows that an operator may keep for longer or shorter."""
+    """A kind of rows whose retention period an operator can configure."""
 
     JOBS = "jobs"
     SUBSCRIPTION_EVENTS = "subscription_events"
@@ -224,37 +228,40 @@ class Retained(StrEnum):
     STRANGERS = "strangers"
 
 
-# The product's promises need these.
+# The shortest retention periods with which the product keeps its promises.
 MIN_DAYS: Mapping[Retained, int] = {
-    Retained.JOBS: 7,  # a job that failed can be retried, and links to files are renewed from it
-    Retained.SUBSCRIPTION_EVENTS: 365,  # the database holds us to it
+    # Owners can retry a failed job, and can request a new link to the job's file.
+    Retained.JOBS: 7,
+    # The database refuses to delete younger rows.
+    Retained.SUBSCRIPTION_EVENTS: 365,
     Retained.IP_ADDRESSES: 1,
-    Retained.EVENTS: 365,  # the database holds us to it
-    Retained.IMPORT_CHANGES: 90,  # the undo of an import
+    # The database refuses to delete younger rows.
+    Retained.EVENTS: 365,
+    # Owners can undo an import.
+    Retained.IMPORT_CHANGES: 90,
     Retained.IMPORTS: 90,
-    Retained.EXPORTS: 7,  # the file
-    Retained.LIST_REPORTS: 7,  # the operator sees those of a week
-    Retained.STRANGERS: 7,  # the mailed link that confirms
+    # Owners can download the file of an export.
+    Retained.EXPORTS: 7,
+    # Operators see the reports of the last week.
+    Retained.LIST_REPORTS: 7,
+    # People can confirm an address with the mailed link.
+    Retained.STRANGERS: 7,
 }
-DEFAULT_RETENTION = (
-    "jobs=30,subscription_events=1095,ip_addresses=90,events=365,import_changes=90,imports=730,"
-    "exports=365,list_reports=365,strangers=30"
-)
 
 
 def parse_retention(value: object) -> object:
-    """The days by their names; what is not named is kept for as long as by default.
+    """Parse retention periods in days, and use the default for each kind without an entry.
 
-    Raises a ``ValueError`` that names the wrong entry.
+    Raises ``ValueError``, which names the invalid entry.
     """
     if not isinstance(value, str):
         return value
-    return _days(DEFAULT_RETENTION) | _days(value)
+    return _parse_days(DEFAULT_RETENTION) | _parse_days(value)
 
 
-def _days(text: str) -> dict[Retained, int]:
+def _parse_days(text: str) -> dict[Retained, int]:
     form = "{name}=days, as {name}=400"
-    days = _numbers(text, Retained, 5, unknown="nothing that is kept; see", form=form)
+    days = _parse_numbers(text, Retained, 5, unknown="nothing that is kept; see", form=form)
     for name, number in days.items():
         if number < MIN_DAYS[name]:
             raise ValueError(
@@ -263,5 +270,16 @@ def _days(text: str) -> dict[Retained, int]:
     return days
 
 
-# The type of the setting.
+# Validators and types of settings.
+COMMA_SEPARATED = BeforeValidator(_split)
+# Pydantic runs this validator before ``COMMA_SEPARATED`` if the annotation lists it afterwards.
+OR_LINES_OF_A_FILE = BeforeValidator(_read_lines)
+ADDRESSES_AND_DOMAINS = AfterValidator(_require_addresses_and_domains)
+BUCKET_NAME = AfterValidator(require_bucket_name)
+RateLimits = Annotated[str, AfterValidator(check_rate_limits)]
+CreditsPerUsd = Annotated[Decimal, Field(gt=0, max_digits=15, decimal_places=4)]
+ComposerPrice = Annotated[Decimal | None, Field(gt=0, max_digits=15, decimal_places=4)]
+Currencies = Annotated[tuple[Currency, ...], NoDecode, BeforeValidator(parse_currencies)]
+# A quota without an entry has no limit.
+Quotas = Annotated[Mapping[PlanQuota, int], NoDecode, BeforeValidator(parse_quotas)]
 RetentionDays = Annotated[Mapping[Retained, int], NoDecode, BeforeValidator(parse_retention)]

@@ -1,7 +1,7 @@
-"""The settings that each process needs. A deployment hands each process these and no others.
+"""The settings that each process needs. A deployment passes no other settings to the process.
 
-A process that decodes what strangers send must not hold the keys to money and mail: code that an
-upload smuggles into it finds in its environment what it was handed.
+The worker that decodes uploads must not have secrets for payments and mail, because a malicious
+upload could run code that reads the environment.
 """
 
 from collections.abc import Collection
@@ -11,39 +11,42 @@ from core.settings import store_settings as stores
 from core.settings.given_settings import GivenSettings, read_settings
 from core.settings.product_settings import MediaSettings, Settings, load_settings
 
-Names = frozenset[str]
+SettingNames = frozenset[str]
+
+_SIGNING = frozenset({"secret_keys"})
+# Exports and ledger checks read from the replica. Maintenance checks the ledger, and operators can
+# start a check in the API's environment.
+_REPLICA = frozenset({"read_database_url"})
 
 
-def _of(*kinds: type[GivenSettings]) -> Names:
+def _names_in(*kinds: type[GivenSettings]) -> SettingNames:
     return frozenset(name for kind in kinds for name in kind.model_fields)
 
 
-def _beginning(*prefixes: str) -> Names:
+def _names_with(*prefixes: str) -> SettingNames:
     return frozenset(name for name in Settings.model_fields if name.startswith(prefixes))
 
 
-# The API, the workers and the operator's commands.
-_ALL = _of(stores.DatabaseSettings, stores.ObjectStorageSettings, stores.CacheSettings) | {
+# The settings that the API, the workers and the operator's commands share.
+_SHARED = _names_in(stores.DatabaseSettings, stores.ObjectStorageSettings, stores.CacheSettings) | {
     *("public_url", "pages_url", "encryption_keys", "quota_free", "quota_paid")
 }
-_SIGNING = frozenset({"secret_keys"})
-_WORKER = _ALL | {"ready_file", "alive_file", "worker_metrics_address", "worker_grace", "patience"}
-_PAYMENTS = _beginning("stripe_", "payments_sandbox_")
-_PHOTOS = _beginning("stock_photo_", "unsplash_", "openverse_")
-_MODEL = _beginning("llm_")
-# For exports, and for checks of the ledger: maintenance makes them, and operators do beside the
-# API.
-_READS = frozenset({"read_database_url"})
-# The API sends no mail and asks no language model. It knows the sender's name, which no list may
-# take.
+_WORKER = _SHARED | {
+    *("ready_file", "alive_file", "worker_metrics_address", "worker_grace", "patience")
+}
+_PAYMENTS = _names_with("stripe_", "payments_sandbox_")
+_PHOTOS = _names_with("stock_photo_", "unsplash_", "openverse_")
+_MODEL = _names_with("llm_")
+# The API sends no mail and calls no language model. The API needs the sender's name because no list
+# may use this name.
 _API = (
-    _ALL
+    _SHARED
     | _SIGNING
     | _PAYMENTS
     | _PHOTOS
-    | _READS
+    | _REPLICA
     | (_MODEL - {"llm_api_key", "llm_fallback"})
-    | _beginning(
+    | _names_with(
         "turnstile_", "hcaptcha_", "recaptcha_", "challenge_", "rate_limit_", "mail_limit_"
     )
     | {
@@ -51,39 +54,42 @@ _API = (
         *("hsts_subdomains", "media_base_url", "api_key_header", "trusted_proxies", "api_drain"),
         *("credits_per_usd", "currencies", "composer_price", "redirect_origins", "metrics_token"),
         *("security_contacts", "security_policy", "webhook_allowed_networks"),
-        # To tell what is overdue.
+        # The operators' overview counts the rows that exceed their retention period.
         "retention",
     }
 )
-_OF_QUEUES: dict[Queue, Names] = {
+_SETTINGS_BY_QUEUE: dict[Queue, SettingNames] = {
     Queue.REQUEST: _SIGNING | _MODEL,
     Queue.PHOTOS: _SIGNING | _PHOTOS,
     Queue.MONEY: _SIGNING | _PAYMENTS,
-    Queue.MAIL: _SIGNING | _beginning("mail_"),
-    Queue.WEBHOOKS: _SIGNING | _beginning("webhook_"),
-    Queue.EXPORT: _SIGNING | _READS,
-    # It decodes what strangers send.
+    Queue.MAIL: _SIGNING | _names_with("mail_"),
+    Queue.WEBHOOKS: _SIGNING | _names_with("webhook_"),
+    Queue.EXPORT: _SIGNING | _REPLICA,
+    # The media worker decodes uploads, so it gets no secret that it doesn't need.
     Queue.MEDIA: frozenset(),
     Queue.BULK: _SIGNING | {"deny_list"},
-    # Backups are read by the application's role, which may read every row.
-    Queue.MAINTENANCE: _SIGNING | _READS | {"retention"} | _beginning("backup_"),
+    # Maintenance dumps the database with the application's role, which may read every row.
+    Queue.MAINTENANCE: _SIGNING | _REPLICA | {"retention"} | _names_with("backup_"),
 }
-
-_OF_COMMANDS = {
+_SETTINGS_BY_COMMAND = {
     "serve": _API,
-    "flower": _of(stores.FlowerSettings),
-    "migrate": _of(stores.MigrationSettings),
-    "bucket": _of(stores.BucketSettings),
+    "flower": _names_in(stores.FlowerSettings),
+    "migrate": _names_in(stores.MigrationSettings),
+    "bucket": _names_in(stores.BucketSettings),
 }
 
 
-def settings_of(command: str, queues: Collection[Queue] = ()) -> Names:
-    """The names of the settings that `pressroom <command>` needs, a worker for these queues."""
+def list_settings(command: str, queues: Collection[Queue] = ()) -> SettingNames:
+    """Return the names of the settings that `pressroom <command>` needs.
+
+    Args:
+        queues: the queues of a worker.
+    """
     if command == "worker":
-        return _WORKER.union(*(_OF_QUEUES[queue] for queue in queues))
-    return _OF_COMMANDS[command]
+        return _WORKER.union(*(_SETTINGS_BY_QUEUE[queue] for queue in queues))
+    return _SETTINGS_BY_COMMAND[command]
 
 
 def load_worker_settings(queues: Collection[Queue]) -> Settings:
-    """Read the settings of a worker for these queues; raises ``SettingsError``."""
+    """Read the settings of a worker for the queues, or raise ``SettingsError``."""
     return read_settings(MediaSettings) if set(queues) == {Queue.MEDIA} else load_settings()

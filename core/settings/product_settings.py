@@ -1,4 +1,4 @@
-"""Each setting is an environment variable that begins with ``PRESSROOM_``, checked at start."""
+"""All settings of the product, read from environment variables that start with ``PRESSROOM_``."""
 
 import re
 from decimal import Decimal
@@ -17,7 +17,7 @@ from core.settings import notations
 from core.settings import store_settings as stores
 from core.settings.given_settings import PREFIX, read_settings
 from core.settings.mail_server import MailSender
-from core.settings.notations import COMMA_SEPARATED, Quotas, RateLimits, readable_by
+from core.settings.notations import COMMA_SEPARATED, Quotas, RateLimits, parsable_by
 from core.settings.origins import Origins
 from core.settings.provider_settings import ProviderSettings
 from core.settings.store_settings import BaseUrl
@@ -25,20 +25,20 @@ from core.settings.store_settings import BaseUrl
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")  # RFC 9110, 5.6.2
 _CONTACT = re.compile(r"(?:mailto:|https://|tel:)[!-~]+\Z")
 
-# Stands for: no proxy is in front of the API.
+# The value of ``trusted_proxies`` for an API without a proxy.
 _NO_PROXY = "none"
 
-Keys = Annotated[SecretStr, readable_by(Keyring.parse)]
+Keys = Annotated[SecretStr, parsable_by(Keyring.parse)]
 Contacts = Annotated[tuple[str, ...], NoDecode, COMMA_SEPARATED]
 
 
-def _unless_none(value: object) -> object:
+def _read_no_proxy(value: object) -> object:
     return () if isinstance(value, str) and value.strip().lower() == _NO_PROXY else value
 
 
-# The last validator in the list reads first.
+# Pydantic runs the last validator of an annotation first.
 TrustedProxies = Annotated[
-    tuple[IPvAnyNetwork, ...] | None, NoDecode, COMMA_SEPARATED, BeforeValidator(_unless_none)
+    tuple[IPvAnyNetwork, ...] | None, NoDecode, COMMA_SEPARATED, BeforeValidator(_read_no_proxy)
 ]
 
 DeniedNames = Annotated[
@@ -60,8 +60,10 @@ class Settings(
     stores.CacheSettings,
     ProviderSettings,
 ):
-    """Every setting. The API and the workers read all of them; ``core.settings.process_settings``
-    says which ones a deployment hands to which process."""
+    """All settings. The API and the workers read this class.
+
+    ``core.settings.process_settings`` lists the settings that a deployment passes to each process.
+    """
 
     read_database_url: Annotated[SecretStr | None, stores.POSTGRES] = None
     """A streaming replica of the database, from which exports and checks of the ledger are read;
@@ -225,10 +227,11 @@ class Settings(
         return str(self.public_url).rstrip("/")
 
     def forwarding_networks(self) -> tuple[str, ...]:
-        """The proxies' networks; raises ``SettingsError`` where none says whether there is one.
+        """Return the networks of trusted proxies.
 
-        TLS ends in a proxy. If the API did not know it, all callers would have its address, and one
-        of them could use up what an address may do.
+        Raises ``SettingsError`` if the public URL is https and the setting is missing, because a
+        proxy must then terminate TLS. If the API didn't know the proxy, all callers would share the
+        proxy's address, and one caller could exhaust the rate limits of all callers.
         """
         if self.trusted_proxies is None and self.public_url.scheme == "https":
             raise SettingsError(
@@ -239,13 +242,13 @@ class Settings(
 
     @property
     def webhook_networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
-        """The allowed networks, in a type that says what they are."""
-        return tuple(ip_network(str(each)) for each in self.webhook_allowed_networks)
+        """The networks that webhooks may call in addition to the public internet."""
+        return tuple(ip_network(str(network)) for network in self.webhook_allowed_networks)
 
     @property
     def public_origin(self) -> str:
-        """Our origin as browsers write it: without the scheme's default port, a path or a user."""
-        return _origin_of(self.public_url)
+        """The origin of the public URL in the format of browsers, without the default port."""
+        return _format_origin(self.public_url)
 
     @property
     def pages_base(self) -> str:
@@ -253,14 +256,14 @@ class Settings(
 
     @property
     def pages_host(self) -> str:
-        """The host of readers' pages as browsers name it: without the scheme's default port."""
-        return _origin_of(self.pages_url or self.public_url).partition("://")[2]
+        """The host of readers' pages in the format of browsers, without the default port."""
+        return _format_origin(self.pages_url or self.public_url).partition("://")[2]
 
     @property
     def own_names(self) -> tuple[str, ...]:
-        """The product's name, and that from which the installation sends its mail."""
+        """The names that no list may use: the product's name and the name of the mail sender."""
         names = ("Pressroom", MailSender.parse(self.mail_from).name)
-        return tuple(dict.fromkeys(each for each in names if re.search(r"\w", each)))
+        return tuple(dict.fromkeys(name for name in names if re.search(r"\w", name)))
 
     @property
     def media_base(self) -> str:
@@ -276,15 +279,16 @@ class Settings(
 
 
 class MediaSettings(Settings):
-    """The settings of a worker of the queue media alone, which signs nothing.
+    """The settings of a worker that serves only the media queue.
 
-    No key that signs is where strangers' files are decoded.
+    The worker needs no signing keys. The worker must not have signing keys, because it decodes
+    uploads.
     """
 
     secret_keys: SecretStr = SecretStr("")
 
 
-def _origin_of(url: AnyHttpUrl) -> str:
+def _format_origin(url: AnyHttpUrl) -> str:
     default = {"http": 80, "https": 443}[url.scheme]
     port = "" if url.port in (None, default) else f":{url.port}"
     return f"{url.scheme}://{url.host}{port}"
@@ -292,5 +296,8 @@ def _origin_of(url: AnyHttpUrl) -> str:
 
 @lru_cache(maxsize=1)
 def load_settings() -> Settings:
-    """Read all settings from the environment, once; raises ``SettingsError``."""
+    """Read all settings from the environment, or raise ``SettingsError``.
+
+    The cache keeps the result, so that later calls return the same settings.
+    """
     return read_settings(Settings)

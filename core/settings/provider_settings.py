@@ -1,4 +1,4 @@
-"""Settings of providers: mail, challenges, payments, language models, stock photos."""
+"""The settings of providers for mail, challenges, payments, language models and stock photos."""
 
 import re
 from typing import Annotated, Literal
@@ -7,26 +7,27 @@ from pydantic import AnyHttpUrl, Field, SecretStr, ValidationInfo, field_validat
 from pydantic_settings import NoDecode
 
 from core.errors import SettingsError
-from core.settings.given_settings import PREFIX, GivenSettings, goes_with, variable_of
+from core.settings.given_settings import PREFIX, GivenSettings, required_together, variable_of
 from core.settings.mail_server import MailSender, MailServer
-from core.settings.notations import COMMA_SEPARATED, readable_by
+from core.settings.notations import COMMA_SEPARATED, parsable_by
 from core.settings.store_settings import BaseUrl
 
 _HOSTNAME = re.compile(r"[a-z0-9._-]+\Z")
-_THIS_MACHINE = frozenset({"127.0.0.1", "[::1]", "localhost"})
-# The model's name goes into the header Pressroom-Source, where a semicolon would end it.
-_MODEL = re.compile(r"[!-:<-~]{1,100}\Z")
-_KEYED_HOST = "api.openai.com"
+_LOCAL_HOSTS = frozenset({"127.0.0.1", "[::1]", "localhost"})
+# The header Pressroom-Source contains the name of the model, which a semicolon would end.
+_MODEL_NAME = re.compile(r"[!-:<-~]{1,100}\Z")
+# The host of a language model that always requires an API key.
+_HOST_WITH_API_KEY = "api.openai.com"
 
 
 class ProviderSettings(GivenSettings):
-    """The providers' part of ``core.settings.Settings``."""
+    """The settings of providers, which are a part of ``core.settings.Settings``."""
 
-    mail_url: Annotated[SecretStr | None, readable_by(MailServer.parse)] = None
+    mail_url: Annotated[SecretStr | None, parsable_by(MailServer.parse)] = None
     """Server that sends our mail: smtp://, smtps:// (TLS) or smtp+starttls://, then
     user:password@host:port; without it mail waits until there is one"""
 
-    mail_from: Annotated[str, readable_by(MailSender.parse)] = "Pressroom <pressroom@localhost>"
+    mail_from: Annotated[str, parsable_by(MailSender.parse)] = "Pressroom <pressroom@localhost>"
     """Sender of our mail: an address, or Name <address>"""
 
     turnstile_url: BaseUrl = AnyHttpUrl("https://challenges.cloudflare.com/turnstile/v0/siteverify")
@@ -35,7 +36,7 @@ class ProviderSettings(GivenSettings):
     turnstile_secret: SecretStr | None = None
     """Secret of Turnstile; with its site key it turns Turnstile on"""
 
-    turnstile_site_key: Annotated[str | None, goes_with("turnstile_secret")] = None
+    turnstile_site_key: Annotated[str | None, required_together("turnstile_secret")] = None
     """Public key with which pages show the widget of Turnstile"""
 
     hcaptcha_url: BaseUrl = AnyHttpUrl("https://api.hcaptcha.com/siteverify")
@@ -44,7 +45,7 @@ class ProviderSettings(GivenSettings):
     hcaptcha_secret: SecretStr | None = None
     """Secret of hCaptcha; with its site key it turns hCaptcha on"""
 
-    hcaptcha_site_key: Annotated[str | None, goes_with("hcaptcha_secret")] = None
+    hcaptcha_site_key: Annotated[str | None, required_together("hcaptcha_secret")] = None
     """Public key with which pages show the widget of hCaptcha"""
 
     recaptcha_url: BaseUrl = AnyHttpUrl("https://www.google.com/recaptcha/api/siteverify")
@@ -53,7 +54,7 @@ class ProviderSettings(GivenSettings):
     recaptcha_secret: SecretStr | None = None
     """Secret of reCAPTCHA; with its site key it turns reCAPTCHA on"""
 
-    recaptcha_site_key: Annotated[str | None, goes_with("recaptcha_secret")] = None
+    recaptcha_site_key: Annotated[str | None, required_together("recaptcha_secret")] = None
     """Public key with which pages show the widget of reCAPTCHA"""
 
     challenge_hostnames: Annotated[tuple[str, ...], NoDecode, COMMA_SEPARATED] = ()
@@ -71,7 +72,9 @@ class ProviderSettings(GivenSettings):
     """Secret or restricted key of Stripe; with the webhook secret it turns on payments through
     Stripe"""
 
-    stripe_webhook_secret: Annotated[SecretStr | None, goes_with("stripe_secret_key")] = None
+    stripe_webhook_secret: Annotated[SecretStr | None, required_together("stripe_secret_key")] = (
+        None
+    )
     """Signing secret of the webhook endpoint /webhooks/stripe in Stripe"""
 
     payments_sandbox_url: BaseUrl | None = None
@@ -82,7 +85,7 @@ class ProviderSettings(GivenSettings):
     """Secret key that the stand-in for Stripe was started with"""
 
     payments_sandbox_webhook_secret: Annotated[
-        SecretStr | None, goes_with("payments_sandbox_url", "payments_sandbox_secret_key")
+        SecretStr | None, required_together("payments_sandbox_url", "payments_sandbox_secret_key")
     ] = None
     """Webhook secret that the stand-in for Stripe was started with"""
 
@@ -137,7 +140,7 @@ class ProviderSettings(GivenSettings):
     @classmethod
     def _on_this_machine(cls, value: AnyHttpUrl | None) -> AnyHttpUrl | None:
         # A caller who can reach the stand-in gets credits without paying.
-        if value is not None and value.host not in _THIS_MACHINE:
+        if value is not None and value.host not in _LOCAL_HOSTS:
             raise ValueError("must be on this machine: 127.0.0.1, [::1] or localhost")
         return value
 
@@ -160,15 +163,16 @@ class ProviderSettings(GivenSettings):
     def _named_model(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is None and info.data.get("llm_provider") == "openai":
             raise ValueError(f"is needed with {PREFIX}LLM_PROVIDER=openai")
-        if value is not None and not _MODEL.match(value):
+        if value is not None and not _MODEL_NAME.match(value):
             raise ValueError("must be at most 100 printable ASCII characters, without space and ;")
         return value
 
     def require_model_key(self) -> None:
-        """For the process that asks the language model; raises ``SettingsError``.
+        """Raise ``SettingsError`` if the API key of the language model is missing.
 
-        The API knows the model too, whose name is part of what it looks up, and has no key.
+        Only a process that calls the language model needs this check. The API process reads the
+        name of the model, but has no API key.
         """
-        is_keyed = self.llm_provider == "openai" and self.llm_base_url.host == _KEYED_HOST
-        if is_keyed and not self.llm_api_key:
-            raise SettingsError(f"{variable_of('llm_api_key')}: is needed for {_KEYED_HOST}")
+        needs_key = self.llm_provider == "openai" and self.llm_base_url.host == _HOST_WITH_API_KEY
+        if needs_key and not self.llm_api_key:
+            raise SettingsError(f"{variable_of('llm_api_key')}: is needed for {_HOST_WITH_API_KEY}")

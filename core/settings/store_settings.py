@@ -1,4 +1,4 @@
-"""Settings of the stores, each group by itself: few processes need all of them."""
+"""The settings of the stores, in groups because few processes need all stores."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, Self
@@ -17,14 +17,17 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from core.keyring import Keyring
-from core.settings.given_settings import GivenSettings, goes_with, variable_of
-from core.settings.notations import BUCKET_NAME, readable_by, require_bucket_name
+from core.settings.given_settings import GivenSettings, required_together, variable_of
+from core.settings.notations import BUCKET_NAME, parsable_by, require_bucket_name
 
-_TLS = "sentinel+tls"
-SENTINEL_SCHEMES = ("sentinel", _TLS)
-_DEFAULT_PORT = 26379
+MIN_OPERATOR_SECRET_CHARACTERS = 20
+SSE_S3 = "sse-s3"
+_TLS_SCHEME = "sentinel+tls"
+SENTINEL_SCHEMES = ("sentinel", _TLS_SCHEME)
+_REDIS_URLS = tuple(f"{scheme}://" for scheme in ("redis", "rediss", *SENTINEL_SCHEMES))
+_DEFAULT_SENTINEL_PORT = 26379
 
-_FORM = (
+_SENTINEL_URL_RULE = (
     "must be sentinel:// or sentinel+tls://, then user:password@host:port/number?master_name=name; "
     "further Sentinels follow, each as ;sentinel://host:port"
 )
@@ -32,12 +35,13 @@ _FORM = (
 
 @dataclass(frozen=True)
 class Sentinels:
-    """Servers that know which Redis is the master now, and promote a replica when it is lost.
+    """Redis Sentinels, which report the current master and promote a replica if the master fails.
 
     Attributes:
-        master_name: what the Sentinels call the Redis and its replicas.
-        is_encrypted: whether every connection has TLS, those to the Sentinels too.
-        ca_file: the certificates that sign the servers'; without it the system's are trusted.
+        master_name: the name under which the Sentinels monitor the Redis master and its replicas.
+        is_encrypted: whether all connections use TLS, including connections to the Sentinels.
+        ca_file: the file with the trusted certificate authorities. ``None`` means the authorities
+            of the operating system.
     """
 
     hosts: tuple[tuple[str, int], ...]
@@ -52,54 +56,53 @@ class Sentinels:
 
     @classmethod
     def parse(cls, url: str) -> Self:
-        """Read ``sentinel://user:password@host:port/0?master_name=name;sentinel://host:port``.
+        """Parse ``sentinel://user:password@host:port/0?master_name=name;sentinel://host:port``.
 
-        The first URL says everything but the hosts of the others. A ``ValueError`` never quotes it.
+        The first URL contains all options. Further URLs contain only the hosts of further
+        Sentinels. Raises ``ValueError``, which never quotes the URLs.
         """
         try:
-            return cls._of(url)
+            return cls._parse(url)
         except (ValueError, KeyError):
-            # The library's message would quote a part of the URL, perhaps of a password.
-            raise ValueError(_FORM) from None
+            # The error message of ``urlsplit`` could quote a password.
+            raise ValueError(_SENTINEL_URL_RULE) from None
 
     @classmethod
-    def _of(cls, url: str) -> Self:
-        first, *others = parts = [urlsplit(each) for each in url.split(";")]
+    def _parse(cls, url: str) -> Self:
+        urls = [urlsplit(part) for part in url.split(";")]
+        first, *others = urls
         if first.scheme not in SENTINEL_SCHEMES or first.fragment:
             raise ValueError
-        if not all(each.hostname and each.scheme == first.scheme for each in parts):
+        if not all(each.hostname and each.scheme == first.scheme for each in urls):
             raise ValueError
         if any(each.path.strip("/") or each.query for each in others):
             raise ValueError
-        said = dict(parse_qsl(first.query, strict_parsing=True))
-        found = cls(
-            hosts=tuple((each.hostname or "", each.port or _DEFAULT_PORT) for each in parts),
-            master_name=said.pop("master_name"),
+        options = dict(parse_qsl(first.query, strict_parsing=True))
+        sentinels = cls(
+            hosts=tuple(
+                (each.hostname or "", each.port or _DEFAULT_SENTINEL_PORT) for each in urls
+            ),
+            master_name=options.pop("master_name"),
             database=int(first.path.strip("/") or 0),
             user=first.username and unquote(first.username),
             password=first.password and unquote(first.password),
-            sentinel_user=said.pop("sentinel_user", None),
-            sentinel_password=said.pop("sentinel_password", None),
-            is_encrypted=first.scheme == _TLS,
-            ca_file=said.pop("ssl_ca_certs", None),
+            sentinel_user=options.pop("sentinel_user", None),
+            sentinel_password=options.pop("sentinel_password", None),
+            is_encrypted=first.scheme == _TLS_SCHEME,
+            ca_file=options.pop("ssl_ca_certs", None),
         )
-        if said:
+        if options:
             raise ValueError
-        return found
+        return sentinels
 
-
-MIN_OPERATOR_SECRET_CHARACTERS = 20
-
-SSE_S3 = "sse-s3"
-
-_REDIS_URLS = tuple(f"{scheme}://" for scheme in ("redis", "rediss", *SENTINEL_SCHEMES))
 
 BaseUrl = Annotated[AnyHttpUrl, PlainSerializer(str)]
 Region = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,63}$")]
 Encryption = Annotated[str, StringConstraints(pattern=rf"^({SSE_S3}|sse-kms:[!-~]{{1,2048}})$")]
 
 
-def _postgres_only(value: SecretStr | None) -> SecretStr | None:
+def _read_postgres_url(value: SecretStr | None) -> SecretStr | None:
+    """Return the URL with the name of the database driver, as SQLAlchemy requires it."""
     if value is None:
         return None
     scheme, separator, rest = value.get_secret_value().partition("://")
@@ -108,7 +111,7 @@ def _postgres_only(value: SecretStr | None) -> SecretStr | None:
     return SecretStr(f"postgresql+psycopg2://{rest}")
 
 
-POSTGRES = AfterValidator(_postgres_only)
+POSTGRES = AfterValidator(_read_postgres_url)
 
 
 def _check_redis(url: str) -> None:
@@ -118,17 +121,17 @@ def _check_redis(url: str) -> None:
         Sentinels.parse(url)
 
 
-RedisUrl = Annotated[SecretStr | None, readable_by(_check_redis)]
+RedisUrl = Annotated[SecretStr | None, parsable_by(_check_redis)]
 
 
-def _not_guessable(value: SecretStr | None) -> SecretStr | None:
-    """The value, long enough to withstand guesses that nothing slows down."""
+def _require_long_secret(value: SecretStr | None) -> SecretStr | None:
+    """Require a long secret, because the number of guesses per second isn't limited."""
     if value is not None and len(value.get_secret_value()) < MIN_OPERATOR_SECRET_CHARACTERS:
         raise ValueError(f"must have at least {MIN_OPERATOR_SECRET_CHARACTERS} characters")
     return value
 
 
-OperatorSecret = Annotated[SecretStr | None, AfterValidator(_not_guessable)]
+OperatorSecret = Annotated[SecretStr | None, AfterValidator(_require_long_secret)]
 
 
 class DatabaseSettings(GivenSettings):
@@ -166,7 +169,7 @@ class ObjectStorageSettings(GivenSettings):
     """Access key of the object storage; without the keys each process uses temporary ones that its
     role has at AWS: by web identity, or of its container or instance"""
 
-    s3_secret_key: Annotated[SecretStr | None, goes_with("s3_access_key")] = None
+    s3_secret_key: Annotated[SecretStr | None, required_together("s3_access_key")] = None
     """Secret key of the object storage"""
 
     s3_keys_url: BaseUrl | None = None
@@ -186,7 +189,9 @@ class BucketSettings(ObjectStorageSettings):
     """Access key of an administrator of MinIO or Silo, for pressroom bucket alone, which makes the
     user of the access key and lets it use the bucket; without it the access key makes the bucket"""
 
-    s3_admin_secret_key: Annotated[SecretStr | None, goes_with("s3_admin_access_key")] = None
+    s3_admin_secret_key: Annotated[SecretStr | None, required_together("s3_admin_access_key")] = (
+        None
+    )
     """Secret key of that administrator"""
 
     @field_validator("s3_admin_access_key")
@@ -197,17 +202,21 @@ class BucketSettings(ObjectStorageSettings):
         return value
 
 
-def _check_place(text: str) -> None:
-    """Raises ``ValueError``, which never quotes the URL: its secret key is a part of it."""
+def _check_backup_url(text: str) -> None:
+    """Raise ``ValueError`` for an invalid URL of a backup location.
+
+    The error never quotes the URL, because the URL contains a secret key.
+    """
     try:
         url = urlsplit(text)
-        has_port = url.port != 0
+        has_valid_port = url.port != 0
     except ValueError:
-        url, has_port = urlsplit(""), False
+        url = urlsplit("")
+        has_valid_port = False
     if url.scheme == "file" and not url.netloc and url.path.startswith("/"):
         return
     bucket = url.path.strip("/").partition("/")[0]
-    if url.scheme not in {"http", "https"} or not (url.hostname and bucket and has_port):
+    if url.scheme not in {"http", "https"} or not (url.hostname and bucket and has_valid_port):
         raise ValueError(
             "must be file:///folder, or https://access-key:secret-key@host/bucket with "
             "percent-encoded keys"
@@ -216,12 +225,12 @@ def _check_place(text: str) -> None:
 
 
 class BackupSettings(DatabaseSettings):
-    backup_url: Annotated[SecretStr | None, readable_by(_check_place)] = None
+    backup_url: Annotated[SecretStr | None, parsable_by(_check_backup_url)] = None
     """Where backups go: file:///folder, or another bucket, as
     https://access-key:secret-key@host/bucket/prefix?region=eu-west-1; without it there are none"""
 
     backup_keys: Annotated[
-        SecretStr | None, readable_by(Keyring.parse), goes_with("backup_url")
+        SecretStr | None, parsable_by(Keyring.parse), required_together("backup_url")
     ] = None
     """Keys that encrypt backups, written like the secret keys; losing a key loses every backup that
     it encrypted"""
@@ -238,7 +247,7 @@ class BackupSettings(DatabaseSettings):
 
 
 class BrokerSettings(LogSettings):
-    """Settings of any process that has a Celery application."""
+    """The settings of every process that has a Celery application."""
 
     broker_url: RedisUrl = None
     """Redis or Valkey for the messages to workers, written like the Redis URL; without it the Redis
@@ -260,11 +269,11 @@ class BrokerSettings(LogSettings):
     @property
     def broker(self) -> str:
         """The URL of the broker, with its password."""
-        return _chosen(self.broker_url, self.redis_url)
+        return _first_url(self.broker_url, self.redis_url)
 
 
 class CacheSettings(BrokerSettings):
-    """Settings of any process that notifies others, or waits for them."""
+    """The settings of every process that sends or receives notifications."""
 
     cache_url: RedisUrl = None
     """Redis or Valkey for all but the broker's messages, written like the Redis URL: work that is
@@ -281,14 +290,8 @@ class CacheSettings(BrokerSettings):
 
     @property
     def cache(self) -> str:
-        """The URL of the Redis that is no broker, or not the broker alone, with its password."""
-        return _chosen(self.cache_url, self.redis_url)
-
-
-def _chosen(own: SecretStr | None, shared: SecretStr | None) -> str:
-    url = own or shared
-    assert url is not None  # the validators see to it
-    return url.get_secret_value()
+        """The URL of the Redis for caches and notifications, with its password."""
+        return _first_url(self.cache_url, self.redis_url)
 
 
 class FlowerSettings(BrokerSettings):
@@ -300,3 +303,9 @@ class FlowerSettings(BrokerSettings):
 
     flower_read_only: bool = True
     """Whether Flower only shows workers and tasks, and can't stop or change them"""
+
+
+def _first_url(url: SecretStr | None, fallback: SecretStr | None) -> str:
+    chosen_url = url or fallback
+    assert chosen_url is not None  # the validators require one of the URLs
+    return chosen_url.get_secret_value()

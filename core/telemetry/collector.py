@@ -1,4 +1,4 @@
-"""Reads the operator's choices from the environment variables of OpenTelemetry."""
+"""Reads the operator's tracing options from the environment variables of OpenTelemetry."""
 
 import os
 
@@ -10,10 +10,11 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 
 
-def is_wanted() -> bool:
+def is_tracing_enabled() -> bool:
     """Return whether the variables name a collector, and no other variable disables tracing.
 
-    The specification treats an empty variable as unset. The SDK doesn't, so this removes it.
+    The function deletes empty variables. The specification treats an empty variable as unset, but
+    the SDK doesn't.
     """
     for name in [name for name, value in os.environ.items() if name.startswith("OTEL_")]:
         if not os.environ[name].strip():
@@ -31,7 +32,7 @@ def is_wanted() -> bool:
     return True
 
 
-def names_service() -> bool:
+def has_service_name() -> bool:
     """Return whether the operator chose a name for this process."""
     pairs = os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "").split(",")
     in_pairs = any(pair.partition("=")[0].strip() == "service.name" for pair in pairs)

@@ -1,8 +1,8 @@
 """Records spans: the steps of a request or a job, with their durations.
 
-An operator can name a collector that receives the spans. Without a collector, the process creates
-no spans and imports nothing for them. A span records only ``SpanAttributes``. It never contains
-what a person sent, what identifies a person, or the text of an error.
+An operator can configure a collector that receives the spans. Without a collector, the process
+creates no spans and doesn't import OpenTelemetry. A span records only ``SpanAttributes``. A span
+never contains personal data, user input or the text of an error.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -15,41 +15,41 @@ if TYPE_CHECKING:
     from core.telemetry.tracing import Tracing
 
 _tracing: "Tracing | None" = None
-NOTHING = nullcontext()
+NO_SPAN = nullcontext()
 
 
 def set_tracing(tracing: "Tracing | None") -> None:
-    global _tracing  # noqa: PLW0603 - one for the process, like its log
+    global _tracing  # noqa: PLW0603 - a process has one tracer
     _tracing = tracing
 
 
 def is_recording() -> bool:
-    """Return whether a step that begins now is recorded."""
+    """Return whether the process records steps at the moment."""
     return _tracing is not None and _tracing.is_recording()
 
 
 def step_span(
     name: str, kind: StepKind = "internal", attributes: SpanAttributes | None = None
 ) -> AbstractContextManager[None]:
-    """Record a step of the current span; without a current span, record nothing.
+    """Record a step of the current span, or nothing if there is no current span.
 
-    The periodic work of a process has no span, so it creates no traces.
+    A process creates no traces of its periodic work, because periodic work has no current span.
     """
     if _tracing is None or not _tracing.is_recording():
-        return NOTHING
+        return NO_SPAN
     return _tracing.step(name, kind, attributes or {})
 
 
 def request_span(name: str, callers: str | None) -> AbstractContextManager[None]:
-    """Start a new trace for a request, and link it to the ``traceparent`` that the caller sent."""
-    return NOTHING if _tracing is None else _tracing.request(name, callers)
+    """Start a new trace for a request, and link the trace to the caller's ``traceparent``."""
+    return NO_SPAN if _tracing is None else _tracing.request(name, callers)
 
 
 def work_span(
     name: str, traceparent: str | None, attributes: SpanAttributes
 ) -> AbstractContextManager[None]:
-    """Record work that another process requested, in the trace of that request."""
-    return NOTHING if _tracing is None else _tracing.work(name, traceparent, attributes)
+    """Record work that another process requested, in the trace of the request."""
+    return NO_SPAN if _tracing is None else _tracing.work(name, traceparent, attributes)
 
 
 def add_attributes(attributes: SpanAttributes) -> None:
@@ -81,14 +81,14 @@ def current_ids() -> dict[str, str]:
 
 
 def start_tracing(process: str) -> None:
-    """Send spans from now on, if the environment names a collector.
+    """Start to record and send spans, if the environment variables name a collector.
 
     Args:
         process: the name of the process in the traces, such as ``pressroom-api``.
     """
-    from core.telemetry.collector import is_wanted
+    from core.telemetry.collector import is_tracing_enabled
 
-    if is_wanted():
+    if is_tracing_enabled():
         absent_modules.show_metrics()
         from core.telemetry.tracing import open_tracing
 
@@ -96,7 +96,7 @@ def start_tracing(process: str) -> None:
 
 
 def stop_tracing() -> None:
-    """Send the remaining spans, for a bounded time."""
+    """Stop recording, and send the remaining spans within a time limit."""
     if _tracing is not None:
         tracing = _tracing
         set_tracing(None)

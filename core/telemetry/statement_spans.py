@@ -1,4 +1,4 @@
-"""Records spans of SQL statements. A span names the verb and the table, and no other text."""
+"""Records spans of SQL statements. A span contains only the verb and the table of a statement."""
 
 import re
 from contextlib import AbstractContextManager
@@ -15,7 +15,7 @@ _TABLE = re.compile(
 
 def statement_span(text: str) -> AbstractContextManager[None]:
     if not spans.is_recording():
-        return spans.NOTHING
+        return spans.NO_SPAN
     summary = _summary(text)
     attributes: SpanAttributes = {"db.system.name": "postgresql", "db.query.summary": summary}
     return spans.step_span(summary, "client", attributes)

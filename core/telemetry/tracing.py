@@ -1,4 +1,7 @@
-"""Records spans with OpenTelemetry. Only ``spans`` uses this, and only if there is a collector."""
+"""Records spans with OpenTelemetry.
+
+Only ``core.telemetry.spans`` imports this module, and only if a collector is configured.
+"""
 
 import logging
 import os
@@ -22,11 +25,11 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from core.errors import DomainError
 from core.logging import get_logger
 from core.telemetry.attributes import SpanAttributes, StepKind
-from core.telemetry.collector import names_service
+from core.telemetry.collector import has_service_name
 
 log = get_logger(__name__)
 
-# An ending process sends its last spans within this time, even if the collector hangs.
+# The time that an exiting process has for sending its last spans. The collector may hang.
 MAX_END_SECONDS = 2.0
 _PROPAGATOR = TraceContextTextMapPropagator()
 _HEADER = "traceparent"
@@ -49,8 +52,8 @@ class Tracing:
     def request(self, name: str, callers: str | None) -> AbstractContextManager[None]:
         """Start a new trace instead of continuing the caller's trace.
 
-        Otherwise a caller could choose which requests are recorded, and could mix its spans with
-        the spans of other callers.
+        A caller must not choose which requests are recorded. A caller must also not mix its spans
+        with the spans of other callers.
         """
         link = trace.get_current_span(_extracted(callers)).get_span_context()
         links = [Link(link)] if link.is_valid else []
@@ -112,37 +115,20 @@ class Tracing:
                 raise
 
 
-def _fail(span: Span, error: BaseException) -> None:
-    # A domain error is a regular response, so it doesn't mark the span as failed. Neither does a
-    # caller who disconnects.
-    kind = error.code if isinstance(error, DomainError) else type(error).__name__
-    span.set_attribute("error.type", kind)
-    if isinstance(error, Exception) and not isinstance(error, DomainError):
-        span.set_status(StatusCode.ERROR)
-
-
-def _extracted(traceparent: str | None) -> Context:
-    return _PROPAGATOR.extract({_HEADER: traceparent or ""}, _NO_PARENT)
-
-
-def _plain(attributes: SpanAttributes) -> dict[str, Any]:
-    return {**attributes}
-
-
 def open_tracing(process: str) -> Tracing | None:
-    """Start to record spans; return ``None`` if the environment variables are wrong.
+    """Start to record spans, or return ``None`` if the environment variables are invalid.
 
-    Spans wait in a bounded queue, which drops the oldest spans. A thread sends them. The
-    environment variables of the SDK control both.
+    Spans wait in a bounded queue, from which a thread sends the spans. A full queue drops its
+    oldest spans. The environment variables of the SDK control the queue and the thread.
     """
-    attributes = {} if names_service() else {"service.name": process}
+    attributes = {} if has_service_name() else {"service.name": process}
     attributes |= {
         "service.version": version("pressroom"),
         "service.instance.id": f"{socket.gethostname()}:{os.getpid()}",
-        # Identifies the kind of process, even if the operator renamed the service.
+        # The kind of process. The operator can rename the service, but not this attribute.
         "pressroom.process": process,
     }
-    # The exporter logs every attempt and every failure.
+    # The exporter would log every attempt and every failure.
     logging.getLogger("opentelemetry.exporter").setLevel("ERROR")
     try:
         # With ``shutdown_on_exit`` the SDK would wait for half a minute.
@@ -158,3 +144,20 @@ def open_tracing(process: str) -> Tracing | None:
         ending.join(MAX_END_SECONDS)
 
     return Tracing(provider.get_tracer("pressroom", version("pressroom")), close)
+
+
+def _fail(span: Span, error: BaseException) -> None:
+    # A span isn't marked as failed for a domain error or a disconnected caller, because the server
+    # worked.
+    kind = error.code if isinstance(error, DomainError) else type(error).__name__
+    span.set_attribute("error.type", kind)
+    if isinstance(error, Exception) and not isinstance(error, DomainError):
+        span.set_status(StatusCode.ERROR)
+
+
+def _extracted(traceparent: str | None) -> Context:
+    return _PROPAGATOR.extract({_HEADER: traceparent or ""}, _NO_PARENT)
+
+
+def _plain(attributes: SpanAttributes) -> dict[str, Any]:
+    return {**attributes}

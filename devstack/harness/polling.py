@@ -10,9 +10,9 @@ Result = TypeVar("Result")
 def eventually(
     condition: Callable[[], Result | None], *, within: float = 60.0, what: str = "the condition"
 ) -> Result:
-    """Poll until the condition returns a true value, and return it.
+    """Poll until the condition returns a true value, and return the value.
 
-    Fail after ``within`` seconds.
+    Raises ``AssertionError`` after ``within`` seconds.
     """
     began = time.monotonic()
     while True:
@@ -21,5 +21,5 @@ def eventually(
             return result
         waited = time.monotonic() - began
         assert waited < within, f"{what} did not come true within {within:g} s"
-        # Frequent polls during a long wait would take half of the processor.
+        # Poll less often during a long wait, because frequent polls would use half of a processor.
         time.sleep(min(max(0.02, waited / 10), 0.1))

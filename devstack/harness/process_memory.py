@@ -1,14 +1,14 @@
-"""The memory that a process holds."""
+"""Measures the memory that a process holds."""
 
 import re
 from pathlib import Path
 
 
-def held_memory(pid: int) -> int:
-    """Return the bytes that a process holds, or 0 if it has ended.
+def measure_memory(pid: int) -> int:
+    """Return the number of bytes that a process holds, or 0 for an ended process.
 
-    Memory that several processes share counts in part. Workers hide their memory maps from all
-    users except root, so for other users all shared memory counts.
+    Shared memory is divided between the processes that share the memory. Workers hide their memory
+    maps from all users except root. For users except root, the result includes all shared memory.
     """
     folder = Path(f"/proc/{pid}")
     try:

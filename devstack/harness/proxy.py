@@ -1,6 +1,6 @@
 """A TCP proxy that misbehaves on demand.
 
-The proxy can cut connections, delay them, answer instead of the server, or hold them open silently.
+The proxy can cut, delay or stall connections, and can answer instead of the server.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Trap:
-    """Cuts the first link that sends ``word`` after ``after``.
+    """A trap that cuts the first link on which the client sends ``word`` after ``after``.
 
     Attributes:
         deliver: whether the server receives the word before the cut.
@@ -46,7 +46,7 @@ class Trap:
 
 
 class Proxy:
-    """Forwards a local port to another. Its methods may be called from any thread."""
+    """A proxy from a local port to another. Its methods may be called from any thread."""
 
     def __init__(self, target: str) -> None:
         port = urlsplit(target).port
@@ -71,15 +71,15 @@ class Proxy:
         """Reset every connection. New connections work."""
         self._call(self._cut_all)
 
-    def lead_to(self, port: int) -> None:
-        """Forward new connections to this port, and reset the old ones."""
+    def redirect_to(self, port: int) -> None:
+        """Forward new connections to another port, and reset the existing connections."""
         self._target_port = port
         self.cut()
 
     def stall(self, *, having: bytes | None = None) -> int:
-        """Stop forwarding, but keep the connections open. Return their number.
+        """Stop forwarding, but keep connections open. Return the number of stalled connections.
 
-        ``having``: a word that selects the connections that have sent it.
+        ``having`` selects only the connections that have sent this word.
         """
         return self._call(lambda: self._stop_flow(having))
 
@@ -89,11 +89,11 @@ class Proxy:
         self.stall()
 
     def delay(self, seconds: float) -> None:
-        """Delay all data from clients until ``resume``."""
+        """Delay all data from clients until ``resume`` is called."""
         self._delay_seconds = seconds
 
     def answer(self, reply: bytes) -> None:
-        """Answer all data from clients with this reply until ``resume``."""
+        """Answer all data from clients with ``reply`` until ``resume`` is called."""
         self._reply = reply
         self.cut()
 
@@ -108,10 +108,10 @@ class Proxy:
         self._refusing = self._hanging = False
         self._delay_seconds = 0.0
         self._reply = None
-        self._call(self._let_flow)
+        self._call(self._resume_flow)
 
     def refuse(self) -> None:
-        """Reset every connection, old and new, until ``resume``."""
+        """Reset all existing and new connections until ``resume`` is called."""
         self._refusing = True
         self.cut()
 
@@ -135,9 +135,9 @@ class Proxy:
         self._thread.join()
 
     async def _end(self) -> None:
-        """Cut every connection, and wait for the tasks: asyncio complains about lost tasks."""
+        """Cut all connections, and wait for the tasks, because asyncio warns about lost tasks."""
         self._cut_all()
-        self._let_flow()
+        self._resume_flow()
         if running := asyncio.all_tasks() - {asyncio.current_task()}:
             await asyncio.wait(running, timeout=5)
 
@@ -145,7 +145,7 @@ class Proxy:
         for link in tuple(self._links):
             link.cut()
 
-    def _let_flow(self) -> None:
+    def _resume_flow(self) -> None:
         for link in self._links:
             link.flowing.set()
 
@@ -211,7 +211,7 @@ class Proxy:
             return False
         self._trap = None
         if trap.deliver:
-            # The server executes the word, and its answer is lost.
+            # The server executes the command, but the client never gets the answer.
             link.flowing.clear()
             server.write(data)
             await server.drain()
@@ -225,7 +225,8 @@ class Proxy:
             client.write(reply)
             await client.drain()
             client.write_eof()
-            # A reset would make a client that is still sending lose the answer.
+            # Wait before the connection is reset, because a client that is still sending would lose
+            # the answer.
             await asyncio.sleep(0.1)
 
     def _call(self, function: Callable[[], T]) -> T:
@@ -240,7 +241,7 @@ class Proxy:
 
 @contextlib.contextmanager
 def open_proxy(url: str) -> Iterator[Proxy]:
-    """Run a proxy before the server of this URL."""
+    """Run a proxy in front of the server of ``url``."""
     proxy = Proxy(url)
     try:
         yield proxy

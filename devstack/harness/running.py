@@ -15,7 +15,7 @@ class Running:
     name: str
     process: subprocess.Popen[bytes]
     log: Path
-    _is_asked_to_end: bool = False
+    _is_terminated: bool = False
     _start_time: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -34,22 +34,22 @@ class Running:
         self.process.kill()
         self.process.wait()
 
-    def ask_to_end(self) -> None:
-        if not self._is_asked_to_end and self.process.poll() is None:
+    def terminate(self) -> None:
+        if not self._is_terminated and self.process.poll() is None:
             self.process.terminate()
-        self._is_asked_to_end = True
+        self._is_terminated = True
 
     def stop(self, within: float = 30.0) -> int:
-        """Ask the program to end, wait, and return its exit code. Then kill the whole group."""
-        self.ask_to_end()
+        """Ask the program to end, return its exit code, and kill the whole process group."""
+        self.terminate()
         try:
             return self.process.wait(within)
         finally:
             self.destroy()
 
     def destroy(self) -> None:
-        """Kill the whole group at once."""
-        # Another process may have the same number by now.
+        """Kill the whole process group immediately."""
+        # Check the start time, because another process may have got the same pid.
         if _read_start_time(self.pid) in ("", self._start_time):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
@@ -57,12 +57,13 @@ class Running:
 
 
 def _read_start_time(pid: int) -> str:
-    """Return when the process started, in clock ticks, or "" if the process doesn't exist.
+    """Return when a process started, in clock ticks, or "" if the process doesn't exist.
 
-    While a group has members, no new process gets the number of its leader.
+    While a process group has members, no new process gets the pid of the group's leader.
     """
     try:
-        # The second of 52 fields is a name, which may contain blanks and brackets (proc(5)).
+        # Search for the last bracket, because the name of the process may contain blanks and
+        # brackets (proc(5)).
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except OSError:
         return ""

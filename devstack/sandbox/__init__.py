@@ -1,4 +1,4 @@
-"""Stand-ins for other people's services, which speak their protocols on the loopback address."""
+"""Stand-ins for external services, which use the same protocols on the loopback address."""
 
 from functools import cache
 from typing import TYPE_CHECKING
@@ -7,14 +7,15 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
+def render(template: str, **values: object) -> str:
+    return _environment().get_template(template).render(values)
+
+
 @cache
 def _environment() -> "Environment":
-    # Imported with the first page: most sandboxes show none, and it takes megabytes.
+    # Import Jinja with the first page, because Jinja takes megabytes and most sandboxes show no
+    # page.
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("devstack.sandbox", "")
     return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-
-
-def render(template: str, **values: object) -> str:
-    return _environment().get_template(template).render(values)

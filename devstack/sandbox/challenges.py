@@ -1,6 +1,6 @@
-"""Bot challenges: siteverify as Turnstile, hCaptcha and reCAPTCHA answer it.
+"""Stands in for the siteverify calls of Turnstile, hCaptcha and reCAPTCHA.
 
-There is no widget. A token says in plain words whether it passes.
+The sandbox has no widget. The text of a token decides whether the token passes.
 """
 
 from collections.abc import Awaitable, Callable
@@ -11,65 +11,74 @@ from typing import Annotated
 from fastapi import APIRouter, Form
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
-from devstack.sandbox import render
-from devstack.sandbox import sandbox_settings as at
-from devstack.sandbox.sandbox_settings import SITEVERIFY_PATHS, challenge_secret
+from devstack.sandbox import render, sandbox_settings
+from devstack.sandbox.sandbox_settings import SITEVERIFY_PATHS, get_challenge_secret
 
 ACTION = "subscribe"
 
 SiteVerifyReply = dict[str, object]
-# Answers the secret, the token and the site key that a caller sent.
+# A function that responds to the secret, the token and the site key of a call.
 SiteVerify = Callable[[str, str, str], Awaitable[Response]]
 
 
 @dataclass
 class ChallengeStub:
-    """A provider's side of the protocol, with the tokens that it has seen."""
+    """A stand-in for one provider, which remembers the tokens that were used."""
 
     provider: str
     _used: set[str] = field(default_factory=set)
 
     async def verify(self, secret: str, token: str, _site_key: str) -> Response:
-        return JSONResponse(self.reply(secret, token))
+        return JSONResponse(self.build_reply(secret, token))
 
-    def reply(self, secret: str, token: str) -> SiteVerifyReply:
-        if secret != challenge_secret(self.provider):
-            return failure("invalid-input-secret" if secret else "missing-input-secret")
+    def build_reply(self, secret: str, token: str) -> SiteVerifyReply:
+        if secret != get_challenge_secret(self.provider):
+            return build_failure("invalid-input-secret" if secret else "missing-input-secret")
         if not token.startswith("pass-"):
-            return failure("invalid-input-response" if token else "missing-input-response")
+            return build_failure("invalid-input-response" if token else "missing-input-response")
         if token in self._used:
             is_hcaptcha = self.provider == "hcaptcha"
-            return failure("already-seen-response" if is_hcaptcha else "timeout-or-duplicate")
+            return build_failure("already-seen-response" if is_hcaptcha else "timeout-or-duplicate")
         self._used.add(token)
-        solved = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        own: dict[str, SiteVerifyReply] = {
+        solved_at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        provider_fields: dict[str, SiteVerifyReply] = {
             "turnstile": {"error-codes": [], "action": ACTION, "cdata": ""},
             "hcaptcha": {"credit": False},
             "recaptcha": {"score": 0.9, "action": ACTION},
         }
-        common = {"success": True, "challenge_ts": solved, "hostname": at.HOSTNAME}
-        return common | own[self.provider]
+        common = {"success": True, "challenge_ts": solved_at, "hostname": sandbox_settings.HOSTNAME}
+        return common | provider_fields[self.provider]
 
 
-def failure(code: str) -> SiteVerifyReply:
+def build_failure(code: str) -> SiteVerifyReply:
     return {"success": False, "error-codes": [code]}
 
 
-def make_router(
-    verifier: Callable[[str], SiteVerify] = lambda provider: ChallengeStub(provider).verify,
+def build_router(
+    create_verifier: Callable[[str], SiteVerify] = lambda provider: ChallengeStub(provider).verify,
 ) -> APIRouter:
-    """The routes, with the `verifier` of each provider."""
+    """Return the routes.
+
+    ``create_verifier`` returns the function that verifies tokens of a provider.
+    """
     router = APIRouter()
 
     @router.get("", response_class=HTMLResponse)
     async def explain() -> str:
         rows = [
-            (name, at.CHALLENGES_PREFIX + path, at.challenge_site_key(name), challenge_secret(name))
+            (
+                name,
+                sandbox_settings.CHALLENGES_PREFIX + path,
+                sandbox_settings.get_challenge_site_key(name),
+                get_challenge_secret(name),
+            )
             for name, path in SITEVERIFY_PATHS.items()
         ]
-        return render("challenges.html", providers=rows, action=ACTION, hostname=at.HOSTNAME)
+        return render(
+            "challenges.html", providers=rows, action=ACTION, hostname=sandbox_settings.HOSTNAME
+        )
 
-    def add(path: str, verify: SiteVerify) -> None:
+    def add_route(path: str, verify: SiteVerify) -> None:
         @router.post(path, response_class=JSONResponse)
         async def siteverify(
             secret: Annotated[str, Form()] = "",
@@ -79,5 +88,5 @@ def make_router(
             return await verify(secret, response, sitekey)
 
     for provider, path in SITEVERIFY_PATHS.items():
-        add(path, verifier(provider))
+        add_route(path, create_verifier(provider))
     return router

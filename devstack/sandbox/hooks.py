@@ -1,4 +1,4 @@
-"""A receiver of webhooks for developers: it shows what came, and misbehaves when it is told to."""
+"""A receiver of webhooks for developers, which shows received webhooks and fails on request."""
 
 import asyncio
 from collections import Counter, deque
@@ -18,20 +18,22 @@ from devstack.sandbox import render
 
 MAX_HOOKS = 200
 MAX_HOOK_BYTES = 256 * 1024
+_MAX_SLOW_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
 class StoredHook:
     id: int
-    # The last part of the URL that it came to.
+    # The last part of the URL that received the webhook.
     name: str
     received_at: datetime
-    # The same at each try; the attempts are those of this message to this name, from 1 on.
+    # The id of the message, which is the same in each attempt. Attempts are counted from 1 per
+    # message and name.
     message_id: str
     attempt: int
-    # How the check ended: ``right``, ``wrong: …`` or ``no secret``.
+    # The result of the signature check, which is ``right``, ``wrong: …`` or ``no secret``.
     signature: str
-    # The status of the answer.
+    # The status of the response.
     status: int
     body: str
 
@@ -44,16 +46,16 @@ class HookBox:
         self._ids = count(1)
 
     def set_secret(self, name: str, secret: str) -> None:
-        """Check what comes to this name by the secret; raises ``ValueError`` for none."""
+        """Verify webhooks to a name with a secret. Raises ``ValueError`` for an invalid secret."""
         Webhook(secret)
         self._secrets[name] = secret
 
-    def attempt_of(self, name: str, message_id: str) -> int:
-        """Count a try of this message."""
+    def count_attempt(self, name: str, message_id: str) -> int:
+        """Count an attempt to deliver a message to a name, and return the number of the attempt."""
         self._attempts[name, message_id] += 1
         return self._attempts[name, message_id]
 
-    def keep(
+    def store(
         self, name: str, headers: Mapping[str, str], body: bytes, *, attempt: int, status: int
     ) -> StoredHook:
         hook = StoredHook(
@@ -62,24 +64,24 @@ class HookBox:
             received_at=datetime.now(UTC),
             message_id=headers.get("webhook-id", ""),
             attempt=attempt,
-            signature=self._verdict(name, headers, body),
+            signature=self._check_signature(name, headers, body),
             status=status,
             body=body.decode(errors="replace"),
         )
         self._hooks.append(hook)
         return hook
 
-    def newest_first(self, name: str = "") -> list[StoredHook]:
+    def list_newest_first(self, name: str = "") -> list[StoredHook]:
         return [each for each in reversed(self._hooks) if name in ("", each.name)]
 
     def remove(self, name: str = "") -> int:
-        """Forget what came to this name, or all; return how many there were."""
-        gone = self.newest_first(name)
-        for hook in gone:
+        """Remove the webhooks to a name, or all webhooks. Return the number of removed webhooks."""
+        removed_hooks = self.list_newest_first(name)
+        for hook in removed_hooks:
             self._hooks.remove(hook)
-        return len(gone)
+        return len(removed_hooks)
 
-    def _verdict(self, name: str, headers: Mapping[str, str], body: bytes) -> str:
+    def _check_signature(self, name: str, headers: Mapping[str, str], body: bytes) -> str:
         secret = self._secrets.get(name)
         if secret is None:
             return "no secret"
@@ -90,34 +92,31 @@ class HookBox:
         return "right"
 
 
-_MAX_SLOW_SECONDS = 120.0
-
-
 class Behaviour(BaseModel):
-    """The faults that the query of the URL asks for."""
+    """The faults that the query string of the URL requests."""
 
-    # How many tries of each event fail, and with which status.
+    # The number of attempts of each message that fail, and the status of the failed attempts.
     fail: int = 0
     status: int = Field(default=500, ge=200, le=599)
     retry_after: int | None = None
-    # Seconds until the answer.
+    # The number of seconds until the response.
     slow: float = Field(default=0.0, ge=0, le=_MAX_SLOW_SECONDS)
 
 
-def make_router(box: HookBox, prefix: str) -> APIRouter:
+def build_router(box: HookBox, prefix: str) -> APIRouter:
     router = APIRouter()
 
     @router.get("", response_class=HTMLResponse)
     async def listing(request: Request, name: str = "") -> str:
         base = f"{request.base_url}".rstrip("/") + prefix
-        hooks = box.newest_first(name)
+        hooks = box.list_newest_first(name)
         return render("hooks.html", hooks=hooks, name=name, base=base, max_hooks=MAX_HOOKS)
 
     @router.get("/messages")
     async def messages(name: str = "") -> list[dict[str, Any]]:
         return [
             asdict(each) | {"received_at": each.received_at.isoformat()}
-            for each in box.newest_first(name)
+            for each in box.list_newest_first(name)
         ]
 
     @router.delete("/messages")
@@ -141,17 +140,17 @@ def make_router(box: HookBox, prefix: str) -> APIRouter:
         body = await request.body()
         if len(body) > MAX_HOOK_BYTES:
             raise HTTPException(413, "That is more than any event has.")
-        attempt = box.attempt_of(name, request.headers.get("webhook-id", ""))
+        attempt = box.count_attempt(name, request.headers.get("webhook-id", ""))
         is_refused = attempt <= behaviour.fail
         status = behaviour.status if is_refused else HTTPStatus.OK
-        box.keep(name, request.headers, body, attempt=attempt, status=status)
+        box.store(name, request.headers, body, attempt=attempt, status=status)
         await asyncio.sleep(behaviour.slow)
-        asks = is_refused and behaviour.retry_after is not None
-        headers = {"Retry-After": str(behaviour.retry_after)} if asks else {}
+        wants_retry = is_refused and behaviour.retry_after is not None
+        headers = {"Retry-After": str(behaviour.retry_after)} if wants_retry else {}
         return Response(f"attempt {attempt}\n", status, headers, media_type="text/plain")
 
     @router.post("/{name}")
-    async def name_the_right_path(name: str) -> Response:
+    async def reject_wrong_path(name: str) -> Response:
         raise HTTPException(404, f"Webhooks are received at {prefix}/to/{name}.")
 
     return router

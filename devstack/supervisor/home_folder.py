@@ -1,4 +1,4 @@
-"""The folder that keeps a stack's data, secrets and logs between runs, and its two locks."""
+"""The home folder of a stack, which keeps data, secrets, logs and locks between runs."""
 
 import base64
 import dataclasses
@@ -15,12 +15,17 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
+# The prefix of the name of an incomplete file.
+UNFINISHED_PREFIX = ".unfinished-"
+# The maximum time for stopping the services. S3 takes 2.4 seconds to stop.
+MAX_STOP_SECONDS = 20.0
+
 
 class StackError(Exception):
-    """The stack cannot start or has failed. The message is shown as it is.
+    """The stack can't start or has failed. The user sees the message.
 
     Attributes:
-        exit_code: what the command ends with: 2 for a mistake in the settings, 1 for a failure.
+        exit_code: the exit code of the command, which is 2 for wrong settings and 1 for a failure.
     """
 
     def __init__(self, message: str, *, exit_code: int = 1) -> None:
@@ -28,13 +33,9 @@ class StackError(Exception):
         self.exit_code = exit_code
 
 
-# How a file's name begins until the file is whole.
-UNFINISHED = ".unfinished-"
-
-
 def write_private(path: Path, text: str) -> None:
-    """Replace the file in one step, readable by its owner only, and on the disk when this ends."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=UNFINISHED)
+    """Replace a file atomically, and wait until the new file is on the disk."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=UNFINISHED_PREFIX)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
@@ -51,7 +52,7 @@ def write_private_json(path: Path, value: object) -> None:
 
 
 def read_json_object(path: Path) -> dict[str, object] | None:
-    """The object the file holds; None when the file is missing or holds something else."""
+    """Return the JSON object in a file, or ``None`` if there is no file with a JSON object."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
@@ -59,24 +60,20 @@ def read_json_object(path: Path) -> dict[str, object] | None:
     return value if isinstance(value, dict) else None
 
 
-# How long a stop may take. S3 alone takes 2.4 seconds.
-MAX_STOP_SECONDS = 20.0
-
-
 class Home:
-    """Where everything of one stack lives; `path` is absolute."""
+    """The home folder of one stack, with the paths of all its files. ``path`` is absolute."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.postgres = path / "postgres"
         self.unfinished_postgres = path / "postgres.new"
-        # There only while initdb reads it.
+        # The file exists only while initdb reads the password.
         self.postgres_password = path / "postgres.password"
         self.valkey = path / "valkey"
         self.s3 = path / "s3"
         self.s3_logins = path / "s3-logins.json"
         self.logs = path / "logs"
-        # Files that mean nothing after a stop, such as the workers' readiness files.
+        # Files that are useless after a stop, such as the workers' readiness files.
         self.work = path / "work"
         self.run_file = path / "run.json"
         self.secrets_file = path / "secrets.json"
@@ -87,18 +84,18 @@ class Home:
         self.services_lock = path / "services.lock"
 
     @property
-    def everything(self) -> tuple[Path, ...]:
-        """All that the stack keeps in its home but its locks, and nothing that others put there."""
+    def all_paths(self) -> tuple[Path, ...]:
+        """All files and folders that the stack creates in its home, except the locks."""
         folders = (self.postgres, self.unfinished_postgres, self.valkey, self.s3, self.work)
         files = (self.run_file, self.secrets_file, self.ports_file, self.demo_file)
         more = (self.postgres_password, self.s3_logins, self.sample_photo)
-        return (*folders, *files, *more, *self.path.glob(f"{UNFINISHED}*"), self.logs)
+        return (*folders, *files, *more, *self.path.glob(f"{UNFINISHED_PREFIX}*"), self.logs)
 
     def log(self, name: str) -> Path:
         return self.logs / f"{name}.log"
 
     def create(self) -> None:
-        """Make the folders, readable by their owner only; raise StackError if that fails."""
+        """Create the folders, which only their owner can read. Raises ``StackError``."""
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.path.chmod(0o700)
@@ -115,24 +112,30 @@ class Home:
             ) from error
 
 
-def from_environment() -> Home:
-    """The home that PRESSROOM_HOME names, or `.pressroom` in the current directory."""
-    named = os.environ.get("PRESSROOM_HOME") or ".pressroom"
-    return Home(Path(named).expanduser().resolve())
+def find_home() -> Home:
+    """Return the home in ``PRESSROOM_HOME``, or ``.pressroom`` in the current directory."""
+    path = os.environ.get("PRESSROOM_HOME") or ".pressroom"
+    return Home(Path(path).expanduser().resolve())
 
 
 class Lock:
-    """An flock on a file. It ends with the last process that inherited it, however that died."""
+    """An flock on a file.
+
+    The kernel releases the lock when the last process that inherited it ends.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.descriptor = -1
 
-    def acquire(self, *, wait: float = 0.0) -> bool:
-        """Try for `wait` seconds; True when this process now holds the lock."""
+    def acquire(self, *, wait_seconds: float = 0.0) -> bool:
+        """Try to acquire the lock for ``wait_seconds`` seconds.
+
+        Return whether this process has the lock.
+        """
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        deadline = time.monotonic() + wait
-        while not _locked(descriptor):
+        deadline = time.monotonic() + wait_seconds
+        while not _try_lock(descriptor):
             if time.monotonic() >= deadline:
                 os.close(descriptor)
                 return False
@@ -140,8 +143,8 @@ class Lock:
         self.descriptor = descriptor
         return True
 
-    def note(self, text: str) -> None:
-        """Write into the file who holds the lock."""
+    def write_text(self, text: str) -> None:
+        """Write a text into the file, which identifies the process that has the lock."""
         os.ftruncate(self.descriptor, 0)
         os.pwrite(self.descriptor, text.encode(), 0)
 
@@ -149,69 +152,72 @@ class Lock:
         os.close(self.descriptor)
 
 
-def _locked(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     with suppress(BlockingIOError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True
     return False
 
 
-def supervisor_pid(home: Home) -> int | None:
-    """The pid of the supervisor that runs on this home now, or None when none does."""
+def find_supervisor_pid(home: Home) -> int | None:
+    """Return the pid of the supervisor that is running on a home, or ``None``."""
     try:
         file = home.supervisor_lock.open("r+")
     except FileNotFoundError:
         return None
     with file:
-        text = "" if _locked(file.fileno()) else file.read()
+        text = "" if _try_lock(file.fileno()) else file.read()
         return int(text) if text else None
 
 
-_password = partial(secrets.token_urlsafe, 24)
-_access_key = partial(secrets.token_hex, 10)
+_generate_password = partial(secrets.token_urlsafe, 24)
+_generate_access_key = partial(secrets.token_hex, 10)
 
 
-def _key_ring() -> str:
-    """Draw a key in the form `<id>:<base64url of 32 random bytes>`."""
+def _generate_key_ring() -> str:
+    """Generate a random key in the form ``<id>:<base64url of 32 random bytes>``."""
     key = base64.urlsafe_b64encode(secrets.token_bytes(32)).decode().rstrip("=")
     return f"k{secrets.token_hex(3)}:{key}"
 
 
 @dataclass(frozen=True)
 class Secrets:
-    """Every password and key of one stack. Losing the encryption keys loses encrypted images."""
+    """All passwords and keys of one stack.
 
-    # The owner of the tables has it.
-    postgres_password: str = field(default_factory=_password)
-    postgres_app_password: str = field(default_factory=_password)
-    valkey_admin_password: str = field(default_factory=_password)
-    valkey_password: str = field(default_factory=_password)
-    s3_admin_access_key: str = field(default_factory=_access_key)
-    s3_admin_secret_key: str = field(default_factory=_password)
-    s3_access_key: str = field(default_factory=_access_key)
-    s3_secret_key: str = field(default_factory=_password)
-    s3_internal_key: str = field(default_factory=_password)
-    secret_keys: str = field(default_factory=_key_ring)
-    encryption_keys: str = field(default_factory=_key_ring)
-    metrics_token: str = field(default_factory=_password)
+    Encrypted images are lost if the encryption keys are lost.
+    """
+
+    # The password of the owner of the tables.
+    postgres_password: str = field(default_factory=_generate_password)
+    postgres_app_password: str = field(default_factory=_generate_password)
+    valkey_admin_password: str = field(default_factory=_generate_password)
+    valkey_password: str = field(default_factory=_generate_password)
+    s3_admin_access_key: str = field(default_factory=_generate_access_key)
+    s3_admin_secret_key: str = field(default_factory=_generate_password)
+    s3_access_key: str = field(default_factory=_generate_access_key)
+    s3_secret_key: str = field(default_factory=_generate_password)
+    s3_internal_key: str = field(default_factory=_generate_password)
+    secret_keys: str = field(default_factory=_generate_key_ring)
+    encryption_keys: str = field(default_factory=_generate_key_ring)
+    metrics_token: str = field(default_factory=_generate_password)
     flower_user: str = "pressroom"
-    flower_password: str = field(default_factory=_password)
-    demo_password: str = field(default_factory=_password)
+    flower_password: str = field(default_factory=_generate_password)
+    demo_password: str = field(default_factory=_generate_password)
 
 
 def load_or_create_secrets(home: Home) -> Secrets:
-    """The home's secrets. A file that lacks some gains them and loses nothing."""
-    kept = read_json_object(home.secrets_file)
-    if kept is None and home.secrets_file.exists():
+    """Return the home's secrets, and create missing secrets. Existing secrets stay unchanged."""
+    stored_secrets = read_json_object(home.secrets_file)
+    if stored_secrets is None and home.secrets_file.exists():
         raise StackError(
             f"{home.secrets_file} is damaged. Restore it from a copy, "
             "or start afresh with `pressroom reset`, which deletes the stack's data."
         )
     names = {each.name for each in dataclasses.fields(Secrets)}
-    chosen = Secrets(**{k: str(v) for k, v in (kept or {}).items() if k in names})
-    complete = {**(kept or {}), **dataclasses.asdict(chosen)}
-    if complete != kept:
-        write_private_json(home.secrets_file, complete)
+    chosen = Secrets(**{k: str(v) for k, v in (stored_secrets or {}).items() if k in names})
+    all_secrets = {**(stored_secrets or {}), **dataclasses.asdict(chosen)}
+    if all_secrets != stored_secrets:
+        write_private_json(home.secrets_file, all_secrets)
     return chosen
 
 
@@ -232,7 +238,7 @@ class DemoLogin(BaseModel):
 
 
 class Run(BaseModel):
-    """A running stack. Written once all is ready, again when a pid changes, removed at the stop."""
+    """The description of a running stack in ``run.json``."""
 
     api_url: str
     flower_url: str
@@ -242,13 +248,14 @@ class Run(BaseModel):
     mailbox_url: str
     status_url: str
     database_url: str
-    # As the owner of the tables.
+    # The URL for connecting as the owner of the tables.
     migration_database_url: str
     redis_url: str
     s3: S3Login
     demo: DemoLogin
     metrics_token: str
-    # The settings of the stack's programs, for commands that are started beside them.
+    # The settings of the stack's programs. Commands such as ``pressroom lists`` use the same
+    # settings.
     settings: dict[str, str]
     pids: dict[str, int]
     home: Path
@@ -259,14 +266,14 @@ class Run(BaseModel):
 
 
 def read_run(home: Home) -> Run | None:
-    """The run that the file describes; None without a file, or with the file of another release."""
+    """Return the running stack that ``run.json`` describes, or ``None`` without a valid file."""
     try:
         return Run.model_validate_json(home.run_file.read_bytes())
     except (FileNotFoundError, ValidationError):
         return None
 
 
-def settings_of(home: Home) -> dict[str, str]:
-    """The PRESSROOM_ settings of the stack that runs on this home; empty when none runs."""
+def read_stack_settings(home: Home) -> dict[str, str]:
+    """Return the PRESSROOM_ settings of the stack that is running on a home, if there is one."""
     run = read_run(home)
     return run.settings if run else {}

@@ -153,7 +153,7 @@ class SiteVerify:
     async def check(self, answer: ChallengeResponse) -> None:
         try:
             form = self._build_form(answer)
-            with self.breaker.guarding():
+            with self.breaker.protect():
                 reply = await self.client.send("POST", self.url, data=form, headers=_HEADERS)
             self._check_verdict(_parse_verdict(reply), answer)
         except _TokenRejected as refused:

@@ -343,11 +343,11 @@ class OpenAIProtocol:
         try:
             # Each call runs in a new event loop, because only an event loop can cancel a call whose
             # reply arrives byte by byte.
-            with breaker.guarding():
+            with breaker.protect():
                 completion = asyncio.run(self._negotiate_format(question))
         except ServerFailed:
             raise CompletionFailed(
-                "circuit open", CallOutcome.UNAVAILABLE, retry_after=breaker.seconds_left
+                "circuit open", CallOutcome.UNAVAILABLE, retry_after=breaker.retry_after_seconds
             ) from None
         except RequestRejected as error:
             raise CompletionFailed(f"status {error.status}") from None

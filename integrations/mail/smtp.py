@@ -21,7 +21,7 @@ from email_validator import EmailNotValidError, validate_email
 
 from core import clock
 from core.calls.breaker import Breaker
-from core.calls.time_limits import limited, time_limit, tls_context
+from core.calls.time_limits import create_tls_context, limit_socket, time_limit
 from core.counters.work_metrics import MAILS, MailOutcome
 from core.errors import DomainError, ServerFailed, TransientError
 from core.errors import mailing as errors
@@ -154,7 +154,7 @@ class SmtpMailer:
         attributes: SpanAttributes = {"server.address": self.server.host}
         with (
             spans.step_span("mail", "client", attributes),
-            self.breaker.guarding(),
+            self.breaker.protect(),
             time_limit(self.timeout),
             self._logged_in() as connection,
         ):
@@ -167,7 +167,7 @@ class SmtpMailer:
 
     def log_in(self) -> None:
         """Log in to the server to test the settings. Raises ``TransientError``."""
-        with self.breaker.guarding(), time_limit(self.timeout), self._logged_in() as connection:
+        with self.breaker.protect(), time_limit(self.timeout), self._logged_in() as connection:
             connection.quit()
 
     @contextmanager
@@ -192,7 +192,7 @@ class SmtpMailer:
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:
-        return tls_context()
+        return create_tls_context()
 
     def _connect(self) -> smtplib.SMTP:
         # The client name is the sender's domain. By default, smtplib would look up the host name of
@@ -208,7 +208,7 @@ class SmtpMailer:
 
 class _Smtp(smtplib.SMTP):
     def _get_socket(self, host: str, port: int, timeout: float) -> socket:
-        return limited(super()._get_socket(host, port, timeout))  # type: ignore[misc]
+        return limit_socket(super()._get_socket(host, port, timeout))  # type: ignore[misc]
 
 
 def _translate_error(error: smtplib.SMTPException) -> Exception:

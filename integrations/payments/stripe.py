@@ -420,7 +420,7 @@ class StripeCheckout:
         return objects
 
     def _call(self, call: Callable[[], T]) -> T:
-        with self._breaker.guarding():
+        with self._breaker.protect():
             try:
                 return call()
             except stripe.StripeError as error:

@@ -65,7 +65,7 @@ class Exchange:
         """
         headers = {"Accept": "application/json", **self.headers}
         try:
-            with self._breaker.guarding():
+            with self._breaker.protect():
                 # An empty mapping becomes None, because the HTTP library would add a question mark.
                 reply = self._http.send(
                     "GET", self.base + path, params=params or None, headers=headers

@@ -1,4 +1,4 @@
-"""The files of an attachment: where each is stored, and under which data key."""
+"""Defines the names, keys and encryption of an attachment's files in the object storage."""
 
 import hashlib
 import re
@@ -10,24 +10,25 @@ from services.attachments.images.outcome import ConvertedImage, Rendition, Rendi
 from storage.encryption import WrappedKey
 from storage.resources import Resources
 
-ORIGINALS = "originals/"
-MEDIA = "media/"
-RENDITIONS = "renditions/"
-_ENDINGS = {"image/webp": "webp", "image/jpeg": "jpg", "image/png": "png"}
-_FILENAME = re.compile(
+ORIGINALS_PREFIX = "originals/"
+MEDIA_PREFIX = "media/"
+RENDITIONS_PREFIX = "renditions/"
+# The file name extensions of stored images, by MIME type.
+_EXTENSIONS = {"image/webp": "webp", "image/jpeg": "jpg", "image/png": "png"}
+_FILENAME_PATTERN = re.compile(
     rf"(?P<hash_id>[a-z0-9]{{12}})(?:-(?:{'|'.join(RenditionName)})\.(?:webp|jpg|png)|\.(?:webp|png))\Z"
 )
 
 
 @dataclass(frozen=True)
 class MediaFile:
-    """A file that readers fetch: the converted image of an attachment, or a rendition of it.
+    """A file that readers fetch, either an attachment's converted image or a rendition.
 
     Attributes:
         name: the name of the rendition, or ``None`` for the converted image.
         size: the size of the plain file in bytes.
         checksum: the SHA-256 of the plain file, in hex.
-        width: the width in pixels. ``height`` is in pixels too.
+        width: the width of the image in pixels.
     """
 
     name: str | None
@@ -39,42 +40,43 @@ class MediaFile:
     height: int | None
 
 
-def original_key(hash_id: str) -> str:
-    return ORIGINALS + hash_id
+def build_original_key(hash_id: str) -> str:
+    return ORIGINALS_PREFIX + hash_id
 
 
-def media_key(attachment: Attachment) -> str:
-    return MEDIA + attachment.filename
+def build_media_key(attachment: Attachment) -> str:
+    return MEDIA_PREFIX + attachment.filename
 
 
-def renditions_key(attachment: Attachment) -> str:
-    """Return the folder of the renditions, which ends with a slash."""
-    return f"{RENDITIONS}{attachment.hash_id}/"
+def build_renditions_prefix(attachment: Attachment) -> str:
+    return f"{RENDITIONS_PREFIX}{attachment.hash_id}/"
 
 
-def keys_of_files(attachment: Attachment) -> Sequence[str]:
-    """Return the keys of the files that readers fetch. The renditions share a folder."""
-    folders = [] if attachment.renditions is None else [renditions_key(attachment)]
-    return [media_key(attachment), *folders]
+def list_file_keys(attachment: Attachment) -> Sequence[str]:
+    """Return the key of the converted image, and the prefix of the keys of all renditions."""
+    folders = [] if attachment.renditions is None else [build_renditions_prefix(attachment)]
+    return [build_media_key(attachment), *folders]
 
 
-def key_of_file(attachment: Attachment, file: MediaFile) -> str:
-    folder = MEDIA if file.name is None else renditions_key(attachment)
+def get_file_key(attachment: Attachment, file: MediaFile) -> str:
+    folder = MEDIA_PREFIX if file.name is None else build_renditions_prefix(attachment)
     return folder + file.filename
 
 
-def rendition_files(attachment: Attachment) -> Sequence[MediaFile]:
-    return [MediaFile(**each) for each in attachment.renditions or ()]
+def list_renditions(attachment: Attachment) -> Sequence[MediaFile]:
+    return [MediaFile(**fields) for fields in attachment.renditions or ()]
 
 
-def converted_files(
+def list_converted_files(
     attachment: Attachment, converted: ConvertedImage
 ) -> Sequence[tuple[MediaFile, bytes]]:
-    """Return the files that a conversion produced, with their plain bytes. The image is first."""
+    """Return the files of a conversion with their plain bytes, beginning with the image."""
     files = [(_describe_file(None, attachment.filename, converted), converted.data)]
-    for each in converted.renditions:
-        filename = f"{attachment.hash_id}-{each.name}.{_ENDINGS[each.mime_type]}"
-        files.append((_describe_file(each.name.value, filename, each), each.data))
+    for rendition in converted.renditions:
+        extension = _EXTENSIONS[rendition.mime_type]
+        filename = f"{attachment.hash_id}-{rendition.name}.{extension}"
+        file = _describe_file(rendition.name.value, filename, rendition)
+        files.append((file, rendition.data))
     return files
 
 
@@ -90,8 +92,8 @@ def _describe_file(name: str | None, filename: str, image: ConvertedImage | Rend
     )
 
 
-def file_named(row: Attachment, filename: str) -> MediaFile | None:
-    """Return the file with this name of a ready attachment, or ``None``."""
+def find_file(row: Attachment, filename: str) -> MediaFile | None:
+    """Return the ready attachment's file with this name, or ``None``."""
     image = MediaFile(
         name=None,
         filename=row.filename,
@@ -101,18 +103,18 @@ def file_named(row: Attachment, filename: str) -> MediaFile | None:
         width=row.width,
         height=row.height,
     )
-    files = (image, *rendition_files(row))
+    files = (image, *list_renditions(row))
     return next((file for file in files if file.filename == filename), None)
 
 
-def hash_id_in(filename: str) -> str | None:
-    """Return the hash id of the attachment in this file name."""
-    match = _FILENAME.match(filename)
+def parse_hash_id(filename: str) -> str | None:
+    """Return the attachment's hash id in a file name, or ``None`` for an invalid file name."""
+    match = _FILENAME_PATTERN.match(filename)
     return match["hash_id"] if match else None
 
 
-def data_key(resources: Resources, attachment: Attachment) -> bytes | None:
-    """Return the key of an encrypted attachment's objects, or ``None`` for a plain attachment."""
+def unwrap_data_key(resources: Resources, attachment: Attachment) -> bytes | None:
+    """Return an encrypted attachment's data key, or ``None`` for a plain attachment."""
     if attachment.wrapped_key is None or attachment.wrapped_by is None:
         return None
     wrapped = WrappedKey(attachment.wrapped_by, attachment.wrapped_key)

@@ -1,7 +1,8 @@
-"""Rewraps all data keys under the current encryption key.
+"""Encrypts all data keys with the current encryption key.
 
-The objects stay as they are. Each batch is a transaction, so an operator may stop the rotation and
-run it again while the service runs.
+The rotation doesn't change the encrypted objects. Each batch of data keys is a transaction, so an
+operator can stop the rotation at any time and run it again later. The service keeps running during
+the rotation.
 """
 
 from collections.abc import Iterator
@@ -16,8 +17,8 @@ from storage.encryption import WrappedKey
 from storage.resources import Resources
 
 _MAX_BATCH_ROWS = 500
-# The columns with the context of each data key. A key can only be unwrapped with its context.
-_CONTEXTS: tuple[InstrumentedAttribute[str], ...] = (
+# The columns with the contexts of data keys. A data key can only be unwrapped with its context.
+_CONTEXT_COLUMNS: tuple[InstrumentedAttribute[str], ...] = (
     Attachment.hash_id,
     MemberImport.object_prefix,
     MemberExport.object_prefix,
@@ -26,11 +27,11 @@ _CONTEXTS: tuple[InstrumentedAttribute[str], ...] = (
 
 
 def rewrap_data_keys(resources: Resources) -> Iterator[int]:
-    """Rewrap each data key that an older encryption key wraps, and yield the size of each batch.
+    """Rewrap each data key that is under an older encryption key. Yield the size of each batch.
 
-    Raises ``DecryptionFailed`` for a data key that no key of the keyring unwraps.
+    Raises ``DecryptionFailed`` for a data key that no encryption key can unwrap.
     """
-    return chain.from_iterable(_rewrap_column(resources, context) for context in _CONTEXTS)
+    return chain.from_iterable(_rewrap_column(resources, context) for context in _CONTEXT_COLUMNS)
 
 
 def _rewrap_column(resources: Resources, context: InstrumentedAttribute[str]) -> Iterator[int]:
@@ -42,14 +43,14 @@ def _rewrap_column(resources: Resources, context: InstrumentedAttribute[str]) ->
             query = select(kind.id, context, kind.wrapped_by, kind.wrapped_key)
             query = query.where(kind.id > last_id, kind.wrapped_by != wrapper.current)
             query = query.order_by(kind.id).limit(_MAX_BATCH_ROWS).with_for_update()
-            stale = uow.session.execute(query).all()
-            for row_id, name, wrapped_by, wrapped_key in stale:
+            rows = uow.session.execute(query).all()
+            for row_id, name, wrapped_by, wrapped_key in rows:
                 key = wrapper.rewrap(WrappedKey(wrapped_by, wrapped_key), name)
-                # The table is updated directly, because the ORM would set ``updated_at``.
+                # Update the table without the ORM, because the ORM would set ``updated_at``.
                 statement = update(kind.__table__).where(kind.id == row_id)
                 statement = statement.values(wrapped_key=key.data, wrapped_by=key.wrapped_by)
                 uow.session.execute(statement)
-        if not stale:
+        if not rows:
             return
-        last_id = stale[-1].id
-        yield len(stale)
+        last_id = rows[-1].id
+        yield len(rows)

@@ -1,4 +1,4 @@
-"""Converts an uploaded image in a worker, and makes its attachment ready."""
+"""Converts an uploaded image in a worker, and marks its attachment as ready."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -15,15 +15,16 @@ from services.attachments import files
 from services.attachments.files import MediaFile
 from services.attachments.images.outcome import ConvertedImage, UnreadableImage
 from services.attachments.isolation.converter import ConverterProcess
-from services.feed.catalogue import FeedEventType, announce
+from services.feed.catalogue import FeedEventType, announce_event
 from services.jobs.lease import JobCancelled, Lease, renew_lease
 from services.jobs.transitions import complete_job
 from storage.encryption import DecryptionFailed, seal, unseal
 from storage.objects import ObjectMissing
 from storage.resources import Resources
 
-# An object that no row names after this time was written by a worker that lost its lease or died.
-_UNNAMED_FOR = timedelta(hours=1)
+# After this time, written objects are removed unless a row refers to them. The worker that wrote
+# such an object must have died or lost its lease.
+_UNREFERENCED_OBJECT_LIFETIME = timedelta(hours=1)
 
 
 def create_converter(_: Resources) -> ConverterProcess:
@@ -31,16 +32,16 @@ def create_converter(_: Resources) -> ConverterProcess:
 
 
 def convert_upload(resources: Resources, lease: Lease, images: ConverterProcess) -> None:
-    """Convert one upload with its renditions, and make it ready in one transaction.
+    """Convert an uploaded image and create its renditions. Mark the attachment as ready.
 
-    Raises a ``DomainError`` with the reason, for example if the quota has no room for the image.
+    Raises a ``DomainError`` if the conversion fails, for example because of the storage quota.
     """
     with resources.unit_of_work() as uow:
         attachment = uow.session.get(Attachment, lease.subject_id)
     if attachment is None:
         raise JobCancelled
-    key = files.data_key(resources, attachment)
-    source = files.original_key(attachment.hash_id)
+    key = files.unwrap_data_key(resources, attachment)
+    source = files.build_original_key(attachment.hash_id)
     try:
         original = unseal(resources.objects.get(source), key, source)
     except ObjectMissing:
@@ -49,26 +50,31 @@ def convert_upload(resources: Resources, lease: Lease, images: ConverterProcess)
         raise ATTACHMENT_DAMAGED() from error
     converted = _convert_image(images, original, attachment)
     lease.check_cancelled()
-    converted_files = files.converted_files(attachment, converted)
+    media_files = files.list_converted_files(attachment, converted)
     with resources.unit_of_work() as uow:
-        # Renew the lease first: this removal is then older than the commit of any later worker.
+        # Schedule a removal of the objects in case this attempt fails. The lease is renewed first,
+        # so that the removal is older than the commit of any later attempt.
         renew_lease(uow, lease)
-        removals.forget_objects(uow, *files.keys_of_files(attachment), after=_UNNAMED_FOR)
-    for file, data in converted_files:
-        target = files.key_of_file(attachment, file)
-        # Two attempts may write this object at the same time. Both write the same bytes.
+        removals.forget_objects(
+            uow, *files.list_file_keys(attachment), after=_UNREFERENCED_OBJECT_LIFETIME
+        )
+    for file, data in media_files:
+        target = files.get_file_key(attachment, file)
+        # If two attempts write this object at the same time, they write the same bytes.
         resources.objects.put(target, seal(data, key, target), file.mime_type)
     with resources.unit_of_work() as uow:
         complete_job(uow, lease, {"hash_id": attachment.hash_id})
         row = uow.session.get_one(Attachment, attachment.id)
-        growth = sum(file.size for file, _ in converted_files) - row.original_size
+        growth = sum(file.size for file, _ in media_files) - row.original_size
         if growth > 0:
             quotas.require_quota(uow, row.user_id, PlanQuota.STORAGE_MB, more=growth)
-        _fill_row(row, converted, [file for file, _ in converted_files])
-        if not all(removals.keep_object(uow, key) for key in files.keys_of_files(row)):
+        _fill_row(row, converted, [file for file, _ in media_files])
+        if not all(removals.keep_object(uow, key) for key in files.list_file_keys(row)):
             raise TransientError("The storage still removes an earlier copy of the file.")
         removals.forget_objects(uow, source)
-        announce(uow, row.user_id, FeedEventType.ATTACHMENT_READY, row.id, hash_id=row.hash_id)
+        announce_event(
+            uow, row.user_id, FeedEventType.ATTACHMENT_READY, row.id, hash_id=row.hash_id
+        )
 
 
 def _convert_image(
@@ -81,8 +87,8 @@ def _convert_image(
         raise DomainError(Kind.INVALID, error.code, error.message) from error
 
 
-def _fill_row(row: Attachment, converted: ConvertedImage, media: Sequence[MediaFile]) -> None:
-    image, *renditions = media
+def _fill_row(row: Attachment, converted: ConvertedImage, media_files: Sequence[MediaFile]) -> None:
+    image, *renditions = media_files
     row.status = AttachmentStatus.READY
     row.mime_type = image.mime_type
     row.size = image.size
@@ -92,4 +98,4 @@ def _fill_row(row: Attachment, converted: ConvertedImage, media: Sequence[MediaF
     row.frames = converted.frames
     row.blurhash = converted.blurhash
     if row.renditions is not None:
-        row.renditions = [asdict(each) for each in renditions]
+        row.renditions = [asdict(rendition) for rendition in renditions]

@@ -1,4 +1,4 @@
-"""The attachments of a caller: how they are read, changed, linked and deleted."""
+"""Reads, changes, links and deletes the attachments of a caller."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from services.access.sessions import require_recent_login
 from services.attachments import files
 from services.attachments.files import MediaFile
 from services.attachments.upload import PROCESS_ATTACHMENT
-from services.feed.catalogue import FeedEventType, announce
+from services.feed.catalogue import FeedEventType, announce_event
 from services.jobs import records
 from services.jobs.idempotency import AcceptedJob
 from services.paging import PageOfRows, PageRequest
@@ -29,7 +29,7 @@ from storage.unit_of_work import UnitOfWork
 
 MEDIA_URLS = SignedUrls("media-link", prefix="/media/")
 MAX_LINK_LIFETIME = timedelta(days=7)
-_HASH_ID = re.compile(r"[a-z0-9]{12}\Z")
+_HASH_ID_PATTERN = re.compile(r"[a-z0-9]{12}\Z")
 
 
 def get_attachment(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment:
@@ -37,14 +37,14 @@ def get_attachment(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment:
     query = select(Attachment).where(
         Attachment.hash_id == hash_id, Attachment.user_id == caller.user_id
     )
-    attachment = uow.session.scalar(query) if _HASH_ID.match(hash_id) else None
+    attachment = uow.session.scalar(query) if _HASH_ID_PATTERN.match(hash_id) else None
     if attachment is None:
         raise errors.ATTACHMENT_NOT_FOUND()
     return attachment
 
 
 def find_outcome(uow: UnitOfWork, accepted: AcceptedJob) -> Attachment | DomainError:
-    """Return an accepted upload's record, or the error that says why there is none."""
+    """Return the attachment of an accepted upload, or the error that failed the upload."""
     attachment = uow.session.get(Attachment, accepted.subject_id)
     if attachment is not None and attachment.status != AttachmentStatus.FAILED:
         return attachment
@@ -54,36 +54,35 @@ def find_outcome(uow: UnitOfWork, accepted: AcceptedJob) -> Attachment | DomainE
     return records.restore_error(job)
 
 
-def forget_failed(uow: UnitOfWork, accepted: AcceptedJob) -> None:
-    """Delete the record of a failed upload. Its job keeps the reason."""
+def delete_failed_attachment(uow: UnitOfWork, accepted: AcceptedJob) -> None:
+    """Delete the attachment of a failed upload. The upload's job keeps the error."""
     has_failed = Attachment.status == AttachmentStatus.FAILED
     statement = delete(Attachment).where(Attachment.id == accepted.subject_id, has_failed)
     uow.session.execute(statement)
 
 
-def list_attachments(
-    uow: UnitOfWork, caller: Caller, wanted: PageRequest
-) -> PageOfRows[Attachment]:
+def list_attachments(uow: UnitOfWork, caller: Caller, page: PageRequest) -> PageOfRows[Attachment]:
     """Return the caller's attachments, newest first. Raises ``cursor.invalid``."""
-    query = paging.of_owner(select(Attachment), Attachment.user_id, caller.user_id, wanted)
-    return paging.read(uow, query, wanted)
+    query = paging.of_owner(select(Attachment), Attachment.user_id, caller.user_id, page)
+    return paging.read(uow, query, page)
 
 
 def change_attachment(
     uow: UnitOfWork, caller: Caller, hash_id: str, changes: Mapping[str, Any]
 ) -> Attachment:
-    """Change ``alt_text``, ``title`` or ``tags``, and return the record.
+    """Change ``alt_text``, ``title`` or ``tags``, and return the attachment.
 
-    If tags differ only in case, the first one stays. Raises ``attachment.not_found``.
+    If several tags differ only in case, only the first of them is stored. Raises
+    ``attachment.not_found``.
     """
     attachment = get_attachment(uow, caller, hash_id)
     for name, value in changes.items():
-        setattr(attachment, name, _without_repeats(value) if name == "tags" else value)
+        setattr(attachment, name, _remove_duplicates(value) if name == "tags" else value)
     uow.session.flush()
     return attachment
 
 
-def _without_repeats(tags: Sequence[str]) -> list[str]:
+def _remove_duplicates(tags: Sequence[str]) -> list[str]:
     tag_by_folded = dict[str, str]()
     for tag in tags:
         tag_by_folded.setdefault(tag.casefold(), tag)
@@ -91,39 +90,39 @@ def _without_repeats(tags: Sequence[str]) -> list[str]:
 
 
 def delete_attachment(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
-    """Cancel the job, and delete the row and its objects. Raises ``attachment.not_found``."""
+    """Delete an attachment with its objects, and cancel its job. Return 1.
+
+    Raises ``attachment.not_found``.
+    """
     row = get_attachment(uow, caller, hash_id)
     processing = select(Job).where(records.is_working_on(row.id, [PROCESS_ATTACHMENT], row.user_id))
     for job in uow.session.scalars(processing.with_for_update()):
-        # A worker that runs the job loses its lease.
+        # If a worker is running the job, the worker loses its lease.
         records.cancel_with_subject(uow, job, errors.ATTACHMENT_DELETED())
     uow.session.delete(row)
-    announce(uow, row.user_id, FeedEventType.ATTACHMENT_DELETED, row.id, hash_id=row.hash_id)
-    removals.forget_objects(uow, *files.keys_of_files(row), files.original_key(row.hash_id))
+    announce_event(uow, row.user_id, FeedEventType.ATTACHMENT_DELETED, row.id, hash_id=row.hash_id)
+    removals.forget_objects(uow, *files.list_file_keys(row), files.build_original_key(row.hash_id))
     return 1
 
 
 def find_media(uow: UnitOfWork, filename: str) -> tuple[Attachment, MediaFile]:
-    """Return the ready attachment with a file of this name, and the file.
-
-    Raises ``media.not_found``.
-    """
-    hash_id = files.hash_id_in(filename)
+    """Return the file with this name, and its ready attachment. Raises ``media.not_found``."""
+    hash_id = files.parse_hash_id(filename)
     query = select(Attachment).join(User, User.id == Attachment.user_id)
     query = query.where(Attachment.hash_id == hash_id, Attachment.status == AttachmentStatus.READY)
-    # The files of an erased person are hidden at once, and removed one by one.
+    # The erasure job removes the files of an erased person one by one, so hide all of them at once.
     attachment = uow.session.scalar(query.where(User.erased_at.is_(None))) if hash_id else None
-    file = files.file_named(attachment, filename) if attachment else None
+    file = files.find_file(attachment, filename) if attachment else None
     if attachment is None or file is None:
         raise errors.MEDIA_NOT_FOUND()
     return attachment, file
 
 
-def read_decrypted(resources: Resources, attachment: Attachment, file: MediaFile) -> bytes:
-    """Return the plain bytes of an encrypted file, after verifying all of them."""
-    key = files.key_of_file(attachment, file)
+def read_encrypted_file(resources: Resources, attachment: Attachment, file: MediaFile) -> bytes:
+    """Decrypt a file, and return its bytes only after all of them are verified."""
+    key = files.get_file_key(attachment, file)
     try:
-        return unseal(resources.objects.get(key), files.data_key(resources, attachment), key)
+        return unseal(resources.objects.get(key), files.unwrap_data_key(resources, attachment), key)
     except ObjectMissing:
         raise errors.MEDIA_NOT_FOUND() from None
     except DecryptionFailed as error:
@@ -133,13 +132,13 @@ def read_decrypted(resources: Resources, attachment: Attachment, file: MediaFile
 def sign_link(
     uow: UnitOfWork, caller: Caller, hash_id: str, *, expires_in: int, filename: str | None = None
 ) -> tuple[str, datetime]:
-    """Return a signed URL of one file in an encrypted attachment, and the URL's expiry time.
+    """Return a signed URL of an encrypted attachment's file, and the URL's expiry time.
 
     Raises ``auth.login_again``, ``attachment.not_found``, ``link.expires_in``,
     ``link.not_encrypted`` and ``media.not_found``.
 
     Args:
-        filename: the name of the file, or ``None`` for the main file.
+        filename: the name of the file. ``None`` stands for the converted image.
     """
     require_recent_login(uow, caller)
     attachment = get_attachment(uow, caller, hash_id)
@@ -149,7 +148,7 @@ def sign_link(
     if not attachment.encrypted:
         raise errors.SIGNED_LINK_NOT_ENCRYPTED()
     name = attachment.filename if filename is None else filename
-    if files.file_named(attachment, name) is None:
+    if files.find_file(attachment, name) is None:
         raise errors.MEDIA_NOT_FOUND()
     return MEDIA_URLS.create(
         uow.settings.keyring,

@@ -1,8 +1,8 @@
-"""Strays: objects that no row names, and rows whose object is missing.
+"""Finds and repairs strays, which are objects without a row and rows without an object.
 
-A crash, or a connection that breaks at the wrong moment, may leave an object without a row. A
-bucket that is restored from an older copy may lack an object that a row names. The search reads
-objects and rows in the order of their keys and merges them, so it needs little memory.
+A crash or a broken connection may leave an object without a row. A bucket that was restored from an
+older copy may lack the object of a row. To save memory, the search reads objects and rows in the
+order of their keys and merges the two sequences.
 """
 
 import heapq
@@ -17,7 +17,7 @@ from sqlalchemy import Select, select
 
 from models import Attachment, AttachmentStatus
 from services.attachments import files
-from services.attachments.files import MEDIA, ORIGINALS, RENDITIONS
+from services.attachments.files import MEDIA_PREFIX, ORIGINALS_PREFIX, RENDITIONS_PREFIX
 from services.jobs.maintenance import register_maintenance
 from storage.resources import Resources
 
@@ -26,141 +26,157 @@ SWEEP_UPLOADS = register_maintenance(
     every=timedelta(hours=1),
     run=lambda resources, began_at: sweep_uploads(resources, now=began_at),
 )
-# A younger object or row may belong to a running request or job, which has yet to write the other.
-STRAY_GRACE = timedelta(hours=1)
+# The search ignores younger objects and rows, because a running request or job may not have written
+# the matching row or object yet.
+STRAY_GRACE_PERIOD = timedelta(hours=1)
 _MAX_BATCH_ROWS = 1000
-# The batch is small because each stray is checked again just before its removal.
-_MAX_REMOVED_AT_ONCE = 100
-# The original of a failed upload stays for a while, and its removal is scheduled.
-_WITH_ORIGINAL = (AttachmentStatus.PROCESSING, AttachmentStatus.FAILED)
+# The batch of removals is small, because each stray is checked again shortly before its removal.
+_MAX_BATCH_REMOVALS = 100
+# The statuses of attachments whose original may exist. The original of a failed upload is removed
+# later, so that the owner can retry the conversion.
+_STATUSES_WITH_ORIGINAL = (AttachmentStatus.PROCESSING, AttachmentStatus.FAILED)
 
 
 class StrayKind(StrEnum):
+    """The kind of a stray, by its missing counterpart."""
+
     OBJECT_WITHOUT_ROW = "object without row"
     ROW_WITHOUT_OBJECT = "row without object"
 
 
 @dataclass(frozen=True)
 class Stray:
+    """An object without a row, or a row without its object."""
+
     kind: StrayKind
     key: str
 
 
 def find_strays(resources: Resources, *, now: datetime) -> Iterator[Stray]:
     """Yield every stray that is older than the grace period."""
-    before = now - STRAY_GRACE
-    for prefix in (MEDIA, RENDITIONS):
+    before = now - STRAY_GRACE_PERIOD
+    for prefix in (MEDIA_PREFIX, RENDITIONS_PREFIX):
         stored = (
             (item.key, item.modified_at < before, StrayKind.OBJECT_WITHOUT_ROW)
             for item in resources.objects.list_objects(prefix)
         )
-        named = _named(resources, prefix, before)
-        for key, entries in groupby(heapq.merge(stored, named), key=itemgetter(0)):
-            (_, is_old, kind), *others = entries
+        referenced = _iterate_referenced_keys(resources, prefix, before)
+        for key, entries in groupby(heapq.merge(stored, referenced), key=itemgetter(0)):
+            (_, is_overdue, kind), *counterparts = entries
             stray = Stray(kind, key)
-            # Object and row were read at different moments, so check this one again.
-            if is_old and not others and _is_still_stray(resources, stray):
+            # Check the stray again, because its object and row were read at different times.
+            if is_overdue and not counterparts and _is_still_stray(resources, stray):
                 yield stray
-    yield from _stray_originals(resources, before)
+    yield from _find_stray_originals(resources, before)
 
 
-def mend_stray(resources: Resources, stray: Stray) -> None:
-    """Remove an object without a row, or fail or shorten a row without its object."""
+def repair_stray(resources: Resources, stray: Stray) -> None:
+    """Remove an object without a row, or correct a row without its object.
+
+    An attachment without its image is marked as failed. An attachment without a rendition loses the
+    rendition's entry in its row.
+    """
     if stray.kind is StrayKind.OBJECT_WITHOUT_ROW:
         resources.objects.remove(stray.key)
         return
     with resources.unit_of_work() as uow:
-        row = uow.session.scalar(_row_of(stray.key).with_for_update())
+        row = uow.session.scalar(_select_row(stray.key).with_for_update())
         if row is None:
             return
-        if stray.key.startswith(RENDITIONS):
-            renditions = {files.key_of_file(row, each): each for each in files.rendition_files(row)}
+        if stray.key.startswith(RENDITIONS_PREFIX):
+            renditions = {
+                files.get_file_key(row, rendition): rendition
+                for rendition in files.list_renditions(row)
+            }
             renditions.pop(stray.key, None)
-            row.renditions = [asdict(each) for each in renditions.values()]
+            row.renditions = [asdict(rendition) for rendition in renditions.values()]
             return
         row.status = AttachmentStatus.FAILED
         row.error = {"code": "attachment.object_missing", "message": "The stored file is gone."}
         if row.renditions is not None:
-            # The search then finds the objects of the renditions, because no row names them.
+            # Without their entries in the row, the objects of the renditions become strays too.
             row.renditions = []
 
 
 def sweep_uploads(resources: Resources, *, now: datetime) -> int:
-    """Remove originals that a crash left behind, and return their number.
+    """Remove originals that a crash left behind. Return their number.
 
-    The cost depends on the number of originals, not on the number of attachments. Converted images
-    can't be left behind: a row or a scheduled removal names each of them at all times.
+    The cost depends on the number of originals rather than the number of attachments. Converted
+    images can't be left behind, because each of them has a row or a scheduled removal.
     """
     removed = 0
-    strays = _stray_originals(resources, now - STRAY_GRACE)
-    while keys := [each.key for each in islice(strays, _MAX_REMOVED_AT_ONCE)]:
+    strays = _find_stray_originals(resources, now - STRAY_GRACE_PERIOD)
+    while keys := [stray.key for stray in islice(strays, _MAX_BATCH_REMOVALS)]:
         resources.objects.remove(*keys)
         removed += len(keys)
     return removed
 
 
-def _stray_originals(resources: Resources, before: datetime) -> Iterator[Stray]:
-    """Yield the originals whose upload is neither being processed nor failed recently."""
-    stored = resources.objects.list_objects(ORIGINALS)
-    old = (item.key for item in stored if item.modified_at < before)
-    while keys := list(islice(old, _MAX_BATCH_ROWS)):
-        hash_ids = [key.removeprefix(ORIGINALS) for key in keys]
-        named = select(Attachment.hash_id).where(
-            Attachment.hash_id.in_(hash_ids), Attachment.status.in_(_WITH_ORIGINAL)
+def _find_stray_originals(resources: Resources, before: datetime) -> Iterator[Stray]:
+    """Yield old originals whose attachment is neither in processing nor failed."""
+    stored = resources.objects.list_objects(ORIGINALS_PREFIX)
+    old_keys = (item.key for item in stored if item.modified_at < before)
+    while keys := list(islice(old_keys, _MAX_BATCH_ROWS)):
+        hash_ids = [key.removeprefix(ORIGINALS_PREFIX) for key in keys]
+        query = select(Attachment.hash_id).where(
+            Attachment.hash_id.in_(hash_ids), Attachment.status.in_(_STATUSES_WITH_ORIGINAL)
         )
         with resources.unit_of_work() as uow:
-            named_keys = {ORIGINALS + hash_id for hash_id in uow.session.scalars(named)}
+            referenced_keys = {ORIGINALS_PREFIX + hash_id for hash_id in uow.session.scalars(query)}
         for key in keys:
             stray = Stray(StrayKind.OBJECT_WITHOUT_ROW, key)
-            # The row may have been written after the query.
-            if key not in named_keys and _is_still_stray(resources, stray):
+            # Check the stray again, because its row may have been written after the query.
+            if key not in referenced_keys and _is_still_stray(resources, stray):
                 yield stray
 
 
 def _is_still_stray(resources: Resources, stray: Stray) -> bool:
     has_object = resources.objects.exists(stray.key)
     with resources.unit_of_work() as uow:
-        row = uow.session.scalar(_row_of(stray.key))
-        has_row = row is not None and _is_named(row, stray.key)
+        row = uow.session.scalar(_select_row(stray.key))
+        has_row = row is not None and _is_referenced(row, stray.key)
     is_object = stray.kind is StrayKind.OBJECT_WITHOUT_ROW
     return has_object == is_object and has_row != is_object
 
 
-def _row_of(key: str) -> Select[Attachment]:
-    """The query of the row that may name the object."""
+def _select_row(key: str) -> Select[Attachment]:
+    """Build the query of the row that the object may belong to."""
     prefix, _, name = key.partition("/")
-    if f"{prefix}/" == MEDIA:
+    if f"{prefix}/" == MEDIA_PREFIX:
         return select(Attachment).where(Attachment.filename == name)
     return select(Attachment).where(Attachment.hash_id == name.partition("/")[0])
 
 
-def _is_named(row: Attachment, key: str) -> bool:
-    if key.startswith(ORIGINALS):
-        return row.status in _WITH_ORIGINAL
+def _is_referenced(row: Attachment, key: str) -> bool:
+    if key.startswith(ORIGINALS_PREFIX):
+        return row.status in _STATUSES_WITH_ORIGINAL
     if row.status == AttachmentStatus.PROCESSING:
-        # The worker may have written any of these files.
-        return key.startswith(tuple(files.keys_of_files(row)))
-    return row.status == AttachmentStatus.READY and key in _keys_of(row, key)
+        # The worker may have written any file of the attachment.
+        return key.startswith(tuple(files.list_file_keys(row)))
+    return row.status == AttachmentStatus.READY and key in _list_keys(row, key)
 
 
-def _keys_of(row: Attachment, like: str) -> Sequence[str]:
-    """Return the keys of the ready row's files in the same folder as ``like``, sorted."""
-    if like.startswith(MEDIA):
-        return [files.media_key(row)]
-    return sorted(files.key_of_file(row, each) for each in files.rendition_files(row))
+def _list_keys(row: Attachment, prefix: str) -> Sequence[str]:
+    """Return the sorted keys of the row's files, either of its image or of its renditions.
+
+    ``prefix``: the prefix of the keys, or a key with this prefix.
+    """
+    if prefix.startswith(MEDIA_PREFIX):
+        return [files.build_media_key(row)]
+    return sorted(files.get_file_key(row, rendition) for rendition in files.list_renditions(row))
 
 
-def _named(
+def _iterate_referenced_keys(
     resources: Resources, prefix: str, before: datetime
 ) -> Iterator[tuple[str, bool, StrayKind]]:
-    """Yield the keys with this prefix that rows name, in the bucket's order of keys.
+    """Yield the keys that rows refer to and that have this prefix, in the order of the bucket.
 
-    The second value says whether the object must exist. The row names its converted image from the
-    start, but the image and the renditions must exist only once the row is ready and old enough.
+    The second value tells whether the key's object must exist. Only attachments that became ready
+    before ``before`` must have their objects.
     """
     last_hash_id = ""
     query = select(Attachment).order_by(Attachment.hash_id).limit(_MAX_BATCH_ROWS)
-    if prefix == RENDITIONS:
+    if prefix == RENDITIONS_PREFIX:
         query = query.where(Attachment.renditions.is_not(None))
     while True:
         with resources.unit_of_work() as uow:
@@ -168,7 +184,7 @@ def _named(
         for row in batch:
             if row.status in (AttachmentStatus.READY, AttachmentStatus.PROCESSING):
                 is_required = row.status == AttachmentStatus.READY and row.updated_at < before
-                for key in _keys_of(row, prefix):
+                for key in _list_keys(row, prefix):
                     yield key, is_required, StrayKind.ROW_WITHOUT_OBJECT
         if len(batch) < _MAX_BATCH_ROWS:
             return

@@ -1,4 +1,4 @@
-"""Accepts an uploaded image, and registers the job that converts it."""
+"""Accepts an uploaded image, and enqueues the job that converts the image."""
 
 import hashlib
 from dataclasses import dataclass
@@ -16,15 +16,15 @@ from models import Attachment, AttachmentStatus, Job
 from services import removals
 from services.access import quotas
 from services.access.caller import Caller
-from services.attachments.files import original_key
+from services.attachments.files import build_original_key
 from services.attachments.images.outcome import ALLOWED_EXTENSIONS, ImageType, sniff_image_type
-from services.feed.catalogue import FeedEventType, announce
+from services.feed.catalogue import FeedEventType, announce_event
 from services.jobs import idempotency
 from services.jobs.idempotency import AcceptedJob, IdempotencyKey
 from services.jobs.kinds import JobKind, register_kind
 from services.jobs.lease import Lease
 from services.jobs.outbox import enqueue_job
-from services.jobs.records import KEPT_FOR_RETRY, describe_error, is_retry_sensible
+from services.jobs.records import RETRY_INPUT_RETENTION, describe_error, is_retry_sensible
 from storage.encryption import WrappedKey, seal
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -43,14 +43,14 @@ class Upload:
 
 
 def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
-    """Fail the attachment of a job that did not succeed, with the job's error."""
+    """Mark the attachment of a failed job as failed, with the job's error."""
     row = uow.session.get(Attachment, job.subject_id)
     if row is None:
         return
     error = describe_error(job)
     row.status = AttachmentStatus.FAILED
     row.error = error
-    announce(
+    announce_event(
         uow,
         row.user_id,
         FeedEventType.ATTACHMENT_FAILED,
@@ -58,14 +58,14 @@ def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
         hash_id=row.hash_id,
         code=None if error is None else str(error["code"]),
     )
-    retention = KEPT_FOR_RETRY if is_retry_sensible(job) else timedelta(0)
-    removals.forget_objects(uow, original_key(row.hash_id), after=retention)
+    retention = RETRY_INPUT_RETENTION if is_retry_sensible(job) else timedelta(0)
+    removals.forget_objects(uow, build_original_key(row.hash_id), after=retention)
 
 
-def _process_again(uow: UnitOfWork, job: Job) -> bool:
-    """Restart the conversion, and return whether the original still exists."""
+def _restart_processing(uow: UnitOfWork, job: Job) -> bool:
+    """Mark the attachment as processing again. Return false if the original is gone."""
     attachment = uow.session.get(Attachment, job.subject_id)
-    if attachment is None or not removals.keep_object(uow, original_key(attachment.hash_id)):
+    if attachment is None or not removals.keep_object(uow, build_original_key(attachment.hash_id)):
         return False
     attachment.status = AttachmentStatus.PROCESSING
     attachment.error = None
@@ -73,7 +73,7 @@ def _process_again(uow: UnitOfWork, job: Job) -> bool:
 
 
 def _process(resources: Resources, lease: Lease) -> None:
-    # Imported here, because the API must not load the image decoders.
+    # Import the module here, because the API must not load the image decoders.
     from services.attachments import processing
 
     processing.convert_upload(resources, lease, resources.shared(processing.create_converter))
@@ -87,7 +87,7 @@ PROCESS_ATTACHMENT = register_kind(
         scope=Scope.ATTACHMENT,
         retryable=True,
         on_abandoned=_fail_with_job,
-        on_restarted=_process_again,
+        on_restarted=_restart_processing,
     )
 )
 
@@ -98,7 +98,7 @@ def accept_upload(
     """Validate and store an upload, and enqueue its conversion.
 
     Raises ``attachment.empty``, ``attachment.too_large``, ``attachment.unsupported_type``,
-    ``quota.exceeded``, and what ``services.jobs.idempotency`` raises.
+    ``quota.exceeded``, ``idempotency.key_reused`` and ``idempotency.in_progress``.
     """
     image_type = validate_upload(upload)
     earlier = idempotency.find_accepted(resources, key)
@@ -109,15 +109,15 @@ def accept_upload(
     wrapped: WrappedKey | None = None
     if upload.encrypted:
         data_key, wrapped = resources.key_wrapper.create_key(hash_id)
-    # The object is stored before the row that names it: a crash between them leaves a stray
-    # object, which a sweep removes, and never a row without its object.
-    object_key = original_key(hash_id)
+    # Store the object before its row, so that no row ever lacks its object. A crash after the first
+    # step leaves an object without a row, which a sweep removes.
+    object_key = build_original_key(hash_id)
     sealed = seal(upload.data, data_key, object_key)
     resources.objects.put(object_key, sealed, "application/octet-stream")
 
     def store_row(uow: UnitOfWork) -> Job:
         quotas.require_quota(uow, caller.user_id, PlanQuota.STORAGE_MB, more=len(upload.data))
-        attachment = _new_row(caller, upload, hash_id, image_type, wrapped)
+        attachment = _create_row(caller, upload, hash_id, image_type, wrapped)
         uow.session.add(attachment)
         uow.session.flush()
         return enqueue_job(
@@ -127,16 +127,16 @@ def accept_upload(
     try:
         accepted = idempotency.accept_once(resources, key, store_row)
     except DomainError:
-        _forget_object(resources, object_key)
+        _schedule_removal(resources, object_key)
         raise
-    # After any other failure the object stays for the sweep: if the connection broke during the
-    # commit, there may be a job that needs the object.
+    # After errors other than ``DomainError``, the object is kept for the sweep. If the connection
+    # broke during the commit, a committed job may need the object.
     if accepted.replayed:
-        _forget_object(resources, object_key)
+        _schedule_removal(resources, object_key)
     return accepted
 
 
-def _new_row(
+def _create_row(
     caller: Caller,
     upload: Upload,
     hash_id: str,
@@ -161,14 +161,16 @@ def _new_row(
     )
 
 
-def _forget_object(resources: Resources, object_key: str) -> None:
-    """Have an object removed that no row names."""
+def _schedule_removal(resources: Resources, object_key: str) -> None:
     with resources.unit_of_work() as uow:
         removals.forget_objects(uow, object_key)
 
 
 def validate_upload(upload: Upload) -> ImageType:
-    """Return the type that the bytes have, or refuse the size, the extension or the type."""
+    """Return the image type of the upload's bytes.
+
+    Raises an error if the size, the file name's extension or the image type is not allowed.
+    """
     if not upload.data:
         raise errors.ATTACHMENT_EMPTY()
     if len(upload.data) > MAX_IMAGE_BYTES:
@@ -183,7 +185,7 @@ def validate_upload(upload: Upload) -> ImageType:
 
 
 def clean_filename(name: str) -> str:
-    """Return the last part of a path that a client sent, without control characters."""
+    """Return the file name in a path from a client, without control characters."""
     base = PureWindowsPath(name).name
     printable = "".join(filter(str.isprintable, base))
     if not printable:

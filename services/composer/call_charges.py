@@ -1,8 +1,9 @@
-"""The price of a call of the composer, where the operator has set one.
+"""Charges for calls of the composer that use a language model, and counts the usage.
 
-A call is charged before a language model is asked. Each of the callers who share a run has a charge
-of their own, of which the run takes one. A model that answered is paid for, also when everybody has
-left by then; what is cached, or written offline in its place, costs nothing.
+The operator can set a price per call. A call is charged before the language model is called. If
+several callers share one run, each caller has a charge, and the run takes only one of the charges.
+A response of the model must be paid for, even if no caller waits anymore. Cached results and
+fallbacks to the offline writer are free.
 """
 
 import hashlib
@@ -29,19 +30,26 @@ from storage.resources import Resources
 log = get_logger(__name__)
 
 SOURCE_TYPE = "composer"
-# In the payload for the worker: whether each caller is charged, which only a call that was paid
-# for before is not. Without a price it is not there.
+# The key in the worker's payload that tells whether the caller is charged. A call that was paid for
+# before is not charged again. Without a price, the payload lacks this key.
 IS_CHARGED = "is_charged"
+CALLS = "calls"
+TOKENS = "tokens"
+SECONDS = "seconds"
+# The Redis hash with the usage of language models.
+_USAGE_KEY = "pressroom:llm-usage"
+# The separator in the names of the hash's fields. A model's name never contains a space.
+_SEPARATOR = " "
 
 
-def price_of_call(settings: Settings) -> Decimal | None:
-    """Return the price of an answer of the language model; ``None`` where it costs nothing."""
+def get_call_price(settings: Settings) -> Decimal | None:
+    """Return the price of a call, or ``None`` if calls are free."""
     return None if settings.llm_provider == "offline" else settings.composer_price
 
 
-def require_spender(settings: Settings, caller: Caller) -> None:
-    """Raises ``auth.insufficient_scope`` for who may not spend what a call can cost."""
-    if price_of_call(settings) is not None:
+def require_spending_scope(settings: Settings, caller: Caller) -> None:
+    """Raise ``auth.insufficient_scope`` if the caller may not spend the price of a call."""
+    if get_call_price(settings) is not None:
         require_scope(caller, Scope.CREDIT_FULL)
 
 
@@ -49,25 +57,24 @@ def charge_call(
     resources: Resources,
     price: Decimal,
     call: IdempotencyKey,
-    asked: MetadataRequest,
+    request: MetadataRequest,
     *,
     same: str,
     seconds: float,
 ) -> int | None:
     """Charge for a call of the composer before the work of the call is enqueued.
 
-    Return the id of the ledger entry, or ``None`` if the same call was already charged and settled.
-    Callers choose the idempotency keys of their calls, and may use one key for different inputs.
-    The key of the charge therefore also depends on the input. Raises the errors of
-    ``own_charges.charge_call``.
+    Returns the id of the ledger entry, or ``None`` if the same call was already charged and
+    settled. A caller may use one idempotency key for different inputs. The key of the charge
+    therefore also depends on the input. Raises the errors of ``own_charges.charge_call``.
     """
     digest = hashlib.sha256(call.fingerprint + call.key.encode()).hexdigest()
     key = replace(call, route=SOURCE_TYPE, key=digest)
     meta = {
-        "wrote": "metadata" if asked.wanted else "tweets",
+        "wrote": "metadata" if request.wanted else "tweets",
         "writer": f"openai/{resources.settings.llm_model}",
     }
-    work = request_scripts.build_request_id(asked.kind.queue, same)
+    work = request_scripts.build_request_id(request.kind.queue, same)
     return own_charges.charge_call(
         resources, key, price, source_id=call.key, meta=meta, work=work, seconds=seconds
     )
@@ -75,64 +82,56 @@ def charge_call(
 
 @dataclass
 class RunPayment:
-    """The payment for one run: the charge of one of its callers."""
+    """The payment for one run with the charge of one of its callers."""
 
     database: Database
     work: str
     worker: str
-    is_owed: bool
-    # The provider has answered.
+    is_charged: bool
+    # True after the provider responded, because a response must be paid for.
     is_due: bool = field(default=False, init=False)
     _is_taken: bool = field(default=False, init=False)
     _entry_id: int | None = field(default=None, init=False)
 
-    def take(self) -> None:
-        """Take a charge before the model is asked for the first time.
+    def take_charge(self) -> None:
+        """Take the charge of a waiting caller before the first call of the model.
 
-        Raises ``idempotency.in_progress`` when all who were charged have left meanwhile.
+        Raises ``idempotency.in_progress`` if none of the charged callers waits anymore.
         """
         if not self._is_taken:
             self._entry_id = own_charges.take_charge(self.database, self.work, self.worker)
-            if self._entry_id is None and self.is_owed:
+            if self._entry_id is None and self.is_charged:
                 raise CHARGE_IN_PROGRESS()
             self._is_taken = True
 
-    def end(self) -> None:
+    def settle(self) -> None:
         if self._entry_id is not None:
-            end = own_charges.settle_charge if self.is_due else own_charges.reverse_charge
-            end(self.database, self._entry_id, self.worker)
+            end_charge = own_charges.settle_charge if self.is_due else own_charges.reverse_charge
+            end_charge(self.database, self._entry_id, self.worker)
 
 
-_SUMS = "pressroom:llm-usage"
-# A model's name may hold any character but this one.
-_APART = " "
-CALLS = "calls"
-TOKENS = "tokens"
-SECONDS = "seconds"
-
-
-def note_usage(client: redis.Redis, usage: Usage) -> None:
-    """Never raises: a lost count is no reason to lose an answer."""
+def record_usage(client: redis.Redis, usage: Usage) -> None:
+    """Count the usage of a call. Redis errors are only logged, because the counts are optional."""
     try:
-        with client.pipeline(transaction=False) as together:
-            together.hincrby(_SUMS, _name(CALLS, usage.outcome, usage.model), 1)
-            together.hincrby(_SUMS, _name(TOKENS, "in", usage.model), usage.tokens_in)
-            together.hincrby(_SUMS, _name(TOKENS, "out", usage.model), usage.tokens_out)
-            together.hincrbyfloat(_SUMS, _name(SECONDS, "", usage.model), usage.seconds)
-            together.execute()
+        with client.pipeline(transaction=False) as pipeline:
+            pipeline.hincrby(_USAGE_KEY, _build_name(CALLS, usage.outcome, usage.model), 1)
+            pipeline.hincrby(_USAGE_KEY, _build_name(TOKENS, "in", usage.model), usage.tokens_in)
+            pipeline.hincrby(_USAGE_KEY, _build_name(TOKENS, "out", usage.model), usage.tokens_out)
+            pipeline.hincrbyfloat(_USAGE_KEY, _build_name(SECONDS, "", usage.model), usage.seconds)
+            pipeline.execute()
     except RedisError as error:
         log.warning("llm.usage_not_noted", reason=type(error).__name__)
 
 
-def noted_usage(client: redis.Redis) -> dict[tuple[str, str, str], float]:
-    """The sums by what is counted, its outcome or direction, and the model."""
-    sums: dict[Any, Any] = client.hgetall(_SUMS)
-    found = {}
-    for name, value in sums.items():
-        what, which, model = name.decode().split(_APART, 2)
-        found[what, which, model] = float(value)
-    return found
+def read_usage(client: redis.Redis) -> dict[tuple[str, str, str], float]:
+    """Return the usage counts by unit, by outcome or direction, and by model."""
+    counts: dict[Any, Any] = client.hgetall(_USAGE_KEY)
+    usage = {}
+    for name, value in counts.items():
+        unit, detail, model = name.decode().split(_SEPARATOR, 2)
+        usage[unit, detail, model] = float(value)
+    return usage
 
 
-def _name(what: str, which: str, model: str) -> str:
-    return _APART.join((what, which, model))
+def _build_name(unit: str, detail: str, model: str) -> str:
+    return _SEPARATOR.join((unit, detail, model))

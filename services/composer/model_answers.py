@@ -1,13 +1,13 @@
-"""Parses a language model's response: removes drafts, and finds the requested JSON object."""
+"""Removes drafts from a language model's response, and finds the requested JSON object."""
 
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from services.composer.text.characters import visible_line
+from services.composer.text.characters import clean_line
 
-# Reasoning models put drafts between such tags, for example `<think>` and `</think>`. If the prompt
+# The names of the tags around the drafts of reasoning models, for example `<think>`. If the prompt
 # already ends with the opening tag, the response contains only the closing tag.
 _DRAFTS = "think|thinking|thoughts?|reason|reasoning|reflection|analysis|scratchpad"
 _OPENING_MARK = (
@@ -23,8 +23,8 @@ _CLOSING_MARK = (
 _OBJECT_OR_MARK = re.compile(
     rf'(?P<object>\{{(?=\s*["}}]))|(?P<closing>{_CLOSING_MARK})|{_OPENING_MARK}', re.IGNORECASE
 )
-# The parser may scan the rest of the response for each broken JSON object. This maximum number of
-# broken objects limits the total time for parsing a response.
+# For each broken JSON object, the parser may scan the rest of the response. The limit of broken
+# objects bounds the total time for parsing a response.
 _MAX_BROKEN_OBJECTS = 100
 _MAX_ANSWER_TEXTS = 50
 _MAX_ANSWER_TEXT_CHARACTERS = 5000
@@ -33,11 +33,14 @@ _MIN_ECHOED_WORDS = 3
 
 
 class UnreadableAnswer(Exception):
-    """The model's response doesn't match the schema. The message never quotes the response."""
+    """A response of the model that doesn't match the schema.
+
+    The message of the exception never quotes the response.
+    """
 
 
 def remove_drafts(text: str) -> str:
-    """Remove the model's drafts: all text between an opening and a closing tag.
+    """Remove the model's drafts, which are the texts between opening and closing tags.
 
     If the opening tag is missing, all text before the closing tag is a draft. If the closing tag is
     missing, all text after the opening tag is a draft. Tags inside JSON objects are not removed.
@@ -45,7 +48,7 @@ def remove_drafts(text: str) -> str:
     pieces: list[str] = []
     start = 0
     is_draft = False
-    for match, value in _objects_and_marks(text):
+    for match, value in _iterate_objects_and_marks(text):
         if value is not None:
             continue
         is_closing = match["closing"] is not None
@@ -68,12 +71,14 @@ def read_answer(
     """
     properties = schema["properties"]
     reason = f"The answer isn't a JSON object with {', '.join(sorted(properties))}."
-    objects = [value for _, value in _objects_and_marks(text) if value is not None]
+    objects = [value for _, value in _iterate_objects_and_marks(text) if value is not None]
     for answer in reversed(objects):
         if not properties.keys() <= answer.keys():
             continue
         try:
-            values = {name: _value(answer[name], name, properties[name]) for name in properties}
+            values = {
+                name: _read_value(answer[name], name, properties[name]) for name in properties
+            }
         except UnreadableAnswer as error:
             reason = str(error)
             continue
@@ -82,12 +87,13 @@ def read_answer(
     raise UnreadableAnswer(reason)
 
 
-def _objects_and_marks(text: str) -> Iterator[tuple[re.Match[str], dict[str, Any] | None]]:
+def _iterate_objects_and_marks(text: str) -> Iterator[tuple[re.Match[str], dict[str, Any] | None]]:
     """Yield the match and the parsed value of each JSON object in the text.
 
-    The tags around a draft are yielded too. Their value is ``None``.
+    The tags around a draft are yielded with the value ``None``.
     """
-    at = broken = 0
+    at = 0
+    broken = 0
     while match := _OBJECT_OR_MARK.search(text, at):
         at = match.end()
         if match["object"] is None:
@@ -101,19 +107,19 @@ def _objects_and_marks(text: str) -> Iterator[tuple[re.Match[str], dict[str, Any
                 yield match, value
 
 
-def _value(value: object, name: str, schema: Mapping[str, Any]) -> str | tuple[str, ...]:
+def _read_value(value: object, name: str, schema: Mapping[str, Any]) -> str | tuple[str, ...]:
     if schema["type"] != "array":
-        return _text(value, name)
+        return _read_text(value, name)
     if not isinstance(value, list):
         raise UnreadableAnswer(f"{name} isn't a list of texts.")
-    texts = (_text(each, f"an item of {name}") for each in value[:_MAX_ANSWER_TEXTS])
+    texts = (_read_text(item, f"an item of {name}") for item in value[:_MAX_ANSWER_TEXTS])
     return tuple(filter(None, texts))
 
 
-def _text(value: object, name: str) -> str:
+def _read_text(value: object, name: str) -> str:
     if not isinstance(value, str):
         raise UnreadableAnswer(f"{name} isn't a text.")
-    return visible_line(value[:_MAX_ANSWER_TEXT_CHARACTERS])
+    return clean_line(value[:_MAX_ANSWER_TEXT_CHARACTERS])
 
 
 def _is_echo(values: Mapping[str, str | tuple[str, ...]], instructions: str) -> bool:
@@ -129,7 +135,7 @@ def _is_placeholder(texts: Sequence[str], name: str, instructions: str) -> bool:
     Placeholders are the type or the name of the field, dots, and parts of the instructions.
     """
     words = {text.strip(_BRACKETS_AND_DOTS).lower() for text in texts} - {""}
-    kinds = {each.rstrip("0123456789 _-") or each for each in words}
+    kinds = {word.rstrip("0123456789 _-") or word for word in words}
     if len(kinds) != 1:
         return not kinds and any(texts)
     [word] = kinds

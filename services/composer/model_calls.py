@@ -1,4 +1,4 @@
-"""The calls of a language model about one post, within one time limit."""
+"""Calls a language model several times about one post, within a common time limit."""
 
 import time
 
@@ -7,7 +7,7 @@ from services.composer.model_answers import remove_drafts
 from services.composer.prompts import FRAME, PromptSpec, delimit_text
 
 MAX_CALL_SECONDS = 20.0
-# With less time than this, a call is not worth its tokens.
+# A call with less time is likely to time out, which would waste its tokens.
 MIN_CALL_SECONDS = 1.0
 
 
@@ -38,8 +38,8 @@ class ModelCalls:
     ) -> str:
         """Send the prompt to the model, and return the model's response without drafts.
 
-        ``repair`` asks the model to correct its last response. The first text is appended to the
-        instructions, the second to the material.
+        ``repair``: two texts that ask the model to correct its last response. The first text is
+        appended to the instructions, and the second text to the material.
         """
         mark, delimited = delimit_text(material)
         request = CompletionRequest(

@@ -1,7 +1,8 @@
-"""Writes about a post with a language model.
+"""Writes metadata and tweets about a post with a language model.
 
-The model's answer is checked against the rules of the product. If the answer breaks a rule, the
-model is asked once to repair it. If the second answer breaks a rule too, this module corrects it.
+The model's answer is checked against the rules in ``rules``. If the answer breaks a rule, the model
+is asked once for a repaired answer. If the second answer also breaks a rule, this module corrects
+the answer.
 """
 
 from collections.abc import Callable
@@ -20,11 +21,13 @@ from services.composer.prompts import (
     REPAIR,
     TWEETS_PROMPT,
     PromptSpec,
+    build_metadata_prompt,
     delimit_text,
-    metadata_prompt,
 )
 from services.composer.text.post import MetadataField, PlainPost, PostMetadata
 from services.composer.token_estimates import truncate_to_tokens
+
+Product = TypeVar("Product", PostMetadata, tuple[str, ...])
 
 
 def read_metadata(text: str, prompt: PromptSpec) -> PostMetadata:
@@ -37,57 +40,57 @@ def _read_tweets(text: str) -> tuple[str, ...]:
     return tuple(read_answer(text, TWEETS_PROMPT.schema, TWEETS_PROMPT.text)["tweets"])
 
 
-Product = TypeVar("Product", PostMetadata, tuple[str, ...])
-
-
 @dataclass(frozen=True)
 class _Task(Generic[Product]):
-    """A prompt, with the functions that read, check and correct the product in its answer."""
+    """A prompt, with the functions that read, check and correct the model's answer."""
 
     prompt: PromptSpec
     read: Callable[[str], Product]
-    faults: Callable[[Product], list[str]]
+    find_faults: Callable[[Product], list[str]]
     correct: Callable[[Product], Product]
 
 
 def write_metadata(
     plain: PlainPost, wanted: frozenset[MetadataField], llm: LanguageModel, seconds: float
 ) -> PostMetadata:
-    """Write the wanted fields.
+    """Write the wanted fields of the metadata.
 
-    Raises what the port raises, and ``composer.answer_unusable`` (provider_failed).
+    Raises ``composer.answer_unusable`` (provider_failed) and the errors of the language model.
     """
 
-    def faults(written: PostMetadata) -> list[str]:
-        return rules.metadata_faults(plain, written, wanted) + rules.foreign_faults(plain, written)
+    def find_faults(metadata: PostMetadata) -> list[str]:
+        return [
+            *rules.find_metadata_faults(plain, metadata, wanted),
+            *rules.find_foreign_faults(plain, metadata),
+        ]
 
-    def correct(written: PostMetadata) -> PostMetadata:
-        clean = partial(rules.remove_foreign, plain)
+    def correct(metadata: PostMetadata) -> PostMetadata:
+        clean = partial(rules.remove_foreign_links, plain)
         slug: str | None = None
         summary: str | None = None
         tags: tuple[str, ...] | None = None
-        if written.slug is not None:
-            slug = rules.fit_slug(clean(written.slug), plain.content_hash)
-        if written.summary is not None:
-            summary = rules.fit_summary(clean(written.summary))
-        if written.tags is not None:
-            tags = rules.fit_tags(map(clean, written.tags))
+        if metadata.slug is not None:
+            slug = rules.fit_slug(clean(metadata.slug), plain.content_hash)
+        if metadata.summary is not None:
+            summary = rules.fit_summary(clean(metadata.summary))
+        if metadata.tags is not None:
+            tags = rules.fit_tags(map(clean, metadata.tags))
         return PostMetadata(slug=slug, summary=summary, tags=tags)
 
-    prompt = metadata_prompt(wanted)
-    task = _Task(prompt, partial(read_metadata, prompt=prompt), faults, correct)
+    prompt = build_metadata_prompt(wanted)
+    task = _Task(prompt, partial(read_metadata, prompt=prompt), find_faults, correct)
     return _write(task, plain, ModelCalls(llm, seconds))
 
 
 def write_tweets(plain: PlainPost, llm: LanguageModel, seconds: float) -> tuple[str, ...]:
-    """Write tweets.
+    """Write tweets about the post.
 
-    Raises what the port raises, and ``composer.answer_unusable`` (provider_failed).
+    Raises ``composer.answer_unusable`` (provider_failed) and the errors of the language model.
     """
     task = _Task(
         TWEETS_PROMPT,
         _read_tweets,
-        partial(rules.tweets_faults, plain),
+        partial(rules.find_tweets_faults, plain),
         partial(rules.fit_tweets, plain),
     )
     return _write(task, plain, ModelCalls(llm, seconds))
@@ -107,13 +110,13 @@ def _write(task: _Task[Product], plain: PlainPost, calls: ModelCalls) -> Product
         _, second, more_faults = _ask(task, material, calls, repair)
         attempts.insert(0, (second, more_faults))
     except DomainError:
-        # This module may still be able to correct the first answer.
+        # If the first answer was readable, try to correct that answer instead.
         if first is None:
             raise
     for product, faults in attempts:
         if product is not None:
             corrected = task.correct(product) if faults else product
-            if not task.faults(corrected):
+            if not task.find_faults(corrected):
                 return corrected
     raise COMPOSER_ANSWER_UNUSABLE()
 
@@ -121,9 +124,9 @@ def _write(task: _Task[Product], plain: PlainPost, calls: ModelCalls) -> Product
 def _ask(
     task: _Task[Product], material: str, calls: ModelCalls, repair: tuple[str, str] = ("", "")
 ) -> tuple[str, Product | None, list[str]]:
-    """Ask the model once. Return its answer as text, as a parsed product, and the faults in it.
+    """Ask the model once. Return the answer's text, the parsed answer, and the faults.
 
-    The product is ``None`` if the answer can't be parsed.
+    The parsed answer is ``None`` if the text is unreadable.
     """
     if calls.seconds_left < MIN_CALL_SECONDS:
         raise LLM_TOO_SLOW()
@@ -133,4 +136,4 @@ def _ask(
         product = task.read(text)
     except UnreadableAnswer as unreadable:
         return text, None, [str(unreadable)]
-    return text, product, task.faults(product)
+    return text, product, task.find_faults(product)

@@ -1,4 +1,4 @@
-"""Stock photos: cached searches, the use of a photo, and the quotas that providers tell."""
+"""Searches for stock photos with a cache, reports their use, and records the providers' quotas."""
 
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -23,12 +23,15 @@ log = get_logger(__name__)
 
 MAX_PHOTO_SECONDS = 20.0
 PHOTO_CACHE_SECONDS = 3600
-# A quota that was told longer ago says nothing: the shortest window that counts is an hour.
+# How long a reported quota is kept. An older report is useless, because the shortest quota window
+# is an hour.
 _QUOTA_SECONDS = 3600
 
 
 @dataclass(frozen=True)
 class PhotoSearch:
+    """A search for stock photos at a provider."""
+
     kind: ClassVar[RequestKind] = RequestKind("photos.search", Queue.PHOTOS)
     max_seconds: ClassVar[float] = MAX_PHOTO_SECONDS
 
@@ -48,9 +51,12 @@ class PhotoSearch:
 
 @dataclass(frozen=True)
 class PhotoSearchResult:
-    # JSON, as the provider sent it.
+    """The result of a search for stock photos."""
+
+    # The provider's response as JSON.
     payload: str
-    # The header ``Pressroom-Source``: the provider, with `; cached`.
+    # The value of the header ``Pressroom-Source``, which is the provider's name. A cached result
+    # adds `; cached`.
     source: str
 
     def to_payload(self) -> dict[str, Any]:
@@ -63,7 +69,7 @@ class PhotoSearchResult:
 
 @dataclass(frozen=True)
 class PhotoUse:
-    """Tells the provider that a photo is used, and asks for the URL of its file."""
+    """A report to the provider that a photo is used, which returns the URL of the photo's file."""
 
     kind: ClassVar[RequestKind] = RequestKind("photos.download_url", Queue.PHOTOS)
     max_seconds: ClassVar[float] = MAX_PHOTO_SECONDS
@@ -81,14 +87,16 @@ class PhotoUse:
 
 @dataclass(frozen=True)
 class CachedStockPhotos:
+    """Stock photos of all providers, with a cache of searches."""
+
     providers: StockPhotoProviders
     keyring: Keyring
     cache: Cache
 
     def look_up(self, search: PhotoSearch) -> tuple[str, PhotoSearchResult | None]:
-        """The key of the search's result, and the result itself if it is cached."""
+        """Return the cache key of the search's result, and the result if the cache has it."""
         origin = self.providers.get_provider(search.provider).origin
-        key = requests.cache_key(
+        key = requests.build_cache_key(
             self.keyring, "photos", origin, search.query, str(search.page), str(search.limit)
         )
         text = self.cache.get(key)
@@ -97,8 +105,8 @@ class CachedStockPhotos:
         return key, PhotoSearchResult(text, f"{search.provider}; cached")
 
     def search(self, search: PhotoSearch, seconds_left: SecondsLeft) -> PhotoSearchResult:
-        """Raises what the port of stock photos raises."""
-        # The API has looked too, but an equal search may have ended since.
+        """Search for photos. Raises the errors of the stock photo provider."""
+        # An equal search may have ended since the API checked the cache.
         key, result = self.look_up(search)
         if result is not None:
             return result
@@ -109,57 +117,57 @@ class CachedStockPhotos:
         return PhotoSearchResult(payload, search.provider)
 
     def download_url(self, use: PhotoUse, seconds_left: SecondsLeft) -> str:
-        """Never cached: the provider counts each use."""
+        """Report the use of a photo without a cache, because the provider counts each use."""
         seconds_left()
         return self.providers.get_provider(use.provider).download_url(use.photo)
 
 
-def _photos(resources: Resources) -> CachedStockPhotos:
-    providers = StockPhotoProviders(resources.settings, partial(note_quotas, resources.redis))
+def _create_photos(resources: Resources) -> CachedStockPhotos:
+    providers = StockPhotoProviders(resources.settings, partial(record_quotas, resources.redis))
     return CachedStockPhotos(providers, resources.keyring, resources.cache)
 
 
 def _search(resources: Resources, lease: RequestLease) -> dict[str, Any]:
     search = PhotoSearch.from_payload(lease.payload)
-    return resources.shared(_photos).search(search, lease.seconds_left).to_payload()
+    return resources.shared(_create_photos).search(search, lease.seconds_left).to_payload()
 
 
 def _download_url(resources: Resources, lease: RequestLease) -> dict[str, Any]:
     use = PhotoUse.from_payload(lease.payload)
-    return {"url": resources.shared(_photos).download_url(use, lease.seconds_left)}
+    return {"url": resources.shared(_create_photos).download_url(use, lease.seconds_left)}
 
 
 register_request_kind(PhotoSearch.kind, _search)
 register_request_kind(PhotoUse.kind, _download_url)
 
 
-def note_quotas(
+def record_quotas(
     client: redis.Redis, provider: PhotoProviderName, quotas: tuple[Quota, ...]
 ) -> None:
     """Store a provider's latest quotas in Redis, where every process can read them."""
     if not quotas:
         return
-    key = _quotas_key(provider)
+    key = _build_quotas_key(provider)
     try:
-        with client.pipeline(transaction=False) as together:
+        with client.pipeline(transaction=False) as pipeline:
             for quota in quotas:
-                together.hset(key, quota.window, f"{quota.remaining}/{quota.limit}")
-            together.expire(key, _QUOTA_SECONDS)
-            together.execute()
+                pipeline.hset(key, quota.window, f"{quota.remaining}/{quota.limit}")
+            pipeline.expire(key, _QUOTA_SECONDS)
+            pipeline.execute()
     except RedisError as error:
         log.warning("stockphoto.quota_not_noted", reason=type(error).__name__)
 
 
-def noted_quotas(client: redis.Redis) -> dict[PhotoProviderName, list[Quota]]:
-    noted: dict[PhotoProviderName, list[Quota]] = {}
+def read_quotas(client: redis.Redis) -> dict[PhotoProviderName, list[Quota]]:
+    quotas: dict[PhotoProviderName, list[Quota]] = {}
     for provider in PhotoProviderName:
-        seen: dict[Any, Any] = client.hgetall(_quotas_key(provider))
-        noted[provider] = []
-        for window, text in seen.items():
+        stored: dict[Any, Any] = client.hgetall(_build_quotas_key(provider))
+        quotas[provider] = []
+        for window, text in stored.items():
             remaining, _, limit = text.partition(b"/")
-            noted[provider].append(Quota(window.decode(), int(limit), int(remaining)))
-    return noted
+            quotas[provider].append(Quota(window.decode(), int(limit), int(remaining)))
+    return quotas
 
 
-def _quotas_key(provider: PhotoProviderName) -> str:
+def _build_quotas_key(provider: PhotoProviderName) -> str:
     return f"pressroom:stockphoto-quotas:{provider}"

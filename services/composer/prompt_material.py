@@ -1,4 +1,4 @@
-"""The text about a post that a prompt contains, shortened to the size of the model."""
+"""Builds the material of a prompt from a post, shortened to the model's context."""
 
 from collections.abc import Iterator
 
@@ -8,12 +8,12 @@ from services.composer.prompts import CONDENSE_PROMPT
 from services.composer.text.post import PlainPost
 from services.composer.token_estimates import estimate_tokens, split_by_tokens, truncate_to_tokens
 
-# The tokens that are kept for the answer to the prompt.
+# The number of tokens that are reserved for the model's answer.
 MAX_ANSWER_TOKENS = 1500
-# The tokens that a second prompt, for a repair, needs for the first answer and its faults.
+# The number of tokens that are reserved for the first answer and its faults in a repair prompt.
 REPAIR_TOKENS = 800
 MAX_PART_TOKENS = 600
-# The tokens that are kept for the instructions and the delimiters.
+# The number of tokens that are reserved for the instructions and the delimiters.
 OVERHEAD_TOKENS = 700
 _MAX_PARTS = 5
 _MAX_HEADING_TOKENS = 200
@@ -23,7 +23,8 @@ _MAX_TITLE_TOKENS = 250
 def build_material(plain: PlainPost, calls: ModelCalls) -> str:
     """Return the material of a prompt about the post, within the context of the model.
 
-    If the post is too long, the model condenses its parts first. Raises what the port raises.
+    If the post is too long, the model first condenses its parts. Raises the errors of the language
+    model.
     """
     room = calls.context_tokens - MAX_ANSWER_TOKENS - OVERHEAD_TOKENS - REPAIR_TOKENS
     title = truncate_to_tokens(plain.title, _MAX_TITLE_TOKENS)
@@ -40,7 +41,7 @@ def build_material(plain: PlainPost, calls: ModelCalls) -> str:
         parts = [parts[round(number * step)] for number in range(_MAX_PARTS)]
     condensed = [_condense(part, calls) for part in parts]
     return head + "\n\n".join(
-        truncate_to_tokens(each, body_room // len(parts) - 2) for each in condensed
+        truncate_to_tokens(text, body_room // len(parts) - 2) for text in condensed
     )
 
 
@@ -67,7 +68,7 @@ def _condense(part: str, calls: ModelCalls) -> str:
     If time is short or the answer is unreadable, return the beginning of the part.
     """
     beginning = truncate_to_tokens(part, MAX_PART_TOKENS)
-    # Reserve the time for the prompt about the whole post.
+    # Reserve enough time for the final prompt about the whole post.
     spare = calls.seconds_left - MAX_CALL_SECONDS
     if spare < MIN_CALL_SECONDS:
         return beginning

@@ -1,7 +1,9 @@
-"""The prompts for a language model: the instructions, and the material that is never followed.
+"""Builds the prompts for a language model.
 
-The post stands between two lines that no post can predict, because each call creates a new mark.
-The instructions never contain text from a post, or from an answer about a post.
+A prompt consists of instructions and material. The material contains the post between two lines
+with a random mark. Each call creates a new mark, so a post can't imitate the mark to give
+instructions.
+The instructions never contain text from a post or from a model's answer.
 """
 
 import secrets
@@ -11,14 +13,11 @@ from typing import Any
 
 from services.composer.text.post import MetadataField
 
-
-def _read_text(file_name: str) -> str:
-    return Path(__file__).with_name(file_name).read_text("utf-8").removesuffix("\n")
-
-
-FRAME = _read_text("frame.txt")
-REPAIR = _read_text("repair.txt")
-_PARTS = {
+# The JSON schemas of a text and of a list of texts.
+_TEXT: dict[str, Any] = {"type": "string"}
+_TEXTS: dict[str, Any] = {"type": "array", "items": _TEXT}
+# The instructions for each field of the metadata.
+_FIELD_INSTRUCTIONS = {
     MetadataField.SLUG: "slug: what the post is about in a few words for its address, in Latin "
     "letters whatever the post's language: only a-z, 0-9 and hyphens, at most 80 characters.",
     MetadataField.SUMMARY: "summary: what the post says, in whole sentences, at most 300 "
@@ -26,6 +25,14 @@ _PARTS = {
     MetadataField.TAGS: "tags: 3 to 8 key words or short phrases of the post, without commas, "
     "without #, each once.",
 }
+
+
+def _read_text(file_name: str) -> str:
+    return Path(__file__).with_name(file_name).read_text("utf-8").removesuffix("\n")
+
+
+FRAME = _read_text("frame.txt")
+REPAIR = _read_text("repair.txt")
 
 
 @dataclass(frozen=True)
@@ -37,7 +44,7 @@ class PromptSpec:
     schema: dict[str, Any]
 
 
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
+def _build_object_schema(properties: dict[str, Any]) -> dict[str, Any]:
     # The schema has no bounds on lengths, because strict servers refuse them.
     return {
         "type": "object",
@@ -47,19 +54,23 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-_TEXT: dict[str, Any] = {"type": "string"}
-_TEXTS: dict[str, Any] = {"type": "array", "items": _TEXT}
-TWEETS_PROMPT = PromptSpec(_read_text("tweets.txt"), "tweets", _object({"tweets": _TEXTS}))
-CONDENSE_PROMPT = PromptSpec(_read_text("condense.txt"), "part", _object({"summary": _TEXT}))
+TWEETS_PROMPT = PromptSpec(
+    _read_text("tweets.txt"), "tweets", _build_object_schema({"tweets": _TEXTS})
+)
+CONDENSE_PROMPT = PromptSpec(
+    _read_text("condense.txt"), "part", _build_object_schema({"summary": _TEXT})
+)
 
 
-def metadata_prompt(wanted: frozenset[MetadataField]) -> PromptSpec:
+def build_metadata_prompt(wanted: frozenset[MetadataField]) -> PromptSpec:
     """Return the prompt that asks for these fields."""
     # Sort the fields in the order of the enumeration, so that equal requests produce equal prompts.
-    parts = [part for part in MetadataField if part in wanted]
-    described = "\n".join(_PARTS[part] for part in parts)
-    properties = {part.value: _TEXTS if part is MetadataField.TAGS else _TEXT for part in parts}
-    return PromptSpec(f"Write about the post:\n{described}", "metadata", _object(properties))
+    fields = [field for field in MetadataField if field in wanted]
+    instructions = "\n".join(_FIELD_INSTRUCTIONS[field] for field in fields)
+    properties = {field.value: _TEXTS if field is MetadataField.TAGS else _TEXT for field in fields}
+    return PromptSpec(
+        f"Write about the post:\n{instructions}", "metadata", _build_object_schema(properties)
+    )
 
 
 def delimit_text(text: str) -> tuple[str, str]:

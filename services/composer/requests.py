@@ -1,8 +1,8 @@
-"""Requests of the composer's routes to its workers, their results, and the cache of results.
+"""Defines the requests from the API to the composer's workers, and caches the results.
 
-A request and its result travel as JSON. API and worker may be of different releases, so a payload's
-keys keep their names and meaning. Equal input under equal settings has one result, whichever caller
-sends it.
+Requests and results are sent as JSON. The API and the worker may run different releases, so the
+keys of a payload must keep their names and meanings. All callers share the cached results, because
+equal input under equal settings has an equal result.
 """
 
 from collections.abc import Callable
@@ -17,44 +17,44 @@ from core.settings import Settings
 from services.composer.text.post import MetadataField, Post
 from storage.redis.cache import Cache
 
-# For how many seconds a caller still waits. Raises once none does, so call it before each step
-# that costs something.
+# A function that returns how many seconds callers still wait for the result. The function raises an
+# error if no caller waits anymore. Workers therefore call the function before each expensive step.
 SecondsLeft = Callable[[], float]
+
+METADATA_CACHE_SECONDS = 24 * 3600
+OFFLINE = "offline"
+_CACHED_SUFFIX = "; cached"
+# The purpose of the key that signs cache keys. Without a secret key, a reader of Redis could check
+# whether a guessed text was sent.
+_KEY_PURPOSE = "composer-cache"
+# The version of the writers' rules, which is part of each cache key. Change the version together
+# with the rules, so that results under older rules are ignored.
+_RULES_VERSION = "5"
 
 
 class WorkerRequest(Protocol):
+    """A request that a worker answers."""
+
     kind: ClassVar[RequestKind]
-    # The longest wait for the result, the time in the queue included.
+    # The longest wait for the result, including the time in the queue.
     max_seconds: ClassVar[float]
 
     def to_payload(self) -> dict[str, Any]: ...
 
 
-# Keyed, so that a reader of Redis can't check whether a post with a guessed text was sent.
-_PURPOSE = "composer-cache"
-
-
-def cache_key(keyring: Keyring, *parts: str) -> str:
-    """The cache key of a result that these parts alone decide; all callers share the entry."""
+def build_cache_key(keyring: Keyring, *parts: str) -> str:
+    """Return the cache key of a result that depends only on these parts."""
     message = bytearray()
     for part in parts:
         text = part.encode("utf-8", "surrogatepass")
-        # The length before each part keeps ("ab", "c") apart from ("a", "bc").
+        # Prepend the length of each part, so that ("ab", "c") and ("a", "bc") have different keys.
         message += len(text).to_bytes(8, "big") + text
-    return keyring.signer(_PURPOSE).digest(bytes(message)).hex()
-
-
-METADATA_CACHE_SECONDS = 24 * 3600
-# Part of each cache key: raise it when the writers' rules change, so that no older result is found.
-_RULES_EDITION = "5"
-
-OFFLINE = "offline"
-_CACHED = "; cached"
+    return keyring.signer(_KEY_PURPOSE).digest(bytes(message)).hex()
 
 
 @dataclass(frozen=True)
 class MetadataRequest:
-    """Asks for the wanted fields of a post's metadata; without any, for tweets."""
+    """A request for some fields of a post's metadata, or for tweets if ``wanted`` is empty."""
 
     kind: ClassVar[RequestKind] = RequestKind("composer.write", Queue.REQUEST)
     max_seconds: ClassVar[float] = 45.0
@@ -77,10 +77,11 @@ class MetadataRequest:
 
 @dataclass(frozen=True)
 class MetadataResult:
-    """The fields of the answer by name."""
+    """The result of a metadata request, with the texts by the name of their field."""
 
     fields: dict[str, str]
-    # The header ``Pressroom-Source``: `offline` or `openai/<model>`, with `; fallback`, `; cached`.
+    # The value of the header ``Pressroom-Source``. The value is `offline` or `openai/<model>`, and
+    # may end with `; fallback` or `; cached`.
     source: str
 
     def to_payload(self) -> dict[str, Any]:
@@ -93,27 +94,31 @@ class MetadataResult:
 
 @dataclass(frozen=True)
 class MetadataCache:
+    """The cache of metadata results in Redis."""
+
     settings: Settings
     keyring: Keyring
     cache: Cache
 
     def look_up(self, request: MetadataRequest) -> tuple[str, MetadataResult | None]:
-        """The key of the request's result, and the result itself if it is cached."""
-        given = self.settings
+        """Return the cache key of the request's result, and the result if the cache has it."""
+        settings = self.settings
         post = request.post
-        writer: list[str] = [given.llm_provider]
-        if given.llm_provider != "offline":
-            writer += map(str, (given.llm_base_url, given.llm_model, given.llm_context_tokens))
-        wanted = ",".join(sorted(request.wanted)) or "tweets"
-        key = cache_key(
-            self.keyring, "written", _RULES_EDITION, *writer, wanted, post.title, post.content
+        writer: list[str] = [settings.llm_provider]
+        if settings.llm_provider != "offline":
+            writer += map(
+                str, (settings.llm_base_url, settings.llm_model, settings.llm_context_tokens)
+            )
+        fields = ",".join(sorted(request.wanted)) or "tweets"
+        key = build_cache_key(
+            self.keyring, "written", _RULES_VERSION, *writer, fields, post.title, post.content
         )
         text = self.cache.get(key)
         if text is None:
             return key, None
-        found = MetadataResult.from_payload(orjson.loads(text))
-        return key, MetadataResult(found.fields, f"{found.source}{_CACHED}")
+        cached = MetadataResult.from_payload(orjson.loads(text))
+        return key, MetadataResult(cached.fields, f"{cached.source}{_CACHED_SUFFIX}")
 
-    def keep(self, key: str, result: MetadataResult) -> None:
+    def store(self, key: str, result: MetadataResult) -> None:
         text = orjson.dumps(result.to_payload()).decode()
         self.cache.put(key, text, seconds=METADATA_CACHE_SECONDS)

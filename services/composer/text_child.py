@@ -1,9 +1,8 @@
-"""The child process that parses posts and runs the offline writer.
+"""Runs the child process that parses posts and contains the offline writer.
 
-The offline writer generates summaries and tweets without a language model. A hostile post can keep
-the parser busy for a long time, or exploit a fault in the parser. In a separate process, such a
-post can't delay the worker's other jobs or read the worker's secrets. `text_processes` starts this
-process.
+The offline writer writes metadata and tweets without a language model. A hostile post can keep the
+parser busy for a long time, or exploit a bug in the parser. The child process ensures that a
+hostile post can't delay the worker's other jobs or read the worker's secrets.
 """
 
 import os
@@ -15,34 +14,35 @@ from services.composer import offline
 from services.composer.text import markup
 from services.composer.text.post import MetadataField, Post, join_tweets
 
-# After a post, the process exits if it uses more memory than this limit. The models of all
-# languages and a post of the maximum length take only 265 MB together.
+# After a post, the process exits if its memory exceeds this limit. The models of all languages and
+# a post of the maximum length take only 265 MB together.
 _MAX_RESIDENT_BYTES = 384 * 1024 * 1024
-# A restricted process must still be able to open files, because dictionaries are loaded on demand.
-# The language detector unpacks its model into a temporary file of 68 MB.
+# The confined process may still open files, because dictionaries are loaded on demand. The language
+# detector unpacks its model into a temporary file of 68 MB.
 _MAX_OPEN_FILES = 64
 _MAX_FILE_BYTES = 128 * 1024 * 1024
 
 
 def main() -> None:
-    # By default, OpenBLAS starts a thread per core, but this process isn't allowed to start
-    # threads.
+    # By default, OpenBLAS starts a thread per core, but the confined process can't start threads.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    child_loop.serve(_answer, confine=_confine, max_resident_bytes=_MAX_RESIDENT_BYTES)
+    child_loop.answer_messages(_answer, confine=_confine, max_resident_bytes=_MAX_RESIDENT_BYTES)
 
 
 def _confine(memory_bytes: int) -> None:
-    confinement.limit(memory_bytes, open_files=_MAX_OPEN_FILES, file_bytes=_MAX_FILE_BYTES)
+    confinement.limit_resources(
+        memory_bytes, open_files=_MAX_OPEN_FILES, file_bytes=_MAX_FILE_BYTES
+    )
 
 
 def _answer(request: Any, _: bytes) -> tuple[Any, Sequence[bytes]]:
-    plain = markup.read(Post(request["title"], request["content"]))
+    plain = markup.parse_post(Post(request["title"], request["content"]))
     if "wanted" not in request:
         return plain.to_payload(), ()
-    wanted = frozenset(map(MetadataField, request["wanted"]))
-    if not wanted:
-        return join_tweets(offline.tweets(plain)), ()
-    return offline.metadata(plain, wanted, plain.content_hash).to_fields(), ()
+    fields = frozenset(map(MetadataField, request["wanted"]))
+    if not fields:
+        return join_tweets(offline.write_tweets(plain)), ()
+    return offline.write_metadata(plain, fields, plain.content_hash).to_fields(), ()
 
 
 if __name__ == "__main__":

@@ -12,10 +12,11 @@ from services.composer.text.post import PlainPost, Post
 log = get_logger(__name__)
 
 MAX_POST_SECONDS = 20.0
-# With all models loaded, a post of the maximum length needed 514 MB of address space in a test.
+# The limit of a child's address space. In a test with all models loaded, a post of the maximum
+# length needed 514 MB.
 _MEMORY_BYTES = 1024 * 1024 * 1024
-# With two child processes, a slow post doesn't block all other posts. Both processes take 500 MB
-# together when all models are loaded.
+# With two child processes, a slow post doesn't block all other posts. With all models loaded, two
+# processes take 500 MB.
 _MAX_CHILDREN = 2
 _POSTS_PER_CHILD = 5_000
 _MODULE = "services.composer.text_child"
@@ -25,13 +26,13 @@ class TextProcesses:
     """A pool of child processes that parse posts and run the offline writer.
 
     All threads of the worker share the pool. If all children are busy, a thread waits for a free
-    child, but only while a caller waits for the result. Children are started on demand and reused.
+    child as long as a caller waits for the result. Children are started on demand and reused.
     """
 
     def __init__(self, *, timeout: float = MAX_POST_SECONDS) -> None:
         self._timeout = timeout
-        # Last in, first out: the child that was used last is reused first. Another child is started
-        # only if the first is busy.
+        # The queue returns the child that was used last. A second child is therefore started only
+        # if the first child is busy.
         self._free = LifoQueue[ChildProcess]()
         for _ in range(_MAX_CHILDREN):
             self._free.put(
@@ -44,7 +45,7 @@ class TextProcesses:
             )
 
     def close(self) -> None:
-        """Stop the children. Call this method only while all child processes are idle."""
+        """Stop all child processes. Call this method only while all child processes are idle."""
         for _ in range(_MAX_CHILDREN):
             child = self._free.get()
             child.close()
@@ -60,29 +61,30 @@ class TextProcesses:
         return PlainPost.from_payload(self._ask(payload, seconds_left))
 
     def write(self, request: MetadataRequest, seconds_left: SecondsLeft) -> dict[str, str]:
-        """Generate the requested fields with the offline writer.
+        """Write the requested fields with the offline writer.
 
-        Raises the same errors as ``read``.
+        Raises ``composer.post_too_slow``, ``composer.post_unreadable``, and all errors of
+        ``seconds_left``.
         """
         fields: dict[str, str] = self._ask(request.to_payload(), seconds_left)
         return fields
 
     def _ask(self, payload: dict[str, Any], seconds_left: SecondsLeft) -> Any:
-        child = self._take(seconds_left)
+        child = self._take_child(seconds_left)
         try:
             answer, _ = child.ask(payload)
         except ChildTooSlow:
             log.warning("composer.post_too_slow", characters=len(payload["content"]))
             raise COMPOSER_POST_TOO_SLOW(seconds=self._timeout) from None
         except ChildCrashed as crash:
-            what = {"cause": crash.cause, "printed": crash.printed}
-            log.error("composer.text_child_crashed", **what)  # noqa: TRY400 - the trace is the child's
+            details = {"cause": crash.cause, "printed": crash.printed}
+            log.error("composer.text_child_crashed", **details)  # noqa: TRY400 - the trace is the child's
             raise COMPOSER_POST_UNREADABLE() from None
         finally:
             self._free.put(child)
         return answer
 
-    def _take(self, seconds_left: SecondsLeft) -> ChildProcess:
+    def _take_child(self, seconds_left: SecondsLeft) -> ChildProcess:
         """Wait for an idle child and return it.
 
         If the caller no longer waits for the result, ``seconds_left`` raises an error.

@@ -1,18 +1,19 @@
-"""Estimates how many tokens a text has for a language model."""
+"""Estimates the number of tokens of a text, and cuts texts to a number of tokens."""
 
 from collections.abc import Iterator
 
-# The estimates are high, because each model counts tokens differently.
-_ASCII_CHARACTERS_A_TOKEN = 3
-# Cyrillic has about two bytes of UTF-8 per token, Chinese has more, rare scripts have fewer.
-_OTHER_BYTES_A_TOKEN = 2
+# Each model counts tokens differently, so these ratios are chosen to give high estimates.
+_ASCII_CHARACTERS_PER_TOKEN = 3
+# Cyrillic has about two bytes of UTF-8 per token. Chinese has more bytes per token, and rare
+# scripts have fewer.
+_OTHER_BYTES_PER_TOKEN = 2
 
 
 def estimate_tokens(text: str) -> int:
     """Return an upper estimate of the number of tokens."""
-    ascii_only = len(text.encode("ascii", "ignore"))
-    others = len(text.encode("utf-8", "replace")) - ascii_only
-    return ascii_only // _ASCII_CHARACTERS_A_TOKEN + others // _OTHER_BYTES_A_TOKEN + 1
+    ascii_count = len(text.encode("ascii", "ignore"))
+    other_bytes = len(text.encode("utf-8", "replace")) - ascii_count
+    return ascii_count // _ASCII_CHARACTERS_PER_TOKEN + other_bytes // _OTHER_BYTES_PER_TOKEN + 1
 
 
 def truncate_to_tokens(text: str, max_tokens: int) -> str:
@@ -26,8 +27,8 @@ def split_by_tokens(text: str, max_tokens: int) -> Iterator[str]:
     """Yield pieces of a text with at most ``max_tokens`` tokens, cut between words if possible."""
     start = 0
     while start < len(text):
-        # A piece can't be longer than this, so a long text is not measured repeatedly.
-        window = text[start : start + max_tokens * _ASCII_CHARACTERS_A_TOKEN]
+        # Measure only the longest possible piece, so that a long text is not measured repeatedly.
+        window = text[start : start + max_tokens * _ASCII_CHARACTERS_PER_TOKEN]
         piece = truncate_to_tokens(window, max_tokens) or window[:1]
         if start + len(piece) < len(text):
             words, space, _ = piece.rpartition(" ")

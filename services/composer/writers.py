@@ -1,7 +1,8 @@
-"""Chooses the writer of a post's metadata: the language model of the settings, or the offline one.
+"""Writes a post's metadata with a language model or with the offline writer.
 
-When a model fails, the offline writer takes its place, unless the settings say that the caller is
-told. Such a fallback isn't cached, since the model may be back at the next call.
+The settings select the writer. If the language model fails, the offline writer takes over, unless
+the settings disable this fallback. The result of a fallback is not cached, because the language
+model may work again at the next call.
 """
 
 from dataclasses import dataclass, replace
@@ -23,22 +24,23 @@ from storage.resources import Resources
 
 log = get_logger(__name__)
 
-# A model that takes too long leaves this for the offline writer, and for telling its result.
-_MAX_SPARE_SECONDS = 5.0
-_SPARE_SHARE = 0.25
-
+# The time that is reserved for the offline writer after a language model times out.
+_MAX_FALLBACK_SECONDS = 5.0
+_FALLBACK_SHARE = 0.25
 _SAMPLE = MetadataRequest(
     Post("A sample", "A sentence that is long enough for its language to be told."),
     frozenset(MetadataField),
 )
-
-# The kinds of a model's failure; any other is a fault of ours.
-_FAILURES = frozenset({Kind.PROVIDER_FAILED, Kind.UNAVAILABLE, Kind.TOO_SLOW})
+# The kinds of errors that a failing language model raises. Other errors are bugs in Pressroom.
+_MODEL_FAILURES = frozenset({Kind.PROVIDER_FAILED, Kind.UNAVAILABLE, Kind.TOO_SLOW})
 
 
 @dataclass(frozen=True)
 class MetadataWriter:
-    """``llm`` is None where the offline writer is the settings' choice."""
+    """A writer of metadata and tweets, with a cache.
+
+    ``llm`` is ``None`` if the settings select the offline writer.
+    """
 
     settings: Settings
     cache: requests.MetadataCache
@@ -47,16 +49,18 @@ class MetadataWriter:
 
     @classmethod
     def of_process(cls, resources: Resources) -> "MetadataWriter":
-        llm = language_model(resources.settings, partial(call_charges.note_usage, resources.redis))
+        llm = language_model(
+            resources.settings, partial(call_charges.record_usage, resources.redis)
+        )
         cache = requests.MetadataCache(resources.settings, resources.keyring, resources.cache)
         return cls(resources.settings, cache, TextProcesses(), llm)
 
     def load(self) -> None:
-        """Preload the models of the offline writer if it is the fallback for a language model.
+        """Preload the models of the offline writer if the offline writer is the fallback.
 
-        Loading takes one second, or several on a busy machine. After a language model has timed
-        out, the caller can't wait so long. Without a language model, nothing is loaded in advance,
-        because the first call has enough time to load the models.
+        Loading takes a second, or several seconds on a busy machine. After a timeout of the
+        language model, a caller can't wait so long. Without a language model, preloading is
+        unnecessary, because the first call has enough time to load the models.
         """
         if self.llm is not None and self.settings.llm_fallback == OFFLINE:
             self.texts.write(_SAMPLE, lambda: MAX_POST_SECONDS)
@@ -67,16 +71,17 @@ class MetadataWriter:
         seconds_left: requests.SecondsLeft,
         payment: RunPayment | None = None,
     ) -> MetadataResult:
-        """Generate the result with the writer that the settings select.
+        """Write the requested fields with the writer that the settings select.
 
         Raises the same errors as ``TextProcesses.read``. If the settings disable the fallback, also
         raises the errors of the language model.
 
         Args:
-            payment: the charge for the model's responses, or ``None`` if they are free.
+            payment: the charge for the language model's work, or ``None`` if the call is free.
         """
-        # The API has looked too, but an equal request may have ended since: its model call was
-        # paid for. The key is computed anew, since the API may have other settings or rules.
+        # An equal request, whose model call was paid for, may have ended since the API checked the
+        # cache. Don't use the API's cache key, because the API may have different settings or
+        # rules.
         key, result = self.cache.look_up(request)
         if result is not None:
             return result
@@ -84,33 +89,37 @@ class MetadataWriter:
             result = MetadataResult(self.texts.write(request, seconds_left), OFFLINE)
         else:
             plain = self.texts.read(request.post, seconds_left)
-            attended = _AttendedModel(self.llm, seconds_left, payment)
+            attended_model = _AttendedModel(self.llm, seconds_left, payment)
             try:
-                left = min(seconds_left(), request.max_seconds)
-                seconds = left - min(_MAX_SPARE_SECONDS, left * _SPARE_SHARE)
+                total_seconds = min(seconds_left(), request.max_seconds)
+                seconds = total_seconds - min(
+                    _MAX_FALLBACK_SECONDS, total_seconds * _FALLBACK_SHARE
+                )
                 if request.wanted:
-                    written = model_writer.write_metadata(plain, request.wanted, attended, seconds)
-                    fields = written.to_fields()
+                    metadata = model_writer.write_metadata(
+                        plain, request.wanted, attended_model, seconds
+                    )
+                    fields = metadata.to_fields()
                 else:
-                    fields = join_tweets(model_writer.write_tweets(plain, attended, seconds))
+                    fields = join_tweets(model_writer.write_tweets(plain, attended_model, seconds))
             except DomainError as error:
                 if payment is not None:
                     payment.is_due = False
-                if self.settings.llm_fallback == "error" or error.kind not in _FAILURES:
+                if self.settings.llm_fallback == "error" or error.kind not in _MODEL_FAILURES:
                     raise
                 log.warning("composer.fell_back", code=error.code)
                 fields = self.texts.write(request, seconds_left)
                 return MetadataResult(fields, f"{OFFLINE}; fallback")
             finally:
                 if payment is not None:
-                    payment.end()
+                    payment.settle()
             result = MetadataResult(fields, self.llm.name)
-        self.cache.keep(key, result)
+        self.cache.store(key, result)
         return result
 
 
 class _AttendedModel:
-    """A language model that is asked only while a caller waits for the answer, and pays for it."""
+    """A language model that is called only while a paying caller waits for the response."""
 
     def __init__(
         self, llm: LanguageModel, seconds_left: requests.SecondsLeft, payment: RunPayment | None
@@ -121,21 +130,21 @@ class _AttendedModel:
         self._seconds_left = seconds_left
         self._payment = payment
 
-    def ask(self, question: CompletionRequest) -> CompletionReply:
+    def ask(self, request: CompletionRequest) -> CompletionReply:
         self._seconds_left()
         if self._payment is not None:
-            self._payment.take()
-        reply = self._llm.ask(replace(question, before_sending=self._seconds_left))
+            self._payment.take_charge()
+        reply = self._llm.ask(replace(request, before_sending=self._seconds_left))
         if self._payment is not None:
             self._payment.is_due = True
         return reply
 
 
-def answer(resources: Resources, lease: RequestLease) -> dict[str, Any]:
+def answer_request(resources: Resources, lease: RequestLease) -> dict[str, Any]:
     request = MetadataRequest.from_payload(lease.payload)
-    is_owed = lease.payload.get(IS_CHARGED)
+    is_charged = lease.payload.get(IS_CHARGED)
     payment = None
-    if is_owed is not None:
-        payment = RunPayment(resources.database, lease.request_id, lease.worker, is_owed)
+    if is_charged is not None:
+        payment = RunPayment(resources.database, lease.request_id, lease.worker, is_charged)
     writer = resources.shared(MetadataWriter.of_process)
     return writer.write(request, lease.seconds_left, payment).to_payload()

@@ -9,11 +9,11 @@ from storage.resources import Resources
 
 
 def _write(resources: Resources, lease: RequestLease) -> dict[str, Any]:
-    # Imported here, because the writers' libraries need seconds and memory. Workers of other queues
-    # must not load them.
+    # Import the module here, because the libraries of the writers need much time and memory.
+    # Workers of other queues must not load these libraries.
     from services.composer import writers
 
-    return writers.answer(resources, lease)
+    return writers.answer_request(resources, lease)
 
 
 register_request_kind(MetadataRequest.kind, _write)

@@ -1,4 +1,7 @@
-"""Places an order: the API stores its terms, then a worker opens the provider's page."""
+"""Places orders for credits.
+
+The API stores the terms of an order. A worker then creates a payment page at the provider.
+"""
 
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -14,7 +17,7 @@ from integrations.payments.port import Checkout, OpenedCheckout, PaymentChannel
 from integrations.payments.registry import PaymentChannels
 from models import Job, OrderStatus, OrderVia, PaymentOrder
 from services.credits import return_urls
-from services.credits.claim_tokens import make_token, token_hmac
+from services.credits.claim_tokens import derive_token, token_hmac
 from services.credits.prices import price_order
 from services.credits.settlement import apply_facts, lock_order
 from services.jobs import idempotency
@@ -29,15 +32,15 @@ from storage.unit_of_work import UnitOfWork
 
 RETURN_PATH = "/topups/return"
 _RETURN_PURPOSE = "topup-return"
-# How long an order can be paid.
+# The time in which an order can be paid.
 ORDER_LIFETIME = timedelta(hours=1)
-# Providers open no page that lasts less than half an hour, and by then the payer has left.
+# Providers don't create payment pages that last less than half an hour.
 _MIN_CHECKOUT_LIFETIME = timedelta(minutes=32)
 
 
 @dataclass(frozen=True)
 class OrderRequest:
-    """The order that a caller requests."""
+    """The fields of an order, as a caller sent them."""
 
     amount: Decimal | None
     credit_amount: Decimal | None
@@ -54,7 +57,7 @@ def place_order(
     user_id: int | None,
     key: IdempotencyKey | None,
 ) -> AcceptedJob:
-    """Refuse an order, or store it with the job that opens its page.
+    """Store an order together with the job that creates its payment page.
 
     Raises ``topup.channel``, ``topup.channel_unavailable``, and what ``prices.price_order``,
     ``return_urls.check_return_url`` and ``services.jobs.idempotency`` raise.
@@ -78,7 +81,9 @@ def place_order(
         expires_at = clock.now() + ORDER_LIFETIME
         order = PaymentOrder(
             id=order_id,
-            claim_token_hmac=token_hmac(resources.keyring, make_token(resources.keyring, order_id)),
+            claim_token_hmac=token_hmac(
+                resources.keyring, derive_token(resources.keyring, order_id)
+            ),
             user_id=user_id,
             channel=channel,
             redirect_url=request.redirect_url,
@@ -98,16 +103,16 @@ def create_channels(resources: Resources) -> PaymentChannels:
 
 
 def open_checkout(resources: Resources, providers: PaymentChannels, lease: Lease) -> None:
-    """Have the provider open a page for the order, and store the URL of the page."""
+    """Create a payment page at the provider, and store the URL of the page in the order."""
     with resources.unit_of_work() as uow:
         order = uow.session.get_one(PaymentOrder, lease.subject_id)
     if order.payment_url is not None:
-        _succeed(resources, lease, None)
+        _complete_order_job(resources, lease, None)
         return
     try:
         payments = providers.channel(PaymentChannel(order.channel))
     except DomainError as error:
-        # An operator has turned the channel off since the order was placed.
+        # An operator has disabled the payment channel after the order was placed.
         raise DomainError(Kind.UNAVAILABLE, error.code, error.message, retry_after=1) from None
     if order.expires_at - clock.now() < _MIN_CHECKOUT_LIFETIME:
         raise errors.TOPUP_TOO_LATE()
@@ -121,13 +126,14 @@ def open_checkout(resources: Resources, providers: PaymentChannels, lease: Lease
         return_url=f"{resources.settings.public_base}{RETURN_PATH}?{query}",
         expires_at=order.expires_at,
     )
-    _succeed(resources, lease, payments.open_checkout(checkout))
+    _complete_order_job(resources, lease, payments.open_checkout(checkout))
 
 
-def _succeed(resources: Resources, lease: Lease, opened: OpenedCheckout | None) -> None:
+def _complete_order_job(resources: Resources, lease: Lease, opened: OpenedCheckout | None) -> None:
     assert lease.subject_id is not None
     with resources.unit_of_work() as uow:
-        # Lock the job before its subject, as an abandoned job does.
+        # Lock the job before its order. Abandoning a job uses the same sequence, and a different
+        # sequence could deadlock.
         complete_job(uow, lease, {"order_id": lease.subject_id})
         order = lock_order(uow, lease.subject_id)
         if opened is not None:
@@ -137,12 +143,11 @@ def _succeed(resources: Resources, lease: Lease, opened: OpenedCheckout | None) 
 
 
 def is_return_signature(keyring: Keyring, order: str, signature: str) -> bool:
-    """Return whether this is our signature in the return URL of the order."""
+    """Return whether the signature in an order's return URL is valid."""
     return keyring.signer(_RETURN_PURPOSE).verify(order.encode(), signature)
 
 
-def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
-    """Fail the order of a failed job, with the job's error."""
+def _fail_order(uow: UnitOfWork, job: Job) -> None:
     assert job.subject_id is not None
     order = lock_order(uow, job.subject_id)
     if order.status == OrderStatus.CREATED:
@@ -159,9 +164,10 @@ OPEN_CHECKOUT = register_kind(
         ),
         queue=Queue.MONEY,
         scope=Scope.CREDIT_READ,
-        retryable=False,  # the order has failed with its job
-        on_abandoned=_fail_with_job,
-        # The payer waits for the page.
+        # A failed job fails its order too, so a retry would find a failed order.
+        retryable=False,
+        on_abandoned=_fail_order,
+        # The patience is short because the payer is waiting for the payment page.
         patience=timedelta(seconds=30),
         given_up=errors.PAYMENTS_UNAVAILABLE,
     )

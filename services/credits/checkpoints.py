@@ -1,8 +1,9 @@
 """Signed checkpoints of the ledger, from which a verification resumes.
 
-Each checkpoint is signed under the deployment's secret keys, so a person who can write to the
-database can't create one. A forged checkpoint, or one whose key is gone, is ignored. A run then
-reads more entries and still finds every fault. Restoring an old checkpoint has the same effect.
+Checkpoints are signed with the deployment's secret keys, so write access to the database is not
+enough to forge a checkpoint. A checkpoint is ignored if its signature is invalid or its key is
+missing. An ignored or outdated checkpoint makes a verification read more entries, so no fault is
+overlooked.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +19,10 @@ from storage.resources import Resources
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The state of an account after the entry ``seq``. No entry up to there had a fault."""
+    """The state of an account after the entry with the number ``seq``.
+
+    Every entry up to this number has been verified without a fault.
+    """
 
     user_id: int
     seq: int
@@ -28,32 +32,39 @@ class Checkpoint:
 
     @property
     def message(self) -> bytes:
-        """The signed text: the account, the number and hash of the entry, and the sums."""
+        """The text that is signed."""
         sums = f"{self.balance:.4f} {self.debt:.4f}"
         return f"account {self.user_id} {self.seq} {self.hash.hex()} {sums}".encode()
 
 
 class CheckpointBook:
-    """Reads checkpoints through any connection, and writes them in separate transactions."""
+    """Reads and writes the checkpoints of the ledger.
+
+    Checkpoints are read through the connection of the verification, which may be a connection to a
+    replica. Every write is a separate transaction on the primary.
+    """
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
         self._signer = resources.keyring.signer("ledger-checkpoint")
 
-    def distrusted(self, reading: Connection) -> list[int]:
+    def unverified_users(self, connection: Connection) -> list[int]:
         """Return the users whose checkpoints have an invalid signature."""
         table = CreditCheckpoint.__table__.c
         user_ids = []
-        for row in reading.execute(select(*table)):
+        for row in connection.execute(select(*table)):
             checkpoint = Checkpoint(row.user_id, row.seq, bytes(row.hash), row.balance, row.debt)
             if not self._signer.verify(checkpoint.message, row.signature):
                 user_ids.append(row.user_id)
         return user_ids
 
-    def last_change(self, reading: Connection) -> int | None:
-        """Return the last change of an order's status up to which all orders were verified."""
+    def last_verified_change(self, connection: Connection) -> int | None:
+        """Return the id of the newest change of an order's status that has been verified.
+
+        All older changes have been verified too. Return ``None`` without a valid checkpoint.
+        """
         table = PaymentOrderCheckpoint.__table__.c
-        rows = reading.execute(select(table.change_id, table.signature)).all()
+        rows = connection.execute(select(table.change_id, table.signature)).all()
         verified_ids = (id_ for id_, seal in rows if self._signer.verify(_order_message(id_), seal))
         return max(verified_ids, default=None)
 
@@ -61,18 +72,22 @@ class CheckpointBook:
         if not checkpoints:
             return
         rows = [
-            asdict(each) | {"signature": self._signer.sign(each.message), "is_suspect": False}
-            # The order is always the same, so that two simultaneous runs can't deadlock.
-            for each in sorted(checkpoints, key=lambda each: each.user_id)
+            asdict(checkpoint)
+            | {"signature": self._signer.sign(checkpoint.message), "is_suspect": False}
+            # Sort the rows, so that two simultaneous verifications can't deadlock.
+            for checkpoint in sorted(checkpoints, key=lambda checkpoint: checkpoint.user_id)
         ]
-        written = insert(CreditCheckpoint).values(rows)
-        changed = {name: written.excluded[name] for name in rows[0] if name != "user_id"}
-        replaced = written.on_conflict_do_update(index_elements=["user_id"], set_=changed)
+        insertion = insert(CreditCheckpoint).values(rows)
+        replacements = {name: insertion.excluded[name] for name in rows[0] if name != "user_id"}
+        upsert = insertion.on_conflict_do_update(index_elements=["user_id"], set_=replacements)
         with self._resources.unit_of_work() as uow:
-            uow.session.execute(replaced)
+            uow.session.execute(upsert)
 
-    def write_last_change(self, change_id: int | None) -> None:
-        """Store the last verified change. ``None`` makes the next runs read all orders."""
+    def write_last_verified_change(self, change_id: int | None) -> None:
+        """Store the id of the newest verified change of an order's status.
+
+        ``None`` makes the next verifications read all orders.
+        """
         with self._resources.unit_of_work() as uow:
             uow.session.execute(delete(PaymentOrderCheckpoint))
             if change_id is None:
@@ -81,11 +96,17 @@ class CheckpointBook:
             row = insert(PaymentOrderCheckpoint).values(change_id=change_id, signature=signature)
             uow.session.execute(row.on_conflict_do_nothing())
 
-    def suspect(self, user_ids: Iterable[int]) -> None:
-        """Have each run read all entries of these accounts until one run finds no fault."""
-        of_users = CreditCheckpoint.user_id.in_(list(user_ids))
+    def mark_suspect(self, user_ids: Iterable[int]) -> None:
+        """Mark these users' checkpoints as suspect.
+
+        A verification reads all entries of a suspect account. The mark is removed when a
+        verification of the account finds no fault.
+        """
+        belongs_to_users = CreditCheckpoint.user_id.in_(list(user_ids))
         with self._resources.unit_of_work() as uow:
-            uow.session.execute(update(CreditCheckpoint).where(of_users).values(is_suspect=True))
+            uow.session.execute(
+                update(CreditCheckpoint).where(belongs_to_users).values(is_suspect=True)
+            )
 
 
 def _order_message(change_id: int) -> bytes:

@@ -1,8 +1,7 @@
 """The tokens with which users claim orders that have no owner.
 
-A token has 256 bits and is derived from the order's id under a key that only our processes have.
-The same response can therefore be sent again although no token is stored. The database stores the
-HMAC of the token.
+A claim token has 256 bits and is derived from the order's id and a secret key. A repeated request
+can therefore get the same token, although the database stores only the token's HMAC.
 """
 
 import base64
@@ -20,21 +19,25 @@ from storage.unit_of_work import UnitOfWork
 _CLAIM_PURPOSE = "topup-claim"
 _HMAC_PURPOSE = "topup-claim-hmac"
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}\Z")
-# Orders in these statuses can't give credits again.
-_OVER = (OrderStatus.FAILED, OrderStatus.REFUNDED)
+# An order in one of these statuses will never give credits, so claiming the order is refused.
+_FINAL_STATUSES = (OrderStatus.FAILED, OrderStatus.REFUNDED)
 
 
-def make_token(keyring: Keyring, order_id: int) -> str:
+def derive_token(keyring: Keyring, order_id: int) -> str:
     return _token_text(keyring.signer(_CLAIM_PURPOSE).digest(str(order_id).encode()))
 
 
 def token_hmac(keyring: Keyring, token: str) -> bytes:
-    """Return the HMAC of a token that the database stores."""
+    """Return the HMAC of a claim token, which the database stores instead of the token."""
     return keyring.signer(_HMAC_PURPOSE).digest(token.encode())
 
 
-def token_of(keyring: Keyring, order: PaymentOrder) -> str | None:
-    """Return the order's token, or ``None`` if the key of the token or its HMAC is gone."""
+def restore_token(keyring: Keyring, order: PaymentOrder) -> str | None:
+    """Derive an order's claim token, or return ``None`` if one of its two keys is missing.
+
+    The token and the token's HMAC use different keys. Keys from before a key rotation are tried
+    too.
+    """
     digests = keyring.signer(_CLAIM_PURPOSE).digests(str(order.id).encode())
     for token in map(_token_text, digests):
         if order.claim_token_hmac in _hmacs(keyring, token):
@@ -43,9 +46,9 @@ def token_of(keyring: Keyring, order: PaymentOrder) -> str | None:
 
 
 def find_order(uow: UnitOfWork, token: str) -> PaymentOrder:
-    """Return the order of a token. Raises ``order.not_found``."""
-    of_token = PaymentOrder.claim_token_hmac.in_(_hmacs(uow.settings.keyring, token))
-    query = select(PaymentOrder).where(of_token)
+    """Return the order that belongs to a claim token. Raises ``order.not_found``."""
+    has_token = PaymentOrder.claim_token_hmac.in_(_hmacs(uow.settings.keyring, token))
+    query = select(PaymentOrder).where(has_token)
     order = uow.session.scalar(query) if _TOKEN.match(token) else None
     if order is None:
         raise errors.ORDER_NOT_FOUND()
@@ -53,14 +56,15 @@ def find_order(uow: UnitOfWork, token: str) -> PaymentOrder:
 
 
 def claim_order(uow: UnitOfWork, user_id: int, token: str) -> PaymentOrder:
-    """Assign the order to this user, who gets the credits when it is paid. The first claim wins.
+    """Assign an order to a user, who receives the credits as soon as the order is paid.
 
+    Only the first claim of an order succeeds.
     Raises ``order.not_found``, ``order.claimed``, ``order.over``.
     """
     order = lock_order(uow, find_order(uow, token).id)
     if order.user_id is not None:
         raise errors.ORDER_CLAIMED()
-    if order.status in _OVER:
+    if order.status in _FINAL_STATUSES:
         raise errors.ORDER_OVER(status=order.status)
     order.user_id = user_id
     order.claimed_at = clock.now()

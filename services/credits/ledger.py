@@ -1,12 +1,12 @@
 """Charges accounts and corrects their balances.
 
-``consume_credits`` charges an account when a program calls the API to consume credits, with the
-database function ``credit_consume``. The module ``own_charges`` charges for Pressroom's own
-services, such as the composer. Every charge uses the database function ``credit_append``, which
-locks the account, refuses to make the balance negative, and writes the entry and the new balance.
-``credit_append`` also compares the balance with the account's threshold (``thresholds``), so a
-charge needs no other query. Each SQL statement of this module is a separate transaction, which is
-committed when the statement returns.
+``consume_credits`` charges an account for a call of the API. The module ``own_charges`` charges for
+Pressroom's own services, such as the composer.
+
+Every charge runs the database function ``credit_append``. The function locks the account, refuses
+to make the balance negative, and writes the entry and the new balance. ``credit_append`` also
+compares the balance with the account's warning threshold, so a charge needs no second query. Each
+SQL statement of this module commits its own transaction.
 """
 
 import math
@@ -32,15 +32,18 @@ from storage.database import Database, Statement
 
 MAX_SOURCE_ID_CHARACTERS = 255
 MAX_META_BYTES = 8 * 1024
-
-
-# The escape of a NUL, but not an escaped backslash before the text "u0000".
-_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+# Matches a NUL that is escaped in JSON, but not an escaped backslash before the text "u0000".
+_ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
 @dataclass(frozen=True)
 class Charge:
-    """A charge that was made. ``entry`` is JSON text, whose numbers keep their four decimals."""
+    """A charge of an account.
+
+    Attributes:
+        entry: the ledger entry as JSON text, in which numbers keep their four decimals.
+        is_replayed: whether an earlier request with the same idempotency key made the charge.
+    """
 
     entry: str
     is_replayed: bool
@@ -61,20 +64,21 @@ def consume_credits(
     meta: dict[str, Any] | None,
     key: IdempotencyKey | None,
 ) -> Charge:
-    """Charge an account in one round trip. Requests with the same key charge it once.
+    """Charge an account in one round trip to the database.
 
-    The statement checks the caller's API key too. Raises ``auth.invalid_credentials``,
+    Several requests with the same idempotency key charge the account only once. The statement
+    checks the caller's API key too, which saves a query. Raises ``auth.invalid_credentials``,
     ``credits.amount``, ``credits.source_id``, ``credits.meta``, ``credits.insufficient``,
     ``idempotency.key_reused`` and ``idempotency.in_progress``.
     """
     check_amount(amount)
-    _check_source(source_id)
+    _check_source_id(source_id)
     values = {
         "user_id": caller.user_id,
         "key_id": caller.key_id,
         "amount": amount,
         "source_id": source_id,
-        "meta": _meta(meta),
+        "meta": _serialize_meta(meta),
         "route": key and key.route,
         "key": key and key.key,
         "fingerprint": key and key.fingerprint,
@@ -84,7 +88,7 @@ def consume_credits(
     except LockNotAvailable:
         if key is None:
             raise
-        # Another request holds the lock of the account. It may be the same request, sent twice.
+        # Another request has locked the account, perhaps with the same idempotency key.
         raise errors.CHARGE_IN_PROGRESS() from None
     if not rows:
         raise AUTH_INVALID_API_KEY()
@@ -99,13 +103,16 @@ def consume_credits(
 
 
 def grant_credits(database: Database, user_id: int, amount: Decimal, *, source_id: str) -> str:
-    """Give credits and return the entry as JSON text. Raises ``credits.amount``."""
+    """Add credits to an account and return the entry as JSON text. Raises ``credits.amount``."""
     check_amount(amount)
     return _append(database, user_id, "grant", amount, source_id)
 
 
 def adjust_balance(database: Database, user_id: int, delta: Decimal, *, source_id: str) -> str:
-    """Correct a balance up or down. Raises ``credits.amount``, ``credits.insufficient``."""
+    """Add ``delta`` to a balance, and return the entry as JSON text. ``delta`` may be negative.
+
+    Raises ``credits.amount``, ``credits.insufficient``.
+    """
     check_amount(delta.copy_abs())
     return _append(database, user_id, "adjust", delta, source_id)
 
@@ -124,7 +131,7 @@ FROM credit_accounts WHERE user_id = :user_id
 
 
 def read_account(database: Database, user_id: int) -> str:
-    """Return the user's account as JSON text. The first call creates an empty account."""
+    """Return a user's account as JSON text. A missing account is created."""
     rows = database.rows(_ACCOUNT, user_id=user_id)
     if not rows:
         database.rows(_OPEN, user_id=user_id)
@@ -138,50 +145,51 @@ def check_amount(amount: Decimal) -> None:
         raise errors.CREDITS_AMOUNT(most=MAX_AMOUNT)
 
 
-def _check_source(source_id: str) -> None:
+def _check_source_id(source_id: str) -> None:
     if not 1 <= len(source_id) <= MAX_SOURCE_ID_CHARACTERS or not source_id.strip():
         raise errors.CREDITS_SOURCE_ID(most=MAX_SOURCE_ID_CHARACTERS)
 
 
-def _meta(meta: dict[str, Any] | None) -> str | None:
+def _serialize_meta(meta: dict[str, Any] | None) -> str | None:
     if meta is None:
         return None
-    if _min_bytes(meta, enough=MAX_META_BYTES) > MAX_META_BYTES:
+    if _min_json_bytes(meta, stop_above=MAX_META_BYTES) > MAX_META_BYTES:
         raise errors.CREDITS_META()
     try:
-        written = orjson.dumps(meta, default=_as_double)
+        meta_json = orjson.dumps(meta, default=_serialize_number)
     except orjson.JSONEncodeError:
         raise errors.CREDITS_META_UNWRITABLE() from None
-    if len(written) > MAX_META_BYTES or _NUL.search(written):
+    if len(meta_json) > MAX_META_BYTES or _ESCAPED_NUL.search(meta_json):
         raise errors.CREDITS_META()
-    return written.decode()
+    return meta_json.decode()
 
 
-def _min_bytes(value: object, *, enough: int) -> int:
-    """Return a lower bound of the value's size as JSON, to reject large values early.
+def _min_json_bytes(value: object, *, stop_above: int) -> int:
+    """Return a lower bound for the size of a value as JSON, to reject large values early.
 
-    Counting stops once the bound exceeds ``enough``. Serialising the value could take a hundred
+    Counting stops when the bound exceeds ``stop_above``. Serialising the value could take a hundred
     times the memory of the request, because a number such as 1e300 becomes 301 digits.
     """
     count = 0
-    waiting = [value]
-    while waiting and count <= enough:
-        each = waiting.pop()
-        if isinstance(each, str):
-            count += len(each)
-        elif isinstance(each, dict | list):
-            # Each item has at least one character, and a comma or a bracket next to it.
-            count += 2 * len(each)
-            if isinstance(each, dict):
-                count += sum(map(len, each))
-            waiting += each.values() if isinstance(each, dict) else each
+    pending = [value]
+    while pending and count <= stop_above:
+        item = pending.pop()
+        if isinstance(item, str):
+            count += len(item)
+        elif isinstance(item, dict | list):
+            # Each element takes at least one character, plus a comma or a bracket.
+            count += 2 * len(item)
+            if isinstance(item, dict):
+                count += sum(map(len, item))
+            pending += item.values() if isinstance(item, dict) else item
     return count
 
 
-def _as_double(value: object) -> orjson.Fragment:
-    """Write a number of free-form JSON as a double, which is how most JSON readers read it.
+def _serialize_number(value: object) -> orjson.Fragment:
+    """Serialise a number of free-form JSON with the precision of a double.
 
-    It is written without an exponent, as in the database: 1e300 counts as 301 digits.
+    Most JSON readers parse numbers as doubles. The result has no exponent because the database
+    stores numbers without exponents, so 1e300 counts as 301 digits.
     """
     number = float(value) if isinstance(value, int | Decimal) else math.inf
     if not math.isfinite(number):
@@ -196,16 +204,16 @@ _APPEND = Statement(
 
 
 def _append(database: Database, user_id: int, action: str, delta: Decimal, source_id: str) -> str:
-    _check_source(source_id)
+    _check_source_id(source_id)
     values = {"user_id": user_id, "action": action, "amount": abs(delta), "delta": delta}
     try:
-        written = database.rows(_APPEND, source_id=source_id, **values)
+        rows = database.rows(_APPEND, source_id=source_id, **values)
     except DataError:
         raise errors.CREDITS_BALANCE_TOO_LARGE() from None
-    if not written:
+    if not rows:
         raise insufficient_credits(database, user_id, abs(delta))
     count_credits(action, abs(delta))
-    [(entry,)] = written
+    [(entry,)] = rows
     return str(entry)
 
 
@@ -213,9 +221,12 @@ _BALANCE = Statement("SELECT balance FROM credit_accounts WHERE user_id = :user_
 
 
 def insufficient_credits(database: Database, user_id: int, needed: Decimal) -> DomainError:
-    """Return the error with the present balance, which is 0 without an account."""
+    """Return the error ``credits.insufficient`` with the current balance of an account.
+
+    A user without an account has a balance of 0.
+    """
     rows = database.rows(_BALANCE, user_id=user_id)
     balance = rows[0][0] if rows else 0
-    # A double holds every such amount: they have at most fifteen digits.
+    # A double represents every amount, because amounts have at most fifteen digits.
     facts = {"balance_credit": float(balance), "needed": float(needed)}
     return errors.CREDITS_INSUFFICIENT(facts=facts)

@@ -1,9 +1,9 @@
 """The pages of an account's ledger.
 
-The entries of an account are numbered without gaps, in the order in which they were written. The
-first and the last entry of a day are therefore found by bisection. A filtered page reads a bounded
-range of numbers, so it may hold fewer entries than requested, or none. Its cursor says where the
-next page begins.
+The entries of an account are numbered without gaps, in the order in which they were written. A
+bisection over these numbers finds the first and the last entry of a day. A filtered page scans a
+limited range of numbers, so a filtered page may have few entries, or none. The cursor of a filtered
+page is the number at which the next page begins.
 """
 
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ from services import paging
 from services.paging import PageOfRows, PageRequest
 from storage.database import Database, Statement
 
-# The entries that a filtered page reads.
-MAX_ENTRIES_LOOKED_AT = 5_000
+# The limit on the entries that one filtered page reads from the database.
+MAX_SCANNED_ENTRIES = 5_000
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class LedgerFilter:
     """Selects entries of the ledger.
 
     Attributes:
-        actions: the actions to include. All actions are included if it is empty.
-        first: the first day (UTC). ``None`` means the day of the oldest entry.
-        last: the last day (UTC). ``None`` means the day of the newest entry.
+        actions: the actions to include. An empty sequence includes all actions.
+        first: the first day in UTC. ``None`` means the day of the oldest entry.
+        last: the last day in UTC. ``None`` means the day of the newest entry.
     """
 
     actions: Sequence[CreditAction] = ()
@@ -48,21 +48,28 @@ ORDER BY e.seq DESC LIMIT :limit
 
 
 def list_entries(
-    database: Database, user_id: int, wanted: PageRequest, only: LedgerFilter = _EVERYTHING
+    database: Database,
+    user_id: int,
+    page_request: PageRequest,
+    ledger_filter: LedgerFilter = _EVERYTHING,
 ) -> PageOfRows[tuple[int, str]]:
     """Return the number and the JSON text of each entry, newest first.
 
-    An offset is converted to a number, which an index finds, so old pages cost as much as new ones.
-    With a filter, an offset raises ``request.invalid``. Raises ``cursor.invalid``.
+    An offset is converted to an entry number, so an index finds old pages as quickly as new pages.
+    Raises ``request.invalid`` for an offset together with a filter. Raises ``cursor.invalid``.
     """
-    if only.actions or only.first is not None or only.last is not None:
-        return _list_filtered(database, user_id, wanted, only)
-    before = None if wanted.cursor is None else ids.of_cursor(wanted.cursor)
+    if ledger_filter.actions or ledger_filter.first is not None or ledger_filter.last is not None:
+        return _list_filtered(database, user_id, page_request, ledger_filter)
+    before = None if page_request.cursor is None else ids.parse_id_cursor(page_request.cursor)
     rows = database.rows(
-        PAGE, user_id=user_id, offset=wanted.offset, limit=wanted.limit + 1, before=before
+        PAGE,
+        user_id=user_id,
+        offset=page_request.offset,
+        limit=page_request.limit + 1,
+        before=before,
     )
     entries = [(int(seq), str(entry)) for seq, entry in rows]
-    return paging.cut(entries, wanted.limit, lambda entry: str(entry[0]))
+    return paging.cut(entries, page_request.limit, lambda entry: str(entry[0]))
 
 
 _ENTRIES_BETWEEN = Statement("""
@@ -75,30 +82,35 @@ ORDER BY e.seq DESC LIMIT :limit
 
 
 def _list_filtered(
-    database: Database, user_id: int, wanted: PageRequest, only: LedgerFilter
+    database: Database, user_id: int, page_request: PageRequest, ledger_filter: LedgerFilter
 ) -> PageOfRows[tuple[int, str]]:
-    if wanted.offset:
+    if page_request.offset:
         raise REQUEST_INVALID(place="query.offset", rule="a filter goes on by the cursor alone")
-    highest = _last_before(database, user_id, only.last, days=1)
-    if wanted.cursor is not None:
-        highest = min(highest, ids.of_cursor(wanted.cursor) - 1)
-    lowest = 0 if only.first is None else _last_before(database, user_id, only.first, days=0)
-    look_after = max(lowest, highest - MAX_ENTRIES_LOOKED_AT)
-    actions = [str(action) for action in only.actions or CreditAction]
-    bounds = {"after": look_after, "highest": highest, "limit": wanted.limit + 1}
+    highest = _last_number_before(database, user_id, ledger_filter.last, days=1)
+    if page_request.cursor is not None:
+        highest = min(highest, ids.parse_id_cursor(page_request.cursor) - 1)
+    lowest = (
+        0
+        if ledger_filter.first is None
+        else _last_number_before(database, user_id, ledger_filter.first, days=0)
+    )
+    scan_after = max(lowest, highest - MAX_SCANNED_ENTRIES)
+    actions = [str(action) for action in ledger_filter.actions or CreditAction]
+    bounds = {"after": scan_after, "highest": highest, "limit": page_request.limit + 1}
     rows = database.rows(_ENTRIES_BETWEEN, user_id=user_id, actions=actions, **bounds)
     entries = [(int(seq), str(entry)) for seq, entry in rows]
-    page = entries[: wanted.limit]
+    page = entries[: page_request.limit]
     next_cursor = None
-    if len(entries) > wanted.limit:
+    if len(entries) > page_request.limit:
         next_cursor = str(page[-1][0])
-    elif look_after > lowest:
-        next_cursor = str(look_after + 1)
+    elif scan_after > lowest:
+        next_cursor = str(scan_after + 1)
     return PageOfRows(page, next_cursor, lambda entry: str(entry[0]))
 
 
 _LAST_ENTRY = Statement("SELECT last_seq FROM credit_accounts WHERE user_id = :user_id")
-# Each step reads one entry. A date becomes midnight UTC, because sessions use UTC.
+# A bisection that reads one entry per step. The date becomes midnight in UTC, because the
+# database session uses UTC.
 _LAST_BEFORE = Statement("""
 WITH RECURSIVE halves (low, high) AS (
     SELECT CAST(0 AS bigint), CAST(last_seq AS bigint) FROM credit_accounts
@@ -119,10 +131,10 @@ SELECT low FROM halves WHERE low = high
 """)
 
 
-def _last_before(database: Database, user_id: int, day: date | None, *, days: int) -> int:
+def _last_number_before(database: Database, user_id: int, day: date | None, *, days: int) -> int:
     """Return the number of the last entry before ``day`` plus ``days``, or 0.
 
-    Without a day, return the number of the newest entry.
+    If ``day`` is ``None``, return the number of the newest entry.
     """
     if day is None:
         rows = database.rows(_LAST_ENTRY, user_id=user_id)

@@ -1,9 +1,10 @@
 """The facts about a payment order, which determine the status of the order.
 
-Facts only grow: whether the order was paid, failed, expired or closed, and the largest sums of
-refunds, failed refunds, disputes, ended disputes and lost disputes. A provider's messages may
-arrive in any order and any number of times. The facts are the same at the end, and the status and
-the credits of the order follow only from the facts.
+The facts record whether the order was paid, failed, expired or closed. The facts also include the
+largest reported sums of refunds, failed refunds, disputes, ended disputes and lost disputes. A fact
+is never withdrawn and a sum never shrinks. A provider's messages may therefore arrive in any
+sequence, and repeatedly, and lead to the same facts. The status and the credits of an order depend
+only on the facts.
 """
 
 import math
@@ -18,22 +19,22 @@ from models import OrderStatus, PaymentOrder, Resolution
 
 log = get_logger(__name__)
 
-# In these statuses no user has the credits yet, so an operator can review an odd payment.
+# The statuses of orders that an operator can review, because no user has received the credits.
 REVIEWABLE = (
     OrderStatus.PENDING,
     OrderStatus.EXPIRED,
     OrderStatus.FAILED,
     OrderStatus.PAID_UNCLAIMED,
 )
-# Orders in these statuses were paid, so their owners got the credits.
+# The statuses of orders that have been paid, so that their owners have received the credits.
 CREDITED = (OrderStatus.PAID, OrderStatus.DISPUTED, OrderStatus.REFUNDED)
 
 
 def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
     """Add a provider's evidence to an order's facts.
 
-    Evidence with another amount, currency or checkout doesn't belong to this order's payment. If
-    that evidence reports a payment, an operator must review the order. Otherwise it is ignored.
+    Evidence is not added if its amount, currency or checkout differs from the order's. If such
+    evidence reports a payment, an operator must review the order.
     """
     pairs = (
         ("order", order.id, evidence.order_id),
@@ -54,7 +55,7 @@ def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
         return
     order.session_id = order.session_id or evidence.session_id
     order.payment_id = order.payment_id or evidence.payment_id
-    # A payment counts only if its amount and currency could be compared.
+    # Without an amount and a currency, a payment can't be compared with the order.
     if evidence.paid and evidence.amount_minor is not None and evidence.currency is not None:
         order.paid_at = order.paid_at or clock.now()
     if evidence.paid and order.status == OrderStatus.FAILED and order.mismatch is None:
@@ -71,7 +72,7 @@ def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
 
 
 def _add_disputes(order: PaymentOrder, evidence: Evidence) -> None:
-    """Raise the sums of disputes. An older list, with smaller sums, changes nothing."""
+    """Raise the order's sums of disputes. Smaller sums come from outdated evidence."""
     known = (order.disputes_minor, order.disputes_ended_minor, order.disputes_lost_minor)
     reported = (
         evidence.disputes_minor,
@@ -90,48 +91,50 @@ def _add_disputes(order: PaymentOrder, evidence: Evidence) -> None:
 
 
 def next_status(order: PaymentOrder) -> OrderStatus | None:
-    """Return the status that follows from the facts in one allowed step, or ``None``."""
+    """Return the order's next status according to its facts, or ``None`` if no step is due."""
     is_disputed = order.dispute == DisputeStatus.OPEN
-    # Any message from the provider proves that a checkout exists, even before we stored its id.
-    is_known = bool(order.session_id or order.paid_at or order.mismatch or order.is_expired)
-    is_odd = order.mismatch is not None and order.resolution is None
-    is_lost = order.lost_minor >= order.amount_minor
-    is_kept = order.refunds_failed_minor > 0 and order.resolution != Resolution.REFUNDED
+    # Any message from the provider proves that a checkout exists, even if its id isn't stored yet.
+    has_checkout = bool(order.session_id or order.paid_at or order.mismatch or order.is_expired)
+    needs_review = order.mismatch is not None and order.resolution is None
+    is_fully_lost = order.lost_minor >= order.amount_minor
+    has_failed_refund = order.refunds_failed_minor > 0 and order.resolution != Resolution.REFUNDED
     paid = OrderStatus.PAID_UNCLAIMED if order.user_id is None else OrderStatus.PAID
     # The first rule that applies to the order's status decides.
     rules: tuple[tuple[tuple[OrderStatus, ...], bool, OrderStatus], ...] = (
-        (REVIEWABLE, is_odd, OrderStatus.REVIEW),
-        ((OrderStatus.CREATED,), is_known, OrderStatus.PENDING),
+        (REVIEWABLE, needs_review, OrderStatus.REVIEW),
+        ((OrderStatus.CREATED,), has_checkout, OrderStatus.PENDING),
         ((OrderStatus.PENDING, OrderStatus.EXPIRED), order.paid_at is not None, paid),
         ((OrderStatus.CREATED, OrderStatus.PENDING), order.is_failed, OrderStatus.FAILED),
         ((OrderStatus.PENDING,), order.is_expired, OrderStatus.EXPIRED),
         ((OrderStatus.PAID_UNCLAIMED,), order.user_id is not None, OrderStatus.PAID),
         (
             (OrderStatus.PAID_UNCLAIMED, OrderStatus.PAID, OrderStatus.DISPUTED),
-            is_lost,
+            is_fully_lost,
             OrderStatus.REFUNDED,
         ),
         ((OrderStatus.PAID_UNCLAIMED, OrderStatus.PAID), is_disputed, OrderStatus.DISPUTED),
-        # A lost dispute about a part of the payment is a partial refund. The rest stays paid.
+        # After a lost dispute about a part of the payment, the rest of the order stays paid.
         ((OrderStatus.DISPUTED,), not is_disputed, OrderStatus.PAID),
-        # A refund failed, so we still have the payer's money.
-        ((OrderStatus.REFUNDED,), is_kept and not is_lost, paid),
+        # After a failed refund, the order counts as paid, because the money did not go back.
+        ((OrderStatus.REFUNDED,), has_failed_refund and not is_fully_lost, paid),
         ((OrderStatus.REVIEW,), order.resolution == Resolution.CREDIT, paid),
         ((OrderStatus.REVIEW,), order.resolution == Resolution.REFUNDED, OrderStatus.REFUNDED),
     )
-    return next((to for statuses, holds, to in rules if holds and order.status in statuses), None)
+    return next(
+        (to for statuses, applies, to in rules if applies and order.status in statuses), None
+    )
 
 
 def is_credited(order: PaymentOrder) -> bool:
-    """Return whether the order's credits are in its owner's ledger."""
+    """Return whether the owner of an order must have received the order's credits."""
     is_refunded = order.resolution == Resolution.REFUNDED
     return order.user_id is not None and order.status in CREDITED and not is_refunded
 
 
-def due_back(order: PaymentOrder) -> Decimal:
-    """Return the credits for the money that the payer got back, rounded up.
+def credits_due_back(order: PaymentOrder) -> Decimal:
+    """Return the credits for the money that has gone back to the payer, rounded up.
 
-    An open dispute counts as lost until it is won, because the provider takes the money first.
+    An open dispute counts as lost, because the provider withholds the money during a dispute.
     """
     refunded_minor = order.gone_minor
     if refunded_minor == order.amount_minor:

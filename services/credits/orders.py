@@ -1,4 +1,4 @@
-"""The stored orders: how they are listed, and when an abandoned order is deleted."""
+"""Reads and lists orders, and deletes abandoned orders."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -11,48 +11,51 @@ from services import paging
 from services.paging import PageOfRows, PageRequest
 from storage.unit_of_work import UnitOfWork
 
-# A database function checks this time, and the other conditions of an abandoned order.
+# The age at which an abandoned order is deleted. The database function ``is_abandoned_order``
+# checks the same age.
 ABANDONED_ORDER_RETENTION = timedelta(days=90)
 _UNPAID = (OrderStatus.CREATED, OrderStatus.PENDING, OrderStatus.FAILED, OrderStatus.EXPIRED)
 
 
 def get_order(uow: UnitOfWork, user_id: int, order_id: int) -> PaymentOrder:
-    """Return the user's own order. Raises ``order.not_found``."""
-    order = get_any(uow, order_id)
+    """Return an order of this user. Raises ``order.not_found``."""
+    order = get_order_of_any_user(uow, order_id)
     if order.user_id != user_id:
         raise ORDER_NOT_FOUND()
     return order
 
 
 def list_orders(
-    uow: UnitOfWork, user_id: int, wanted: PageRequest, *, status: OrderStatus | None
+    uow: UnitOfWork, user_id: int, page_request: PageRequest, *, status: OrderStatus | None
 ) -> PageOfRows[PaymentOrder]:
-    """Return the user's orders, newest first. Raises ``cursor.invalid``."""
-    return list_all(uow, wanted, PaymentOrder.user_id == user_id, status=status)
+    """Return a page of a user's orders, newest first. Raises ``cursor.invalid``."""
+    return list_orders_of_all_users(
+        uow, page_request, PaymentOrder.user_id == user_id, status=status
+    )
 
 
-def get_any(uow: UnitOfWork, order_id: int) -> PaymentOrder:
-    """Return any order, for an operator. Raises ``order.not_found``."""
+def get_order_of_any_user(uow: UnitOfWork, order_id: int) -> PaymentOrder:
+    """Return an order of any user, for an operator. Raises ``order.not_found``."""
     order = uow.session.get(PaymentOrder, order_id)
     if order is None:
         raise ORDER_NOT_FOUND()
     return order
 
 
-def list_all(
+def list_orders_of_all_users(
     uow: UnitOfWork,
-    wanted: PageRequest,
+    page_request: PageRequest,
     *conditions: ColumnElement[bool],
     status: OrderStatus | None,
 ) -> PageOfRows[PaymentOrder]:
-    """Return the matching orders of all users, newest first. Raises ``cursor.invalid``."""
+    """Return a page of all users' matching orders, newest first. Raises ``cursor.invalid``."""
     query = select(PaymentOrder).where(*conditions)
     if status is not None:
         query = query.where(PaymentOrder.status == status)
-    query = paging.by_moment(query, PaymentOrder.created_at, PaymentOrder.id, wanted)
+    query = paging.by_moment(query, PaymentOrder.created_at, PaymentOrder.id, page_request)
     rows = uow.session.scalars(query).all()
     return paging.cut(
-        rows, wanted.limit, lambda order: paging.moment_cursor(order.created_at, order.id)
+        rows, page_request.limit, lambda order: paging.moment_cursor(order.created_at, order.id)
     )
 
 
@@ -66,21 +69,27 @@ def list_events(uow: UnitOfWork, order_id: int) -> Sequence[PaymentEvent]:
     return uow.session.scalars(query.order_by(PaymentEvent.id)).all()
 
 
-def purge_abandoned(now: datetime, uow: UnitOfWork, limit: int) -> int:
-    """Delete at most ``limit`` abandoned orders with their history. Return their number."""
+def purge_abandoned_orders(now: datetime, uow: UnitOfWork, limit: int) -> int:
+    """Delete up to ``limit`` abandoned orders with their history, and return their number."""
     order = PaymentOrder
-    # An order with a next check may still turn out to be paid.
-    unset = (order.next_check_at, order.user_id, order.paid_at, order.mismatch, order.dispute)
+    # While the poller still checks an order, the order may turn out to be paid.
+    null_columns = (
+        order.next_check_at,
+        order.user_id,
+        order.paid_at,
+        order.mismatch,
+        order.dispute,
+    )
     query = select(order.id).where(
         order.status.in_(_UNPAID),
         order.created_at < now - ABANDONED_ORDER_RETENTION,
-        *(each.is_(None) for each in unset),
+        *(column.is_(None) for column in null_columns),
         order.refunded_minor == 0,
-        # Skip orders that the database refuses to delete. They would block all others.
+        # Skip orders that the database refuses to delete. A refusal would fail the whole batch.
         func.is_abandoned_order(order.id),
     )
     oldest = query.order_by(order.created_at).limit(limit)
-    # An order that is being claimed or settled stays.
+    # Skip orders that are locked, because another process is claiming or settling them.
     ids = list(uow.session.scalars(oldest.with_for_update(skip_locked=True)))
     for history in (PaymentEvent, PaymentOrderChange):
         uow.session.execute(delete(history).where(history.order_id.in_(ids)))

@@ -1,13 +1,14 @@
-"""Charges of Pressroom itself, for request-only work that a provider does.
+"""Charges for Pressroom's own services, such as the composer.
 
-The charge is an ordinary entry, written before the provider is asked, and open until it is known
-whether the provider answered. Until then it has a row in ``open_charges``. The process that deletes
-the row decides, so exactly one of these happens:
+These services call a provider while the caller's request waits. The ledger entry of a charge is
+written before the provider is called. The charge is open until the outcome of that call is known.
+An open charge has a row in the table ``open_charges``. Deleting this row settles or reverses the
+charge, so exactly one process decides.
 
-- the worker that took the charge settles it, or reverses it where nobody is to pay;
-- the caller reverses it, at the end of their call, where no worker has taken it;
-- maintenance reverses it after its deadline: the caller's process or the worker was killed, perhaps
-  between the provider's answer and ``settle``.
+A worker takes an open charge, and settles the charge when the provider has answered. The worker
+reverses the charge if the provider's work failed. The caller's process reverses the charge at the
+end of the request if no worker has taken the charge. Maintenance reverses every charge after its
+deadline, because the process that should have decided was probably killed.
 """
 
 from datetime import timedelta
@@ -33,12 +34,12 @@ REVERSE_OPEN = register_maintenance(
     "credits.reverse",
     every=timedelta(seconds=30),
     queue=Queue.MONEY,
-    run=lambda resources, _: reverse_overdue(resources),
+    run=lambda resources, _: reverse_overdue_charges(resources),
 )
-# After the end of the caller's wait, for a reversal by the caller's own process.
-_GRACE = timedelta(seconds=15)
-# Longer than any run of request-only work.
-_TAKEN_FOR = timedelta(seconds=90)
+# The time that the caller's process has after its request to reverse a charge.
+_REVERSAL_GRACE_PERIOD = timedelta(seconds=15)
+# The time that a worker has to settle or reverse a charge. Provider calls are shorter.
+_WORKER_DEADLINE = timedelta(seconds=90)
 _MAX_BATCH_ROWS = 1_000
 
 
@@ -52,12 +53,13 @@ def charge_call(
     work: str,
     seconds: float,
 ) -> int | None:
-    """Charge for work that its caller waits for, and return the entry's id.
+    """Charge for a service whose caller waits for the result, and return the entry's id.
 
-    ``key`` names the call, and by its route the source: equal ones in 24 hours are one charge.
-    Returns ``None`` where an equal call was charged, and that was settled. Raises
-    ``credits.insufficient``, and ``idempotency.in_progress`` where the credits for it are held by
-    an equal call.
+    Calls with the same ``key`` within 24 hours are charged once. The result is ``None`` if an
+    earlier call with the same key was charged and settled.
+
+    Raises ``credits.insufficient``. Raises ``idempotency.in_progress`` while an earlier call with
+    the same key has an open charge.
     """
     values = {
         "user_id": key.caller_id,
@@ -67,16 +69,16 @@ def charge_call(
         "source_id": source_id,
         "meta": orjson.dumps(meta).decode(),
         "work": work,
-        "for": timedelta(seconds=seconds) + _GRACE,
+        "for": timedelta(seconds=seconds) + _REVERSAL_GRACE_PERIOD,
     }
     with raise_instead(LockNotAvailable, CHARGE_IN_PROGRESS()), resources.unit_of_work() as uow:
-        # The lock comes first: calls at the same time take turns.
-        uow.session.execute(_LOCK, values)
+        # Lock the account first, so that simultaneous calls of a user are charged in turn.
+        uow.session.execute(_LOCK_ACCOUNT, values)
         if uow.session.scalar(_WAS_SETTLED, values):
             return None
         entry_id: int | None = uow.session.scalar(_CHARGE, values)
-        is_held = entry_id is None and uow.session.scalar(_IS_HELD, values)
-    if is_held:
+        is_open = entry_id is None and uow.session.scalar(_IS_OPEN, values)
+    if is_open:
         raise CHARGE_IN_PROGRESS()
     if entry_id is None:
         raise ledger.insufficient_credits(resources.database, key.caller_id, amount)
@@ -85,32 +87,38 @@ def charge_call(
 
 
 def take_charge(database: Database, work: str, worker: str) -> int | None:
-    """Take a charge of those who wait for this work; one of a lost worker comes last."""
-    rows = database.rows(_TAKE, work=work, worker=worker, taken_for=_TAKEN_FOR)
+    """Assign an open charge for this work to a worker, and return the entry's id.
+
+    Charges that another worker has taken come last, because that worker may still be running.
+    """
+    rows = database.rows(_TAKE, work=work, worker=worker, taken_for=_WORKER_DEADLINE)
     return rows[0][0] if rows else None
 
 
 def settle_charge(database: Database, entry_id: int, worker: str) -> None:
-    """Keep a charge that this worker took: the provider has answered."""
+    """Make a charge final after the provider has answered, if this worker took the charge."""
     database.rows(_SETTLE, entry_id=entry_id, worker=worker)
 
 
 def reverse_charge(database: Database, entry_id: int, worker: str | None = None) -> None:
-    """Take a charge back, unless it is in other hands than this worker's, or the caller's own."""
+    """Reverse an open charge that ``worker`` has taken.
+
+    ``None`` stands for the caller's process, which can reverse a charge that no worker has taken.
+    """
     [(amount,)] = database.rows(_REVERSE, entry_id=entry_id, worker=worker)
     if amount is not None:
         count_credits(CreditAction.CONSUME_REVERSAL, amount)
 
 
-def reverse_overdue(resources: Resources) -> int:
-    """Reverse the charges past their deadline and return their number."""
+def reverse_overdue_charges(resources: Resources) -> int:
+    """Reverse the open charges whose deadline has passed, and return their number."""
     rows = resources.database.rows(_OVERDUE, limit=_MAX_BATCH_ROWS)
     for entry_id, worker in rows:
         reverse_charge(resources.database, entry_id, worker)
     return len(rows)
 
 
-_LOCK = text("SELECT 1 FROM credit_accounts WHERE user_id = :user_id FOR NO KEY UPDATE")
+_LOCK_ACCOUNT = text("SELECT 1 FROM credit_accounts WHERE user_id = :user_id FOR NO KEY UPDATE")
 _WAS_SETTLED = text(
     "SELECT id FROM idempotency_records WHERE caller_id = :user_id AND route = :source_type"
     " AND key = :call AND expires_at > now()"
@@ -122,7 +130,7 @@ FROM credit_append(:user_id, 'consume', :amount, -:amount, :source_type, :source
     CAST(:meta AS jsonb), NULL, NULL, NULL) AS e
 RETURNING entry_id
 """)
-_IS_HELD = text(
+_IS_OPEN = text(
     "SELECT 1 FROM open_charges AS o JOIN credit_entries AS e ON e.id = o.entry_id"
     " WHERE o.work = :work AND o.call = :call AND e.user_id = :user_id LIMIT 1"
 )

@@ -1,4 +1,7 @@
-"""Asks the provider about orders without a webhook: when the payer comes back, and regularly."""
+"""Queries payment providers about orders whose webhook has not arrived.
+
+An order is queried when its payer returns from the payment page, and then at growing intervals.
+"""
 
 import threading
 import time
@@ -25,7 +28,7 @@ from storage.resources import Resources
 
 log = get_logger(__name__)
 
-# Asks for the state of an order whose payer has returned.
+# A worker runs this request when a payer returns from the payment page.
 REFRESH_ORDER = register_request_kind(
     RequestKind("topup.refresh", Queue.MONEY),
     lambda resources, lease: {
@@ -40,23 +43,24 @@ POLL_ORDERS = register_maintenance(
     queue=Queue.MONEY,
     run=lambda resources, _: poll_orders(resources, resources.shared(create_channels)),
 )
-_OPEN = (OrderStatus.PENDING, OrderStatus.EXPIRED)
-MAX_ORDERS_AT_ONCE = 64
-# The limit per channel. With 250 ms per call, it allows 32 calls a second.
-MAX_CALLS_AT_ONCE = 8
-# A poll ends before the next one starts.
+# The statuses of orders that may still be paid.
+_PAYABLE_STATUSES = (OrderStatus.PENDING, OrderStatus.EXPIRED)
+MAX_BATCH_ORDERS = 64
+# The limit per payment channel. At 250 ms per call, eight threads make 32 calls per second.
+MAX_CONCURRENT_CALLS = 8
+# A poll must end before the next poll starts.
 _MAX_POLL_SECONDS = 20.0
-# How long no other poller takes the order, even if this process is killed.
+# No other poller takes the order for this time, even if this process is killed.
 _TAKEN_FOR = timedelta(minutes=2)
-# How long an order that could not be settled waits, so that it does not delay the others.
-_RETRY_PAUSE = timedelta(hours=1)
+# An order that could not be settled waits for this time, so that it doesn't delay other orders.
+_RETRY_DELAY = timedelta(hours=1)
 
 
 def refresh_order(resources: Resources, providers: PaymentChannels, order_id: int) -> str:
-    """Ask the provider about an order, and return the new status of the order."""
+    """Settle an order with the provider's evidence, and return the new status of the order."""
     with resources.unit_of_work() as uow:
         order = uow.session.get_one(PaymentOrder, order_id)
-    if order.status not in _OPEN or order.session_id is None:
+    if order.status not in _PAYABLE_STATUSES or order.session_id is None:
         return order.status
     evidence = providers.channel(PaymentChannel(order.channel)).fetch_evidence(order.session_id)
     with resources.unit_of_work() as uow:
@@ -64,41 +68,47 @@ def refresh_order(resources: Resources, providers: PaymentChannels, order_id: in
 
 
 def poll_orders(resources: Resources, providers: PaymentChannels) -> int:
-    """Check the due orders, each channel in its own threads, and return their number."""
+    """Settle all orders that are due for a check, and return their number.
+
+    Every payment channel has its own threads, so that a slow provider doesn't delay the others.
+    """
     with ThreadPoolExecutor(len(PaymentChannel), "poll") as pool:
         return sum(pool.map(partial(_poll_channel, resources, providers), PaymentChannel))
 
 
 def _poll_channel(resources: Resources, providers: PaymentChannels, channel: PaymentChannel) -> int:
     until = time.monotonic() + _MAX_POLL_SECONDS
-    is_away = threading.Event()
+    is_unreachable = threading.Event()
     settled = 0
-    with ThreadPoolExecutor(MAX_CALLS_AT_ONCE, f"poll-{channel}") as pool:
-        while time.monotonic() < until and not is_away.is_set():
+    with ThreadPoolExecutor(MAX_CONCURRENT_CALLS, f"poll-{channel}") as pool:
+        while time.monotonic() < until and not is_unreachable.is_set():
             batch = _take_due(resources, channel)
-            answers = [pool.submit(_ask, providers, is_away, due) for due in batch]
-            # Only this thread uses the database, whose connections are few.
-            for due, answer in zip(batch, answers, strict=True):
+            calls = [
+                pool.submit(_fetch_evidence, providers, is_unreachable, order) for order in batch
+            ]
+            # Only this thread uses the database, because the process has few connections.
+            for order, call in zip(batch, calls, strict=True):
                 try:
-                    if (evidence := answer.result()) is not None:
+                    if (evidence := call.result()) is not None:
                         with resources.unit_of_work() as uow:
-                            settle_order(uow, due.id, evidence, OrderVia.POLL)
+                            settle_order(uow, order.id, evidence, OrderVia.POLL)
                         settled += 1
-                except Exception:  # the other orders must still be settled
-                    log.exception("order.not_settled", order_id=due.id)
-                    order = update(PaymentOrder).where(PaymentOrder.id == due.id)
+                except Exception:  # a fault in one order must not stop the other orders
+                    log.exception("order.not_settled", order_id=order.id)
+                    statement = update(PaymentOrder).where(PaymentOrder.id == order.id)
+                    statement = statement.values(next_check_at=func.now() + _RETRY_DELAY)
                     with resources.unit_of_work() as uow:
-                        uow.session.execute(order.values(next_check_at=func.now() + _RETRY_PAUSE))
-            if len(batch) < MAX_ORDERS_AT_ONCE:
+                        uow.session.execute(statement)
+            if len(batch) < MAX_BATCH_ORDERS:
                 break
     return settled
 
 
 def _take_due(resources: Resources, channel: PaymentChannel) -> Sequence[PaymentOrder]:
-    """Take orders that are due, so that no other poller takes them."""
+    """Postpone the next check of some due orders, so that no other poller takes these orders."""
     table = PaymentOrder
     due = select(table.id).where(table.next_check_at <= func.now(), table.channel == channel)
-    due = due.order_by(table.next_check_at).limit(MAX_ORDERS_AT_ONCE)
+    due = due.order_by(table.next_check_at).limit(MAX_BATCH_ORDERS)
     due = due.with_for_update(skip_locked=True)
     statement = update(table).where(table.id.in_(due.scalar_subquery()))
     statement = statement.values(next_check_at=func.now() + _TAKEN_FOR)
@@ -106,32 +116,30 @@ def _take_due(resources: Resources, channel: PaymentChannel) -> Sequence[Payment
         return uow.session.scalars(statement.returning(table)).all()
 
 
-def _ask(
-    providers: PaymentChannels, is_away: threading.Event, due: PaymentOrder
+def _fetch_evidence(
+    providers: PaymentChannels, is_unreachable: threading.Event, order: PaymentOrder
 ) -> Evidence | None:
-    """Return the evidence about an order, or ``None`` while its provider is unreachable.
-
-    An order that was skipped becomes due again by itself.
-    """
-    if is_away.is_set():
+    """Return the evidence about an order, or ``None`` while its provider is unreachable."""
+    if is_unreachable.is_set():
         return None
-    is_over = due.expires_at <= clock.now()
-    if due.status == OrderStatus.CREATED or due.session_id is None:
-        # The order's page was never opened, so no payer can pay on it.
-        return Evidence(order_id=due.id, failed=is_over)
+    has_expired = order.expires_at <= clock.now()
+    if order.status == OrderStatus.CREATED or order.session_id is None:
+        # The order has no payment page, so nobody can have paid.
+        return Evidence(order_id=order.id, failed=has_expired)
     try:
-        payments = providers.channel(PaymentChannel(due.channel))
-        known = (
-            payments.close_checkout(due.session_id)
-            if is_over
-            else payments.fetch_evidence(due.session_id)
-        )
+        payments = providers.channel(PaymentChannel(order.channel))
+        if has_expired:
+            evidence = payments.close_checkout(order.session_id)
+        else:
+            evidence = payments.fetch_evidence(order.session_id)
     except TransientError as error:
-        is_away.set()
-        log.warning("orders.provider_away", channel=due.channel, reason=str(error))
+        is_unreachable.set()
+        log.warning("orders.provider_away", channel=order.channel, reason=str(error))
         return None
     except DomainError as error:
-        # A retry would get the same answer. The next check of the order asks again.
-        log.warning("order.not_checked", order_id=due.id, code=error.code)
-        known = Evidence(order_id=due.id, session_id=due.session_id)
-    return replace(known, expired=True) if is_over and not known.paid else known
+        # An immediate retry would get the same response, so the order's next check retries.
+        log.warning("order.not_checked", order_id=order.id, code=error.code)
+        evidence = Evidence(order_id=order.id, session_id=order.session_id)
+    if has_expired and not evidence.paid:
+        return replace(evidence, expired=True)
+    return evidence

@@ -14,7 +14,7 @@ from core.money import MAX_AMOUNT, PLACES, is_storable
 from core.settings import Settings
 from core.settings.notations import Currency
 
-# Stripe accepts at most eight digits of the minor unit.
+# The largest amount that Stripe accepts has eight digits in the currency's minor unit.
 MAX_AMOUNT_MINOR = 99_999_999
 _AMOUNT = "body.amount"
 _CREDIT_AMOUNT = "body.credit_amount"
@@ -22,7 +22,7 @@ _CREDIT_AMOUNT = "body.credit_amount"
 
 @dataclass(frozen=True)
 class Price:
-    """The terms of an order, with the names of the columns."""
+    """The terms of an order. The field names are the column names of ``payment_orders``."""
 
     currency: str
     amount: Decimal
@@ -54,14 +54,20 @@ class CreditRate:
         return math.ceil(units * int(10**self.currency.digits))
 
     @property
-    def least_minor(self) -> int:
-        """The smallest order in the minor unit. It buys at least the smallest credit amount."""
+    def min_minor(self) -> int:
+        """The smallest amount of an order in the minor unit.
+
+        The amount buys at least the smallest amount of credits that can be stored.
+        """
         smallest = self.minor(Decimal(1).scaleb(-PLACES))
         return max(int(self.currency.minimum.scaleb(self.currency.digits)), smallest)
 
     @property
-    def most_minor(self) -> int:
-        """The largest order in the minor unit that the provider and a balance accept."""
+    def max_minor(self) -> int:
+        """The largest amount of an order in the minor unit.
+
+        The provider accepts the amount, and the credits fit into an account's balance.
+        """
         limit = self.minor(MAX_AMOUNT)
         if self.credits(limit) > MAX_AMOUNT:
             limit -= 1
@@ -75,7 +81,9 @@ def price_order(
     amount: Decimal | None,
     credit_amount: Decimal | None,
 ) -> Price:
-    """Price an order by its money, its credits or both. A value of 0 counts as missing.
+    """Return the price of an order that names an amount of money, an amount of credits, or both.
+
+    An amount of 0 counts as missing.
 
     Raises ``topup.currency``, ``topup.amount``, ``topup.amount_missing``,
     ``topup.amount_mismatch``, ``topup.amount_too_small``, ``topup.amount_too_large``.
@@ -85,7 +93,7 @@ def price_order(
     if code not in known:
         raise errors.TOPUP_CURRENCY(known=", ".join(known))
     rate = CreditRate(known[code], settings.credits_per_usd)
-    minor = _minor(rate, amount, credit_amount)
+    minor = _price_in_minor_unit(rate, amount, credit_amount)
     place = _AMOUNT if amount else _CREDIT_AMOUNT
     minimum = rate.currency.minimum
     digits = rate.currency.digits
@@ -103,8 +111,10 @@ def price_order(
     return Price(code, paid, minor, bought, rate.credits_per_usd, rate.currency.per_usd)
 
 
-def _minor(rate: CreditRate, amount: Decimal | None, credit_amount: Decimal | None) -> int:
-    """Return the price in the minor unit. If both amounts are sent, they must match."""
+def _price_in_minor_unit(
+    rate: CreditRate, amount: Decimal | None, credit_amount: Decimal | None
+) -> int:
+    """Return the price in the minor unit. The two amounts must match if the caller sent both."""
     if not amount and not credit_amount:
         raise errors.TOPUP_AMOUNT_MISSING()
     paid = None

@@ -7,31 +7,31 @@ from core.errors.money import TOPUP_REDIRECT_NOT_ALLOWED
 from core.settings import Settings, origins
 from core.settings.origins import MAX_URL_CHARACTERS
 
-# The parameters that we add to the query. A URL that already has them is refused, because it could
-# claim that the order was paid.
+# The query parameters that ``add_result`` adds to a return URL. A return URL that already contains
+# one of these parameters is refused, because the URL could pretend that the order was paid.
 ORDER = "order_id"
 STATUS = "status"
-# The page of the console to which an owner returns after ordering there.
+# The console page to which a payer returns after ordering in the console.
 CONSOLE_RETURN_PATH = "/console/credits/returned"
 
 
 def console_url(settings: Settings) -> str:
-    """Return the URL of our own page, which needs no setting."""
+    """Return the URL of the console's return page, which is allowed without a setting."""
     return f"{settings.public_base}{CONSOLE_RETURN_PATH}"
 
 
 def check_return_url(url: str, allowed: Collection[str]) -> None:
     """Raise ``topup.redirect_not_allowed`` unless the URL is on an allowed origin."""
     address = origins.read_url(url)
-    # Some servers also separate parameters at semicolons.
+    # Some servers also separate query parameters at semicolons.
     query = "" if address is None else address.query.replace(";", "&")
     names = {name.strip().lower() for name, _ in parse_qsl(query, keep_blank_values=True)}
-    if address is None or not names.isdisjoint({ORDER, STATUS}) or not address.is_of(allowed):
+    if address is None or not names.isdisjoint({ORDER, STATUS}) or not address.is_allowed(allowed):
         raise TOPUP_REDIRECT_NOT_ALLOWED(most=MAX_URL_CHARACTERS, order=ORDER, status=STATUS)
 
 
 def add_result(url: str, order_id: int, status: str) -> str:
-    """Add the order and its status to the URL's query."""
+    """Return the URL with the id and the status of the order in the query."""
     address, hash_mark, fragment = url.partition("#")
     separator = "&" if "?" in address else "?"
     result = urlencode({ORDER: order_id, STATUS: status})

@@ -1,7 +1,8 @@
-"""Settles an order: adds evidence to its facts, then updates its status and the ledger.
+"""Settles orders.
 
-This is the only way to change an order. Webhooks, the payer's return page, the poller, claims and
-operators all use it. Settling the same evidence again does nothing.
+Settling adds a provider's evidence to the facts of an order, and then updates the order's status
+and the ledger. Settling the same evidence a second time has no effect. Webhooks, the payer's return
+page, the poller, claims and operators change orders only through this module.
 """
 
 from datetime import datetime, timedelta
@@ -20,26 +21,28 @@ from models import CreditAction, OrderStatus, OrderVia, PaymentOrder, Resolution
 from services.credits.order_facts import (
     REVIEWABLE,
     add_evidence,
-    due_back,
+    credits_due_back,
     is_credited,
     next_status,
 )
-from services.feed.catalogue import FeedEventType, announce
+from services.feed.catalogue import FeedEventType, announce_event
 from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
 
 _MIN_CHECK_INTERVAL = timedelta(seconds=30)
-# The ages at which the poller asks about an order without a webhook, while its payer waits.
+# The ages at which the poller checks a pending order, whose payer may be waiting.
 _EARLY_CHECKS = (timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=20))
-# The provider closes the page and reports it. The poller asks only if that report is missing.
+# The provider closes an expired payment page and reports that by a webhook. The poller closes the
+# page only if this webhook is missing after the delay.
 _CLOSING_DELAY = timedelta(minutes=1)
-# The times after the end of an order when the poller asks for a late payment. The slowest payment
-# methods take some days. After the last time only a webhook can report the payment.
+# The times after an order's expiry at which the poller checks for a late payment. The slowest
+# payment methods take several days. After the last check, only a webhook can report a payment.
 _LATE_CHECKS = (timedelta(hours=1), timedelta(days=1), timedelta(days=3), timedelta(days=14))
 
-# The events for an order that has an owner. An order without an owner is announced when claimed.
-_ANNOUNCED = {
+# The event that an order's owner receives per new status. An order without an owner has no events
+# until the order is claimed.
+_EVENT_TYPES = {
     OrderStatus.PAID: FeedEventType.ORDER_PAID,
     OrderStatus.REFUNDED: FeedEventType.ORDER_REFUNDED,
     OrderStatus.DISPUTED: FeedEventType.ORDER_DISPUTED,
@@ -48,7 +51,10 @@ _ANNOUNCED = {
 
 
 def settle_order(uow: UnitOfWork, order_id: int, evidence: Evidence, via: OrderVia) -> PaymentOrder:
-    """Add evidence to an order and apply the consequences, in the caller's transaction."""
+    """Add evidence to an order, and update the order's status and the ledger.
+
+    All changes belong to the caller's transaction.
+    """
     order = lock_order(uow, order_id)
     add_evidence(order, evidence)
     apply_facts(uow, order, via)
@@ -56,7 +62,10 @@ def settle_order(uow: UnitOfWork, order_id: int, evidence: Evidence, via: OrderV
 
 
 def lock_order(uow: UnitOfWork, order_id: int) -> PaymentOrder:
-    """Lock the order until the transaction ends, and return it. Raises ``order.not_found``."""
+    """Lock an order until the transaction ends, and return the order.
+
+    Raises ``order.not_found``.
+    """
     order = uow.session.get(PaymentOrder, order_id, with_for_update=True, populate_existing=True)
     if order is None:
         raise ORDER_NOT_FOUND()
@@ -64,16 +73,16 @@ def lock_order(uow: UnitOfWork, order_id: int) -> PaymentOrder:
 
 
 def apply_facts(uow: UnitOfWork, order: PaymentOrder, via: OrderVia) -> None:
-    """Bring a locked order's status and its ledger entries in line with its facts."""
+    """Update the status and the ledger entries of a locked order according to its facts."""
     try:
         with uow.session.begin_nested():
             _update_status(uow, order, via)
             _update_ledger(uow, order)
     except DataError:
-        # The balance would be too large, so the order waits for an operator's review.
+        # The balance would exceed its limit, so an operator must review the order.
         uow.session.refresh(order)
-        may_wait = order.status in {OrderStatus.CREATED, *REVIEWABLE}
-        if not may_wait or order.mismatch is not None:
+        is_reviewable = order.status in {OrderStatus.CREATED, *REVIEWABLE}
+        if not is_reviewable or order.mismatch is not None:
             raise
         order.mismatch = "the account can't hold so many credits"
         _update_status(uow, order, via)
@@ -82,11 +91,10 @@ def apply_facts(uow: UnitOfWork, order: PaymentOrder, via: OrderVia) -> None:
 
 
 def resolve_order(uow: UnitOfWork, order_id: int, resolution: Resolution) -> PaymentOrder:
-    """Apply an operator's decision about an order whose payment did not match.
+    """Apply an operator's decision about an order whose payment did not match the order.
 
-    ``resolution`` decides whether the payer gets the full amount of credits, or whether the order
-    counts as refunded. Raises ``order.not_found``,
-    ``order.not_in_review``.
+    ``resolution`` either gives the full amount of credits, or marks the order as refunded. Raises
+    ``order.not_found``, ``order.not_in_review``.
     """
     order = lock_order(uow, order_id)
     if order.status != OrderStatus.REVIEW:
@@ -99,15 +107,19 @@ def resolve_order(uow: UnitOfWork, order_id: int, resolution: Resolution) -> Pay
 
 
 def find_order_id(uow: UnitOfWork, channel: PaymentChannel, evidence: Evidence) -> int | None:
-    """Find the order of some evidence, by the most certain of the ids in the evidence."""
+    """Return the id of the order to which evidence refers, or ``None``.
+
+    The evidence may contain the id of the order, the checkout and the payment, and the first match
+    in this sequence counts.
+    """
     table = PaymentOrder
-    for column, name in (
+    for column, value in (
         (table.id, evidence.order_id),
         (table.session_id, evidence.session_id),
         (table.payment_id, evidence.payment_id),
     ):
-        if name is not None:
-            query = select(table.id).where(table.channel == channel, column == name)
+        if value is not None:
+            query = select(table.id).where(table.channel == channel, column == value)
             order_id = uow.session.scalar(query.order_by(table.created_at).limit(1))
             if order_id is not None:
                 return order_id
@@ -115,7 +127,7 @@ def find_order_id(uow: UnitOfWork, channel: PaymentChannel, evidence: Evidence) 
 
 
 def next_check(order: PaymentOrder, now: datetime) -> datetime | None:
-    """Return when the poller asks about an order next, or ``None`` if it can't be paid."""
+    """Return the time of the poller's next check of an order, or ``None`` for no further check."""
     soon = now + _MIN_CHECK_INTERVAL
     if order.status == OrderStatus.CREATED:
         return max(order.expires_at, soon)
@@ -135,11 +147,11 @@ def _update_status(uow: UnitOfWork, order: PaymentOrder, via: OrderVia) -> None:
         log.info("order.changed", order_id=order.id, before=before, after=status, via=via)
         order.status = status
         order.changed_via = via
-        # Each step is a separate statement, because the database checks and records each one.
+        # Write every status separately, because the database checks and records each transition.
         uow.session.flush()
         uow.after_commit(ORDERS.labels(status).inc)
-        if order.user_id is not None and status in _ANNOUNCED:
-            announce(uow, order.user_id, _ANNOUNCED[status], order.id, before=before)
+        if order.user_id is not None and status in _EVENT_TYPES:
+            announce_event(uow, order.user_id, _EVENT_TYPES[status], order.id, before=before)
 
 
 _GIVE = text(
@@ -150,31 +162,33 @@ _TAKE = text("SELECT credit_take(:user_id, :amount, :source, :order_id, :rate, :
 
 
 def _update_ledger(uow: UnitOfWork, order: PaymentOrder) -> None:
-    """Add the entries that the ledger lacks for this order."""
+    """Add the missing ledger entries of an order."""
     if not is_credited(order):
         return
     if not order.credited:
-        _give(uow, order, "topup", order.credit_amount, "payment")
+        _give_credits(uow, order, "topup", order.credit_amount, "payment")
         order.credited = order.credit_amount
         paid = order.amount
         uow.after_commit(partial(count_money, MoneyDirection.IN, order.currency, paid))
-    due = due_back(order)
+    due = credits_due_back(order)
     if due > order.taken:
         source = "refund" if order.dispute in (None, DisputeStatus.WON) else "dispute"
         values = {**_entry_values(order), "amount": due - order.taken, "source": source}
         uow.session.execute(_TAKE, values)
         uow.after_commit(partial(count_credits, CreditAction.TOPUP_REFUND, due - order.taken))
-        # The amount of money that paid for these credits.
+        # Convert the withdrawn credits back to money.
         refund = (due - order.taken) * order.amount / order.credit_amount
         uow.after_commit(partial(count_money, MoneyDirection.OUT, order.currency, refund))
     elif due < order.taken:
         source = "refund_failed" if order.refunds_failed_minor else "dispute"
-        _give(uow, order, "adjust", order.taken - due, source)
+        _give_credits(uow, order, "adjust", order.taken - due, source)
     order.taken = due
     uow.session.flush()
 
 
-def _give(uow: UnitOfWork, order: PaymentOrder, action: str, amount: Decimal, source: str) -> None:
+def _give_credits(
+    uow: UnitOfWork, order: PaymentOrder, action: str, amount: Decimal, source: str
+) -> None:
     values = {**_entry_values(order), "action": action, "amount": amount, "source": source}
     uow.session.execute(_GIVE, values)
     uow.after_commit(partial(count_credits, action, amount))

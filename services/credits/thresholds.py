@@ -12,10 +12,7 @@ _THRESHOLD = Statement(
 
 
 def read_threshold(database: Database, user_id: int) -> str:
-    """Return the user's threshold as a number with four decimals.
-
-    A user without an account has the default threshold.
-    """
+    """Return a user's threshold, or the default threshold, as a number with four decimals."""
     [(below,)] = database.rows(_THRESHOLD, user_id=user_id)
     return str(below)
 
@@ -29,9 +26,9 @@ _SET_THRESHOLD = Statement(
 
 
 def set_threshold(database: Database, user_id: int, below: Decimal) -> int:
-    """Set the threshold, and return whether that changed it, as 1 or 0.
+    """Set a user's threshold. Return 1 if the threshold changed, and 0 otherwise.
 
-    A threshold of 0 turns the warning off. Raises ``credits.below``.
+    A threshold of 0 disables the warning. Raises ``credits.below``.
     """
     if not is_storable(below) or below < 0:
         raise CREDITS_BELOW(most=MAX_AMOUNT)

@@ -1,7 +1,7 @@
-"""Verifies the ledger: its accounts, its entries and the orders that they name.
+"""Verifies the accounts, the entries and the orders of the ledger.
 
-The user and the number identify an entry, and its hash covers both. The hash leaves out ``id``,
-because ``id`` adds nothing.
+The owner and the number of an entry identify the entry. The hash of an entry covers its owner and
+its number, so the hash need not cover the column ``id``.
 """
 
 from collections.abc import Iterator
@@ -28,11 +28,11 @@ VERIFY_LEDGER = register_maintenance(
     run=lambda resources, _: verify_daily(resources),
 )
 
-# The users who have entries, an account or a checkpoint. The index is read once per user to find
-# the users of all entries. The two statements that begin with this text go through the accounts one
-# by one, each from its checkpoint. They read new entries through an index and sort nothing.
-# ``:distrusted`` has the users whose checkpoints are ignored. With ``:is_whole`` all entries are
-# read, and the other checkpoints must still match them.
+# The common beginning of two statements, which selects all users with entries, an account or a
+# checkpoint. The recursive part finds the users with entries by reading the index once per user.
+# The statements read an account's entries from its checkpoint on, through an index and without
+# sorting. ``:distrusted`` holds the ids of users whose checkpoints are ignored. ``:is_whole`` makes
+# the statements read all entries, and valid checkpoints must still match the entries.
 _ACCOUNTS = """
 WITH RECURSIVE holders AS (
     SELECT min(user_id) AS user_id FROM credit_entries
@@ -83,7 +83,7 @@ WHERE f.is_wrong
 """
 )
 
-# Every account with its faults, the entries that were read, and the last verified entry.
+# Selects every account with its faults, the number of its new entries and its last entry.
 ACCOUNTS = (
     _ACCOUNTS  # noqa: S608 - all of it stands here
     + """
@@ -115,12 +115,12 @@ FROM accounts AS a CROSS JOIN LATERAL (
 """
 )
 
-
-# The orders that changed after a checkpoint.
+# Selects the orders whose status changed after a checkpoint.
 NEW_ORDERS = "SELECT DISTINCT order_id FROM payment_order_changes WHERE id > :after"
 
-# The last change that is safe to verify up to. A change gets its number before its commit, so a
-# lower number may appear later. No transaction lasts for an hour.
+# Selects the newest change of an order's status that a checkpoint may name. A change gets its id
+# before its transaction commits, so changes with lower ids may become visible later. An hour
+# exceeds the length of every transaction.
 LAST_SETTLED_CHANGE = """
 SELECT c.id FROM payment_order_changes AS c
 WHERE c.created_at < (
@@ -128,8 +128,8 @@ WHERE c.created_at < (
 ORDER BY c.id DESC LIMIT 1
 """
 
-# The faults in the orders of ``:order_ids``, or in all orders. The statement repeats the rules of
-# ``services.credits.settlement``, so that a mistake in one of them is found by the other.
+# Selects the faults in the orders of ``:order_ids``, or in all orders. The statement repeats the
+# rules of ``services.credits.settlement`` in SQL, so that a mistake in either version is detected.
 ORDER_FAULTS = """
 WITH told AS (
     SELECT order_id,
@@ -195,12 +195,12 @@ WHERE f.is_wrong
 
 @dataclass(frozen=True)
 class LedgerFault:
-    """A contradiction in one account, entry or order.
+    """An inconsistency in an account, an entry or an order.
 
     Attributes:
         user_id: the account's owner, or ``None`` for an order that no user has claimed.
-        seq: the number of the entry, or ``None`` for a fault in the account itself.
-        order_id: the order with the fault, or the order that the entry names.
+        seq: the number of the entry, or ``None`` for a fault of the account as a whole.
+        order_id: the id of the order with the fault, or of the order of the entry.
     """
 
     user_id: int | None
@@ -211,10 +211,12 @@ class LedgerFault:
 
 @dataclass
 class LedgerReport:
-    """The faults that a run found, and how much it read.
+    """The faults that a verification found, and the number of records that it read.
 
     Attributes:
-        resumed: the number of accounts that were read from a checkpoint on.
+        accounts: the number of accounts.
+        resumed: the number of accounts whose older entries were skipped because of a checkpoint.
+        entries: the number of entries that were read.
         orders: the number of orders that were read, or ``None`` for all orders.
     """
 
@@ -226,76 +228,82 @@ class LedgerReport:
 
 
 def verify_ledger(resources: Resources, *, full: bool) -> LedgerReport:
-    """Verify the ledger from the checkpoints on, or all of it, and write new checkpoints.
+    """Verify the ledger and write new checkpoints.
 
-    An account's balance is the sum of its entries, and the last ``balance_after``. Entries are
-    numbered without gaps, and each continues the balance and the hash chain of the one before. The
-    debt is the sum that refunds could not take, less the sum that was paid of it. An order has one
-    topup entry if it was paid and has an owner, and otherwise none. The credits taken for an order
-    are worth the money that its payer got back. Each change of an order's status was allowed.
+    A verification starts at the checkpoints, unless ``full`` is set. A verification checks these
+    rules:
+
+    - The balance of an account is the sum of its entries, and the last ``balance_after``.
+    - Entries are numbered without gaps.
+    - Each entry continues the balance and the hash chain of the previous entry.
+    - The debt of an account is the sum that refunds could not withdraw, less the repaid sum.
+    - An order with an owner has exactly one topup entry after its payment. Every other order has
+      no topup entry.
+    - The credits withdrawn for an order are worth the money that the payer received back.
+    - Each change of an order's status is an allowed transition.
     """
     book = CheckpointBook(resources)
     failures = 0
     while True:
         try:
-            with resources.replica_reads.view(_MAX_TIME, failures=failures) as reading:
-                return _Run(reading, book, is_whole=full).report()
+            with resources.replica_reads.view(_MAX_TIME, failures=failures) as connection:
+                return _Verification(connection, book, is_whole=full).run()
         except ReplicaFailed:
             failures += 1
 
 
 def verify_daily(resources: Resources) -> int:
-    """Verify the new entries, log the faults, and return their number."""
+    """Verify the new entries, log the faults, and return the number of faults."""
     report = verify_ledger(resources, full=False)
-    for each in report.faults:
-        place = {"user_id": each.user_id, "seq": each.seq, "order_id": each.order_id}
-        log.error("ledger.fault", fault=each.fault, **place)
+    for fault in report.faults:
+        place = {"user_id": fault.user_id, "seq": fault.seq, "order_id": fault.order_id}
+        log.error("ledger.fault", fault=fault.fault, **place)
     return len(report.faults)
 
 
-class _Run:
+class _Verification:
     def __init__(self, connection: Connection, book: CheckpointBook, *, is_whole: bool) -> None:
         self._connection = connection.execution_options(stream_results=True)
         self._book = book
         self._is_whole = is_whole
         self._report = LedgerReport()
-        self._faulty: set[int | None] = set()
+        self._faulty_users: set[int | None] = set()
         self._new_orders: set[int] = set()
 
-    def report(self) -> LedgerReport:
-        distrusted = self._book.distrusted(self._connection)
-        values = {"is_whole": self._is_whole, "distrusted": distrusted}
+    def run(self) -> LedgerReport:
+        unverified_users = self._book.unverified_users(self._connection)
+        values = {"is_whole": self._is_whole, "distrusted": unverified_users}
         for row in self._rows(ENTRY_FAULTS, **values):
-            self._blame(LedgerFault(row.user_id, row.seq, row.fault, row.order_id))
-        reached: list[Checkpoint] = []
+            self._report_fault(LedgerFault(row.user_id, row.seq, row.fault, row.order_id))
+        checkpoints: list[Checkpoint] = []
         for row in self._rows(ACCOUNTS, **values):
             self._report.accounts += 1
             self._report.resumed += row.is_resumed
             self._report.entries += row.entries
             self._new_orders.update(row.order_ids or ())
             for fault in row.faults:
-                self._blame(LedgerFault(row.user_id, None, fault))
-            if row.entries and row.user_id not in self._faulty:
-                reached.append(
+                self._report_fault(LedgerFault(row.user_id, None, fault))
+            if row.entries and row.user_id not in self._faulty_users:
+                checkpoints.append(
                     Checkpoint(row.user_id, row.last_seq, bytes(row.hash), row.balance, row.debt)
                 )
-            if len(reached) == _MAX_BATCH_ROWS:
-                self._book.write(reached)
-                reached = []
-        self._book.write(reached)
-        # A fault may lie before the checkpoint, so the next runs must read all entries.
-        self._book.suspect(user_id for user_id in self._faulty if user_id is not None)
+            if len(checkpoints) == _MAX_BATCH_ROWS:
+                self._book.write(checkpoints)
+                checkpoints = []
+        self._book.write(checkpoints)
+        # The fault may be older than the checkpoint, so the next verification reads all entries.
+        self._book.mark_suspect(user_id for user_id in self._faulty_users if user_id is not None)
         self._verify_orders()
         return self._report
 
-    def _blame(self, fault: LedgerFault) -> None:
+    def _report_fault(self, fault: LedgerFault) -> None:
         self._report.faults.append(fault)
-        self._faulty.add(fault.user_id)
+        self._faulty_users.add(fault.user_id)
 
     def _verify_orders(self) -> None:
-        after = self._book.last_change(self._connection)
+        after = self._book.last_verified_change(self._connection)
         faults_before = len(self._report.faults)
-        # ``None`` stands for all orders.
+        # A batch of ``None`` stands for all orders.
         batches: list[list[int] | None] = [None]
         if not self._is_whole and after is not None:
             self._new_orders.update(row.order_id for row in self._rows(NEW_ORDERS, after=after))
@@ -305,13 +313,13 @@ class _Run:
             batches = [ids[start : start + _MAX_BATCH_ROWS] for start in starts]
         for batch in batches:
             for row in self._rows(ORDER_FAULTS, is_whole=batch is None, order_ids=batch or []):
-                self._blame(LedgerFault(row.user_id, row.seq, row.fault, row.order_id))
-        last = self._connection.scalar(text(LAST_SETTLED_CHANGE))
+                self._report_fault(LedgerFault(row.user_id, row.seq, row.fault, row.order_id))
+        newest_change = self._connection.scalar(text(LAST_SETTLED_CHANGE))
         if len(self._report.faults) > faults_before:
             if self._is_whole:
-                self._book.write_last_change(None)
-        elif last is not None:
-            self._book.write_last_change(last)
+                self._book.write_last_verified_change(None)
+        elif newest_change is not None:
+            self._book.write_last_verified_change(newest_change)
 
     def _rows(self, query: str, **values: object) -> Iterator[Row[Any]]:
         for rows in self._connection.execute(text(query), values).partitions(_MAX_BATCH_ROWS):

@@ -1,6 +1,10 @@
-"""The types of the feed's events: what each is about, who may see it, and what its data holds.
+"""Defines the event types of the feed and writes events.
 
-A type that was published stays. Its data may gain fields, and loses none.
+The catalogue has an event type's subject, scope and data schema. A published event type stays
+forever. Its data may gain fields but never loses a field.
+
+The stored data of an event contains only ids, counts and texts of our own. The fields ``email`` and
+``name`` are looked up whenever the event is read, and are null after the person's erasure.
 """
 
 from collections.abc import Collection, Mapping
@@ -16,24 +20,11 @@ from core.scopes import Scope
 from models import FeedEvent, MailingList
 from storage.unit_of_work import UnitOfWork
 
-# The row keeps ids, counts and our own words. ``email`` and ``name`` are looked up when the event
-# is read, and are null once the person was erased.
+# A value that an event's row may store. Addresses, names and other texts about persons are
+# forbidden.
+StoredFact = int | str | bool | None
 
-
-def _example(**values: Any) -> ConfigDict:
-    return ConfigDict(json_schema_extra={"examples": [values]})
-
-
-class ShownData(BaseModel):
-    """The data of an event beside its type, its list and its subject."""
-
-    @classmethod
-    def example(cls) -> dict[str, Any]:
-        sample: dict[str, Any] = cls.model_json_schema()["examples"][0]
-        return sample
-
-
-_MEMBER = {
+_MEMBER_EXAMPLE = {
     "user_id": 8123456789012345,
     "action": "requested",
     "via": "challenge",
@@ -45,8 +36,21 @@ _MEMBER = {
 }
 
 
+def _configure_example(**values: Any) -> ConfigDict:
+    return ConfigDict(json_schema_extra={"examples": [values]})
+
+
+class ShownData(BaseModel):
+    """The ``data`` of an event in API responses, which supplements the type, list and subject."""
+
+    @classmethod
+    def example(cls) -> dict[str, Any]:
+        sample: dict[str, Any] = cls.model_json_schema()["examples"][0]
+        return sample
+
+
 class MemberFacts(ShownData):
-    model_config = _example(**_MEMBER)
+    model_config = _configure_example(**_MEMBER_EXAMPLE)
 
     user_id: int = Field(description="The person")
     action: str = Field(description="As the member's history has it, such as requested or edited")
@@ -65,8 +69,8 @@ class MemberFacts(ShownData):
 
 
 class TransferFacts(MemberFacts):
-    model_config = _example(
-        **(_MEMBER | {"action": "transferred_in", "via": "login", "status": "active"}),
+    model_config = _configure_example(
+        **(_MEMBER_EXAMPLE | {"action": "transferred_in", "via": "login", "status": "active"}),
         from_list_id=4711,
         to_list_id=4712,
     )
@@ -82,7 +86,7 @@ class JobFacts(ShownData):
 
 
 class ImportFacts(JobFacts):
-    model_config = _example(
+    model_config = _configure_example(
         status="succeeded",
         job_id=93,
         path="/jobs/93",
@@ -111,7 +115,7 @@ class ImportFacts(JobFacts):
 
 
 class ExportFacts(JobFacts):
-    model_config = _example(
+    model_config = _configure_example(
         status="succeeded", job_id=94, path="/jobs/94", kind="members", rows=1200
     )
 
@@ -120,7 +124,7 @@ class ExportFacts(JobFacts):
 
 
 class BulkFacts(JobFacts):
-    model_config = _example(
+    model_config = _configure_example(
         status="succeeded",
         job_id=95,
         path="/jobs/95",
@@ -142,19 +146,21 @@ class BulkFacts(JobFacts):
 
 
 class AttachmentFacts(ShownData):
-    model_config = _example(hash_id="k3v09xq2m7ta")
+    model_config = _configure_example(hash_id="k3v09xq2m7ta")
 
     hash_id: str = Field(description="GET /attachments/{hash_id} answers the record")
 
 
 class FailedAttachmentFacts(AttachmentFacts):
-    model_config = _example(hash_id="k3v09xq2m7ta", code="attachment.unreadable")
+    model_config = _configure_example(hash_id="k3v09xq2m7ta", code="attachment.unreadable")
 
     code: str | None = Field(description="Why, as the codes of errors say")
 
 
 class OrderFacts(ShownData):
-    model_config = _example(before="pending", credit_amount=500.0, currency="USD", amount=5.0)
+    model_config = _configure_example(
+        before="pending", credit_amount=500.0, currency="USD", amount=5.0
+    )
 
     before: str = Field(description="The order's status before the event")
     credit_amount: float | None = Field(description="What the order buys; null if it is gone")
@@ -163,14 +169,14 @@ class OrderFacts(ShownData):
 
 
 class BalanceFacts(ShownData):
-    model_config = _example(balance_credit=99.5, below=100.0)
+    model_config = _configure_example(balance_credit=99.5, below=100.0)
 
     balance_credit: float = Field(description="The balance after the charge")
     below: float = Field(description="The threshold below which it fell")
 
 
 class CredentialFacts(ShownData):
-    model_config = _example(count=1)
+    model_config = _configure_example(count=1)
 
     count: int = Field(description="How many it were; the subject is null if there is none by name")
 
@@ -202,7 +208,7 @@ class FeedEventType(StrEnum):
 
 
 class SubjectKind(StrEnum):
-    """What an event is about."""
+    """The kind of record that an event is about."""
 
     SUBSCRIPTION = "subscription"
     IMPORT = "import"
@@ -216,12 +222,12 @@ class SubjectKind(StrEnum):
 
 @dataclass(frozen=True)
 class TypeEntry:
-    """The description of a type of events.
+    """The description of an event type.
 
     Attributes:
-        meaning: a sentence for the API's document that says when such an event is written.
-        scope: the scope that a credential needs to see such an event. ``None`` means that only a
-            session or an unrestricted key may see it.
+        meaning: a sentence for the API's documentation about the cause of the event.
+        scope: the scope that a credential needs to see events of this type. If the scope is
+            ``None``, only sessions and unrestricted keys may see these events.
         data: the schema of the event's ``data``, with an example.
     """
 
@@ -231,78 +237,88 @@ class TypeEntry:
     data: type[ShownData]
 
 
-_MEMBERS = Scope.SUBSCRIPTION_READ
-_CREDITS = Scope.CREDIT_READ
-# By the first word of the type. An act on many members is about the import that it undoes, if any.
-_ABOUT: Mapping[str, tuple[SubjectKind, Scope | None, type[ShownData]]] = {
-    "subscription": (SubjectKind.SUBSCRIPTION, _MEMBERS, MemberFacts),
-    "import": (SubjectKind.IMPORT, _MEMBERS, ImportFacts),
-    "export": (SubjectKind.EXPORT, _MEMBERS, ExportFacts),
-    "bulk": (SubjectKind.IMPORT, _MEMBERS, BulkFacts),
+# The subject, scope and data schema of an event type, by the part of its name before the dot. The
+# subject of a bulk event is the import that the bulk action undoes, or null for other bulk actions.
+_DEFAULTS_BY_PREFIX: Mapping[str, tuple[SubjectKind, Scope | None, type[ShownData]]] = {
+    "subscription": (SubjectKind.SUBSCRIPTION, Scope.SUBSCRIPTION_READ, MemberFacts),
+    "import": (SubjectKind.IMPORT, Scope.SUBSCRIPTION_READ, ImportFacts),
+    "export": (SubjectKind.EXPORT, Scope.SUBSCRIPTION_READ, ExportFacts),
+    "bulk": (SubjectKind.IMPORT, Scope.SUBSCRIPTION_READ, BulkFacts),
     "attachment": (SubjectKind.ATTACHMENT, Scope.ATTACHMENT, AttachmentFacts),
-    "order": (SubjectKind.ORDER, _CREDITS, OrderFacts),
-    "credits": (SubjectKind.CREDIT_ACCOUNT, _CREDITS, BalanceFacts),
+    "order": (SubjectKind.ORDER, Scope.CREDIT_READ, OrderFacts),
+    "credits": (SubjectKind.CREDIT_ACCOUNT, Scope.CREDIT_READ, BalanceFacts),
     "key": (SubjectKind.KEY, None, CredentialFacts),
     "grant": (SubjectKind.GRANT, None, CredentialFacts),
 }
-_TYPE = FeedEventType
 _MEANINGS = {
-    _TYPE.SUBSCRIPTION_CREATED: "A person came onto a list, or came back to it: by a form, by "
-    "their login, or by taking back that they left.",
-    _TYPE.SUBSCRIPTION_CONFIRMED: "A pending person became active, by the mailed link or by their "
-    "login.",
-    _TYPE.SUBSCRIPTION_LEFT: "A person left the list by their own act.",
-    _TYPE.SUBSCRIPTION_EMAIL_OFF: "A subscriber's mail was switched off.",
-    _TYPE.SUBSCRIPTION_EMAIL_ON: "A subscriber's mail was switched on again.",
-    _TYPE.SUBSCRIPTION_REMOVED: "The owner removed a member, or a member was erased.",
-    _TYPE.SUBSCRIPTION_TRANSFERRED: "The owner moved a member to another list: one event for each "
-    "of the two lists.",
-    _TYPE.SUBSCRIPTION_CHANGED: "The owner changed a member's name, tier or expiry.",
-    _TYPE.IMPORT_ENDED: "An import, a dry run, or a call of members/add ended: one event for all "
-    "of its members.",
-    _TYPE.EXPORT_ENDED: "The file of an export is there, or won't be.",
-    _TYPE.BULK_ENDED: "A change of many members ended, such as the undo of an import: one event "
-    "for all. Without a subject it is a bulk action.",
-    _TYPE.ATTACHMENT_READY: "An upload was converted and can be seen.",
-    _TYPE.ATTACHMENT_FAILED: "An upload could not be converted.",
-    _TYPE.ATTACHMENT_DELETED: "The owner deleted an attachment.",
-    _TYPE.ORDER_PAID: "An order of credits was paid, or is the owner's again after a dispute or a "
-    "failed refund.",
-    _TYPE.ORDER_REFUNDED: "All of an order was refunded.",
-    _TYPE.ORDER_DISPUTED: "The payer's bank took the payment of an order back for now.",
-    _TYPE.ORDER_REVIEW: "The payment did not match its order; the operator looks at it.",
-    _TYPE.CREDITS_LOW: "The balance fell below the account's threshold. It is told once, until the "
-    "balance was at the threshold again.",
-    _TYPE.KEY_CREATED: "An API key was made.",
-    _TYPE.KEY_ENDED: "API keys were revoked: one with those that it made, or all at once.",
-    _TYPE.GRANT_CREATED: "A program was let in, or was given more scopes.",
-    _TYPE.GRANT_ENDED: "A program, or all of them, may do nothing any more.",
+    FeedEventType.SUBSCRIPTION_CREATED: (
+        "A person came onto a list, or came back to it: by a form, by "
+        "their login, or by taking back that they left."
+    ),
+    FeedEventType.SUBSCRIPTION_CONFIRMED: (
+        "A pending person became active, by the mailed link or by their login."
+    ),
+    FeedEventType.SUBSCRIPTION_LEFT: "A person left the list by their own act.",
+    FeedEventType.SUBSCRIPTION_EMAIL_OFF: "A subscriber's mail was switched off.",
+    FeedEventType.SUBSCRIPTION_EMAIL_ON: "A subscriber's mail was switched on again.",
+    FeedEventType.SUBSCRIPTION_REMOVED: "The owner removed a member, or a member was erased.",
+    FeedEventType.SUBSCRIPTION_TRANSFERRED: (
+        "The owner moved a member to another list: one event for each of the two lists."
+    ),
+    FeedEventType.SUBSCRIPTION_CHANGED: "The owner changed a member's name, tier or expiry.",
+    FeedEventType.IMPORT_ENDED: (
+        "An import, a dry run, or a call of members/add ended: one event for all of its members."
+    ),
+    FeedEventType.EXPORT_ENDED: "The file of an export is there, or won't be.",
+    FeedEventType.BULK_ENDED: (
+        "A change of many members ended, such as the undo of an import: one event "
+        "for all. Without a subject it is a bulk action."
+    ),
+    FeedEventType.ATTACHMENT_READY: "An upload was converted and can be seen.",
+    FeedEventType.ATTACHMENT_FAILED: "An upload could not be converted.",
+    FeedEventType.ATTACHMENT_DELETED: "The owner deleted an attachment.",
+    FeedEventType.ORDER_PAID: (
+        "An order of credits was paid, or is the owner's again after a dispute or a failed refund."
+    ),
+    FeedEventType.ORDER_REFUNDED: "All of an order was refunded.",
+    FeedEventType.ORDER_DISPUTED: "The payer's bank took the payment of an order back for now.",
+    FeedEventType.ORDER_REVIEW: "The payment did not match its order; the operator looks at it.",
+    FeedEventType.CREDITS_LOW: (
+        "The balance fell below the account's threshold. It is told once, until the "
+        "balance was at the threshold again."
+    ),
+    FeedEventType.KEY_CREATED: "An API key was made.",
+    FeedEventType.KEY_ENDED: "API keys were revoked: one with those that it made, or all at once.",
+    FeedEventType.GRANT_CREATED: "A program was let in, or was given more scopes.",
+    FeedEventType.GRANT_ENDED: "A program, or all of them, may do nothing any more.",
 }
-_OWN_DATA: Mapping[FeedEventType, type[ShownData]] = {
-    _TYPE.SUBSCRIPTION_TRANSFERRED: TransferFacts,
-    _TYPE.ATTACHMENT_FAILED: FailedAttachmentFacts,
+# The data schemas of event types that differ from the default of their prefix.
+_DATA_EXCEPTIONS: Mapping[FeedEventType, type[ShownData]] = {
+    FeedEventType.SUBSCRIPTION_TRANSFERRED: TransferFacts,
+    FeedEventType.ATTACHMENT_FAILED: FailedAttachmentFacts,
 }
-
-
 CATALOGUE: Mapping[FeedEventType, TypeEntry] = {
-    kind: TypeEntry(meaning, subject, scope, _OWN_DATA.get(kind, data))
+    kind: TypeEntry(meaning, subject, scope, _DATA_EXCEPTIONS.get(kind, data))
     for kind, meaning in _MEANINGS.items()
-    for subject, scope, data in [_ABOUT[kind.partition(".")[0]]]
+    for subject, scope, data in [_DEFAULTS_BY_PREFIX[kind.partition(".")[0]]]
 }
 
 
-def visible_types(
+def list_visible_types(
     scopes: Collection[Scope], *, unrestricted: bool, only: Collection[FeedEventType] = ()
 ) -> frozenset[FeedEventType]:
-    """The types of events that a credential may see: all of its own, or those that were asked for.
+    """Return the event types that a credential may see.
 
-    Raises ``auth.insufficient_scope`` and ``auth.restricted_credential`` for one that was asked
-    for and that it may not see.
+    ``only``: the requested event types. If ``only`` is empty, return all visible event types.
+
+    Raises ``auth.insufficient_scope`` or ``auth.restricted_credential`` if the credential may not
+    see a requested type.
     """
     visible = set()
     for kind in only or CATALOGUE:
         scope = CATALOGUE[kind].scope
-        if unrestricted if scope is None else scope in scopes:
+        is_visible = unrestricted if scope is None else scope in scopes
+        if is_visible:
             visible.add(kind)
         elif only:
             if scope is None:
@@ -311,11 +327,7 @@ def visible_types(
     return frozenset(visible)
 
 
-# Ids, counts and our own words. Never an address, a name or another text of a person's.
-StoredFact = int | str | bool | None
-
-
-def announce(
+def announce_event(
     uow: UnitOfWork,
     user_id: int,
     kind: FeedEventType,
@@ -325,18 +337,18 @@ def announce(
     list_id: int | None = None,
     **data: StoredFact,
 ) -> None:
-    """Write an event of this owner; it is there if the transaction commits.
+    """Write an event into the owner's feed, in the transaction of the change that it reports.
 
     Args:
-        subject_id: of the record that the event is about, of the kind that the catalogue says.
-        list_id: the list that the event is about, if it is about one.
-        data: 2,000 bytes at most.
+        subject_id: the id of the record that the event is about.
+        list_id: the id of the list that the event is about, if any.
+        data: the event's own facts, at most 2,000 bytes.
     """
     row = FeedEvent(user_id=user_id, type=kind, subject_id=subject_id, list_id=list_id, data=data)
     uow.session.add(row)
 
 
-def announce_of_list(
+def announce_list_event(
     uow: UnitOfWork,
     list_id: int,
     kind: FeedEventType,
@@ -344,6 +356,6 @@ def announce_of_list(
     subject_id: int | None = None,
     **data: StoredFact,
 ) -> None:
-    """``announce`` to the owner of the list, who is looked up by the insert itself."""
-    owner: Any = select(MailingList.user_id).where(MailingList.id == list_id).scalar_subquery()
-    announce(uow, owner, kind, subject_id, list_id=list_id, **data)
+    """Write an event into the feed of the list's owner, which the INSERT looks up."""
+    owner_id: Any = select(MailingList.user_id).where(MailingList.id == list_id).scalar_subquery()
+    announce_event(uow, owner_id, kind, subject_id, list_id=list_id, **data)

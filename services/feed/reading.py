@@ -1,4 +1,10 @@
-"""Reading the feed: an owner's events in order, from a position on."""
+"""Reads the feed, which holds an owner's events in order.
+
+An event's place is the number of the transaction that wrote the event, plus an offset. A reader
+sees only events whose place is below the place of the oldest open transaction. No event is added
+below that place later. A reader that continues after its last event therefore misses no event, even
+if transactions commit in a different order.
+"""
 
 import re
 from collections import defaultdict
@@ -31,17 +37,33 @@ from models import FeedEvent, FeedOffset, MailingList, PaymentOrder, Subscriptio
 from services.feed.catalogue import CATALOGUE, FeedEventType, SubjectKind
 from storage.unit_of_work import UnitOfWork
 
-# An event's place is the number of the transaction that wrote it, plus an offset. Readers see
-# places below that of the oldest transaction that is still open, and those never get another
-# event: a reader who goes on after the last one that they saw misses none, whatever commits in
-# which order.
+# The time for which readers can rely on finding an event in the feed. The database refuses to
+# delete younger events.
+FEED_RETENTION = timedelta(days=30)
+# Transactions that write events never stay open for longer than this.
+_MAX_TRANSACTION_DURATION = timedelta(hours=1)
+_NO_TYPE_STARTS: Mapping[str, "FeedPosition"] = {}
+_CURSOR_PATTERN = re.compile(r"([0-9]{1,16})-([0-9]{1,16})\Z", re.ASCII)
+# Finds the first event in a range of ids. ``_FIND_EARLIER_PLACE`` returns the event's place if the
+# event happened before ``since``, with a margin for open transactions.
+_FIRST_EVENT = (
+    select(FeedEvent.place, FeedEvent.occurred_at)
+    .where(FeedEvent.id.between(bindparam("low"), bindparam("high")))
+    .order_by(FeedEvent.id)
+    .limit(1)
+    .subquery()
+)
+_FIND_EARLIER_PLACE = select(_FIRST_EVENT.c.place).where(
+    _FIRST_EVENT.c.occurred_at + _MAX_TRANSACTION_DURATION < bindparam("since")
+)
 
-_CURSOR = re.compile(r"([0-9]{1,16})-([0-9]{1,16})\Z", re.ASCII)
+# The fields of each subject that are added to the data of its events, by the subject's id.
+SubjectFields = Mapping[int, dict[str, Any]]
 
 
 @dataclass(frozen=True, order=True)
 class FeedPosition:
-    """A position; the events after it have a higher place, or the same and a higher id."""
+    """A position in the feed. Events are ordered by place, and within a place by id."""
 
     place: int
     id: int
@@ -52,73 +74,64 @@ class FeedPosition:
 
     @classmethod
     def of_cursor(cls, cursor: str) -> Self:
-        """Raises ``cursor.invalid``."""
-        match = _CURSOR.match(cursor)
+        """Parse a cursor. Raises ``cursor.invalid``."""
+        match = _CURSOR_PATTERN.match(cursor)
         if match is None or max(map(int, match.groups())) > MAX_ID:
             raise CURSOR_INVALID()
         return cls(int(match[1]), int(match[2]))
 
     @property
     def cursor(self) -> str:
-        """The position as callers hold it."""
+        """The position as a string for API clients."""
         return f"{self.place}-{self.id}"
 
 
-# Before all events.
-START = FeedPosition(0, 0)
+# The position before all events.
+FEED_START = FeedPosition(0, 0)
 
 
-def horizon() -> ScalarSelect[int]:
-    """The first place that may still get an event, by the snapshot of the query that has this."""
+def build_horizon() -> ScalarSelect[int]:
+    """Return a subquery for the lowest place that may still get an event.
+
+    The subquery uses the snapshot of its outer query.
+    """
     oldest_open = cast(func.pg_snapshot_xmin(func.pg_current_snapshot()), Text)
     return select(FeedOffset.places + cast(oldest_open, BigInteger)).scalar_subquery()
 
 
 def newest_position(session: Session) -> FeedPosition:
-    """The position after all events that can be seen now; all that come later are after it."""
-    return FeedPosition(session.scalars(select(horizon())).one() - 1, MAX_ID)
+    """Return the position after all visible events and before all future events."""
+    return FeedPosition(session.scalars(select(build_horizon())).one() - 1, MAX_ID)
 
 
-def place_near(session: Session, since: datetime) -> int:
-    """A place before which no event happened since then, found by halving the feed.
+def find_place_before(session: Session, since: datetime) -> int:
+    """Return a place below the places of all events since this time.
 
-    Ids and places rise with time but for what transactions take that are open at once. The place is
-    therefore that of an event from longer before then than any of them is open.
+    A binary search over the ids of events finds the place. Ids and places grow with time, except
+    among transactions that are open at the same time. The search therefore returns the place of an
+    event that happened at least an hour before ``since``.
     """
     low, high = session.execute(select(func.min(FeedEvent.id), func.max(FeedEvent.id))).one()
-    place: int = START.place
+    place: int = FEED_START.place
     while low is not None and low <= high:
         middle = (low + high) // 2
-        place_there = session.scalar(_PLACE, {"low": middle, "high": high, "since": since})
-        if place_there is None:
+        bounds = {"low": middle, "high": high, "since": since}
+        earlier_place = session.scalar(_FIND_EARLIER_PLACE, bounds)
+        if earlier_place is None:
             high = middle - 1
         else:
-            place = place_there
+            place = earlier_place
             low = middle + 1
     return place
 
 
-# Longer than any transaction is open that announces an event.
-_OPEN = timedelta(hours=1)
-# The place of the first event from an id on, if it is from before a moment.
-_FIRST = (
-    select(FeedEvent.place, FeedEvent.occurred_at)
-    .where(FeedEvent.id.between(bindparam("low"), bindparam("high")))
-    .order_by(FeedEvent.id)
-    .limit(1)
-    .subquery()
-)
-_PLACE = select(_FIRST.c.place).where(_FIRST.c.occurred_at + _OPEN < bindparam("since"))
+def raise_feed_places(uow: UnitOfWork) -> None:
+    """Raise the places of future events in a restored database.
 
-
-def raise_places(uow: UnitOfWork) -> None:
-    """Let new events come after all positions of an earlier database, for one just restored."""
+    Clients may hold cursors from before the restore. The raised places ensure that new events come
+    after these cursors.
+    """
     uow.session.execute(select(func.raise_feed_places()))
-
-
-# For so long at least. It is a promise to readers, which the database holds us to.
-FEED_RETENTION = timedelta(days=30)
-_NONE: Mapping[str, FeedPosition] = {}
 
 
 @dataclass(frozen=True)
@@ -126,7 +139,7 @@ class FeedPage:
     """A page of events.
 
     Attributes:
-        next_cursor: the cursor of the next page. An empty page has one too.
+        next_cursor: the cursor of the next page. An empty page has a cursor too.
         has_more: whether the next page already has an event.
     """
 
@@ -135,7 +148,7 @@ class FeedPage:
     has_more: bool
 
 
-def page(
+def read_page(
     uow: UnitOfWork,
     user_id: int,
     *,
@@ -144,31 +157,32 @@ def page(
     cursor: str | None,
     limit: int,
 ) -> FeedPage:
-    """The owner's events after the cursor, oldest first; without one from the oldest kept on.
+    """Return the owner's events after the cursor, oldest first.
 
-    Raises ``cursor.invalid``, and ``list.not_found`` also for another owner's list.
+    Without a cursor, the page starts at the oldest stored event. Raises ``cursor.invalid``, and
+    ``list.not_found`` for an unknown list or another owner's list.
     """
-    position = START if cursor is None else FeedPosition.of_cursor(cursor)
+    position = FEED_START if cursor is None else FeedPosition.of_cursor(cursor)
     require_own_list(uow, user_id, list_id)
     query = next_events(user_id, position, types=types, list_id=list_id, limit=limit + 1)
-    found = uow.session.scalars(query).all()
-    events = list(found[:limit])
+    rows = uow.session.scalars(query).all()
+    events = list(rows[:limit])
     last = FeedPosition.of_event(events[-1]) if events else position
-    return FeedPage(events, last.cursor, has_more=len(found) > limit)
+    return FeedPage(events, last.cursor, has_more=len(rows) > limit)
 
 
 def require_own_list(uow: UnitOfWork, user_id: int, list_id: int | None) -> None:
-    """Raises ``list.not_found`` for another owner's list too."""
+    """Raise ``list.not_found`` if the list doesn't exist or belongs to another owner."""
     query = select(MailingList.id).where(MailingList.id == list_id, MailingList.user_id == user_id)
     if list_id is not None and uow.session.scalar(query) is None:
         raise LIST_NOT_FOUND()
 
 
-def newest(
+def list_newest_events(
     session: Session, user_id: int, *, types: Collection[FeedEventType], limit: int
 ) -> list[FeedEvent]:
-    """The owner's last events of these types, newest first: for people, who follow nothing."""
-    query = next_events(user_id, START, types=types, limit=limit, newest_first=True)
+    """Return the owner's latest events of these types, newest first, for display to people."""
+    query = next_events(user_id, FEED_START, types=types, limit=limit, newest_first=True)
     return list(session.scalars(query))
 
 
@@ -177,24 +191,26 @@ def next_events(
     position: FeedPosition,
     *,
     types: Collection[FeedEventType],
-    later: Mapping[str, FeedPosition] = _NONE,
+    type_starts: Mapping[str, FeedPosition] = _NO_TYPE_STARTS,
     list_id: int | None = None,
     limit: int,
     newest_first: bool = False,
 ) -> Select[FeedEvent]:
-    """The owner's next events of these types, in order; none whose older neighbour may yet come.
+    """Build the query of the owner's next events of these types, in the order of the feed.
 
-    It selects the next events of each type, and of those the first ones: a type costs one look into
-    an index, and no more rows than the limit. A type in ``later`` begins at its position there.
+    The query omits places that may still get an earlier event. For each type, the query
+    reads at most ``limit`` rows of an index. The first ``limit`` of all these events are returned.
+
+    ``type_starts``: start positions of single types, which apply if they are after ``position``.
     """
-    kinds = sorted(types)
-    after = [max(position, later.get(each, position)) for each in kinds]
-    each = func.unnest(
-        cast(kinds, ARRAY(Text)),
-        cast([start.place for start in after], ARRAY(BigInteger)),
-        cast([start.id for start in after], ARRAY(BigInteger)),
+    type_names = sorted(types)
+    starts = [max(position, type_starts.get(name, position)) for name in type_names]
+    type_rows = func.unnest(
+        cast(type_names, ARRAY(Text)),
+        cast([start.place for start in starts], ARRAY(BigInteger)),
+        cast([start.id for start in starts], ARRAY(BigInteger)),
     ).table_valued("type", "place", "id")
-    requested = each.render_derived(name="wanted")
+    requested = type_rows.render_derived(name="requested")
     of_list = [] if list_id is None else [FeedEvent.list_id == list_id]
     of_type = (
         select(FeedEvent)
@@ -203,60 +219,62 @@ def next_events(
             *of_list,
             FeedEvent.type == requested.c.type,
             tuple_(FeedEvent.place, FeedEvent.id) > tuple_(requested.c.place, requested.c.id),
-            FeedEvent.place < horizon(),
+            FeedEvent.place < build_horizon(),
         )
-        .order_by(*_order(FeedEvent, newest_first=newest_first))
+        .order_by(*_order_columns(FeedEvent, newest_first=newest_first))
         .limit(limit)
         .lateral()
     )
     event = aliased(FeedEvent, of_type)
-    first = select(event).select_from(requested).join(of_type, true())
-    return first.order_by(*_order(event, newest_first=newest_first)).limit(limit)
+    query = select(event).select_from(requested).join(of_type, true())
+    return query.order_by(*_order_columns(event, newest_first=newest_first)).limit(limit)
 
 
-def _order(event: type[FeedEvent], *, newest_first: bool) -> list[SQLColumnExpression[int]]:
+def _order_columns(event: type[FeedEvent], *, newest_first: bool) -> list[SQLColumnExpression[int]]:
     columns: list[SQLColumnExpression[int]] = [event.place, event.id]
-    return [each.desc() for each in columns] if newest_first else columns
+    return [column.desc() for column in columns] if newest_first else columns
 
 
-# Joins the data of events about these subjects, by the subject's id.
-Joined = Mapping[int, dict[str, Any]]
+def render_events(session: Session, events: Sequence[FeedEvent]) -> list[dict[str, Any]]:
+    """Return the events in the format of API responses.
 
-
-def show(session: Session, events: Sequence[FeedEvent]) -> list[dict[str, Any]]:
-    """The events as callers see them, in plain values for JSON; one query for a kind of subject."""
+    Names, addresses and amounts of subjects are loaded with one query per kind of subject.
+    """
     ids: dict[SubjectKind, set[int]] = defaultdict(set)
     for event in events:
         if event.subject_id is not None:
             ids[CATALOGUE[FeedEventType(event.type)].subject].add(event.subject_id)
-    joined = {
-        subject: join(session, ids[subject]) for subject, join in _JOINS.items() if ids[subject]
+    subject_fields = {
+        subject: load_fields(session, ids[subject])
+        for subject, load_fields in _SUBJECT_LOADERS.items()
+        if ids[subject]
     }
-    return [_shown(event, joined) for event in events]
+    return [_render_event(event, subject_fields) for event in events]
 
 
-def _shown(event: FeedEvent, joined: Mapping[SubjectKind, Joined]) -> dict[str, Any]:
+def _render_event(
+    event: FeedEvent, subject_fields: Mapping[SubjectKind, SubjectFields]
+) -> dict[str, Any]:
     entry = CATALOGUE[FeedEventType(event.type)]
-    subject = joined.get(entry.subject, {}).get(event.subject_id or 0, {})
-    fields = entry.data.model_fields
-    # A row may lack what this release adds, and its subject may be gone.
-    known = {**subject, **event.data}
-    if "job_id" in known:
-        known["path"] = f"/jobs/{known['job_id']}"
-    data = {name: known.get(name) for name in fields}
+    fields_of_subject = subject_fields.get(entry.subject, {}).get(event.subject_id or 0, {})
+    values = {**fields_of_subject, **event.data}
+    if "job_id" in values:
+        values["path"] = f"/jobs/{values['job_id']}"
+    # An older event may lack a field that this release added. A deleted subject has no fields.
+    data = {name: values.get(name) for name in entry.data.model_fields}
     has_subject = event.subject_id is not None
     return {
         "id": event.id,
         "type": event.type,
-        "occurred_at": clock.iso(event.occurred_at),
+        "occurred_at": clock.format_timestamp(event.occurred_at),
         "list_id": event.list_id,
         "subject": {"kind": entry.subject, "id": event.subject_id} if has_subject else None,
         "data": data,
     }
 
 
-def _join_subscriptions(session: Session, ids: Collection[int]) -> Joined:
-    # From the moment of its mark an erased person has no name, though the job has yet to blank it.
+def _load_subscriptions(session: Session, ids: Collection[int]) -> SubjectFields:
+    # Omit persons who are marked as erased, because the erasure job may not have blanked them yet.
     query = (
         select(Subscription.id, Subscription.email, Subscription.name)
         .join(User, User.id == Subscription.user_id)
@@ -265,7 +283,7 @@ def _join_subscriptions(session: Session, ids: Collection[int]) -> Joined:
     return {row.id: {"email": row.email, "name": row.name} for row in session.execute(query)}
 
 
-def _join_orders(session: Session, ids: Collection[int]) -> Joined:
+def _load_orders(session: Session, ids: Collection[int]) -> SubjectFields:
     orders = session.scalars(select(PaymentOrder).where(PaymentOrder.id.in_(ids)))
     return {
         row.id: {
@@ -277,7 +295,7 @@ def _join_orders(session: Session, ids: Collection[int]) -> Joined:
     }
 
 
-_JOINS: Mapping[SubjectKind, Callable[[Session, Collection[int]], Joined]] = {
-    SubjectKind.SUBSCRIPTION: _join_subscriptions,
-    SubjectKind.ORDER: _join_orders,
+_SUBJECT_LOADERS: Mapping[SubjectKind, Callable[[Session, Collection[int]], SubjectFields]] = {
+    SubjectKind.SUBSCRIPTION: _load_subscriptions,
+    SubjectKind.ORDER: _load_orders,
 }

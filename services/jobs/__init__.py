@@ -1,1 +1,1 @@
-"""Durable slow work. Start with ``kinds``, ``outbox.enqueue_job`` and ``transitions``."""
+"""Durable jobs. New readers start with ``kinds``, ``outbox.enqueue_job`` and ``transitions``."""

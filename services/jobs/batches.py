@@ -1,4 +1,4 @@
-"""Work in batches, one transaction per batch, in turns of a few seconds."""
+"""Splits a job's work into turns of a few seconds, with one transaction per batch."""
 
 import time
 from collections.abc import Callable
@@ -8,13 +8,13 @@ from services.jobs.transitions import hand_back_job
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# Long enough that alternating costs little. Short enough that a small import waits no longer than
-# this for a large one.
+# A small import waits at most this long for a large import. Shorter turns would spend more time on
+# switching between jobs.
 TURN_SECONDS = 4.0
 
 
 class Turn:
-    """A few seconds of work, after which a job goes to the end of the bulk queue."""
+    """A few seconds of a job's work. After a turn, the job goes to the end of the bulk queue."""
 
     def __init__(self) -> None:
         self._ends_at = time.monotonic() + TURN_SECONDS
@@ -24,18 +24,18 @@ class Turn:
 
 
 def work_in_turns(
-    resources: Resources, lease: Lease, take_step: Callable[[UnitOfWork], bool]
+    resources: Resources, lease: Lease, run_step: Callable[[UnitOfWork], bool]
 ) -> None:
-    """Call ``take_step`` for one turn, each time in a new transaction.
+    """Call ``run_step`` repeatedly for one turn, each time in a new transaction.
 
-    ``take_step`` returns true if its step was the last one. Otherwise the job is handed back when
-    the turn is over.
+    ``run_step`` returns true after the job's last step. If work remains at the end of the turn, the
+    job is handed back to its queue.
     """
     turn = Turn()
     while not turn.is_over():
         lease.check_cancelled()
         with resources.unit_of_work() as uow:
-            if take_step(uow):
+            if run_step(uow):
                 return
     with resources.unit_of_work() as uow:
         hand_back_job(uow, lease)

@@ -1,9 +1,10 @@
-"""Idempotency keys: the same request sent twice has one effect and one response.
+"""Idempotency keys, which give a repeated request one effect and one response.
 
-The record of a key is written in the transaction of the effect, under a UNIQUE constraint. If two
-requests race, one commits and the other one finds its record. A record points at a job, and the
-present state of that job is the response. Only success is recorded: a rollback writes no record,
-and the transition that fails a job deletes its record.
+The record of an idempotency key is written in the transaction of the request's effect, under a
+UNIQUE constraint. If two equal requests race, the first to commit wins, and the second request
+finds the committed record. A record points at a job, and the job's present state is the response.
+Only successful requests keep a record. A rollback writes no record, and the transition that fails a
+job deletes the job's record.
 
 The header ``Idempotency-Key`` follows draft-ietf-httpapi-idempotency-key-header.
 """
@@ -27,10 +28,10 @@ KEY_EXPIRY = text("now() + interval '24 hours'")
 
 @dataclass(frozen=True)
 class IdempotencyKey:
-    """The key of a request.
+    """The idempotency key of a request.
 
     Attributes:
-        fingerprint: SHA-256 of the request's method, path, query and body.
+        fingerprint: the SHA-256 hash of the request's method, path, query and body.
     """
 
     caller_id: int
@@ -41,7 +42,7 @@ class IdempotencyKey:
 
 @dataclass(frozen=True)
 class AcceptedJob:
-    """A job for accepted work. ``replayed`` says that an equal request created the job before."""
+    """A job for accepted work. ``replayed`` is true if an earlier equal request created the job."""
 
     job_id: int
     subject_id: int
@@ -53,10 +54,10 @@ class _EqualRequestCommitted(Exception):
 
 
 def find_accepted(resources: Resources, key: IdempotencyKey | None) -> AcceptedJob | None:
-    """Return the job of an equal request that was accepted before.
+    """Return the job that an earlier equal request created, or ``None``.
 
-    A caller that writes objects looks here first, to avoid writing them for nothing. Raises
-    ``idempotency.key_reused``.
+    A caller that stores objects calls this function first, to avoid storing the objects twice.
+    Raises ``idempotency.key_reused``.
     """
     if key is None:
         return None
@@ -70,12 +71,12 @@ def find_accepted(resources: Resources, key: IdempotencyKey | None) -> AcceptedJ
 def accept_once(
     resources: Resources, key: IdempotencyKey | None, store: Callable[[UnitOfWork], Job]
 ) -> AcceptedJob:
-    """Accept work in one transaction, unless an equal request was accepted before.
+    """Accept work in one transaction, or return the job of an earlier equal request.
 
-    ``store``: writes the subject and its job. It is called again if an equal request committed
-    first and then failed.
+    ``store``: a function that writes the subject and its job. ``store`` is called again if an equal
+    request committed first and its job then failed.
 
-    Raises what ``store`` raises, ``idempotency.key_reused`` and ``idempotency.in_progress``.
+    Raises ``idempotency.key_reused``, ``idempotency.in_progress`` and the errors of ``store``.
     """
     while True:
         accepted = find_accepted(resources, key)
@@ -84,7 +85,7 @@ def accept_once(
         try:
             return _store_job(resources, key, store)
         except _EqualRequestCommitted:
-            # The next round finds the job of that request, or a free key if the job failed.
+            # The next iteration finds the equal request's job, or a free key if that job failed.
             continue
 
 
@@ -95,7 +96,7 @@ def _store_job(
         try:
             job = store(uow)
         except DomainError:
-            # ``store`` may have waited for an equal request that used up the quota.
+            # ``store`` may have waited for an equal request, which then used up the quota.
             if key is not None and _find_record(uow, key) is not None:
                 raise _EqualRequestCommitted from None
             raise
@@ -110,7 +111,7 @@ def _describe_job(job: Job, *, replayed: bool = False) -> AcceptedJob:
 
 
 def _find_record(uow: UnitOfWork, key: IdempotencyKey) -> IdempotencyRecord | None:
-    """Return the record of the key, unless it has expired. Raises ``idempotency.key_reused``."""
+    """Return the key's record, unless the record has expired. Raises ``idempotency.key_reused``."""
     table = IdempotencyRecord
     query = select(table).where(
         table.caller_id == key.caller_id,
@@ -127,8 +128,9 @@ def _find_record(uow: UnitOfWork, key: IdempotencyKey) -> IdempotencyRecord | No
 def _bind_key(uow: UnitOfWork, key: IdempotencyKey, *, job_id: int) -> None:
     """Bind the key to the job, in the transaction that writes the job.
 
-    The statement waits for an equal request in progress. Raises ``_EqualRequestCommitted`` if that
-    request commits, and ``idempotency.in_progress`` if it takes too long.
+    The statement waits for an equal request that is still in progress. Raises
+    ``_EqualRequestCommitted`` if the equal request commits, and ``idempotency.in_progress`` if the
+    wait takes too long.
     """
     values = {"fingerprint": key.fingerprint, "job_id": job_id, "answer": None}
     statement = (

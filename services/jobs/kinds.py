@@ -1,4 +1,4 @@
-"""The kinds of durable and request-only work, each registered by the module that does the work."""
+"""The registry of job kinds. The module that does the work registers its kind."""
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from storage.redis.request_work import RequestLease
 
 Subject = TypeVar("Subject")
-# Returns a generator if the job may take several turns that must run in the same process. It yields
-# after each turn except the last one.
+# A function that does a job's work. If a job may take several turns that must run in the same
+# process, the function returns a generator. The generator yields after each turn except the last.
 JobWork = Callable[[Resources, Lease], Generator[None, None, None] | None]
-# Turns the caller's payload, which is in the lease, into the result.
+# A function that computes the result of a request from the payload in the lease.
 RequestWork = Callable[[Resources, "RequestLease"], dict[str, Any]]
 
 
@@ -29,32 +29,37 @@ RequestWork = Callable[[Resources, "RequestLease"], dict[str, Any]]
 class JobKind:
     """A kind of durable work, declared once by the module that does the work.
 
-    ``run`` does the work in a worker. It imports what only workers need when it is called, because
-    the API loads this declaration too.
+    ``run`` does the work in a worker. The API loads this declaration too, so ``run`` postpones
+    the import of modules that only workers need.
     """
 
-    name: str  # `resource.verb`, which is also the task's name
+    # The name is `resource.verb`, and is also the name of the Celery task.
+    name: str
     queue: Queue
-    scope: Scope  # the scope that a credential needs to see or cancel such a job
-    retryable: bool  # whether its owner may start a failed job again
+    # A credential needs this scope to see or cancel a job of this kind.
+    scope: Scope
+    # The owner may restart a failed job of a retryable kind.
+    retryable: bool
     run: JobWork
-    # Called in the transaction that fails or cancels a job, to end the job's subject with the job.
-    # Without it, the subject stays as it is.
+    # A callback in the transaction that fails or cancels a job, which ends the job's subject, for
+    # example an import. A kind without this callback leaves the job's subject unchanged.
     on_abandoned: Callable[[UnitOfWork, Job], None] | None = None
-    # A session needs a recent login to retry a job of this kind.
+    # If ``needs_recent_login`` is true, a session must have logged in recently to retry a job.
     needs_recent_login: bool = False
-    # An attempt that takes longer counts as stuck. In bulk work, the deadline holds for each turn.
+    # An attempt that exceeds the deadline counts as stuck. The deadline of a bulk job applies to
+    # each of its turns.
     deadline_seconds: float = 60.0
-    # A process may run turns of the same job for this long, because it keeps open files for them.
-    # With 0, each turn can run in any process.
+    # How long one process may keep running the turns of a job, for example because the process has
+    # the job's files open. If ``max_stay_seconds`` is 0, each turn can run in any process.
     max_stay_seconds: float = 0.0
-    # Called in the transaction that restarts an ended job, to restore the job's subject. Returns
-    # false if that is impossible, because the work's input is gone.
+    # A callback in the transaction that restarts an ended job, which restores the job's subject.
+    # The callback returns false if the job's input is gone.
     on_restarted: Callable[[UnitOfWork, Job], bool] | None = None
-    # A job that fails for temporary reasons is retried for this long. ``None`` stands for the
-    # setting ``patience``.
+    # How long a job that fails for temporary reasons is retried. If
+    # ``patience`` is ``None``, the setting of the same name decides.
     patience: timedelta | None = None
-    # The error after that time. Without it, the error is `job.given_up` with the last reason.
+    # The error of a job whose retries ended without success. The default is `job.given_up` with the
+    # reason of the last failure.
     given_up: ErrorType | None = field(default=None, hash=False)
 
 
@@ -66,7 +71,7 @@ def register_kind(kind: JobKind) -> JobKind:
     if kind.name in _kinds:
         raise ValueError(f"job kind {kind.name} is registered twice")
     _kinds[kind.name] = kind
-    work_metrics.begin(kind.queue, kind.name)
+    work_metrics.initialize_job_counters(kind.queue, kind.name)
     return kind
 
 
@@ -80,7 +85,7 @@ def register_request_kind(kind: RequestKind, run: RequestWork) -> RequestKind:
 def call_with_subject(
     model: type[Subject], end: Callable[[UnitOfWork, Subject, int, str], None]
 ) -> Callable[[UnitOfWork, Job], None]:
-    """Return an ``on_abandoned`` that calls ``end`` with the subject, the job's id and status."""
+    """Return a callback that passes a job's subject, id and status to ``end``."""
 
     def end_with_job(uow: UnitOfWork, job: Job) -> None:
         subject = uow.session.get(model, job.subject_id)
@@ -91,20 +96,20 @@ def call_with_subject(
 
 
 def list_kinds() -> frozenset[JobKind]:
-    """Return the kinds that the loaded modules of this process registered."""
+    """Return the job kinds that the loaded modules of this process registered."""
     return frozenset(_kinds.values())
 
 
 def list_request_work() -> Mapping[RequestKind, RequestWork]:
-    """Return the work of each kind of request that the loaded modules registered."""
+    """Return the work function of each request kind that the loaded modules registered."""
     return _request_work
 
 
 def find_kind(name: str) -> JobKind | None:
-    """Return the kind, or ``None`` for a kind that only another release knows."""
+    """Return the job kind, or ``None`` for a name that only another release knows."""
     return _kinds.get(name)
 
 
 def get_kind(name: str) -> JobKind:
-    """Return the kind; raises ``KeyError`` if no module of this process registered it."""
+    """Return the job kind. Raises ``KeyError`` for a name that no loaded module registered."""
     return _kinds[name]

@@ -1,12 +1,12 @@
 """A worker's lease on a job, which fences the worker's writes.
 
 A claim increments the job's ``attempt`` and starts a lease of five seconds. The worker renews the
-lease each second. A worker that dies stops renewing, and the sweep requeues the job.
+lease each second. A worker that dies stops renewing its leases, so the sweep requeues its jobs.
 
-Every later write of the worker checks ``attempt``. A long pause or a cut connection can cost a
-worker its lease. Its next write then finds no row and raises ``LeaseLost``, which rolls the
-transaction back, so that the work of its successor stands. (``attempt`` is a fencing token:
-M. Kleppmann, "How to do distributed locking", 2016.)
+Every write of a worker about a job checks ``attempt``. A long pause or a cut connection can cost a
+worker its lease. The next write of a worker without a lease finds no row and raises ``LeaseLost``.
+The transaction rolls back, so the worker can't overwrite the work of the next attempt. The column
+``attempt`` is a fencing token (Kleppmann, "How to do distributed locking", 2016).
 """
 
 import threading
@@ -29,16 +29,16 @@ RENEW_EVERY_SECONDS = 1.0
 
 
 class LeaseLost(Exception):
-    """Another attempt holds the job, or the job has ended. This attempt must not write."""
+    """The end of a lease, because a later attempt claimed the job or the job ended."""
 
 
 class JobCancelled(Exception):
-    """The job's owner cancelled it."""
+    """A signal to a worker that the job's owner cancelled the job."""
 
 
 @dataclass
 class Lease:
-    """A claimed job, as its row was at the claim."""
+    """A worker's claim on a job, with the values of the job's row at the claim."""
 
     job_id: int
     attempt: int
@@ -50,9 +50,9 @@ class Lease:
     request_id: str | None
     traceparent: str | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
-    # The job runner reports these two to Celery: whether this turn failed and the job was requeued,
-    # and the code of the error that failed the job.
+    # True after a failed turn whose job was requeued. The job runner reports the retry to Celery.
     is_retried: bool = False
+    # The code of the error that failed the job. The job runner reports the code to Celery.
     failed_by: str | None = None
 
     @classmethod
@@ -69,18 +69,18 @@ class Lease:
             traceparent=job.traceparent,
         )
         if job.cancel_requested:
-            # The owner cancelled an earlier attempt, which handed the job back before it noticed.
+            # An earlier attempt handed the job back before the worker noticed the cancellation.
             lease.cancelled.set()
         return lease
 
     def check_cancelled(self) -> None:
-        """Raise ``JobCancelled`` if the owner cancelled the job. Long work calls this regularly."""
+        """Raise ``JobCancelled`` if the owner cancelled the job. Long jobs must check regularly."""
         if self.cancelled.is_set():
             raise JobCancelled
 
 
 def renew_lease(uow: UnitOfWork, lease: Lease) -> None:
-    """Extend the lease to five seconds from now; raises ``LeaseLost``."""
+    """Extend the lease to five seconds from now. Raises ``LeaseLost``."""
     renewed = update(Job).where(is_held_by(lease)).values(lease_expires_at=lease_end())
     cancel_requested = uow.session.scalar(renewed.returning(Job.cancel_requested))
     if cancel_requested is None:
@@ -99,7 +99,7 @@ def run_heartbeat(renew: Callable[[], None]) -> Iterator[None]:
             try:
                 renew()
             except LeaseLost:
-                # The next write of the work raises LeaseLost too.
+                # In the thread that does the work, the next write raises LeaseLost too.
                 return
             except SQLAlchemyError as error:
                 log.warning("lease.not_renewed", reason=type(error).__name__)
@@ -114,23 +114,23 @@ def run_heartbeat(renew: Callable[[], None]) -> Iterator[None]:
 
 
 def is_held_by(lease: Lease) -> ColumnElement[bool]:
-    """The condition that a row is the lease's job and that no later attempt has claimed the job."""
+    """Return the condition that the lease's attempt still holds the job."""
     is_job = Job.id == lease.job_id
     is_attempt = Job.attempt == lease.attempt
     return and_(is_job, is_attempt, has_status(JobStatus.RUNNING))
 
 
 def has_status(status: JobStatus) -> ColumnElement[bool]:
-    """The condition that a job, which the statement finds by its id, has this status.
+    """Return the condition that a job has this status, for statements that find the job by id.
 
-    The concatenation hides the status from the query planner, so that the planner uses the id's
-    index. Otherwise it might use the index of all jobs with this status, because it believes that
-    index to be empty. But during a long snapshot that index also keeps the jobs that have ended.
+    The concatenation hides the status from the query planner, so that the planner uses the index of
+    ids. Otherwise the planner might choose the index of jobs with this status, expecting an empty
+    index. During a long snapshot, the index by status also keeps the entries of ended jobs.
     """
     return Job.status == func.concat(status)
 
 
 def lease_end() -> ColumnElement[datetime]:
-    """The end of a lease that starts or is renewed at this moment."""
-    # now() would be the start of the transaction, which may be seconds ago.
+    """Return the expression for the end of a lease that is claimed or renewed now."""
+    # now() returns the start of the transaction, which may be seconds ago.
     return func.clock_timestamp() + LEASE_DURATION

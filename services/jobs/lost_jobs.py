@@ -1,4 +1,4 @@
-"""Requeues the jobs whose worker was lost, or fails them after too many crashes."""
+"""Requeues the jobs of lost workers. After too many crashes, a job fails instead."""
 
 import math
 import time
@@ -14,7 +14,7 @@ from core.errors.jobs import JOB_CANCELLED, JOB_WORKER_LOST
 from core.logging import get_logger
 from models import Job, JobStatus
 from services.jobs.lease import LEASE_DURATION, has_status
-from services.jobs.outbox import RECENT
+from services.jobs.outbox import RECENT_WINDOW
 from services.jobs.retries import MAX_CRASHES
 from services.jobs.scan_paces import ScanPace
 from services.jobs.transitions import change_job, requeue_job
@@ -23,60 +23,61 @@ from storage.resources import Resources
 
 log = get_logger(__name__)
 
-# After an outage of the database, all live workers have renewed their leases by then, because
-# heartbeats come each second.
-STEADY_AFTER = LEASE_DURATION + timedelta(seconds=1)
+# Within this time after an outage of the database, every live worker renews its leases, because
+# workers send a heartbeat each second.
+OUTAGE_GRACE_PERIOD = LEASE_DURATION + timedelta(seconds=1)
 _LONG_WAIT_SECONDS = 1.0
 _MAX_JOBS_PER_SCAN = 200
 
-_EXPIRED = """
+# Finds running jobs whose lease expired, unless the database server started only recently.
+_FIND_EXPIRED = """
     SELECT id FROM jobs
     WHERE status = 'running' AND lease_expires_at < now() AND lease_expires_at {when}
         AND pg_postmaster_start_time() < now() - CAST(:steady AS interval)
     ORDER BY lease_expires_at LIMIT :batch
 """
-_EXPIRED_LATELY = Statement(_EXPIRED.format(when="> now() - CAST(:recent AS interval)"))
-_EXPIRED_BEFORE = Statement(_EXPIRED.format(when="<= now() - CAST(:recent AS interval)"))
+_FIND_RECENTLY_EXPIRED = Statement(_FIND_EXPIRED.format(when="> now() - CAST(:recent AS interval)"))
+_FIND_LONG_EXPIRED = Statement(_FIND_EXPIRED.format(when="<= now() - CAST(:recent AS interval)"))
 
 
 class DatabaseWatch:
-    """Remembers the last break in a sweeper's contact with the database.
+    """Remembers when the sweeper last failed to reach the database.
 
     An outage of the database makes every lease expire, although no worker has crashed. After an
     outage, no lease counts as lost until the live workers have had time to renew their leases.
     """
 
     def __init__(self) -> None:
-        self._broken_at = -math.inf
+        self._outage_at = -math.inf
 
     @property
     def is_steady(self) -> bool:
-        return time.monotonic() - self._broken_at > STEADY_AFTER.total_seconds()
+        return time.monotonic() - self._outage_at > OUTAGE_GRACE_PERIOD.total_seconds()
 
     @contextmanager
     def observe(self) -> Iterator[None]:
-        """Run a few fast statements. A failure or a long wait counts as a break."""
+        """Watch the fast statements in the block. A failure or a long wait counts as an outage."""
         began_at = time.monotonic()
         try:
             yield
         except BaseException:
-            self._broken_at = time.monotonic()
+            self._outage_at = time.monotonic()
             raise
         if time.monotonic() - began_at > _LONG_WAIT_SECONDS:
-            self._broken_at = time.monotonic()
+            self._outage_at = time.monotonic()
 
 
 def requeue_lost_jobs(
     resources: Resources, watch: DatabaseWatch, pace: ScanPace | None = None
 ) -> int:
-    """Requeue or end the jobs whose lease expired; return their number."""
+    """Requeue or end the jobs whose lease expired. Return the number of jobs."""
     pace = pace or ScanPace()
-    bounds = {"recent": RECENT, "steady": STEADY_AFTER, "batch": _MAX_JOBS_PER_SCAN}
+    bounds = {"recent": RECENT_WINDOW, "steady": OUTAGE_GRACE_PERIOD, "batch": _MAX_JOBS_PER_SCAN}
     with watch.observe():
-        expired = resources.database.rows(_EXPIRED_LATELY, **bounds)
+        expired = resources.database.rows(_FIND_RECENTLY_EXPIRED, **bounds)
     if pace.is_due:
         began_at = time.monotonic()
-        older = resources.database.rows(_EXPIRED_BEFORE, **bounds)
+        older = resources.database.rows(_FIND_LONG_EXPIRED, **bounds)
         pace.record_scan(time.monotonic() - began_at, has_results=bool(older))
         expired += older
     if not watch.is_steady:
@@ -85,12 +86,12 @@ def requeue_lost_jobs(
 
 
 def _requeue_lost_job(resources: Resources, job_id: int) -> bool:
-    """Requeue or end one lost job in its own transaction; return false if this is impossible.
+    """Requeue or end one lost job in its own transaction. Return whether the job was changed.
 
-    A job that can't be requeued must not stop the others.
+    The sweep goes through many lost jobs, so an error of one job must not stop the sweep.
     """
     is_job = Job.id == job_id
-    is_steady = func.pg_postmaster_start_time() < func.now() - STEADY_AFTER
+    is_steady = func.pg_postmaster_start_time() < func.now() - OUTAGE_GRACE_PERIOD
     is_lost = and_(has_status(JobStatus.RUNNING), Job.lease_expires_at < func.now(), is_steady)
     query = select(Job).where(is_job, is_lost).with_for_update(skip_locked=True)
     try:
@@ -111,8 +112,8 @@ def _requeue_lost_job(resources: Resources, job_id: int) -> bool:
                 requeue_job(uow, is_job, crashes=crashes)
             return True
     except OperationalError:
-        # The database failed, not the job: the other jobs would fail too.
+        # The database failed, so requeuing the other jobs would fail too.
         raise
-    except Exception:  # for example, this release doesn't know the kind: the job stays as it is
+    except Exception:  # This release may not know the job's kind.
         log.exception("sweep.job_broke", job_id=job_id)
         return False

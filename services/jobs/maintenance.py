@@ -1,12 +1,13 @@
-"""Maintenance: the periodic work of the whole deployment.
+"""Maintenance, the periodic work of the whole deployment.
 
-Each kind of maintenance has a row that says when it is due. Each second, the sweep of every worker
-sends the tasks of the due rows. The worker that receives a task claims the row by compare-and-set.
-As in a job, a heartbeat renews the lease and the attempt's number fences the writes. Each kind
-therefore runs in one process at a time, and a second message does nothing. The database's clock
-measures all times.
+Each maintenance kind has a row with the time of its next run. Each second, the sweep of every
+worker sends the tasks of the due maintenance kinds. The worker that receives a task claims the
+kind's row by compare-and-set. A heartbeat renews the claim's lease, and the number of the attempt
+fences all writes of a run. Each maintenance kind therefore runs in one process at a time, and a
+second message about the same run does nothing. The database's clock measures all times of
+maintenance.
 
-A kind rests for its interval after each run. Missed rounds are not repeated.
+After each run, a maintenance kind pauses for its interval. Missed runs are not repeated.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,32 +31,34 @@ from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
 
-# Receives the time at which the run began, by the database's clock. Returns how much was done.
+# A function that does one maintenance run. The argument is the run's start by the database's clock.
+# The result is the number of processed items.
 MaintenanceWork = Callable[[datetime], int | None]
 
-# A message that no worker takes is sent again. The first pause lasts ten seconds. Each later pause
-# is as long as the work is overdue, so that a queue without workers doesn't fill up.
-_MIN_RESEND = timedelta(seconds=10)
-_MAX_RESEND = timedelta(minutes=1)
+# Bounds of the delay before a maintenance message is sent again that no worker received. The delay
+# grows with the time since the due date, so that a queue without workers doesn't fill up.
+_MIN_RESEND_DELAY = timedelta(seconds=10)
+_MAX_RESEND_DELAY = timedelta(minutes=1)
 
 
 @dataclass(frozen=True)
 class MaintenanceKind:
-    """A kind of periodic work, declared once by the module that does it."""
+    """A kind of periodic work, declared once by the module that does the work."""
 
-    name: str  # also the name of the task
+    # The name of the kind is also the name of the Celery task.
+    name: str
     every: timedelta
     run: Callable[[Resources, datetime], int | None]
     queue: Queue
-    # A run that takes longer loses its lease, so that a run that hangs doesn't block later runs.
+    # A run that exceeds this time loses its lease, so that a hanging run doesn't block later runs.
     max_run: timedelta
-    # The longest pause after a failed run. A shorter interval takes precedence.
+    # The longest pause after a failed run. If ``every`` is shorter, the pause lasts that long.
     max_failure_pause: timedelta
 
 
 @dataclass(frozen=True)
 class MaintenanceRun:
-    """A worker's hold on one kind of maintenance."""
+    """A worker's claim on one maintenance kind."""
 
     kind: MaintenanceKind
     attempt: int
@@ -81,26 +84,26 @@ def register_maintenance(
 
 
 def list_kinds() -> frozenset[MaintenanceKind]:
-    """Return the kinds that the loaded modules of this process registered."""
+    """Return the maintenance kinds that the loaded modules of this process registered."""
     return frozenset(_kinds.values())
 
 
 def get_kind(name: str) -> MaintenanceKind:
-    """Return the kind; raises ``maintenance.not_found``."""
+    """Return the maintenance kind with this name. Raises ``maintenance.not_found``."""
     if name not in _kinds:
         raise MAINTENANCE_NOT_FOUND(name=name, names=", ".join(sorted(_kinds)))
     return _kinds[name]
 
 
-# Every worker runs this each second, and usually no kind is due.
+# Finds out cheaply whether any maintenance kind is due, because every worker asks each second.
 _LIST_KINDS = Statement(
     "SELECT name, every_seconds, greatest(due_at, send_after, lease_expires_at) <= now()"
     " FROM maintenance"
 )
 
 
-def send_due(resources: Resources) -> int:
-    """Send the tasks of the kinds that are due and not running; return their number."""
+def send_due_tasks(resources: Resources) -> int:
+    """Send the tasks of maintenance kinds that are due and not running. Return their number."""
     rows = resources.database.rows(_LIST_KINDS)
     known_seconds = {name: every_seconds for name, every_seconds, _ in rows}
     changed = [
@@ -122,7 +125,7 @@ def send_due(resources: Resources) -> int:
             .with_for_update(skip_locked=True)
         )
         overdue = func.now() - Maintenance.due_at
-        pause = func.least(func.greatest(_MIN_RESEND, overdue), _MAX_RESEND)
+        pause = func.least(func.greatest(_MIN_RESEND_DELAY, overdue), _MAX_RESEND_DELAY)
         statement = (
             update(Maintenance)
             .where(Maintenance.name.in_(due_names.scalar_subquery()))
@@ -133,22 +136,25 @@ def send_due(resources: Resources) -> int:
     return sum(resources.broker.send(name, _kinds[name].queue, {}) for name in names)
 
 
-def list_rows(uow: UnitOfWork) -> list[Maintenance]:
-    """Return the rows of the kinds that this release knows."""
+def list_known_rows(uow: UnitOfWork) -> list[Maintenance]:
+    """Return the rows of the maintenance kinds that this release knows."""
     query = select(Maintenance).where(Maintenance.name.in_(_kinds)).order_by(Maintenance.name)
     return list(uow.session.scalars(query))
 
 
 def list_all_rows(uow: UnitOfWork) -> list[Maintenance]:
-    """Return the rows of all kinds, even if only another release knows the kind."""
+    """Return the rows of all maintenance kinds, including kinds that only another release knows."""
     return list(uow.session.scalars(select(Maintenance).order_by(Maintenance.name)))
 
 
 def request_run(uow: UnitOfWork, name: str) -> None:
-    """Make the kind due now; raises ``maintenance.not_found``, ``maintenance.running``."""
+    """Make a maintenance kind due now.
+
+    Raises ``maintenance.not_found`` and ``maintenance.running``.
+    """
     row = uow.session.get(Maintenance, name, with_for_update=True)
     if row is None:
-        names = ", ".join(each.name for each in list_all_rows(uow))
+        names = ", ".join(known_row.name for known_row in list_all_rows(uow))
         raise MAINTENANCE_NOT_FOUND(name=name, names=names)
     if uow.session.scalar(select(is_running(name))):
         raise MAINTENANCE_RUNNING(name=name)
@@ -157,22 +163,22 @@ def request_run(uow: UnitOfWork, name: str) -> None:
 
 
 def read_bookmark(uow: UnitOfWork, kind: MaintenanceKind) -> int | None:
-    """Return where to resume work that goes through a large table in several runs."""
+    """Return the id at which a maintenance kind resumes its scan of a large table."""
     return uow.session.scalar(select(Maintenance.bookmark).where(Maintenance.name == kind.name))
 
 
 def write_bookmark(uow: UnitOfWork, kind: MaintenanceKind, place: int | None) -> None:
-    row = update(Maintenance).where(Maintenance.name == kind.name)
-    uow.session.execute(row.values(bookmark=place))
+    statement = update(Maintenance).where(Maintenance.name == kind.name)
+    uow.session.execute(statement.values(bookmark=place))
 
 
 def is_running(name: str) -> ColumnElement[bool]:
-    """The condition that a process runs this kind at the moment."""
+    """Return the condition that a process is running this maintenance kind."""
     return exists().where(Maintenance.name == name, Maintenance.lease_expires_at > func.now())
 
 
 def require_run(uow: UnitOfWork, kind: MaintenanceKind, began_at: datetime) -> None:
-    """Raise ``LeaseLost`` unless the run that began at this time still holds the kind."""
+    """Raise ``LeaseLost`` unless the run that began at ``began_at`` still holds its lease."""
     query = select(Maintenance.name).where(
         Maintenance.name == kind.name,
         Maintenance.last_started_at == began_at,
@@ -182,8 +188,8 @@ def require_run(uow: UnitOfWork, kind: MaintenanceKind, began_at: datetime) -> N
         raise LeaseLost(kind.name)
 
 
-def run_due(resources: Resources, kind: MaintenanceKind, work: MaintenanceWork) -> None:
-    """Do the work if it is due and no process is doing it; raises the errors of the work."""
+def run_if_due(resources: Resources, kind: MaintenanceKind, work: MaintenanceWork) -> None:
+    """Run a maintenance kind that is due and not running. Raises the errors of ``work``."""
     with resources.unit_of_work() as uow:
         run = _claim(uow, kind, _is_due())
     if run is not None:
@@ -191,7 +197,10 @@ def run_due(resources: Resources, kind: MaintenanceKind, work: MaintenanceWork) 
 
 
 def run_now(resources: Resources, kind: MaintenanceKind, work: MaintenanceWork) -> Maintenance:
-    """Do the work, due or not; raises ``maintenance.running`` and the errors of the work."""
+    """Run a maintenance kind, even before it is due.
+
+    Raises ``maintenance.running`` and the errors of ``work``.
+    """
     with resources.unit_of_work() as uow:
         _write_rows(uow, [kind])
         run = _claim(uow, kind)
@@ -203,8 +212,8 @@ def run_now(resources: Resources, kind: MaintenanceKind, work: MaintenanceWork) 
 
 
 def _write_rows(uow: UnitOfWork, kinds: Iterable[MaintenanceKind]) -> None:
-    """Write the kinds' rows, and the intervals that a release has changed."""
-    # The order prevents a deadlock between two processes that write at the same time.
+    """Insert missing rows of maintenance kinds, and update intervals that this release changed."""
+    # The sorting prevents a deadlock between two processes that write the rows at the same time.
     rows = sorted((kind.name, _interval_seconds(kind)) for kind in kinds)
     statement = insert(Maintenance).values(
         [{"name": name, "every_seconds": seconds} for name, seconds in rows]
@@ -241,7 +250,7 @@ def _claim(
             attempt=Maintenance.attempt + 1,
             last_started_at=func.now(),
             lease_expires_at=lease_end(),
-            # If this process is lost, the work is sent again as soon as the lease has expired.
+            # If this process dies, another process sends the task again when the lease has expired.
             send_after=func.now(),
         )
         .returning(Maintenance.attempt, func.now().label("now"))
@@ -282,7 +291,7 @@ def _end_run(resources: Resources, run: MaintenanceRun, pause: timedelta, **outc
 def _change_row(
     resources: Resources, run: MaintenanceRun, *fence: ColumnElement[bool], **changes: Any
 ) -> None:
-    """Change the kind's row; raises ``LeaseLost`` if another run holds it or the fence fails."""
+    """Change the row of the run's kind. Raises ``LeaseLost`` if the run lost the row."""
     statement = (
         update(Maintenance)
         .where(

@@ -1,9 +1,9 @@
-"""Sends jobs to their queues after the commit that queued them, in turns between owners.
+"""Sends committed jobs to their queues, in turns between owners.
 
-Workers take a queue's messages in order, so one owner's messages delay the other owners.
-Therefore a queue holds few messages per owner. The owner's other jobs stay rows with ``sends`` 0,
-and each claim sends the next one. A thousand jobs of one owner and a single job of another owner
-alternate.
+Workers process the messages of a queue in order, so one owner's messages delay the other owners.
+Therefore a queue holds only a few messages per owner. The owner's other jobs wait as rows with
+``sends`` 0, and each claim of a job sends the owner's next job. Even if one owner has a thousand
+waiting jobs, a single job of another owner runs soon.
 """
 
 from datetime import timedelta
@@ -22,17 +22,18 @@ from storage.unit_of_work import UnitOfWork
 if TYPE_CHECKING:
     from storage.broker import Broker
 
-# The sweep sends a job again if no worker claimed it by then.
-FIRST_RESEND = timedelta(seconds=2)
-# Another owner's job waits behind this many jobs. Each claim sends the next job, so two keep all
-# workers of a queue busy: while a worker claims one, the other one is on its way.
+# If no worker claims a job within this time after the first send, the sweep sends the job again.
+FIRST_RESEND_DELAY = timedelta(seconds=2)
+# How many jobs of one owner are in a queue at the same time. A new job of another owner waits
+# behind at most this many. Two suffice to keep all workers of a queue busy, because each claim of a
+# job sends the owner's next job.
 MAX_SENT_JOBS_OF_AN_OWNER = 2
-# After this many sends, half a minute has passed. Perhaps no worker knows the job's kind, so the
-# owner's other jobs stop waiting for it.
+# An unclaimed job that was sent more often no longer delays the owner's other jobs, because perhaps
+# no worker knows the job's kind. This many sends take half a minute.
 MAX_SENDS_IN_TURN = 4
-# Only a full scan of the sweep finds jobs that have been due for longer. There are few, because
-# the sweep handles due jobs within seconds.
-RECENT = timedelta(seconds=30)
+# The frequent scans of the sweep find only jobs that became due within this time. Few jobs wait
+# longer, because the sweep sends due jobs within seconds. Full scans find the remaining jobs.
+RECENT_WINDOW = timedelta(seconds=30)
 
 
 def enqueue_job(
@@ -48,8 +49,8 @@ def enqueue_job(
 
     Args:
         user_id: the user who sees the job.
-        on_behalf_of: the owner whose jobs this job takes turns with. Without it, ``user_id``.
-        total: how much work the job has.
+        on_behalf_of: the owner in whose turns the job runs. The default is ``user_id``.
+        total: the amount of work in the job, in the unit of its progress.
     """
     owner_id = on_behalf_of or user_id or 0
     job = Job(
@@ -71,33 +72,33 @@ def enqueue_job(
 
 
 def plan_turn(queue: Any, owner_id: Any) -> dict[str, Any]:
-    """Return the columns that say whether a job of this queue and owner is sent now, or waits."""
-    other = aliased(Job)
-    is_queued = other.status == JobStatus.QUEUED
-    was_sent = other.sends.in_(range(1, MAX_SENDS_IN_TURN + 1))
-    # The sweep keeps all sent jobs within this range.
-    is_recent = other.send_after > func.now() - RECENT
-    sent = select(other.id).where(
-        is_queued, other.queue == queue, other.on_behalf_of == owner_id, was_sent, is_recent
+    """Return the values of ``sends`` and ``send_after``, which decide whether a job is sent now."""
+    other_job = aliased(Job)
+    is_queued = other_job.status == JobStatus.QUEUED
+    was_sent = other_job.sends.in_(range(1, MAX_SENDS_IN_TURN + 1))
+    # The sweep keeps ``send_after`` of every sent job within this window.
+    is_recent = other_job.send_after > func.now() - RECENT_WINDOW
+    sent = select(other_job.id).where(
+        is_queued, other_job.queue == queue, other_job.on_behalf_of == owner_id, was_sent, is_recent
     )
     must_wait = exists(sent.offset(MAX_SENT_JOBS_OF_AN_OWNER - 1))
     return {
         "sends": case((must_wait, 0), else_=1),
-        "send_after": case((must_wait, func.now()), else_=func.now() + FIRST_RESEND),
+        "send_after": case((must_wait, func.now()), else_=func.now() + FIRST_RESEND_DELAY),
     }
 
 
 def send_after_commit(uow: UnitOfWork, job: Job) -> None:
-    """Send the job after the commit, unless it has to wait for its turn."""
+    """Send the job after the commit, unless the job waits for its owner's turn."""
     if job.sends:
         uow.after_commit(lambda: send_job(uow.broker, job))
 
 
 def send_next_job(uow: UnitOfWork, claimed: Job) -> None:
-    """Send the job that has waited longest, of the claimed job's owner and queue.
+    """Send the job that has waited longest in the queue, of the claimed job's owner.
 
-    Jobs that the owner enqueued before the claimed one were sent before it. The search therefore
-    starts at the claimed job. The sweep sends the few jobs that this search misses.
+    An owner's jobs are sent in the order of creation, so the search starts at the claimed job. The
+    sweep sends the few jobs that this search misses.
     """
     oldest = (
         select(Job.id)
@@ -115,7 +116,7 @@ def send_next_job(uow: UnitOfWork, claimed: Job) -> None:
     statement = (
         update(Job)
         .where(Job.id == oldest.scalar_subquery())
-        .values(sends=1, send_after=func.now() + FIRST_RESEND)
+        .values(sends=1, send_after=func.now() + FIRST_RESEND_DELAY)
         .returning(Job)
     )
     job = uow.session.scalar(statement)
@@ -124,7 +125,7 @@ def send_next_job(uow: UnitOfWork, claimed: Job) -> None:
 
 
 def send_job(broker: "Broker", job: Job) -> bool:
-    """Send the job's id to its queue. An extra message is harmless: only one claim succeeds."""
-    # Flower and the worker's log show this name.
+    """Send the job's id to its queue. Duplicates are harmless, because only one claim succeeds."""
+    # Flower and the worker's log show the task id.
     task_id = f"job-{job.id}-{job.attempt}-{job.sends}"
     return broker.send(job.kind, Queue(job.queue), {"job_id": job.id}, task_id=task_id)

@@ -1,4 +1,4 @@
-"""Jobs as their owners and operators see and control them."""
+"""Lists, cancels and retries jobs for their owners and for operators."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ from services.access import quotas
 from services.access.caller import Caller, require_scope
 from services.access.sessions import require_recent_login
 from services.jobs.kinds import JobKind, find_kind, list_kinds
-from services.jobs.transitions import LEFT_TO_HELPERS, change_job, restart_job
+from services.jobs.transitions import HELPERS_LEASE_END, change_job, restart_job
 from services.paging import PageOfRows, PageRequest
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
 
-# The input of a failed job stays for this long, so that the owner can retry the job.
-KEPT_FOR_RETRY = timedelta(days=7)
+# How long the input of a failed job is kept, so that the owner can retry the job.
+RETRY_INPUT_RETENTION = timedelta(days=7)
 _RETRY_SECONDS = 5
 _MAX_RECENT_JOBS = 1_000
 _MAX_SCANNED_JOBS = 1_000_000
@@ -32,6 +32,8 @@ _MAX_SCANNED_JOBS = 1_000_000
 
 @dataclass(frozen=True)
 class Progress:
+    """The progress of a job, with the rate in units of ``done`` per second."""
+
     done: int
     total: int | None
     per_second: float | None
@@ -51,13 +53,13 @@ def get_job(uow: UnitOfWork, caller: Caller, job_id: int, *, lock: bool = False)
     if kind is not None:
         require_scope(caller, kind.scope)
     elif not caller.unrestricted:
-        # This release doesn't know which scope the kind requires.
+        # Another release registered the kind, so the required scope is unknown here.
         raise JOB_NOT_FOUND()
     return job
 
 
 def list_jobs(uow: UnitOfWork, caller: Caller, page: PageRequest) -> PageOfRows[Job]:
-    """List the jobs that ``get_job`` returns to the caller, newest first.
+    """List the jobs that the caller may see, newest first.
 
     Raises ``cursor.invalid``.
     """
@@ -66,7 +68,7 @@ def list_jobs(uow: UnitOfWork, caller: Caller, page: PageRequest) -> PageOfRows[
     is_visible: ColumnElement[bool] = Job.kind.not_in(hidden_names)
     if not caller.unrestricted:
         is_visible &= Job.kind.in_([kind.name for kind in known_kinds])
-    # If all kinds are visible, Postgres reads the ids from the index only.
+    # If the caller may see all kinds, Postgres finds the ids in an index-only scan.
     ids_on_page = paging.of_owner(
         select(Job.id).where(is_visible), Job.user_id, caller.user_id, page
     )
@@ -77,7 +79,7 @@ def list_jobs(uow: UnitOfWork, caller: Caller, page: PageRequest) -> PageOfRows[
 def find_unfinished_job(
     uow: UnitOfWork, user_id: int, of_kinds: Collection[JobKind], subject_id: int
 ) -> Job | None:
-    """Return the user's queued or running job of one of these kinds with this subject."""
+    """Return the user's newest unfinished job with one of these kinds and this subject."""
     query = select(Job).where(is_working_on(subject_id, of_kinds, user_id))
     return uow.session.scalar(query.order_by(Job.id.desc()).limit(1))
 
@@ -85,10 +87,10 @@ def find_unfinished_job(
 def is_working_on(
     subject_id: int | None, of_kinds: Collection[JobKind], user_id: int
 ) -> ColumnElement[bool]:
-    """The condition that a job of these kinds is queued or running, with this subject.
+    """Return the condition that a job of these kinds with this subject is queued or running.
 
-    The indexes of queued and of running jobs serve this condition, so that the many jobs that have
-    ended don't slow it down.
+    Postgres uses the indexes of queued and running jobs for this condition, so the many ended jobs
+    don't slow the query down.
     """
     is_queued = and_(
         Job.status == JobStatus.QUEUED,
@@ -103,9 +105,9 @@ def is_working_on(
 def find_recent_job(
     uow: UnitOfWork, user_id: int, of_kinds: Collection[JobKind], subject_id: int
 ) -> Job | None:
-    """Return the newest job of these kinds with this subject, among the user's recent jobs.
+    """Return the newest job of these kinds with this subject, even if the job has ended.
 
-    The job may have ended.
+    The search covers only the user's most recent jobs.
     """
     recent_ids = paging.newest_first(select(Job.id), Job.user_id, user_id, Job.id)
     names = [kind.name for kind in of_kinds]
@@ -127,8 +129,8 @@ def list_all_jobs(
 ) -> PageOfRows[Job]:
     """List the jobs of all users for the operator, newest first. Raises ``cursor.invalid``.
 
-    A page scans at most ``max_scanned`` ended jobs, because there can be millions. Such a page may
-    have fewer rows than requested, and still a cursor to the next page.
+    A page of ended jobs scans at most ``max_scanned`` jobs, because there can be millions. A page
+    may therefore have fewer rows than requested and still lead to a next page.
     """
     query = select(Job)
     scan_end = 0
@@ -138,7 +140,7 @@ def list_all_jobs(
         if page.cursor is None:
             scan_start = (uow.session.scalar(select(func.max(Job.id))) or 0) + 1
         else:
-            scan_start = ids.of_cursor(page.cursor)
+            scan_start = ids.parse_id_cursor(page.cursor)
         scan_end = scan_start - max_scanned
         query = query.where(Job.id >= scan_end)
     if queue is not None:
@@ -152,7 +154,7 @@ def list_all_jobs(
 
 
 def get_any_job(uow: UnitOfWork, job_id: int, *, lock: bool = False) -> Job:
-    """Return the job of any user, for the operator; raises ``job.not_found``."""
+    """Return the job of any user, for the operator. Raises ``job.not_found``."""
     job = uow.session.get(Job, job_id, with_for_update=lock or None)
     if job is None:
         raise JOB_NOT_FOUND_BY_ID(job_id=job_id)
@@ -160,21 +162,21 @@ def get_any_job(uow: UnitOfWork, job_id: int, *, lock: bool = False) -> Job:
 
 
 def cancel_own_job(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
-    """Cancel the caller's job, or ask its worker to cancel it; return 0 if it had ended already."""
+    """Cancel the caller's job, or ask the worker to cancel the job. Return 0 for an ended job."""
     return cancel_locked_job(uow, get_job(uow, caller, job_id, lock=True))
 
 
 def cancel_locked_job(uow: UnitOfWork, job: Job) -> int:
-    """Cancel a job whose row is locked, or ask its worker to; return 0 if it had ended already.
+    """Cancel a locked job, or ask its worker to cancel the job. Return 0 for an ended job.
 
-    Only the worker can cancel a job of another release, because only that release knows how the
-    job's subject ends.
+    If only another release knows the job's kind, the job's worker must cancel the job, because this
+    release can't end the job's subject.
     """
     if job.status in FINISHED:
         return 0
     is_job = Job.id == job.id
-    # If the job was left to helpers, their next write finds that it has ended.
-    has_no_worker = job.status == JobStatus.QUEUED or job.lease_expires_at == LEFT_TO_HELPERS
+    # The helpers of a cancelled job stop at their next write, because the job has ended.
+    has_no_worker = job.status == JobStatus.QUEUED or job.lease_expires_at == HELPERS_LEASE_END
     if has_no_worker and find_kind(job.kind) is not None:
         error = JOB_CANCELLED()
         change_job(uow, is_job, to=JobStatus.CANCELLED, error=error, cancel_requested=True)
@@ -184,13 +186,13 @@ def cancel_locked_job(uow: UnitOfWork, job: Job) -> int:
 
 
 def cancel_with_subject(uow: UnitOfWork, job: Job, reason: DomainError) -> None:
-    """Cancel a locked job whose subject is being deleted; its worker loses the lease."""
+    """Cancel a locked job whose subject is being deleted. The job's worker loses its lease."""
     is_job = Job.id == job.id
     change_job(uow, is_job, to=JobStatus.CANCELLED, error=reason, ends_subject=False)
 
 
 def retry_own_job(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
-    """Start the caller's failed or cancelled job again; return 1.
+    """Restart the caller's failed or cancelled job. Return 1.
 
     Raises ``job.not_retryable``, ``quota.exceeded``, and ``auth.login_again`` if the kind needs a
     recent login.
@@ -199,20 +201,20 @@ def retry_own_job(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
     kind = find_kind(job.kind)
     if kind is not None and kind.needs_recent_login:
         require_recent_login(uow, caller)
-    is_bounded = job.kind in quotas.BOUNDED_KINDS
+    is_bounded = job.kind in quotas.LIMITED_JOB_KINDS
     taken_quotas = [PlanQuota.UNFINISHED_JOBS] * is_bounded + [PlanQuota.STORAGE_MB]
-    # All callers lock the quotas before the rows that the quotas count.
+    # All functions lock quotas before the rows that the quotas count, to prevent deadlocks.
     for quota in taken_quotas:
-        quotas.hold(uow, caller.user_id, quota)
+        quotas.lock_quota(uow, caller.user_id, quota)
     retry_locked_job(uow, job)
     for quota in taken_quotas:
-        # The count includes the restarted job already.
+        # The quota's count already includes the restarted job.
         quotas.require_quota(uow, caller.user_id, quota, more=0)
     return 1
 
 
 def retry_locked_job(uow: UnitOfWork, job: Job) -> None:
-    """Start a failed or cancelled job again whose row is locked; raises ``job.not_retryable``."""
+    """Restart a failed or cancelled job whose row is locked. Raises ``job.not_retryable``."""
     has_ended_badly = job.status in (JobStatus.FAILED, JobStatus.CANCELLED)
     kind = find_kind(job.kind)
     can_restart = has_ended_badly and kind is not None and kind.retryable
@@ -224,13 +226,13 @@ def retry_locked_job(uow: UnitOfWork, job: Job) -> None:
 
 
 def is_retry_sensible(job: Job) -> bool:
-    """Return whether the job failed for a temporary reason, and not because of its input."""
+    """Return whether the job failed for a temporary reason rather than because of its input."""
     has_job_error = job.error is not None and job.error["code"].startswith("job.")
     return job.status == JobStatus.FAILED and has_job_error
 
 
 def restore_error(job: Job) -> DomainError:
-    """Return the error that failed or cancelled the job, with its original kind."""
+    """Return the error that ended a failed or cancelled job, with the error's original kind."""
     assert job.error is not None
     kind = Kind(job.error["kind"])
     return DomainError(
@@ -243,29 +245,29 @@ def restore_error(job: Job) -> DomainError:
 
 
 def describe_error(job: Job) -> dict[str, Any] | None:
-    """Return the job's error as callers see it, and as the job's subject keeps it."""
+    """Return the job's error in the form for API responses and for the row of the job's subject."""
     if job.error is None:
         return None
     return {"code": job.error["code"], "message": job.error["message"]}
 
 
 def get_retry_time(job: Job) -> datetime | None:
-    """Return when a failing job is retried; ``None`` for other jobs."""
+    """Return the time of a failing job's next attempt. Return ``None`` for jobs that don't fail."""
     return job.run_at if job.status == JobStatus.QUEUED and job.failing_since else None
 
 
-_FINISHED_AMONG = Statement(
+_FIND_FINISHED = Statement(
     select(Job.id).where(Job.id == any_(bindparam("job_ids")), Job.finished_at.is_not(None))
 )
 
 
 def find_finished_jobs(database: Database, job_ids: Collection[int]) -> set[int]:
-    """Return the subset of ``job_ids`` whose jobs have ended."""
-    return {job_id for (job_id,) in database.rows(_FINISHED_AMONG, job_ids=list(job_ids))}
+    """Return the ids of ended jobs among ``job_ids``."""
+    return {job_id for (job_id,) in database.rows(_FIND_FINISHED, job_ids=list(job_ids))}
 
 
 def measure_progress(job: Job) -> Progress:
-    """Return the work done, its mean rate since the start, and the seconds left at that rate."""
+    """Return the job's progress, its mean rate since the start, and the estimated seconds left."""
     rate = None
     eta_seconds = None
     if job.started_at is not None and job.progress_done:

@@ -1,7 +1,8 @@
-"""The rules that decide whether an unfinished job is retried, and when.
+"""Retries failed and crashed jobs.
 
-If a dependency fails, the job is not at fault. The job is therefore retried until its patience is
-over, however many attempts that takes. The database's clock measures all times.
+A failed dependency is not the job's fault. The job is therefore retried for the time set by
+``patience``, regardless of the number of attempts. The database's clock measures all times of
+retries.
 """
 
 import random
@@ -20,19 +21,20 @@ from storage.unit_of_work import UnitOfWork
 
 MAX_CRASHES = 3
 _MIN_PAUSE_SECONDS = 1.0
-# The longest pause in the first ten minutes. Later pauses grow with the time that the job fails.
+# The longest pause between two attempts in a job's first ten minutes of failing. Later pauses are a
+# twentieth of the time since the job began to fail.
 _MAX_FIRST_PAUSE_SECONDS = 30.0
 _MAX_PAUSE_SECONDS = 300.0
-_FAILING_PER_PAUSE = 20
+_FAILING_SECONDS_PER_PAUSE_SECOND = 20
 _SECONDS_PER_HOUR = 3600
 
 
 def retry_or_fail_job(uow: UnitOfWork, lease: Lease, *, reason: str, patience: timedelta) -> None:
-    """Retry the job after a pause, or fail it if its patience is over; raises ``LeaseLost``.
+    """Retry the job after a pause, or fail a job whose patience is over. Raises ``LeaseLost``.
 
     Args:
-        reason: a plain sentence without secrets, because owners read it.
-        patience: the patience of kinds that don't declare their own.
+        reason: why the attempt failed, as a sentence without secrets, because owners read it.
+        patience: the time for retries, for job kinds without a patience of their own.
     """
     failing = func.now() - func.coalesce(Job.failing_since, func.now())
     seconds = uow.session.scalar(select(func.extract("epoch", failing)).where(is_held_by(lease)))
@@ -50,7 +52,7 @@ def retry_or_fail_job(uow: UnitOfWork, lease: Lease, *, reason: str, patience: t
 
 
 def retry_job_after(uow: UnitOfWork, lease: Lease, pause: timedelta, reason: str) -> None:
-    """Requeue the job, to be run after the pause; raises ``LeaseLost``."""
+    """Requeue the job for an attempt after the pause. Raises ``LeaseLost``."""
     due_at = func.now() + pause
     changes = {
         "run_at": due_at,
@@ -67,7 +69,7 @@ def retry_job_after(uow: UnitOfWork, lease: Lease, pause: timedelta, reason: str
 
 
 def record_crash(uow: UnitOfWork, lease: Lease, error: DomainError) -> None:
-    """Requeue the job after a crash, or fail it at the third crash; raises ``LeaseLost``."""
+    """Requeue a crashed job. Fail the job at its third crash. Raises ``LeaseLost``."""
     crashes = lease.crashes + 1
     if crashes >= MAX_CRASHES:
         change_held_job(uow, lease, JobStatus.FAILED, error=error, crashes=crashes)
@@ -79,7 +81,7 @@ def record_crash(uow: UnitOfWork, lease: Lease, error: DomainError) -> None:
 
 def _choose_pause(retries: int, failing_seconds: float) -> timedelta:
     doubled = _MIN_PAUSE_SECONDS * 2 ** min(retries, 10)
-    bound = max(_MAX_FIRST_PAUSE_SECONDS, failing_seconds / _FAILING_PER_PAUSE)
+    bound = max(_MAX_FIRST_PAUSE_SECONDS, failing_seconds / _FAILING_SECONDS_PER_PAUSE_SECOND)
     longest = min(doubled, bound, _MAX_PAUSE_SECONDS)
-    # Half of the pause is random, so that jobs that failed together don't return together.
+    # Up to half of the pause is random, to spread the retries of jobs that failed together.
     return timedelta(seconds=random.uniform(longest / 2, longest))  # noqa: S311 - no secret

@@ -1,10 +1,10 @@
-"""Decides when a sweep scans all rows instead of the recent ones.
+"""Decides when the sweep scans all queued and running jobs instead of the recent jobs.
 
-A snapshot that stays open for hours (a dump, an export, a report) keeps every row version that was
-current when it began. The indexes of queued and running jobs then keep the entries of jobs that
-have ended since, so a full scan costs more with each ended job. A scan of the recent rows costs
-only as much as there are recent jobs. Each second the sweep scans the recent rows. After a slow
-full scan, the next full scan waits longer.
+The sweep scans the recent jobs each second. Full scans are rarer, because a full scan can become
+slow. A snapshot that stays open for hours, for example of a dump or an export, keeps old row
+versions. During such a snapshot, the indexes of queued and running jobs keep the entries of ended
+jobs, so a full scan becomes slower with each ended job. The cost of a scan of recent jobs depends
+only on the number of recent jobs. The slower a full scan was, the later the next full scan starts.
 """
 
 import math
@@ -12,12 +12,14 @@ import time
 
 from core.queues import Queue
 
-_PAUSE_PER_SECOND = 1000  # full scans take at most a thousandth of the time
+# Seconds of pause per second of the last full scan. Full scans therefore run for at most a
+# thousandth of the time, until the pause reaches its maximum.
+_PAUSE_SECONDS_PER_SCAN_SECOND = 1000
 _MAX_PAUSE_SECONDS = 60.0
 
 
 class ScanPace:
-    """The time of the next full scan."""
+    """The schedule of full scans."""
 
     def __init__(self) -> None:
         self._due_at = -math.inf
@@ -27,13 +29,16 @@ class ScanPace:
         return time.monotonic() >= self._due_at
 
     def record_scan(self, seconds: float, *, has_results: bool) -> None:
-        """Schedule the next full scan. After results, it is due at once: there may be more."""
-        pause = min(seconds * _PAUSE_PER_SECOND, _MAX_PAUSE_SECONDS)
+        """Schedule the next full scan. After a scan with results, the next scan is due at once."""
+        pause = min(seconds * _PAUSE_SECONDS_PER_SCAN_SECOND, _MAX_PAUSE_SECONDS)
         self._due_at = -math.inf if has_results else time.monotonic() + pause
 
 
 class SweepPaces:
-    """The paces of one sweeper. A queue with many ended jobs slows down no other queue."""
+    """The schedules of one sweeper's full scans.
+
+    Each queue has its own schedule, so a queue with slow scans doesn't delay other queues.
+    """
 
     def __init__(self) -> None:
         self.lost = ScanPace()

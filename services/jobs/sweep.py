@@ -1,42 +1,44 @@
-"""The sweep: each second, every worker looks for jobs that no worker is working on.
+"""The sweep, with which every worker searches for forgotten jobs each second.
 
-The sweep makes the broker dispensable. It sends a queued job again that was not claimed in time. It
-requeues a running job whose lease expired, or fails the job after three crashes. Rows are locked
-with ``SKIP LOCKED``, so all workers can sweep at the same time and one of them handles each row.
+Thanks to the sweep, no job depends on the broker. The sweep resends queued jobs that no worker
+claimed in time. The sweep requeues running jobs with an expired lease, and fails a job after three
+crashes. All workers can sweep at the same time, because the sweep locks rows with ``SKIP LOCKED``.
 """
 
 import time
 
 from core.queues import Queue
 from services.jobs.lost_jobs import DatabaseWatch, requeue_lost_jobs
-from services.jobs.outbox import RECENT
+from services.jobs.outbox import RECENT_WINDOW
 from services.jobs.scan_paces import SweepPaces
 from services.jobs.unclaimed_jobs import resend_unclaimed_jobs
 from storage.database import Statement
 from storage.resources import Resources
 
-# Returns for each queue: whether a job became due recently, whether any job is queued (only for
-# queues with a full scan), and the seconds since the statement began. The joins keep the order in
-# which the queues are scanned.
-_QUEUES = Statement("""
-    SELECT queue, whole, coalesce(sent.found, unsent.found) IS NOT NULL, queued.found IS NOT NULL,
+# Returns one row per queue. A row says whether a job became due recently, and whether any job is
+# queued at all, which only a full scan checks. The last column holds the seconds since the
+# statement began. The lateral joins make Postgres scan the queues in the order of the array.
+_CHECK_QUEUES = Statement("""
+    SELECT queue, is_full_scan, coalesce(sent.is_due, unsent.is_due) IS NOT NULL,
+        queued.is_queued IS NOT NULL,
         CAST(extract(epoch FROM clock_timestamp() - statement_timestamp()) AS float)
-    FROM unnest(CAST(:queues AS text[]), CAST(:whole AS boolean[])) AS looked(queue, whole)
+    FROM unnest(CAST(:queues AS text[]), CAST(:full_scans AS boolean[]))
+        AS queues(queue, is_full_scan)
     LEFT JOIN LATERAL (
-        SELECT 1 AS found FROM jobs
-        WHERE status = 'queued' AND jobs.queue = looked.queue AND sends > 0
+        SELECT 1 AS is_due FROM jobs
+        WHERE status = 'queued' AND jobs.queue = queues.queue AND sends > 0
             AND send_after > now() - CAST(:recent AS interval) AND send_after < now()
         LIMIT 1
     ) AS sent ON true
     LEFT JOIN LATERAL (
-        SELECT 1 AS found FROM jobs
-        WHERE status = 'queued' AND jobs.queue = looked.queue AND sends = 0
+        SELECT 1 AS is_due FROM jobs
+        WHERE status = 'queued' AND jobs.queue = queues.queue AND sends = 0
             AND send_after > now() - CAST(:recent AS interval) AND send_after < now()
         LIMIT 1
     ) AS unsent ON true
     LEFT JOIN LATERAL (
-        SELECT 1 AS found FROM jobs
-        WHERE status = 'queued' AND jobs.queue = looked.queue AND looked.whole
+        SELECT 1 AS is_queued FROM jobs
+        WHERE status = 'queued' AND jobs.queue = queues.queue AND queues.is_full_scan
         LIMIT 1
     ) AS queued ON true
     """)
@@ -45,16 +47,16 @@ _QUEUES = Statement("""
 def sweep_jobs(
     resources: Resources, watch: DatabaseWatch | None = None, paces: SweepPaces | None = None
 ) -> int:
-    """Sweep once; return the number of jobs that were requeued or sent again."""
+    """Sweep once. Return the number of jobs that were requeued or sent again."""
     paces = paces or SweepPaces()
     swept = requeue_lost_jobs(resources, watch or DatabaseWatch(), paces.lost)
     due_queues = paces.due_queues()
-    # Every worker runs this each second. If no job is due, this small statement is all it runs.
+    # Every worker sweeps each second. While no job is due, a sweep runs only this small statement.
     rows = resources.database.rows(
-        _QUEUES,
+        _CHECK_QUEUES,
         queues=list(Queue),
-        whole=[queue in due_queues for queue in Queue],
-        recent=RECENT,
+        full_scans=[queue in due_queues for queue in Queue],
+        recent=RECENT_WINDOW,
     )
     scanned_seconds = 0.0
     for name, is_full_scan, has_recent, has_any, seconds_since_start in rows:

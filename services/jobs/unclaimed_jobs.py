@@ -1,4 +1,4 @@
-"""Sends queued jobs again whose message may be lost, or whose turn was missed."""
+"""Resends queued jobs whose message may be lost, and sends waiting jobs whose turn was missed."""
 
 from typing import Any
 
@@ -7,26 +7,29 @@ from sqlalchemy import TextClause, func, text, update
 from core.queues import Queue
 from models import Job
 from services.jobs.outbox import (
-    FIRST_RESEND,
+    FIRST_RESEND_DELAY,
     MAX_SENDS_IN_TURN,
     MAX_SENT_JOBS_OF_AN_OWNER,
-    RECENT,
+    RECENT_WINDOW,
     send_job,
 )
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# A queue with this many messages has enough work. Lost messages are sent again as it drains.
+# The sweep resends jobs only to queues with fewer messages, because a fuller queue has enough work.
 RESEND_BELOW_MESSAGES = 100
-_MAX_BACKOFF_SENDS = 3  # 16 seconds
+# The delay between resends doubles this many times, up to 16 seconds.
+_MAX_DELAY_DOUBLINGS = 3
 
-# Only one sweep per queue runs at a time, because a second one would find the same jobs.
+# Only one process resends the jobs of a queue at a time, because a second process would find the
+# same jobs.
 _LOCK_QUEUE = text("SELECT pg_try_advisory_xact_lock(hashtext('jobs.resend'), hashtext(:queue))")
 
-# Finds jobs whose message may be lost. Then, for each owner who has waiting jobs but none sent,
-# finds the job that has waited longest. An owner's many jobs must not hide the jobs of other owners
-# for long: the full scan finds those.
-_DUE_LATELY = text("""
+# Finds jobs that became due recently. ``unclaimed`` finds sent jobs whose message may be lost.
+# ``passed_over`` finds the longest-waiting job of each owner whose queue has room. Only the 1000
+# longest-waiting jobs are read, so one owner's many jobs can hide other owners until the next full
+# scan.
+_FIND_RECENTLY_DUE = text("""
     WITH unclaimed AS (
         SELECT id FROM jobs
         WHERE status = 'queued' AND queue = :queue AND sends > 0
@@ -52,15 +55,15 @@ _DUE_LATELY = text("""
             WHERE status = 'queued' AND queue = :queue AND on_behalf_of = owners.on_behalf_of
                 AND sends = ANY(ARRAY(SELECT generate_series(1, :in_turn)))
                 AND send_after > now() - CAST(:recent AS interval)
-            OFFSET :most - 1
+            OFFSET :max_sent - 1
         )
     )
     SELECT id FROM unclaimed UNION ALL SELECT id FROM passed_over LIMIT :room
     """)
 
-# The jobs of a full queue are not sent again. They must stay due and recent, because ``plan_turn``
-# looks for an owner's sent jobs among the recent ones.
-_KEEP_RECENT = text("""
+# Postpones the resends to a full queue by updating ``send_after``. The sent jobs must stay within
+# the recent window, because ``plan_turn`` searches for an owner's sent jobs only among recent jobs.
+_POSTPONE_RESENDS = text("""
     UPDATE jobs SET send_after = now() WHERE id IN (
         SELECT id FROM jobs
         WHERE status = 'queued' AND queue = :queue AND sends > 0
@@ -70,10 +73,11 @@ _KEEP_RECENT = text("""
     )
     """)
 
-# The full scan. Finds jobs whose message may have been lost long ago. Then, for each owner who has
-# waiting jobs but none sent, finds the job that has waited longest. The recursion skips from owner
-# to owner in the index, so a million jobs of one owner cost no more than one job.
-_OVERLOOKED = text("""
+# Finds overlooked jobs in a full scan. ``unclaimed`` finds jobs whose message may have been lost
+# long ago. ``passed_over`` finds the longest-waiting job of each owner whose queue has room. The
+# recursion skips from owner to owner in the index, so a million jobs of one owner cost no more than
+# one job.
+_FIND_OVERLOOKED = text("""
     WITH RECURSIVE owners AS (
         (SELECT on_behalf_of FROM jobs WHERE status = 'queued' AND queue = :queue
          ORDER BY on_behalf_of LIMIT 1)
@@ -97,7 +101,7 @@ _OVERLOOKED = text("""
             SELECT 1 FROM jobs
             WHERE status = 'queued' AND queue = :queue AND on_behalf_of = owners.on_behalf_of
                 AND sends BETWEEN 1 AND :in_turn
-            OFFSET :most - 1
+            OFFSET :max_sent - 1
         )
     )
     SELECT id FROM unclaimed UNION ALL SELECT id FROM passed_over LIMIT :room
@@ -105,9 +109,9 @@ _OVERLOOKED = text("""
 
 
 def resend_unclaimed_jobs(resources: Resources, queue: Queue, *, full_scan: bool = True) -> int:
-    """Send unclaimed jobs again, and waiting jobs whose turn was missed.
+    """Resend unclaimed jobs, and send waiting jobs whose turn was missed. Return their number.
 
-    Without ``full_scan``, only jobs that became due recently are found.
+    Without ``full_scan``, this finds only jobs that became due recently.
     """
     waiting = resources.broker.count_waiting(queue)
     if waiting is None:
@@ -116,28 +120,30 @@ def resend_unclaimed_jobs(resources: Resources, queue: Queue, *, full_scan: bool
     with resources.unit_of_work() as uow:
         if not uow.session.scalar(_LOCK_QUEUE, {"queue": queue}):
             return 0
-        values = {"queue": queue, "room": room, "recent": RECENT}
+        values = {"queue": queue, "room": room, "recent": RECENT_WINDOW}
         if room <= 0:
-            uow.session.execute(_KEEP_RECENT, values | {"room": RESEND_BELOW_MESSAGES})
+            uow.session.execute(_POSTPONE_RESENDS, values | {"room": RESEND_BELOW_MESSAGES})
             return 0
-        turns = {"in_turn": MAX_SENDS_IN_TURN, "most": MAX_SENT_JOBS_OF_AN_OWNER}
-        jobs = _mark_as_sent(uow, _DUE_LATELY, values | turns)
+        turns = {"in_turn": MAX_SENDS_IN_TURN, "max_sent": MAX_SENT_JOBS_OF_AN_OWNER}
+        jobs = _mark_as_sent(uow, _FIND_RECENTLY_DUE, values | turns)
         if full_scan and len(jobs) < room:
-            jobs += _mark_as_sent(uow, _OVERLOOKED, values | turns | {"room": room - len(jobs)})
+            jobs += _mark_as_sent(
+                uow, _FIND_OVERLOOKED, values | turns | {"room": room - len(jobs)}
+            )
     return sum(send_job(resources.broker, job) for job in jobs)
 
 
 def _mark_as_sent(uow: UnitOfWork, query: TextClause, values: dict[str, Any]) -> list[Job]:
-    """Mark the jobs that the query finds as sent once more, and return them."""
+    """Return the jobs that the query finds, and count one more send of each job."""
     job_ids = list(uow.session.scalars(query, values))
     if not job_ids:
         return []
-    # Each pause is longer: a job that only waits for a worker needs few copies of its message.
-    pause = FIRST_RESEND * func.power(2, func.least(Job.sends, _MAX_BACKOFF_SENDS))
+    # The delay grows with each send, because a job that only waits for a worker needs few messages.
+    delay = FIRST_RESEND_DELAY * func.power(2, func.least(Job.sends, _MAX_DELAY_DOUBLINGS))
     statement = (
         update(Job)
         .where(Job.id.in_(job_ids))
-        .values(send_after=func.now() + pause, sends=Job.sends + 1)
+        .values(send_after=func.now() + delay, sends=Job.sends + 1)
         .returning(Job)
     )
     return list(uow.session.scalars(statement))

@@ -1,1 +1,1 @@
-"""Webhooks: an owner's events are sent to the URLs that the owner names (Standard Webhooks 1.0)."""
+"""Webhooks, which send an owner's events to the owner's URLs (Standard Webhooks 1.0)."""

@@ -1,11 +1,11 @@
-"""Claims the deliveries that an endpoint attempts next.
+"""Claims an endpoint's next deliveries.
 
-A claim counts the attempt and schedules the next one before anything is sent. A delivery whose
-worker dies is therefore retried like any other, and no delivery is retried forever.
+Before a delivery is sent, the claim counts the attempt and schedules the next attempt. A delivery
+whose worker dies is therefore retried, and no delivery is retried forever.
 
-The pauses between attempts grow for an hour, and then stay at three hours. Events arrive in order
-while the oldest pending delivery has waited for less than a minute. After that, a failing delivery
-no longer holds up the others.
+The pauses between attempts of a delivery grow up to three hours. While an endpoint's oldest pending
+delivery is less than a minute old, events are sent in order. After a minute, a failing delivery no
+longer delays the endpoint's other deliveries.
 """
 
 import random
@@ -23,21 +23,21 @@ from models import DeliveryStatus, FeedEvent, WebhookDelivery, WebhookEndpoint
 from services.feed import reading
 from services.feed.reading import FeedPosition, newest_position
 from services.webhooks import signing, webhook_endpoints
-from services.webhooks.deliveries import MAX_PENDING, QUEUED_AGAIN, TEST_TYPE
-from services.webhooks.signing import message_id_of
+from services.webhooks.deliveries import MAX_PENDING, REQUEUED_VALUES, TEST_EVENT_TYPE
+from services.webhooks.signing import build_message_id
 from storage.unit_of_work import UnitOfWork
 
-# The pauses after the first attempt, after the second one and so on.
+# The pauses after a delivery's first attempts, in the order of the attempts.
 FIRST_PAUSES = tuple(timedelta(seconds=seconds) for seconds in (5, 30, 120, 600, 1800, 3600))
 LATER_PAUSE = timedelta(hours=3)
-IN_ORDER_FOR = timedelta(minutes=1)
-# Spreads the retries of deliveries that failed together.
-_JITTER = 0.1
+ORDER_PERIOD = timedelta(minutes=1)
+# The largest random part of a pause. Jitter spreads the retries of deliveries that failed together.
+_MAX_JITTER = 0.1
 _MAX_EVENTS_PER_BATCH = 100
 
 
 class Pending(NamedTuple):
-    """A pending delivery."""
+    """The times of a pending delivery."""
 
     id: int
     queued_at: datetime
@@ -46,12 +46,12 @@ class Pending(NamedTuple):
 
 @dataclass(frozen=True)
 class Choice:
-    """The delivery that an endpoint attempts next.
+    """The decision about an endpoint's next delivery.
 
     Attributes:
-        delivery_id: the delivery to send now.
-        due_at: when to choose again if there is nothing to send now.
-        takes_events: whether new events may become deliveries now.
+        delivery_id: the delivery to send now. ``None`` if no delivery is due.
+        due_at: the time of the next decision, if no delivery is due.
+        takes_events: whether the endpoint may queue deliveries of new events.
     """
 
     delivery_id: int | None = None
@@ -63,7 +63,7 @@ class Choice:
 class Message:
     """A claimed delivery with its body and secrets.
 
-    ``delivery`` holds the values from before the claim counted the attempt.
+    ``delivery`` holds the values before the claim, so its counts don't include this attempt.
     """
 
     delivery: WebhookDelivery
@@ -74,13 +74,13 @@ class Message:
     @property
     def id(self) -> str:
         event_id = self.delivery.event_id
-        return f"test_{self.delivery.id}" if event_id is None else message_id_of(event_id)
+        return f"test_{self.delivery.id}" if event_id is None else build_message_id(event_id)
 
 
 def claim_deliveries(uow: UnitOfWork, endpoint: WebhookEndpoint, *, limit: int) -> list[Message]:
-    """Claim the deliveries that a locked endpoint attempts next.
+    """Claim the next deliveries of a locked endpoint.
 
-    If there are none, set the time when the endpoint is due again.
+    If no delivery is due, set the time when the endpoint is due again.
     """
     while True:
         deliveries = _choose_rows(uow, endpoint, limit)
@@ -88,10 +88,10 @@ def claim_deliveries(uow: UnitOfWork, endpoint: WebhookEndpoint, *, limit: int) 
             return []
         event_ids = [row.event_id for row in deliveries if row.event_id is not None]
         events = uow.session.scalars(select(FeedEvent).where(FeedEvent.id.in_(event_ids))).all()
-        event_by_id = {event["id"]: event for event in reading.show(uow.session, events)}
-        # The event of each delivery as the API returns it now. An expired event is missing.
+        event_by_id = {event["id"]: event for event in reading.render_events(uow.session, events)}
+        # Maps each delivery's id to its event in the API's format. Deleted events are missing.
         content_by_delivery = {
-            row.id: _test_event(row) if row.event_id is None else event_by_id[row.event_id]
+            row.id: _build_test_event(row) if row.event_id is None else event_by_id[row.event_id]
             for row in deliveries
             if row.event_id is None or row.event_id in event_by_id
         }
@@ -102,7 +102,7 @@ def claim_deliveries(uow: UnitOfWork, endpoint: WebhookEndpoint, *, limit: int) 
                 row.error = "The event is no longer kept."
         if not sendable:
             continue
-        secrets = signing.live_secrets(uow, endpoint.id)
+        secrets = signing.load_live_secrets(uow, endpoint.id)
         _count_attempts(uow, sendable)
         return [
             Message(
@@ -113,13 +113,13 @@ def claim_deliveries(uow: UnitOfWork, endpoint: WebhookEndpoint, *, limit: int) 
 
 
 def release_claims(uow: UnitOfWork, messages: Iterable[Message]) -> None:
-    """Undo the counting of attempts that were not made. The endpoint is locked."""
+    """Release claimed deliveries that were not sent. The caller has locked their endpoint."""
     table = WebhookDelivery
     for message in messages:
         before = message.delivery
         values = {
             "attempts": table.attempts - 1,
-            # The owner may have resent the delivery in the meantime, which resets this count.
+            # If the owner resent the delivery since the claim, the count is 0 already.
             "round_attempts": func.greatest(table.round_attempts - 1, 0),
             "due_at": func.least(table.due_at, before.due_at),
             "last_attempt_at": before.last_attempt_at,
@@ -128,16 +128,14 @@ def release_claims(uow: UnitOfWork, messages: Iterable[Message]) -> None:
 
 
 def _choose_rows(uow: UnitOfWork, endpoint: WebhookEndpoint, limit: int) -> list[WebhookDelivery]:
-    """Return the deliveries to attempt now.
-
-    If there are none, set the time when the endpoint is due again.
-    """
+    """Return the endpoint's deliveries to send now, and set when the endpoint is due again."""
     pending, now = _load_pending(uow, endpoint)
     choice = choose_delivery(pending, now, max_pending=MAX_PENDING)
     if choice.delivery_id is None and choice.takes_events and _queue_events(uow, endpoint):
         pending, now = _load_pending(uow, endpoint)
         choice = choose_delivery(pending, now, max_pending=MAX_PENDING)
-    # A claimed endpoint stays due, so that another process takes over if this one dies.
+    # An endpoint with claimed deliveries stays due. If this process dies, another worker takes
+    # over.
     endpoint.due_at = choice.due_at if choice.delivery_id is None else now
     endpoint.is_held = not choice.takes_events
     if choice.delivery_id is None:
@@ -149,7 +147,7 @@ def _choose_rows(uow: UnitOfWork, endpoint: WebhookEndpoint, limit: int) -> list
 
 
 def _load_pending(uow: UnitOfWork, endpoint: WebhookEndpoint) -> tuple[list[Pending], datetime]:
-    """Return the endpoint's pending deliveries in the order of their events, and the time."""
+    """Return the endpoint's pending deliveries in the order of events, and the database's time."""
     table = WebhookDelivery
     query = select(table.id, table.queued_at, table.due_at)
     query = query.where(table.endpoint_id == endpoint.id, table.status == DeliveryStatus.PENDING)
@@ -159,16 +157,16 @@ def _load_pending(uow: UnitOfWork, endpoint: WebhookEndpoint) -> tuple[list[Pend
 
 
 def choose_delivery(pending: Sequence[Pending], now: datetime, *, max_pending: int) -> Choice:
-    """Choose the delivery to attempt next.
+    """Choose the endpoint's next delivery.
 
     ``pending``: all pending deliveries of the endpoint, in the order of their events.
     """
     if not pending:
         return Choice(takes_events=True)
     oldest = pending[0]
-    order_ends_at = oldest.queued_at + IN_ORDER_FOR
+    order_ends_at = oldest.queued_at + ORDER_PERIOD
     keeps_order = now < order_ends_at
-    # If several deliveries are due at the same time, choose the first one.
+    # If several deliveries are due at the same time, ``min`` returns the oldest delivery.
     first = oldest if keeps_order else min(pending, key=lambda delivery: delivery.due_at)
     if first.due_at <= now:
         return Choice(first.id)
@@ -178,7 +176,7 @@ def choose_delivery(pending: Sequence[Pending], now: datetime, *, max_pending: i
 
 
 def choose_deliveries(pending: Sequence[Pending], now: datetime, *, limit: int) -> list[int]:
-    """Choose several deliveries, assuming that each one succeeds before the next one is chosen."""
+    """Choose a batch of deliveries, on the assumption that all of them succeed."""
     remaining = list(pending)
     ids: list[int] = []
     while len(ids) < limit:
@@ -186,20 +184,21 @@ def choose_deliveries(pending: Sequence[Pending], now: datetime, *, limit: int) 
         if choice.delivery_id is None:
             break
         ids.append(choice.delivery_id)
-        remaining = [each for each in remaining if each.id != choice.delivery_id]
+        remaining = [delivery for delivery in remaining if delivery.id != choice.delivery_id]
     return ids
 
 
 def _queue_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
-    """Queue deliveries of the endpoint's next events. Return whether there were any."""
-    # Read the newest position before the events: without events, everything up to it was seen.
+    """Queue deliveries of the endpoint's next events. Return whether any event was queued."""
+    # Read the feed's newest position before its events. If there are no new events, the endpoint
+    # moves to that position without missing an event.
     newest = newest_position(uow.session)
-    position = webhook_endpoints.position_of(endpoint)
+    position = webhook_endpoints.get_position(endpoint)
     query = reading.next_events(
         endpoint.user_id,
         position,
-        types=webhook_endpoints.known_types(endpoint),
-        later=webhook_endpoints.later_starts(endpoint),
+        types=webhook_endpoints.list_known_types(endpoint),
+        type_starts=webhook_endpoints.get_type_starts(endpoint),
         list_id=endpoint.list_id,
         limit=_MAX_EVENTS_PER_BATCH,
     )
@@ -209,10 +208,10 @@ def _queue_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
     endpoint.event_id = last.id
     if not events:
         return False
-    # A delivery that exists already is sent again, because its owner asked for a replay.
+    # If a delivery of the event exists, its owner requested a replay, so send the event again.
     new = insert(WebhookDelivery).values(endpoint_id=endpoint.id)
     upsert = new.on_conflict_do_update(
-        index_elements=["endpoint_id", "event_id"], set_=QUEUED_AGAIN
+        index_elements=["endpoint_id", "event_id"], set_=REQUEUED_VALUES
     )
     rows = [
         {
@@ -227,11 +226,11 @@ def _queue_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
     return True
 
 
-def _test_event(delivery: WebhookDelivery) -> dict[str, Any]:
+def _build_test_event(delivery: WebhookDelivery) -> dict[str, Any]:
     return {
         "id": None,
-        "type": TEST_TYPE,
-        "occurred_at": clock.iso(delivery.created_at),
+        "type": TEST_EVENT_TYPE,
+        "occurred_at": clock.format_timestamp(delivery.created_at),
         "list_id": None,
         "subject": None,
         "data": {},
@@ -239,25 +238,26 @@ def _test_event(delivery: WebhookDelivery) -> dict[str, Any]:
 
 
 def _count_attempts(uow: UnitOfWork, deliveries: Iterable[WebhookDelivery]) -> None:
-    """Count an attempt of each delivery, with one statement per number of earlier attempts."""
+    """Count one attempt of each delivery, and schedule the next attempts."""
     ids_by_attempts = defaultdict[int, list[int]](list)
     for row in deliveries:
         ids_by_attempts[row.round_attempts].append(row.id)
     table = WebhookDelivery
+    # Run one UPDATE per number of earlier attempts, because the pause depends on that number.
     for attempts, ids in ids_by_attempts.items():
         values = {
             "attempts": table.attempts + 1,
             "round_attempts": attempts + 1,
-            # The time of the transaction: a delivery that is sent at once was queued in the same
-            # transaction, so its first attempt is as old as its place in the queue.
+            # Use the transaction's time, so that a delivery that is queued and claimed in the same
+            # transaction has equal times of queuing and first attempt.
             "last_attempt_at": func.now(),
-            "due_at": func.now() + pause_after(attempts + 1),
+            "due_at": func.now() + choose_pause(attempts + 1),
         }
         statement = update(table).where(table.id.in_(ids)).values(**values)
         uow.session.execute(statement.execution_options(synchronize_session=False))
 
 
-def pause_after(attempts: int) -> timedelta:
-    """Return the pause after this number of attempts, with some jitter."""
+def choose_pause(attempts: int) -> timedelta:
+    """Return the pause after this number of attempts, with a random part."""
     pause = FIRST_PAUSES[attempts - 1] if attempts <= len(FIRST_PAUSES) else LATER_PAUSE
-    return pause * random.uniform(1, 1 + _JITTER)  # noqa: S311 - no secret
+    return pause * random.uniform(1, 1 + _MAX_JITTER)  # noqa: S311 - no secret

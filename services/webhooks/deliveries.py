@@ -1,4 +1,4 @@
-"""The deliveries of an endpoint: their list, and how an owner has events sent again."""
+"""Lists an endpoint's deliveries, and resends events at the owner's request."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -12,20 +12,22 @@ from models import DeliveryStatus, FeedEvent, WebhookDelivery, WebhookEndpoint
 from services import paging
 from services.access import quotas
 from services.access.caller import Caller
-from services.feed.reading import FeedPosition, place_near
+from services.feed.reading import FeedPosition, find_place_before
 from services.paging import PageOfRows, PageRequest
 from services.webhooks import webhook_endpoints
 from storage.unit_of_work import UnitOfWork
 
-TEST_TYPE = "webhook.test"
+TEST_EVENT_TYPE = "webhook.test"
 # An endpoint with this many pending deliveries queues no further events, because each attempt reads
-# all pending deliveries. Deliveries that the owner requests have room of their own.
+# all pending deliveries.
 MAX_PENDING = 1_000
-MAX_PENDING_ASKED_FOR = 2 * MAX_PENDING
-# Above this number, the count of events to replay is not exact.
-MAX_COUNTED = 1_000
-# The values that queue a delivery again, with all attempts.
-QUEUED_AGAIN = {
+# The limit of pending deliveries for resends and tests. The limit exceeds ``MAX_PENDING``, so that
+# an owner can resend deliveries to an endpoint that is behind.
+MAX_PENDING_REQUESTED = 2 * MAX_PENDING
+# The counting of events to replay stops at this number.
+MAX_COUNTED_EVENTS = 1_000
+# The values that queue a delivery again, with a new series of attempts.
+REQUEUED_VALUES = {
     "status": DeliveryStatus.PENDING,
     "round_attempts": 0,
     "queued_at": func.now(),
@@ -39,7 +41,7 @@ class EventCount:
     """The number of events that a replay would send.
 
     Attributes:
-        is_exact: False if there are more than ``count``.
+        is_exact: false if the replay would send more than ``count`` events.
     """
 
     count: int
@@ -49,7 +51,7 @@ class EventCount:
 def list_deliveries(
     uow: UnitOfWork, caller: Caller, endpoint_id: int, request: PageRequest
 ) -> PageOfRows[WebhookDelivery]:
-    """Return the endpoint's deliveries, newest first. Raises what ``get_endpoint`` raises."""
+    """Return the endpoint's deliveries, newest first. Raises the errors of ``get_endpoint``."""
     endpoint = webhook_endpoints.get_endpoint(uow, caller, endpoint_id)
     query = select(WebhookDelivery).where(WebhookDelivery.endpoint_id == endpoint.id)
     return paging.read(uow, paging.by_id(query, WebhookDelivery.id, request), request)
@@ -58,13 +60,13 @@ def list_deliveries(
 def send_test(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookDelivery:
     """Send a test event.
 
-    Raises ``quota.exceeded``, ``webhook.not_active``, ``webhook.too_many_pending`` and what
-    ``get_endpoint`` raises.
+    Raises ``quota.exceeded``, ``webhook.not_active``, ``webhook.too_many_pending`` and the errors
+    of ``get_endpoint``.
     """
-    endpoint = webhook_endpoints.lock_active(uow, caller, endpoint_id)
+    endpoint = webhook_endpoints.lock_active_endpoint(uow, caller, endpoint_id)
     _require_room(uow, endpoint)
     _require_storage(uow, caller)
-    delivery = WebhookDelivery(endpoint_id=endpoint.id, event_type=TEST_TYPE)
+    delivery = WebhookDelivery(endpoint_id=endpoint.id, event_type=TEST_EVENT_TYPE)
     uow.session.add(delivery)
     webhook_endpoints.wake_endpoint(endpoint)
     uow.session.flush()
@@ -74,12 +76,12 @@ def send_test(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookDeliv
 def resend_delivery(
     uow: UnitOfWork, caller: Caller, endpoint_id: int, delivery_id: int
 ) -> WebhookDelivery:
-    """Send an event again. Its delivery may have any status.
+    """Send the event of a delivery again, even if the delivery succeeded or failed.
 
     Raises ``webhook.delivery_not_found``, ``webhook.event_gone``, ``webhook.not_active``,
-    ``webhook.too_many_pending`` and what ``get_endpoint`` raises.
+    ``webhook.too_many_pending`` and the errors of ``get_endpoint``.
     """
-    endpoint = webhook_endpoints.lock_active(uow, caller, endpoint_id)
+    endpoint = webhook_endpoints.lock_active_endpoint(uow, caller, endpoint_id)
     is_this = (WebhookDelivery.id == delivery_id, WebhookDelivery.endpoint_id == endpoint.id)
     delivery = uow.session.scalar(select(WebhookDelivery).where(*is_this).with_for_update())
     if delivery is None:
@@ -88,7 +90,7 @@ def resend_delivery(
         raise errors.WEBHOOK_EVENT_GONE()
     if delivery.status != DeliveryStatus.PENDING:
         _require_room(uow, endpoint)
-    statement = update(WebhookDelivery).where(*is_this).values(**QUEUED_AGAIN)
+    statement = update(WebhookDelivery).where(*is_this).values(**REQUEUED_VALUES)
     uow.session.execute(statement.execution_options(synchronize_session=False))
     webhook_endpoints.wake_endpoint(endpoint)
     uow.session.flush()
@@ -97,50 +99,50 @@ def resend_delivery(
 
 
 def _require_room(uow: UnitOfWork, endpoint: WebhookEndpoint) -> None:
-    """Raise ``webhook.too_many_pending`` if there are too many. The endpoint is locked."""
+    """Raise ``webhook.too_many_pending`` if the locked endpoint has too many pending deliveries."""
     table = WebhookDelivery
     pending = select(table.id).where(
         table.endpoint_id == endpoint.id, table.status == DeliveryStatus.PENDING
     )
-    bounded = pending.limit(MAX_PENDING_ASKED_FOR).subquery()
+    bounded = pending.limit(MAX_PENDING_REQUESTED).subquery()
     count = uow.session.scalar(select(func.count()).select_from(bounded)) or 0
-    if count >= MAX_PENDING_ASKED_FOR:
-        raise errors.WEBHOOK_TOO_MANY_PENDING(most=MAX_PENDING_ASKED_FOR)
+    if count >= MAX_PENDING_REQUESTED:
+        raise errors.WEBHOOK_TOO_MANY_PENDING(most=MAX_PENDING_REQUESTED)
 
 
 def replay_events(uow: UnitOfWork, caller: Caller, endpoint_id: int, since: datetime) -> int:
-    """Send all stored events since this time again, in their order.
+    """Send all stored events since this time again, in their original order.
 
-    Returns 1, or 0 if there are none. Raises ``webhook.not_active``, ``quota.exceeded`` and what
-    ``get_endpoint`` raises.
+    Returns 0 if no event was stored since then, and 1 otherwise. Raises ``webhook.not_active``,
+    ``quota.exceeded`` and the errors of ``get_endpoint``.
     """
-    endpoint = webhook_endpoints.lock_active(uow, caller, endpoint_id)
+    endpoint = webhook_endpoints.lock_active_endpoint(uow, caller, endpoint_id)
     _require_storage(uow, caller)
-    # The query looks into the index once per type, and skips at most the events of a few hours.
-    place = place_near(uow.session, since)
+    # Starting at ``place``, each query skips at most the events of a few hours.
+    place = find_place_before(uow.session, since)
     first_by_type = [
-        uow.session.scalar(first_since(_events_for(endpoint, kind), place, since))
+        uow.session.scalar(build_first_event_query(_select_events(endpoint, kind), place, since))
         for kind in endpoint.types
     ]
     positions = [FeedPosition.of_event(event) for event in first_by_type if event is not None]
     if not positions:
         return 0
     first = min(positions)
-    webhook_endpoints.go_back(endpoint, FeedPosition(first.place, first.id - 1))
+    webhook_endpoints.rewind_endpoint(endpoint, FeedPosition(first.place, first.id - 1))
     webhook_endpoints.wake_endpoint(endpoint)
     return 1
 
 
 def _require_storage(uow: UnitOfWork, caller: Caller) -> None:
-    quotas.require_quota(uow, caller.user_id, PlanQuota.STORAGE_MB, more=quotas.row_bytes())
+    quotas.require_quota(uow, caller.user_id, PlanQuota.STORAGE_MB, more=quotas.count_row_bytes())
 
 
-def first_since(
+def build_first_event_query(
     events: Collection[ColumnElement[bool]], place: int, since: datetime
 ) -> Select[FeedEvent]:
-    """Return the query of the first event since this time, searching from ``place`` on.
+    """Build the query of the first event since this time, which starts its search at ``place``.
 
-    ``events``: conditions that select the events.
+    ``events``: the conditions that an event must meet.
     """
     query = select(FeedEvent).where(
         *events, FeedEvent.place >= place, FeedEvent.occurred_at >= since
@@ -148,21 +150,23 @@ def first_since(
     return query.order_by(FeedEvent.place, FeedEvent.id).limit(1)
 
 
-def count_since(uow: UnitOfWork, caller: Caller, endpoint_id: int, since: datetime) -> EventCount:
-    """Count the events that ``replay_events`` would send. Raises what ``get_endpoint`` raises."""
+def count_events_since(
+    uow: UnitOfWork, caller: Caller, endpoint_id: int, since: datetime
+) -> EventCount:
+    """Count the events that ``replay_events`` would send. Raises the errors of ``get_endpoint``."""
     endpoint = webhook_endpoints.get_endpoint(uow, caller, endpoint_id)
     count = 0
     for kind in endpoint.types:
-        # The query reads at most this many of the newest events, however old ``since`` is.
-        newest = select(FeedEvent.occurred_at).where(*_events_for(endpoint, kind))
+        # Read a limited number of the newest events, so that an old ``since`` doesn't cost more.
+        newest = select(FeedEvent.occurred_at).where(*_select_events(endpoint, kind))
         newest = newest.order_by(FeedEvent.place.desc(), FeedEvent.id.desc())
-        bounded = newest.limit(MAX_COUNTED + 1).subquery()
+        bounded = newest.limit(MAX_COUNTED_EVENTS + 1).subquery()
         query = select(func.count()).where(bounded.c.occurred_at >= since)
         count += uow.session.scalar(query) or 0
-    return EventCount(min(count, MAX_COUNTED), is_exact=count <= MAX_COUNTED)
+    return EventCount(min(count, MAX_COUNTED_EVENTS), is_exact=count <= MAX_COUNTED_EVENTS)
 
 
-def _events_for(endpoint: WebhookEndpoint, kind: str) -> list[ColumnElement[bool]]:
-    """The conditions that select the endpoint's events of one type."""
+def _select_events(endpoint: WebhookEndpoint, kind: str) -> list[ColumnElement[bool]]:
+    """Return the conditions that select the endpoint's events of one type."""
     of_list = [] if endpoint.list_id is None else [FeedEvent.list_id == endpoint.list_id]
     return [FeedEvent.user_id == endpoint.user_id, FeedEvent.type == kind, *of_list]

@@ -18,36 +18,14 @@ from storage.unit_of_work import UnitOfWork
 ENDED_WITH_KEY = "It ended with its API key."
 KEY_EXPIRED = "Its API key expired."
 NOTICE_BEFORE_EXPIRY = timedelta(days=14)
-FOLLOW_EXPIRY = register_maintenance(
-    "webhooks.expire", every=timedelta(minutes=1), run=lambda resources, _: follow_expiry(resources)
+PROCESS_EXPIRED_KEYS = register_maintenance(
+    "webhooks.expire",
+    every=timedelta(minutes=1),
+    run=lambda resources, _: process_expired_keys(resources),
 )
 _MAX_KEYS = 1_000
-
-
-def revoke_key(
-    uow: UnitOfWork, *, key_id: int, user_id: int | None = None, keep_endpoints: bool = False
-) -> int:
-    """Revoke a key. End its endpoints, and the endpoints of keys that it created.
-
-    ``keep_endpoints``: whether to keep the endpoints instead. They then belong to the account.
-    """
-    revoked = api_keys.revoke(uow, key_id=key_id, user_id=user_id)
-    if keep_endpoints:
-        belongs_to_key = WebhookEndpoint.key_id.in_(api_keys.family(key_id))
-        uow.session.execute(update(WebhookEndpoint).where(belongs_to_key).values(key_id=None))
-    else:
-        owner_id = uow.session.get_one(ApiKey, key_id).user_id
-        endpoint_ids = {each.id for each in live_of_key(uow, key_id)}
-        webhook_endpoints.end_endpoints(uow, owner_id, endpoint_ids, ENDED_WITH_KEY)
-    return revoked
-
-
-def live_of_key(uow: UnitOfWork, key_id: int) -> list[WebhookEndpoint]:
-    """Return the live endpoints of a key and of the keys that it created, newest first."""
-    return webhook_endpoints.live_where(uow, WebhookEndpoint.key_id.in_(api_keys.family(key_id)))
-
-
-_DUE = Statement("""
+# Finds keys with active endpoints that have expired, or that expire soon without a notice yet.
+_FIND_EXPIRING_KEYS = Statement("""
 SELECT DISTINCT k.id, k.user_id
 FROM webhook_endpoints AS e JOIN api_keys AS k ON k.id = e.key_id
 WHERE e.state = 'active' AND k.revoked_at IS NULL AND (k.expires_at <= now()
@@ -56,27 +34,53 @@ LIMIT :limit
 """)
 
 
-def follow_expiry(resources: Resources) -> int:
-    """Pause the endpoints of expired keys, and notify their owners then and two weeks before.
+def revoke_key(
+    uow: UnitOfWork, *, key_id: int, user_id: int | None = None, keep_endpoints: bool = False
+) -> int:
+    """Revoke an API key. End the endpoints of the key and of all keys that the key created.
 
-    Returns the number of mails. A mail is written in the transaction of the change that it reports,
-    while the person is locked. It is therefore sent once, and never after an erasure.
+    ``keep_endpoints``: whether to move these endpoints to the account instead of ending them.
     """
-    due = resources.database.rows(_DUE, before=NOTICE_BEFORE_EXPIRY, limit=_MAX_KEYS)
+    revoked = api_keys.revoke_key(uow, key_id=key_id, user_id=user_id)
+    if keep_endpoints:
+        belongs_to_key = WebhookEndpoint.key_id.in_(api_keys.select_key_family(key_id))
+        uow.session.execute(update(WebhookEndpoint).where(belongs_to_key).values(key_id=None))
+    else:
+        owner_id = uow.session.get_one(ApiKey, key_id).user_id
+        endpoint_ids = {endpoint.id for endpoint in list_live_endpoints_of_key(uow, key_id)}
+        webhook_endpoints.end_endpoints(uow, owner_id, endpoint_ids, ENDED_WITH_KEY)
+    return revoked
+
+
+def list_live_endpoints_of_key(uow: UnitOfWork, key_id: int) -> list[WebhookEndpoint]:
+    """Return the live endpoints of an API key and of keys that the key created, newest first."""
+    return webhook_endpoints.find_live_endpoints(
+        uow, WebhookEndpoint.key_id.in_(api_keys.select_key_family(key_id))
+    )
+
+
+def process_expired_keys(resources: Resources) -> int:
+    """Pause the endpoints of expired keys, and notify the owners. Return the number of mails.
+
+    Owners also get a mail two weeks before a key expires. Each mail is written in the transaction
+    of the change that the mail reports, with the person's row locked. A mail is therefore sent only
+    once, and never to an erased person.
+    """
+    due = resources.database.rows(_FIND_EXPIRING_KEYS, before=NOTICE_BEFORE_EXPIRY, limit=_MAX_KEYS)
     mails = 0
     for key_id, user_id in due:
         with resources.unit_of_work() as uow:
-            mails += _follow_key(uow, key_id, user_id)
+            mails += _process_key(uow, key_id, user_id)
     return mails
 
 
-def _follow_key(uow: UnitOfWork, key_id: int, user_id: int) -> bool:
-    """Pause the endpoints of one key, or announce its expiry. Return whether a mail was sent."""
-    of_person = select(User).where(User.id == user_id, User.erased_at.is_(None))
-    person = uow.session.scalar(of_person.with_for_update(key_share=True))
-    of_key = select(ApiKey, ApiKey.expires_at <= func.now())
-    of_key = of_key.where(ApiKey.id == key_id, ApiKey.revoked_at.is_(None))
-    key_row = uow.session.execute(of_key.with_for_update()).one_or_none()
+def _process_key(uow: UnitOfWork, key_id: int, user_id: int) -> bool:
+    """Pause one key's endpoints, or announce the key's expiry. Return whether a mail was sent."""
+    person_query = select(User).where(User.id == user_id, User.erased_at.is_(None))
+    person = uow.session.scalar(person_query.with_for_update(key_share=True))
+    key_query = select(ApiKey, ApiKey.expires_at <= func.now())
+    key_query = key_query.where(ApiKey.id == key_id, ApiKey.revoked_at.is_(None))
+    key_row = uow.session.execute(key_query.with_for_update()).one_or_none()
     table = WebhookEndpoint
     active = select(table).where(table.key_id == key_id, table.state == EndpointState.ACTIVE)
     endpoints = uow.session.scalars(active.order_by(table.id).with_for_update()).all()
@@ -88,16 +92,18 @@ def _follow_key(uow: UnitOfWork, key_id: int, user_id: int) -> bool:
             endpoint.state = EndpointState.PAUSED
             endpoint.reason = KEY_EXPIRED
             endpoint.due_at = None
-        words = f"has expired. Paused now: {_endpoint_words(endpoints)}."
+        details = f"has expired. Paused now: {_describe_endpoints(endpoints)}."
     elif key.expiry_told_at is None:
         key.expiry_told_at = func.now()
-        words = f"expires on {key.expires_at:%Y-%m-%d}. Paused then: {_endpoint_words(endpoints)}."
+        details = (
+            f"expires on {key.expires_at:%Y-%m-%d}. Paused then: {_describe_endpoints(endpoints)}."
+        )
     else:
         return False
-    account_mails.mail_person(uow, MailKind.KEY_EXPIRES, person, f"{key.last_four} {words}")
+    account_mails.enqueue_mail_to(uow, MailKind.KEY_EXPIRES, person, f"{key.last_four} {details}")
     return True
 
 
-def _endpoint_words(endpoints: Sequence[WebhookEndpoint]) -> str:
-    ids = ", ".join(str(each.id) for each in endpoints)
+def _describe_endpoints(endpoints: Sequence[WebhookEndpoint]) -> str:
+    ids = ", ".join(str(endpoint.id) for endpoint in endpoints)
     return f"webhook endpoint{'s' * (len(endpoints) > 1)} {ids}"

@@ -1,8 +1,8 @@
-"""Sends the due deliveries of one endpoint, as the job of that endpoint.
+"""Sends an endpoint's due deliveries in the endpoint's job.
 
-Each round of the job is one transaction, followed by calls outside of any transaction. The
-transaction records the outcomes of the previous calls (``outcomes``) and claims the next deliveries
-(``claims``). Each transaction checks the lease, so a worker that lost its lease writes nothing.
+The job alternates between a transaction and calls to the receiver outside of any transaction. Each
+transaction records the outcomes of the previous calls and claims the next deliveries. Each
+transaction checks the lease, so a worker that lost its lease writes nothing.
 
 Deliveries are claimed in batches, because a transaction takes longer than a call to a fast
 receiver. After a successful call, the worker claims ``MAX_BATCH_DELIVERIES`` deliveries in one
@@ -29,15 +29,15 @@ from services.webhooks.claims import Message
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# Longer jobs go to the end of the queue, so that other endpoints get their turn.
+# After this time, the job goes to the end of the queue, so that other endpoints get their turn.
 MAX_TURN_SECONDS = 5.0
-# The limit per owner keeps threads free for other owners, however many endpoints hang.
+# The limit keeps threads free for other owners, even if all endpoints of one owner hang.
 MAX_ACTIVE_ENDPOINTS_PER_OWNER = 2
 MAX_BATCH_DELIVERIES = 20
-# The worker releases what is left of an older batch, because the names and addresses in the events
-# and the settings of the endpoint may have changed since the claim.
+# After this time, the worker releases the unsent deliveries of its batch. Names and addresses in
+# the events and the endpoint's settings may have changed since the claim.
 MAX_CLAIM_SECONDS = 1.0
-# How long an endpoint waits if its owner has reached the limit of active endpoints.
+# How long an endpoint waits while its owner has reached the limit of active endpoints.
 _OWNER_LIMIT_PAUSE = timedelta(seconds=2)
 
 SEND_EVENTS = register_kind(
@@ -46,7 +46,9 @@ SEND_EVENTS = register_kind(
         queue=Queue.WEBHOOKS,
         scope=Scope.WEBHOOK,
         retryable=False,
-        run=lambda resources, lease: send_due(resources, lease, resources.shared(_open_client)),
+        run=lambda resources, lease: send_due_deliveries(
+            resources, lease, resources.shared(_open_client)
+        ),
     )
 )
 
@@ -55,8 +57,8 @@ def _open_client(resources: Resources) -> ReceiverClient:
     return ReceiverClient(resources.settings.webhook_networks)
 
 
-def send_due(resources: Resources, lease: Lease, receivers: ReceiverClient) -> None:
-    """Send deliveries until none is due or the job's turn ends."""
+def send_due_deliveries(resources: Resources, lease: Lease, receivers: ReceiverClient) -> None:
+    """Send the endpoint's deliveries until no delivery is due or the job's turn ends."""
     ends_at = time.monotonic() + MAX_TURN_SECONDS
     sent = 0
     batch_size = 1
@@ -64,7 +66,7 @@ def send_due(resources: Resources, lease: Lease, receivers: ReceiverClient) -> N
     results: list[Outcome] = []
     while True:
         with resources.unit_of_work() as uow:
-            # Every transaction locks the job before the endpoint.
+            # Every transaction locks the job before the endpoint, to prevent deadlocks.
             record_progress(uow, lease, done=sent)
             query = select(WebhookEndpoint).where(WebhookEndpoint.id == lease.subject_id)
             endpoint = uow.session.scalar(query.with_for_update())
@@ -81,7 +83,7 @@ def send_due(resources: Resources, lease: Lease, receivers: ReceiverClient) -> N
             if not messages:
                 complete_job(uow, lease, {"sent": sent})
                 return
-        results = receivers.post_each(messages[0].url, _signed_posts(messages))
+        results = receivers.post_each(messages[0].url, _sign_posts(messages))
         sent += len(results)
         # Optimization: batches of webhook deliveries (decision 17).
         batch_size = MAX_BATCH_DELIVERIES if results[-1].is_success else 1
@@ -90,7 +92,7 @@ def send_due(resources: Resources, lease: Lease, receivers: ReceiverClient) -> N
 def _claim_batch(
     uow: UnitOfWork, lease: Lease, endpoint: WebhookEndpoint | None, batch_size: int
 ) -> list[Message]:
-    """Claim the next deliveries. Return an empty list if there is nothing to send now."""
+    """Claim the endpoint's next deliveries. Return an empty list if no delivery is due."""
     if endpoint is None or endpoint.state != EndpointState.ACTIVE:
         return []
     rests_until = endpoint.rests_until
@@ -116,8 +118,11 @@ def _count_earlier_jobs(uow: UnitOfWork, lease: Lease, endpoint: WebhookEndpoint
     return uow.session.scalar(query) or 0
 
 
-def _signed_posts(messages: Iterable[Message]) -> Iterator[SignedPost]:
-    """Sign each message just before it is sent, until ``MAX_CLAIM_SECONDS`` have passed."""
+def _sign_posts(messages: Iterable[Message]) -> Iterator[SignedPost]:
+    """Yield signed messages until ``MAX_CLAIM_SECONDS`` have passed.
+
+    Each message is signed just before its call, because the signature covers the time.
+    """
     ends_at = time.monotonic() + MAX_CLAIM_SECONDS
     for message in messages:
         headers = signing.sign_message(message.secrets, message.id, clock.now(), message.body)

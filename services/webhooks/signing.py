@@ -1,7 +1,7 @@
-"""Signs webhooks with the secrets of their endpoint (Standard Webhooks 1.0).
+"""Signs webhooks with the secrets of an endpoint (Standard Webhooks 1.0).
 
-A secret is stored encrypted under the encryption keys. For a day after a rotation the former secret
-signs too, and the header carries both signatures. A receiver may accept either one.
+The encryption keys encrypt each stored secret. For a day after a rotation, the former secret also
+signs events. The header carries a signature per live secret, and a receiver may check any of them.
 """
 
 import base64
@@ -19,14 +19,14 @@ from storage.encryption import WrappedKey
 from storage.unit_of_work import UnitOfWork
 
 FORMER_SECRET_LIFETIME = timedelta(hours=24)
-# Every secret signs every event, so the header has this many signatures.
+# The limit of secrets that sign at the same time. Each live secret adds a signature to the header.
 MAX_LIVE_SECRETS = 10
 SECRET_PREFIX = "whsec_"  # noqa: S105 - the beginning of every secret
 _SECRET_BYTES = 32
 
 
 def create_secret(uow: UnitOfWork, endpoint_id: int) -> str:
-    """Create another secret of the endpoint. The former secrets expire within a day."""
+    """Create a new secret of the endpoint. The former secrets expire within a day."""
     ends_at = func.least(WebhookSecret.expires_at, func.now() + FORMER_SECRET_LIFETIME)
     former = update(WebhookSecret).where(WebhookSecret.endpoint_id == endpoint_id)
     uow.session.execute(former.values(expires_at=ends_at))
@@ -44,35 +44,35 @@ def create_secret(uow: UnitOfWork, endpoint_id: int) -> str:
 
 
 def count_live_secrets(uow: UnitOfWork, endpoint_id: int) -> int:
-    """Return how many secrets sign now."""
-    return uow.session.scalar(select(func.count()).where(*_live(endpoint_id))) or 0
+    """Return the number of the endpoint's secrets that have not expired."""
+    return uow.session.scalar(select(func.count()).where(*_are_live(endpoint_id))) or 0
 
 
-def live_secrets(uow: UnitOfWork, endpoint_id: int) -> list[bytes]:
-    """Return the secrets that sign now, newest first. Raises ``DecryptionFailed``."""
-    query = select(WebhookSecret).where(*_live(endpoint_id))
+def load_live_secrets(uow: UnitOfWork, endpoint_id: int) -> list[bytes]:
+    """Return the endpoint's live secrets, newest first, or raise ``DecryptionFailed``."""
+    query = select(WebhookSecret).where(*_are_live(endpoint_id))
     return [
         uow.key_wrapper.unwrap(WrappedKey(row.wrapped_by, row.wrapped_key), row.context)
         for row in uow.session.scalars(query.order_by(WebhookSecret.id.desc()))
     ]
 
 
-def _live(endpoint_id: int) -> tuple[ColumnElement[bool], ...]:
-    """The conditions that select the endpoint's secrets that sign now."""
+def _are_live(endpoint_id: int) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions that select the endpoint's secrets that have not expired."""
     is_live = or_(WebhookSecret.expires_at.is_(None), WebhookSecret.expires_at > func.now())
     return WebhookSecret.endpoint_id == endpoint_id, is_live
 
 
 def serialise_event(event: dict[str, Any]) -> bytes:
-    """Return the body of a webhook. ``event``: the event as the API returns it."""
+    """Return the body of a webhook. ``event`` is in the format of API responses."""
     content = {"type": event["type"], "timestamp": event["occurred_at"], "data": event}
     return orjson.dumps(content)
 
 
-def message_id_of(event_id: int) -> str:
-    """Return the id that identifies the event at each attempt and endpoint.
+def build_message_id(event_id: int) -> str:
+    """Return the webhook id of an event, which is the same for all attempts and endpoints.
 
-    A receiver recognises an event by this id if the event arrives twice.
+    The id helps a receiver to recognise an event that arrives twice.
     """
     return f"evt_{event_id}"
 

@@ -1,8 +1,8 @@
-"""Starts the job of each endpoint that has something to send.
+"""Starts the jobs of endpoints with due deliveries or new events.
 
-Workers of the webhook queue look for such endpoints each second, other workers less often. An
-endpoint has one job, which ends when nothing is left to send and is started again later. A million
-events are therefore one row in ``jobs``, and announcing an event never waits for an endpoint.
+Workers of the webhook queue search for these endpoints each second, other workers less often. An
+endpoint has a single job, which ends when no delivery is due and is restarted later. A million
+events therefore need only one row in ``jobs``. Writing an event never waits for an endpoint.
 """
 
 import time
@@ -22,43 +22,46 @@ from storage.resources import Resources
 
 _JOB_LIFETIME = timedelta(days=1)
 _MAX_STARTED = 200
-# An event is visible when its transaction commits. Events of longer transactions are found when the
-# waker looks at the endpoints of all owners.
+# Events become visible when their transaction commits. If a transaction takes longer than this,
+# only a full scan finds its events.
 _RECENT_SECONDS = 60.0
 
 
 class EndpointWaker:
-    """Starts the jobs of endpoints that have something to send. Each worker process has one.
+    """Starts the jobs of endpoints with due deliveries or new events, in each worker process.
 
-    Each second, the waker looks at the endpoints of owners with recent events. Now and then, it
-    looks at the endpoints of all owners.
+    Each second, the waker checks the endpoints of owners with recent events. Less often, a full
+    scan checks the endpoints of all owners.
     """
 
     def __init__(self) -> None:
-        # The times of the last looks, each with the id of the newest event at that time.
-        self._looks: deque[tuple[float, int]] = deque()
+        # The time of each recent scan, with the id of the newest event at that time.
+        self._scans: deque[tuple[float, int]] = deque()
         self._full_pace = ScanPace()
 
     def wake_due(self, resources: Resources) -> int:
-        """Start the jobs of endpoints that are due, and return the number of jobs."""
-        [(newest,)] = resources.database.rows(_NEWEST)
+        """Start the jobs of due endpoints. Return the number of started jobs."""
+        [(newest,)] = resources.database.rows(_FIND_NEWEST_EVENT)
         now = time.monotonic()
-        self._looks.append((now, newest))
-        while len(self._looks) > 1 and self._looks[1][0] < now - _RECENT_SECONDS:
-            self._looks.popleft()
-        since = self._looks[0][1]
-        is_full = self._full_pace.is_due
-        began = time.monotonic()
-        rows = resources.database.rows(DUE, since=since, whole=is_full, most=_MAX_STARTED)
-        if is_full:
-            self._full_pace.record_scan(time.monotonic() - began, has_results=False)
+        self._scans.append((now, newest))
+        while len(self._scans) > 1 and self._scans[1][0] < now - _RECENT_SECONDS:
+            self._scans.popleft()
+        since = self._scans[0][1]
+        is_full_scan = self._full_pace.is_due
+        began_at = time.monotonic()
+        rows = resources.database.rows(
+            FIND_DUE_ENDPOINTS, since=since, full_scan=is_full_scan, max_started=_MAX_STARTED
+        )
+        if is_full_scan:
+            self._full_pace.record_scan(time.monotonic() - began_at, has_results=False)
         return sum(_start_job(resources, endpoint_id) for (endpoint_id,) in rows)
 
 
-_NEWEST = Statement("SELECT coalesce(max(id), 0) FROM feed_events")
+_FIND_NEWEST_EVENT = Statement("SELECT coalesce(max(id), 0) FROM feed_events")
 
-# A job fails only because of an internal error, so a failed job pauses before its next start.
-DUE = Statement("""
+# Finds endpoints that need a running job. A webhook job fails only because of an internal error, so
+# an endpoint whose job failed waits for a minute.
+FIND_DUE_ENDPOINTS = Statement("""
     WITH owners AS MATERIALIZED (
         SELECT DISTINCT user_id FROM feed_events WHERE id > :since
     ), candidates AS MATERIALIZED (
@@ -66,12 +69,12 @@ DUE = Statement("""
         WHERE endpoint.state = 'active' AND (
             endpoint.due_at <= now()
             OR NOT endpoint.is_held
-            AND (CAST(:whole AS boolean) OR endpoint.user_id IN (SELECT user_id FROM owners))
+            AND (CAST(:full_scan AS boolean) OR endpoint.user_id IN (SELECT user_id FROM owners))
             AND EXISTS (
-                SELECT FROM unnest(endpoint.types) AS wanted(type)
+                SELECT FROM unnest(endpoint.types) AS endpoint_type(type)
                 CROSS JOIN LATERAL (
                     SELECT FROM feed_events AS event
-                    WHERE event.user_id = endpoint.user_id AND event.type = wanted.type
+                    WHERE event.user_id = endpoint.user_id AND event.type = endpoint_type.type
                         AND (event.place, event.id) > (endpoint.place, endpoint.event_id)
                     LIMIT 1
                 ) AS next_event
@@ -83,16 +86,16 @@ DUE = Statement("""
         OR jobs.status IN ('failed', 'cancelled')
         AND jobs.finished_at < now() - interval '1 minute'
     ORDER BY candidates.id
-    LIMIT :most
+    LIMIT :max_started
     """)
 
 
 def _start_job(resources: Resources, endpoint_id: int) -> bool:
-    """Start the endpoint's job. Return whether this process started it."""
+    """Start the endpoint's job. Return false if another process started the job."""
     with resources.unit_of_work() as uow:
         is_active = WebhookEndpoint.state == EndpointState.ACTIVE
         query = select(WebhookEndpoint).where(WebhookEndpoint.id == endpoint_id, is_active)
-        # A worker that looks at the same time has locked the endpoint.
+        # Skip an endpoint that another worker is waking at the same time.
         endpoint = uow.session.scalar(query.with_for_update(skip_locked=True))
         if endpoint is None:
             return False

@@ -1,8 +1,8 @@
-"""The webhook endpoints of owners: each of their states and changes.
+"""Creates, changes and ends the webhook endpoints of owners.
 
-An endpoint has a position in the feed, and is sent the events after it. A type that is added later
-has a later start of its own. An endpoint that is behind, or paused, therefore still gets the
-events that it missed, and no event of the new type from before the change.
+An endpoint receives the events after its position in the feed. An event type that is added later
+has its own start position. An endpoint that is behind or paused therefore receives all missed
+events of its old types, but no older events of the new type.
 """
 
 from collections.abc import Collection
@@ -16,9 +16,9 @@ from services.access import api_keys, sessions
 from services.access.caller import Caller
 from services.accounts import account_mails, accounts
 from services.accounts.account_mails import MailKind
-from services.feed.catalogue import FeedEventType, visible_types
+from services.feed.catalogue import FeedEventType, list_visible_types
 from services.feed.reading import FeedPosition, newest_position, require_own_list
-from services.security_events import EventType, record
+from services.security_events import EventType, record_event
 from services.webhooks import signing
 from storage.unit_of_work import UnitOfWork
 
@@ -29,7 +29,7 @@ ENDED_WITH_LOGIN = "It ended when the account got another password."
 
 @dataclass(frozen=True)
 class EndpointChange:
-    """The values to change. ``None`` leaves a value as it is."""
+    """The new values of an endpoint. ``None`` keeps the current value."""
 
     url: str | None = None
     types: Collection[FeedEventType] | None = None
@@ -46,15 +46,14 @@ def create_endpoint(
 ) -> tuple[WebhookEndpoint, str]:
     """Create an endpoint for future events, and notify the account by mail.
 
-    Returns the endpoint and its secret, which is shown only once. The caller of this function has
-    checked the URL. Raises
-    ``auth.login_again``, ``auth.insufficient_scope``, ``auth.restricted_credential``,
-    ``list.not_found`` and ``webhook.too_many_endpoints``.
+    Returns the endpoint and its secret, which is shown only once. The caller of this function must
+    check the URL. Raises ``auth.login_again``, ``auth.insufficient_scope``,
+    ``auth.restricted_credential``, ``list.not_found`` and ``webhook.too_many_endpoints``.
     """
     _require_types(caller, types)
-    sessions.lock_maker(uow, caller)
+    sessions.lock_caller(uow, caller)
     require_own_list(uow, caller.user_id, list_id)
-    query = select(func.count()).where(WebhookEndpoint.user_id == caller.user_id, _not_deleted())
+    query = select(func.count()).where(WebhookEndpoint.user_id == caller.user_id, _is_not_deleted())
     if (uow.session.scalar(query) or 0) >= MAX_ENDPOINTS:
         raise errors.WEBHOOK_TOO_MANY(most=MAX_ENDPOINTS)
     after = newest_position(uow.session)
@@ -70,15 +69,17 @@ def create_endpoint(
     uow.session.add(endpoint)
     uow.session.flush()
     secret = signing.create_secret(uow, endpoint.id)
-    record(uow, caller.user_id, EventType.WEBHOOK_CREATED, endpoint_id=endpoint.id)
+    record_event(uow, caller.user_id, EventType.WEBHOOK_CREATED, endpoint_id=endpoint.id)
     _mail_person(uow, caller)
     return endpoint, secret
 
 
 def list_endpoints(uow: UnitOfWork, caller: Caller) -> list[WebhookEndpoint]:
-    """Return the caller's endpoints whose types the credential may see, newest first."""
-    visible = visible_types(caller.scopes, unrestricted=caller.unrestricted)
-    query = select(WebhookEndpoint).where(WebhookEndpoint.user_id == caller.user_id, _not_deleted())
+    """Return the caller's endpoints, newest first, if the credential may see all their types."""
+    visible = list_visible_types(caller.scopes, unrestricted=caller.unrestricted)
+    query = select(WebhookEndpoint).where(
+        WebhookEndpoint.user_id == caller.user_id, _is_not_deleted()
+    )
     rows = uow.session.scalars(query.order_by(WebhookEndpoint.id.desc()))
     return [row for row in rows if visible.issuperset(row.types)]
 
@@ -94,42 +95,44 @@ def get_endpoint(
     query = select(WebhookEndpoint).where(
         WebhookEndpoint.id == endpoint_id,
         WebhookEndpoint.user_id == caller.user_id,
-        _not_deleted(),
+        _is_not_deleted(),
     )
     endpoint = uow.session.scalar(query.with_for_update() if lock else query)
     if endpoint is None:
         raise errors.WEBHOOK_ENDPOINT_NOT_FOUND()
-    _require_types(caller, known_types(endpoint))
+    _require_types(caller, list_known_types(endpoint))
     return endpoint
 
 
-def known_types(endpoint: WebhookEndpoint) -> list[FeedEventType]:
-    """Return the endpoint's types, without types of a later release."""
-    return [FeedEventType(each) for each in endpoint.types if each in [*FeedEventType]]
+def list_known_types(endpoint: WebhookEndpoint) -> list[FeedEventType]:
+    """Return the endpoint's event types, except types that only a later release knows."""
+    return [FeedEventType(name) for name in endpoint.types if name in [*FeedEventType]]
 
 
 def change_endpoint(
     uow: UnitOfWork, caller: Caller, endpoint_id: int, to: EndpointChange
 ) -> WebhookEndpoint:
-    """Change the endpoint. The caller of this function has checked a new URL.
+    """Change the endpoint, and notify the account of a new URL by mail.
 
-    A session needs a recent login. The account is notified of a new URL by mail. Raises
-    ``auth.login_again``, ``webhook.ended`` and what ``get_endpoint`` raises.
+    The caller of this function must check a new URL. A session needs a recent login to change an
+    endpoint. Raises ``auth.login_again``, ``webhook.ended`` and the errors of ``get_endpoint``.
     """
     endpoint = _lock_for_maker(uow, caller, endpoint_id)
     if to.url is not None and to.url != endpoint.url:
         endpoint.url = to.url
         endpoint.key_id = caller.key_id
-        # The failures of the former receiver don't count for the new one.
+        # Reset the rests, because the failures of the former receiver don't concern the new
+        # receiver.
         endpoint.silences = 0
         endpoint.rests_until = None
         if endpoint.state == EndpointState.ACTIVE:
             wake_endpoint(endpoint)
-        record(uow, caller.user_id, EventType.WEBHOOK_CHANGED, endpoint_id=endpoint.id)
+        record_event(uow, caller.user_id, EventType.WEBHOOK_CHANGED, endpoint_id=endpoint.id)
         _mail_person(uow, caller)
     if to.types is not None:
         _require_types(caller, to.types)
-        # Events of a type that is added, or added again, are sent only from now on.
+        # The endpoint receives only future events of an added type, even if the type was removed
+        # before.
         now = newest_position(uow.session).cursor
         starts = {kind: start for kind, start in endpoint.starts.items() if kind in to.types}
         added_starts = {kind.value: now for kind in to.types if kind not in endpoint.types}
@@ -142,7 +145,7 @@ def change_endpoint(
 
 
 def _lock_for_maker(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookEndpoint:
-    sessions.lock_maker(uow, caller)
+    sessions.lock_caller(uow, caller)
     endpoint = get_endpoint(uow, caller, endpoint_id, lock=True)
     if endpoint.state == EndpointState.ENDED:
         raise errors.WEBHOOK_ENDED()
@@ -160,12 +163,12 @@ def _set_state(
     endpoint.state = state
     endpoint.reason = None
     endpoint.failing_since = None
-    if endpoint.key_id is not None and not api_keys.is_open(uow, endpoint.key_id):
-        # An expired or revoked key would pause the endpoint again.
+    if endpoint.key_id is not None and not api_keys.is_active_key(uow, endpoint.key_id):
+        # An expired or revoked key would pause the endpoint again, so replace the key.
         endpoint.key_id = caller.key_id
     endpoint.is_held = False
     wake_endpoint(endpoint)
-    # Restart the pauses and the three days of the pending deliveries.
+    # Restart the retry schedule of the pending deliveries, so that none of them is given up soon.
     table = WebhookDelivery
     statement = update(table).where(
         table.endpoint_id == endpoint.id, table.status == DeliveryStatus.PENDING
@@ -175,10 +178,10 @@ def _set_state(
 
 
 def rotate_secret(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> str:
-    """Create a new secret. The former one signs too for a day.
+    """Create a new secret. For a day, the former secret also signs events.
 
-    Raises ``auth.login_again``, ``webhook.ended``, ``webhook.too_many_secrets`` and what
-    ``get_endpoint`` raises.
+    Raises ``auth.login_again``, ``webhook.ended``, ``webhook.too_many_secrets`` and the errors of
+    ``get_endpoint``.
     """
     endpoint = _lock_for_maker(uow, caller, endpoint_id)
     if signing.count_live_secrets(uow, endpoint.id) >= signing.MAX_LIVE_SECRETS:
@@ -187,20 +190,20 @@ def rotate_secret(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> str:
 
 
 def delete_endpoint(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> int:
-    """End the endpoint and hide it. Nothing is sent to it from now on."""
+    """End the endpoint and hide it from its owner. Return 1."""
     endpoint = get_endpoint(uow, caller, endpoint_id, lock=True)
     if endpoint.state != EndpointState.ENDED:
-        record(uow, caller.user_id, EventType.WEBHOOK_ENDED, endpoint_id=endpoint.id)
+        record_event(uow, caller.user_id, EventType.WEBHOOK_ENDED, endpoint_id=endpoint.id)
     endpoint.state = EndpointState.ENDED
     endpoint.due_at = None
     endpoint.deleted_at = func.now()
     return 1
 
 
-def lock_active(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookEndpoint:
+def lock_active_endpoint(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookEndpoint:
     """Lock and return the caller's endpoint, which must be active.
 
-    Raises ``webhook.not_active`` and what ``get_endpoint`` raises.
+    Raises ``webhook.not_active`` and the errors of ``get_endpoint``.
     """
     endpoint = get_endpoint(uow, caller, endpoint_id, lock=True)
     if endpoint.state != EndpointState.ACTIVE:
@@ -209,31 +212,31 @@ def lock_active(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookEnd
 
 
 def wake_endpoint(endpoint: WebhookEndpoint) -> None:
-    """End the rest of a locked endpoint, so that a worker looks at it within about a second."""
+    """End the rest of a locked endpoint, so that a worker sends its deliveries within a second."""
     endpoint.due_at = func.now()
     endpoint.rests_until = None
 
 
-def live_of(uow: UnitOfWork, user_id: int) -> list[WebhookEndpoint]:
+def list_live_endpoints(uow: UnitOfWork, user_id: int) -> list[WebhookEndpoint]:
     """Return the person's endpoints that have not ended, newest first."""
-    return live_where(uow, WebhookEndpoint.user_id == user_id)
+    return find_live_endpoints(uow, WebhookEndpoint.user_id == user_id)
 
 
-def live_where(uow: UnitOfWork, condition: ColumnElement[bool]) -> list[WebhookEndpoint]:
+def find_live_endpoints(uow: UnitOfWork, condition: ColumnElement[bool]) -> list[WebhookEndpoint]:
     """Return the endpoints that meet the condition and have not ended, newest first."""
     query = select(WebhookEndpoint).where(condition, WebhookEndpoint.state != EndpointState.ENDED)
     return list(uow.session.scalars(query.order_by(WebhookEndpoint.id.desc())))
 
 
-def end_all(uow: UnitOfWork, user_id: int, *, but: Collection[int] = ()) -> None:
-    """End the person's endpoints, because another person may have created them."""
-    end_endpoints(uow, user_id, {each.id for each in live_of(uow, user_id)} - set(but))
+def end_all_endpoints(uow: UnitOfWork, user_id: int, *, but: Collection[int] = ()) -> None:
+    """End the person's endpoints except ``but``, because an intruder may have created them."""
+    end_endpoints(uow, user_id, {row.id for row in list_live_endpoints(uow, user_id)} - set(but))
 
 
 def end_endpoints(
     uow: UnitOfWork, user_id: int, endpoint_ids: Collection[int], reason: str = ENDED_WITH_LOGIN
 ) -> None:
-    """End these endpoints of the person, for example because their API key is revoked."""
+    """End some endpoints of the person, for example because their API key was revoked."""
     table = WebhookEndpoint
     statement = update(table).where(
         table.user_id == user_id,
@@ -243,46 +246,49 @@ def end_endpoints(
     values = {"state": EndpointState.ENDED, "reason": reason, "due_at": None}
     ended_ids = uow.session.scalars(statement.values(values).returning(table.id)).all()
     if ended_ids:
-        record(uow, user_id, EventType.WEBHOOK_ENDED, endpoints=len(ended_ids))
+        record_event(uow, user_id, EventType.WEBHOOK_ENDED, endpoints=len(ended_ids))
 
 
-def position_of(endpoint: WebhookEndpoint) -> FeedPosition:
+def get_position(endpoint: WebhookEndpoint) -> FeedPosition:
     return FeedPosition(endpoint.place, endpoint.event_id)
 
 
-def later_starts(endpoint: WebhookEndpoint) -> dict[str, FeedPosition]:
-    """Return the start positions of the types that were added later.
+def get_type_starts(endpoint: WebhookEndpoint) -> dict[str, FeedPosition]:
+    """Return the start positions of event types that were added later.
 
-    Such a position has no effect when the endpoint's own position is later.
+    A type's start position has no effect if the endpoint's own position is later.
     """
     return {kind: FeedPosition.of_cursor(cursor) for kind, cursor in endpoint.starts.items()}
 
 
-def go_back(endpoint: WebhookEndpoint, to: FeedPosition) -> None:
-    """Move a locked endpoint back, so that all events of its types after ``to`` are sent."""
-    position = min(position_of(endpoint), to)
+def rewind_endpoint(endpoint: WebhookEndpoint, to: FeedPosition) -> None:
+    """Move a locked endpoint back, so that all its events after ``to`` are sent again."""
+    position = min(get_position(endpoint), to)
     endpoint.place = position.place
     endpoint.event_id = position.id
-    starts = later_starts(endpoint).items()
+    starts = get_type_starts(endpoint).items()
     endpoint.starts = {kind: min(start, to).cursor for kind, start in starts}
 
 
 def _mail_person(uow: UnitOfWork, caller: Caller) -> None:
-    """Mail the person which credential made the change, within a limit per credential."""
-    person = accounts.get(uow, caller.user_id)
+    """Notify the person by mail of the credential that made the change.
+
+    The number of mails per credential is limited.
+    """
+    person = accounts.get_user(uow, caller.user_id)
     detail = "in a browser in which you are logged in"
     if caller.key_id is not None:
         key = uow.session.get_one(ApiKey, caller.key_id)
         detail = f"by your API key that ends in {key.last_four}"
     kind = MailKind.NEW_WEBHOOK
-    if not account_mails.got_enough(uow, kind, person.email, detail=detail):
-        account_mails.mail_person(uow, kind, person, detail)
+    if not account_mails.is_mail_limit_reached(uow, kind, person.email, detail=detail):
+        account_mails.enqueue_mail_to(uow, kind, person, detail)
 
 
-def _not_deleted() -> ColumnElement[bool]:
-    """The condition that selects endpoints that their owner has not deleted."""
+def _is_not_deleted() -> ColumnElement[bool]:
+    """Return the condition that the owner has not deleted the endpoint."""
     return WebhookEndpoint.deleted_at.is_(None)
 
 
 def _require_types(caller: Caller, types: Collection[FeedEventType]) -> None:
-    visible_types(caller.scopes, unrestricted=caller.unrestricted, only=types)
+    list_visible_types(caller.scopes, unrestricted=caller.unrestricted, only=types)

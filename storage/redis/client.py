@@ -11,7 +11,7 @@ import redis.sentinel
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from core.counters.store_metrics import observed_redis
+from core.counters.store_metrics import observe_redis
 from core.settings.store_settings import SENTINEL_SCHEMES, CacheSettings, Sentinels
 
 # Commands time out fast, and the library pings idle connections before use. A dead connection is
@@ -32,7 +32,7 @@ _SINGLE_RETRY = (1, (redis.ConnectionError,))
 
 class _ObservedRedis(redis.Redis):
     def execute_command(self, *arguments: Any, **options: Any) -> Any:
-        with observed_redis(redis.RedisError):
+        with observe_redis(redis.RedisError):
             return super().execute_command(*arguments, **options)  # type: ignore[no-untyped-call]
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 import redis.asyncio
 
-from core.counters.store_metrics import observed_redis
+from core.counters.store_metrics import observe_redis
 from core.errors.requests import QUEUE_OVERLOADED, QUEUE_TOO_MANY_OF_YOURS, QUEUE_UNAVAILABLE
 from core.logging import get_logger
 from core.queues import RequestKind
@@ -201,7 +201,7 @@ class RequestCalls:
             async with self._client.pipeline(transaction=False) as pipeline:
                 for call in batch:
                     pipeline.eval(call.script, len(call.keys), *call.keys, *call.arguments)
-                with observed_redis(redis.RedisError):
+                with observe_redis(redis.RedisError):
                     return await pipeline.execute(raise_on_error=False)
         except Exception as error:  # noqa: BLE001 - a lost error would leave callers waiting
             return [error] * len(batch)

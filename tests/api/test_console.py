@@ -9,11 +9,17 @@ from typing import Any
 
 import pytest
 
-from api.console.console_display import counted, curl_call, number, relative, signed
-from api.console.frame import console_part
-from api.console.lists.growth import GrowthPlot, growth_plot
+from api.console.console_display import (
+    build_curl_call,
+    format_change,
+    format_count,
+    format_distance,
+    format_number,
+)
+from api.console.frame import render_console_part
+from api.console.lists.growth import GrowthPlot, build_growth_plot
 from api.console.members.filter_form import FilterDraft
-from api.console.members.forms import NOBODY, ShownCount
+from api.console.members.forms import NOBODY, MemberCount
 from api.console.typed_forms import TypedForm
 from services.subscriptions.daily_figures import MemberFigures
 
@@ -39,13 +45,13 @@ NOW = datetime(2026, 11, 22, 13, 5, 10, tzinfo=UTC)
     ],
 )
 def test_a_moment_is_told_by_its_distance(ago: timedelta, words: str) -> None:
-    assert relative(NOW - ago, NOW) == words
+    assert format_distance(NOW - ago, NOW) == words
 
 
 def test_numbers_have_their_thousands_and_things_their_plural() -> None:
-    assert number(1_234_567) == "1,234,567"
-    assert [signed(each) for each in (1_234, 0, -5)] == ["+1,234", "0", "\N{MINUS SIGN}5"]
-    assert [counted(each, "member") for each in (0, 1, 2_000)] == [
+    assert format_number(1_234_567) == "1,234,567"
+    assert [format_change(each) for each in (1_234, 0, -5)] == ["+1,234", "0", "\N{MINUS SIGN}5"]
+    assert [format_count(each, "member") for each in (0, 1, 2_000)] == [
         "0 members",
         "1 member",
         "2,000 members",
@@ -53,7 +59,7 @@ def test_numbers_have_their_thousands_and_things_their_plural() -> None:
 
 
 def test_what_a_person_typed_is_one_word_of_the_call() -> None:
-    call = curl_call("https://x.example", "POST", "/lists", {"title": "it's; rm -rf $HOME"})
+    call = build_curl_call("https://x.example", "POST", "/lists", {"title": "it's; rm -rf $HOME"})
     assert call == (
         "curl --request POST https://x.example/lists \\\n"
         '  --header "Authorization: Bearer $PRESSROOM_KEY" \\\n'
@@ -64,7 +70,7 @@ def test_what_a_person_typed_is_one_word_of_the_call() -> None:
 
 def plotted(*numbers: tuple[int, int]) -> GrowthPlot:
     first = date(2026, 1, 1)
-    return growth_plot(
+    return build_growth_plot(
         [
             MemberFigures(str(first + timedelta(days=day)), joined, left)
             for day, (joined, left) in enumerate(numbers)
@@ -85,47 +91,49 @@ PAGE = "https://p.example/console/lists/1/segments/2"
 RECOUNT = "?count=exactly"
 
 
-def page_of(template: str, counted: ShownCount, **others: Any) -> str:
+def page_of(template: str, member_count: MemberCount, **others: Any) -> str:
     values = {
         "base": "https://p.example",
         "path": "/console/lists/1/segments/2",
         "csrf_token": "",
         "list": SimpleNamespace(id=1, title="A list"),
         "form": TypedForm(),
-        "counted_now": counted,
+        "member_count": member_count,
         "draft": FilterDraft(None),
         "choices": {},
     }
-    return console_part(template, values | others)
+    return render_console_part(template, values | others)
 
 
-def total_of(counted: ShownCount) -> str:
-    text = page_of("segment.html", counted, segment_id=2)
+def total_of(member_count: MemberCount) -> str:
+    text = page_of("segment.html", member_count, segment_id=2)
     return text.split('<p class="total"')[1].split("</p>")[0]
 
 
 @pytest.mark.parametrize(
-    ("counted", "button"),
+    ("member_count", "button"),
     [
         (NOBODY, "<button disabled>Apply</button>"),
-        (ShownCount(0, is_exact=False, recount=RECOUNT), "<button>Apply</button>"),
+        (MemberCount(0, is_exact=False, recount=RECOUNT), "<button>Apply</button>"),
         (
-            ShownCount(1_234, is_exact=False, recount=RECOUNT),
+            MemberCount(1_234, is_exact=False, recount=RECOUNT),
             "<button>Apply to at least 1,234 members</button>",
         ),
     ],
 )
 def test_a_bulk_action_is_offered_unless_it_is_known_to_be_about_nobody(
-    counted: ShownCount, button: str
+    member_count: MemberCount, button: str
 ) -> None:
     nothing: dict[str, Any] = {key: [] for key in ("actions", "tiers", "tags")}
-    text = page_of("new_bulk_action.html", counted, written={}, written_text="{}", **nothing)
+    text = page_of(
+        "new_bulk_action.html", member_count, filter_json={}, filter_text="{}", **nothing
+    )
     assert button in text
 
 
 def test_an_exact_number_is_told_as_it_is() -> None:
     assert "<b>0</b> members now" in total_of(NOBODY)
-    text = total_of(ShownCount(1_234, is_exact=True))
+    text = total_of(MemberCount(1_234, is_exact=True))
     assert "<b>1,234</b> members now" in text
     assert "At least" not in text
     assert "href" not in text
@@ -133,12 +141,12 @@ def test_an_exact_number_is_told_as_it_is() -> None:
 
 def test_another_number_leads_to_the_exact_one_with_and_without_a_script() -> None:
     words = "At least <b>1,234</b> members now"
-    text = total_of(ShownCount(1_234, is_exact=False, recount=RECOUNT))
+    text = total_of(MemberCount(1_234, is_exact=False, recount=RECOUNT))
     assert words in text
     assert f'hx-get="{PAGE}{RECOUNT}"' in text
     assert f'href="{PAGE}{RECOUNT}"' in text
     # Whoever asked for it, and got none, is led in no circle.
-    text = total_of(ShownCount(1_234, is_exact=False))
+    text = total_of(MemberCount(1_234, is_exact=False))
     assert words in text
     assert RECOUNT not in text
 

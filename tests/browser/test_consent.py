@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
-from core.scopes import EXPLANATIONS, Scope
+from core.scopes import SCOPE_EXPLANATIONS, Scope
 from devstack.harness.stack import Stack
 from tests.support.browser.looks import shows
 from tests.support.http.servers import QuietHandler, http_server, running
@@ -14,7 +14,7 @@ from tests.support.people.visiting import PASSWORD, new_account
 
 pytestmark = pytest.mark.tier("fast", "browser")
 NAME = "Ledger reader"
-SIX = tuple(EXPLANATIONS)
+SIX = tuple(SCOPE_EXPLANATIONS)
 ASKS = f"{NAME} asks for access to your account"
 LISTED = "Apps with access to your account"
 
@@ -51,11 +51,11 @@ def test_a_person_logs_in_agrees_to_a_part_and_takes_it_back(
     page.get_by_role("button", name="Log in").click()
     shows(page, ASKS)
     expect(page).to_have_title(f"Allow {NAME}?")
-    for explanation in EXPLANATIONS.values():
+    for explanation in SCOPE_EXPLANATIONS.values():
         expect(page.get_by_label(explanation)).to_be_checked()
     for scope in SIX:
         if scope not in {Scope.CREDIT_READ, Scope.COMPOSER}:
-            page.get_by_label(EXPLANATIONS[scope]).uncheck()
+            page.get_by_label(SCOPE_EXPLANATIONS[scope]).uncheck()
     page.get_by_role("button", name="Allow", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Back at the program")
     answer = fields_of(page.url)
@@ -70,7 +70,7 @@ def test_a_person_logs_in_agrees_to_a_part_and_takes_it_back(
     expect(page.get_by_role("heading", level=2)).to_have_text(NAME)
     granted = page.get_by_role("region", name=NAME)
     expect(granted.get_by_role("listitem")).to_have_text(
-        [EXPLANATIONS[Scope.COMPOSER], EXPLANATIONS[Scope.CREDIT_READ]]
+        [SCOPE_EXPLANATIONS[Scope.COMPOSER], SCOPE_EXPLANATIONS[Scope.CREDIT_READ]]
     )
     granted.get_by_role("link", name="Revoke access").click()
     page.get_by_role("button", name="Revoke access").click()

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from api.console.navigation import OPERATORS
-from core.scopes import EXPLANATIONS
+from api.console.navigation import OPERATORS_PAGE
+from core.scopes import SCOPE_EXPLANATIONS
 from devstack.harness.stack import Owner, Stack
 from services.accounts.mailed_tokens import Purpose
 from tests.support.browser.consoles import log_in_browser
@@ -39,7 +39,7 @@ from tests.support.security.console_calls import CONSOLE_CALLS
 from tests.support.security.world import World, settled
 
 At = Callable[..., Page]
-SCOPES = tuple(EXPLANATIONS)
+SCOPES = tuple(SCOPE_EXPLANATIONS)
 LONG_NAME = LONG_WORD * 2
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 TAKES_PICTURES = IS_THOROUGH or os.environ.get("PRESSROOM_PICTURES") == "1"
@@ -65,8 +65,8 @@ def _of_the_console() -> Iterator[tuple[str, Visit]]:
     for operation, call in CONSOLE_CALLS.items():
         method, _, path = operation.partition(" ")
         is_page = "/assets/" not in path and not path.endswith("/events")
-        if method == "GET" and is_page and (call.own == 200 or OPERATORS.path in path):
-            whose = "operator" if OPERATORS.path in path else "owner"
+        if method == "GET" and is_page and (call.own == 200 or OPERATORS_PAGE.path in path):
+            whose = "operator" if OPERATORS_PAGE.path in path else "owner"
             yield path, Visit(whose, path, others=call.values)
 
 

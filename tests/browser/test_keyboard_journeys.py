@@ -4,7 +4,7 @@ import httpx2
 import pytest
 from playwright.sync_api import expect
 
-from core.scopes import EXPLANATIONS, Scope
+from core.scopes import SCOPE_EXPLANATIONS, Scope
 from devstack.harness.stack import Owner, Stack
 from tests.support.browser.consoles import log_in_browser
 from tests.support.browser.keyboards import Keyboard
@@ -109,7 +109,7 @@ def test_an_owner_makes_a_key_and_copies_it(stack: Stack, keyboard: Keyboard, ow
     keyboard.enter()
     expect(keyboard.page.get_by_text("Tick what the key may do.")).to_be_visible()
     keyboard.begins_at(keyboard.page.get_by_role("radio", name="Only what is ticked below"))
-    keyboard.tick(EXPLANATIONS[Scope.ATTACHMENT])
+    keyboard.tick(SCOPE_EXPLANATIONS[Scope.ATTACHMENT])
     keyboard.reach("radio", "90 days")
     keyboard.page.keyboard.press("ArrowUp")
     expect(keyboard.page.get_by_role("radio", name="30 days")).to_be_checked()

@@ -86,10 +86,10 @@ def _normalised(package: str) -> str:
 def test_it_knows_the_languages_of_readers_and_of_dates(engine: Engine, image: str) -> None:
     script = (
         "from babel import Locale\n"
-        "from core.languages.reader_languages import languages\n"
+        "from core.languages.reader_languages import list_languages\n"
         "from services.subscriptions.imports.dates import parse_date\n"
         "parse_date('31 de diciembre de 2025')\n"
-        "print(*(Locale.parse(each, sep='-').get_display_name('en') for each in languages()))"
+        "print(*(Locale.parse(each, sep='-').get_display_name('en') for each in list_languages()))"
     )
     assert "German" in _run(engine, image, "python", "-c", script)
 

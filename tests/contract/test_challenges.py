@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from api.html.frame import page
+from api.html.frame import render_page
 from devstack.harness.stack import Stack
 from integrations.challenges.siteverify import WIDGETS
 from tests.support.http.replies import data, fields_at_fault, problem
@@ -226,7 +226,7 @@ SUBJECTS = {
 @pytest.fixture(scope="module")
 def stack_with_challenges(stack: Stack) -> Iterator[Stack]:
     """A second API process of the shared stack, which shows a challenge on account forms."""
-    with stack.second_api(PRESSROOM_ACCOUNT_CHALLENGE="turnstile") as second:
+    with stack.run_second_api(PRESSROOM_ACCOUNT_CHALLENGE="turnstile") as second:
         yield second
 
 
@@ -301,8 +301,8 @@ def test_a_page_without_a_challenge_has_no_script(stranger: httpx2.Client) -> No
 @pytest.mark.parametrize("provider", WIDGETS)
 def test_each_widget_is_allowed_and_nothing_else(provider: str) -> None:
     widget = next(each for name, each in WIDGETS.items() if name == provider)
-    policy = _directives(page("problem.html", foreign=widget.policy, **_PROBLEM))
-    own = _directives(page("problem.html", **_PROBLEM))
+    policy = _directives(render_page("problem.html", other_sources=widget.policy, **_PROBLEM))
+    own = _directives(render_page("problem.html", **_PROBLEM))
     allowed = [source.replace("*.", "js.") for source in policy["script-src"].split()]
     assert any(widget.script.startswith(source) for source in allowed)
     for name, sources in own.items():

@@ -14,9 +14,9 @@ from tests.support.composer.composing import (
     POSTS,
     TWEETS,
     ask,
+    find_metadata_faults,
+    find_tweets_faults,
     fresh,
-    metadata_faults,
-    tweets_faults,
 )
 from tests.support.http.replies import data, problem
 from tests.support.people.visiting import Visitor, new_address
@@ -24,7 +24,9 @@ from tests.support.people.visiting import Visitor, new_address
 PATHS = (METADATA, TWEETS)
 
 
-@pytest.mark.parametrize(("path", "faults"), [(METADATA, metadata_faults), (TWEETS, tweets_faults)])
+@pytest.mark.parametrize(
+    ("path", "faults"), [(METADATA, find_metadata_faults), (TWEETS, find_tweets_faults)]
+)
 def test_what_is_written_keeps_every_rule(client: httpx2.Client, path: str, faults: Any) -> None:
     for post in POSTS.values():
         reply = ask(client, path, post)
@@ -40,7 +42,7 @@ def test_only_what_is_asked_for_is_answered(client: httpx2.Client) -> None:
     ):
         found = data(ask(client, METADATA, POSTS["english"], params={"includes": includes}))
         assert set(found) == wanted
-        assert metadata_faults(POSTS["english"], found, *map(MetadataField, wanted)) == []
+        assert find_metadata_faults(POSTS["english"], found, *map(MetadataField, wanted)) == []
 
 
 @pytest.mark.parametrize("includes", ["title", "slug,title", "Slug", "slug;tags", "slug,summary2"])
@@ -79,7 +81,7 @@ def test_the_longest_post_is_taken(client: httpx2.Client) -> None:
     content = (sentence * (1_000_000 // len(sentence) + 1))[:1_000_000]
     post = Post("T" * 500, content)
     reply = ask(client, METADATA, post, headers={"Prefer": "wait=45"})
-    assert metadata_faults(post, data(reply)) == []
+    assert find_metadata_faults(post, data(reply)) == []
     four_bytes = Post("", "🍞" * 1_000_000)
     assert data(ask(client, METADATA, four_bytes, params={"includes": "slug"}))
 
@@ -95,7 +97,7 @@ def test_the_same_post_is_written_about_once_by_either_path(
         again = ask(client, same, post)
         assert again.headers["pressroom-source"] == "offline; cached"
         assert data(again) == data(first)
-    with stack.client(stack.new_owner().key) as other:
+    with stack.client(stack.create_owner().key) as other:
         assert ask(other, path, post).headers["pressroom-source"] == "offline; cached"
     changed = Post(post.title, post.content + " ")
     assert ask(client, path, changed).headers["pressroom-source"] == "offline"
@@ -152,7 +154,7 @@ def test_a_post_of_hostile_marks_holds_up_no_mail(
         asked = threads.submit(ask, client, TWEETS, post)
         visitor.fill_in("/register", email=email)
         eventually(lambda: stack.mails(email), within=10, what="the mail")
-        assert tweets_faults(post, data(asked.result())) == []
+        assert find_tweets_faults(post, data(asked.result())) == []
 
 
 @pytest.mark.parametrize("prefer", ["respond-async", "respond-async, wait=30", "wait=60"])

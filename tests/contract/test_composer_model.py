@@ -12,7 +12,12 @@ import pytest
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from services.composer.text.post import Post
-from tests.support.composer.composing import METADATA, TWEETS, metadata_faults, tweets_faults
+from tests.support.composer.composing import (
+    METADATA,
+    TWEETS,
+    find_metadata_faults,
+    find_tweets_faults,
+)
 from tests.support.composer.modelling import SOURCE, Modelled, post
 from tests.support.http.replies import data, problem
 
@@ -28,7 +33,7 @@ def composer_with_model(make_stack: Callable[[str], Stack]) -> Modelled:
 @pytest.fixture
 def author_client(composer_with_model: Modelled) -> Iterator[httpx2.Client]:
     """An API client of a new owner who uses the composer."""
-    with composer_with_model.stack.client(composer_with_model.stack.new_owner().key) as client:
+    with composer_with_model.stack.client(composer_with_model.stack.create_owner().key) as client:
         yield client
 
 
@@ -76,7 +81,7 @@ def test_the_offline_writer_stands_in_for_a_model_without_an_answer_of_use_in_ti
     body = post()
     reply = _ask(author_client, path, body, wait=4 if model == "trickle" else 20)
     assert reply.headers["pressroom-source"] == source
-    written, judge = Post(**body), metadata_faults if path == METADATA else tweets_faults
+    written, judge = Post(**body), find_metadata_faults if path == METADATA else find_tweets_faults
     assert judge(written, data(reply)) == []
 
 
@@ -128,7 +133,7 @@ def test_equal_posts_at_once_make_one_call_whichever_process_hears_them(
         headers = dict(author_client.headers)
         return httpx2.post(base + METADATA, json=body, headers=headers, timeout=60)
 
-    with stack.second_api() as second, ThreadPoolExecutor(12) as pool:
+    with stack.run_second_api() as second, ThreadPoolExecutor(12) as pool:
         replies = list(pool.map(ask, [stack.api_url, second.api_url] * 6))
     assert len({str(data(reply)) for reply in replies}) == 1
     assert composer_with_fallback.calls() == calls + 1

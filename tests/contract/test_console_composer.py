@@ -13,9 +13,9 @@ from tests.support.composer.composing import (
     METADATA,
     TWEETS,
     body,
+    find_metadata_faults,
+    find_tweets_faults,
     fresh,
-    metadata_faults,
-    tweets_faults,
 )
 from tests.support.composer.modelling import PRICE, Modelled, post
 from tests.support.credits import credits
@@ -71,8 +71,8 @@ def test_all_of_it_is_written_and_says_by_whom_and_equals_what_a_program_gets(
     assert "costs" not in text
     new_post = fresh()
     text, fields = compose(shared_console, {"write": "all"}, **fields_of(new_post))
-    assert metadata_faults(new_post, written_of(fields, "slug", "summary", "tags")) == []
-    assert tweets_faults(new_post, written_of(fields, "tweets")) == []
+    assert find_metadata_faults(new_post, written_of(fields, "slug", "summary", "tags")) == []
+    assert find_tweets_faults(new_post, written_of(fields, "tweets")) == []
     assert text.count("Written by the offline writer") == 4
     assert (fields["title"], fields["content"]) == (new_post.title, new_post.content)
     reply = shared_console.api.post(METADATA, json=body(new_post))

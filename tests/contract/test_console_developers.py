@@ -3,12 +3,12 @@
 import re
 from datetime import UTC, datetime, timedelta
 
-from api.console.console_display import day
-from core.scopes import EXPLANATIONS, Scope
+from api.console.console_display import format_day
+from core.scopes import SCOPE_EXPLANATIONS, Scope
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from models import Plan
-from services.webhooks.deliveries import MAX_COUNTED
+from services.webhooks.deliveries import MAX_COUNTED_EVENTS
 from tests.support.http.replies import data, problem
 from tests.support.http.webhook_receiver import (
     CREATED,
@@ -58,17 +58,17 @@ def test_a_key_is_made_shown_once_used_and_ended_after_a_question(
     text = console.see(KEYS)
     assert key not in text
     assert f"Upload &lt;script&gt; (…{key[-4:]})" in text
-    assert EXPLANATIONS[Scope.ATTACHMENT] in text
-    assert EXPLANATIONS[Scope.COMPOSER] not in text
+    assert SCOPE_EXPLANATIONS[Scope.ATTACHMENT] in text
+    assert SCOPE_EXPLANATIONS[Scope.COMPOSER] not in text
     found = "SELECT id, extract(days FROM expires_at - now()) FROM api_keys WHERE last_four = %s"
     [(key_id, days)] = stack.query(f"{found} AND name LIKE 'Upload%%'", key[-4:])
     assert days == 89
 
     end = f"{KEYS}/{key_id}/end"
     assert heading(console.see(end)) == f"Revoke Upload <script> (…{key[-4:]})?"
-    assert stack.opens(key)
+    assert stack.is_accepted(key)
     assert "is revoked." in console.do(end)
-    assert not stack.opens(key)
+    assert not stack.is_accepted(key)
     console.see(end, 404)
     assert console.visitor.client.post(end, data={}).status_code == 403
 
@@ -111,9 +111,9 @@ def test_what_no_key_can_be_is_told_beside_its_field(console: OwnerAtConsole) ->
 
 
 def test_a_key_beyond_the_plan_is_refused_with_the_reason(stack: Stack) -> None:
-    with at_console(stack, stack.new_owner(plan=Plan.FREE)) as console:
+    with at_console(stack, stack.create_owner(plan=Plan.FREE)) as console:
         for _ in range(9):
-            stack.new_key(console.owner.user_id)
+            stack.create_key(console.owner.user_id)
         text = shown(console.send(NEW_KEY, name="n", reach="all"), 403)
         assert "10 of 10 are used" in text
         noted = data(console.api.get("/users/me/security-events"))["items"]
@@ -130,15 +130,15 @@ def test_access_is_shown_and_taken_back_after_a_question(
         given = program.tokens(person, "credit.read")
     text = console.see(ACCESS)
     assert "Ledger &amp; &lt;reader&gt;" in text
-    assert EXPLANATIONS[Scope.CREDIT_READ] in text
+    assert SCOPE_EXPLANATIONS[Scope.CREDIT_READ] in text
     assert "You gave 1 app of others access" in console.see(PROGRAMS)
     [grant] = data(console.api.get("/grants"))
     end = f"{ACCESS}/{grant['id']}/end"
     [call] = calls_of(console.see(end))
     assert (call.method, call.path) == ("DELETE", f"/grants/{grant['id']}")
-    assert stack.opens(given["access_token"])
+    assert stack.is_accepted(given["access_token"])
     assert "has no access any more." in console.do(end)
-    assert not stack.opens(given["access_token"])
+    assert not stack.is_accepted(given["access_token"])
     console.see(end, 404)
 
 
@@ -320,7 +320,7 @@ def test_a_number_that_takes_long_to_tell_is_told_as_more_than_the_bound(
         "INSERT INTO feed_events (user_id, type) SELECT %s, %s FROM generate_series(1, %s)",
         console.owner.user_id,
         LEFT.value,
-        MAX_COUNTED,
+        MAX_COUNTED_EVENTS,
     )
     assert "Send 1,000 events again?" in console.see(path, **an_hour_ago())
     happen(stack, console.owner, LEFT)
@@ -356,4 +356,4 @@ def test_events_that_are_alike_are_one_row_below_their_day(console: OwnerAtConso
         put(console.api, list_id, "ada@example.com", **values)
     words = "A member was changed, 3 times"
     eventually(lambda: any(row[0] == words for row in event_rows(console)), what="the events")
-    assert rows_of(console.see(EVENTS))[1] == [day(datetime.now(UTC))]
+    assert rows_of(console.see(EVENTS))[1] == [format_day(datetime.now(UTC))]

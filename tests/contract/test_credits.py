@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from devstack.harness.stack import Owner, Stack
-from services.credits.ledger_pages import MAX_ENTRIES_LOOKED_AT
+from services.credits.ledger_pages import MAX_SCANNED_ENTRIES
 from tests.support.credits import credits
 from tests.support.credits.credits import BALANCE, CONSUME, LEDGER, balance, consume, grant
 from tests.support.http.replies import TIMESTAMP, data, problem
@@ -75,7 +75,7 @@ def test_a_key_that_has_just_ended_charges_nothing(
     stack: Stack, client: httpx2.Client, owner: Owner, ends: str
 ) -> None:
     grant(stack, owner.user_id, "10")
-    with stack.client(stack.new_key(owner.user_id)) as other:
+    with stack.client(stack.create_key(owner.user_id)) as other:
         data(consume(other))
         key_id = "(SELECT max(id) FROM api_keys WHERE user_id = %s)"
         stack.query(f"UPDATE api_keys SET {ends} WHERE id = {key_id} RETURNING 1", owner.user_id)
@@ -186,7 +186,7 @@ def test_meta_comes_back_as_it_was_sent(
 
 
 def test_erased_users_ledger_stays_without_name(stack: Stack) -> None:
-    person = stack.new_owner()
+    person = stack.create_owner()
     grant(stack, person.user_id, "7")
     erase(stack.resources, person.email)
     kept: list[tuple[Any, ...]] = stack.query(
@@ -294,9 +294,9 @@ def test_entries_of_some_actions_are_found_however_many_lie_between(
     grant(stack, owner.user_id, "10")
     data(consume(client))
     for _ in range(20):
-        fill(stack, owner, MAX_ENTRIES_LOOKED_AT // 10)
+        fill(stack, owner, MAX_SCANNED_ENTRIES // 10)
     data(consume(client))
-    newest = 2 * MAX_ENTRIES_LOOKED_AT + 3
+    newest = 2 * MAX_SCANNED_ENTRIES + 3
     first = page(client, action="consume")
     assert (places(first), first["pagination"]["next_cursor"] is None) == ([newest], False)
     assert walked(client, action="consume") == ([newest, 2], 3)

@@ -245,7 +245,9 @@ def test_hosts_that_run_at_once_order_it_once_and_a_late_no_stops_the_mail(
         ask(stranger, list_id, email)
     stack_without_workers.query(_DUE, [email])
     with ThreadPoolExecutor(4) as pool:
-        ordered = pool.map(lambda _: mails.order_due(stack_without_workers.resources), range(4))
+        ordered = pool.map(
+            lambda _: mails.enqueue_due_reminders(stack_without_workers.resources), range(4)
+        )
         assert sum(ordered) == 1
     [(job_id,)] = stack_without_workers.query(_ORDERED, [list_id])
     [(owner_id,)] = stack_without_workers.query("SELECT user_id FROM lists WHERE id = %s", list_id)

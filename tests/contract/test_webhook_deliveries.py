@@ -9,7 +9,7 @@ from standardwebhooks import WebhookVerificationError
 
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
-from services.webhooks.deliveries import MAX_PENDING_ASKED_FOR
+from services.webhooks.deliveries import MAX_PENDING_REQUESTED
 from services.webhooks.signing import MAX_LIVE_SECRETS
 from tests.support.http.replies import data, problem, walk_pages
 from tests.support.http.webhook_receiver import (
@@ -102,7 +102,7 @@ def test_types_and_list_are_kept_to(
     before = len(event_ids(stack, owner, CREATED))
     happen(stack, owner, CREATED, list_id=other_id)
     happen(stack, owner, LEFT, list_id=list_id)
-    happen(stack, stack.new_owner(), CREATED, list_id=list_id)
+    happen(stack, stack.create_owner(), CREATED, list_id=list_id)
     happen(stack, owner, CREATED, list_id=list_id)
     eventually(lambda: receiver.hooks, what="the event")
     assert receiver.ids == event_ids(stack, owner, CREATED)[before + 1 :]
@@ -355,7 +355,7 @@ def test_what_an_owner_asks_for_is_bounded_while_nothing_arrives(
         "INSERT INTO webhook_deliveries (endpoint_id, event_type, due_at, status)"
         " SELECT %s, 'webhook.test', now() + interval '1 hour', %s FROM generate_series(1, %s)"
     )
-    stack.query(rows, endpoint["id"], "pending", MAX_PENDING_ASKED_FOR - 2)
+    stack.query(rows, endpoint["id"], "pending", MAX_PENDING_REQUESTED - 2)
     stack.query(rows, endpoint["id"], "delivered", 1)
     done = next(each for each in deliveries(client, endpoint) if each["status"] == "delivered")
     data(client.post(f"{path}/test"))

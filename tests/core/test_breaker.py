@@ -31,7 +31,7 @@ class Server:
         self.calls = 0
 
     def call(self) -> None:
-        with self.guard.guarding():
+        with self.guard.protect():
             self.calls += 1
             if self.error is not None:
                 raise self.error
@@ -61,7 +61,7 @@ def test_one_call_probes_while_the_others_are_refused(clock: Clock) -> None:
     server.failing()
     clock.now += 2
     server.error = None
-    with guard.guarding():
+    with guard.protect():
         # In another thread, as callers are.
         other = threading.Thread(target=server.failing)
         other.start()
@@ -75,7 +75,7 @@ def test_a_call_that_began_before_the_server_worked_again_begins_no_rest(clock: 
     server = Server(guard)
 
     def time_out() -> None:
-        with guard.guarding():
+        with guard.protect():
             # Meanwhile, in other threads: a call fails sooner, and a probe finds that it works.
             server.failing()
             clock.now += 2
@@ -96,7 +96,7 @@ def test_a_call_that_began_before_the_rest_does_not_make_it_longer(clock: Clock)
     server = Server(guard)
 
     def time_out() -> None:
-        with guard.guarding():
+        with guard.protect():
             server.failing()
             clock.now += 0.9
             raise ServerFailed("test server", "timed out")
@@ -113,7 +113,7 @@ def test_a_call_that_is_interrupted_lets_the_next_one_probe(clock: Clock) -> Non
     server = Server(guard)
     server.failing()
     clock.now += 2
-    with pytest.raises(KeyboardInterrupt), guard.guarding():
+    with pytest.raises(KeyboardInterrupt), guard.protect():
         raise KeyboardInterrupt
     server.error = None
     server.call()

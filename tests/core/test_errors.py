@@ -19,7 +19,7 @@ def test_every_placeholder_has_an_example_and_every_example_a_placeholder() -> N
     for name, entry in ENTRIES:
         wanted = _placeholders(entry.sentence) | _placeholders(entry.field or "")
         assert wanted == set(entry.examples), name
-        assert "{" not in entry.documented, name
+        assert "{" not in entry.example_sentence, name
 
 
 def test_nothing_is_declared_twice() -> None:

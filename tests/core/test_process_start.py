@@ -3,7 +3,7 @@ import sys
 
 _LISTENING = """
 import gc
-from core.process.garbage_collection import begin_start, end_start, share
+from core.process.garbage_collection import begin_start, end_start, freeze_before_fork
 searches = []
 gc.callbacks.append(lambda phase, _: searches.append(phase))
 standard = gc.get_threshold()
@@ -33,7 +33,7 @@ node = Node()
 node.itself = node
 gone = weakref.ref(node)
 del node
-share()
+freeze_before_fork()
 print(gone(), gc.get_freeze_count() > 0)
 """
     assert printed(_LISTENING + code) == "None True"

@@ -6,7 +6,7 @@ import pytest
 from core.queues import Queue
 from core.settings import Settings
 from core.settings.given_settings import PREFIX, is_secret, variable_of
-from core.settings.process_settings import settings_of
+from core.settings.process_settings import list_settings
 from tests.support.commands.command_line import options, require_accepted
 from tests.support.deployment import files, pods
 from workers.serving import plan_serving
@@ -110,6 +110,6 @@ def test_no_process_starts_without_a_setting_that_it_requires(processes_of: Depl
 def test_a_process_that_decodes_files_holds_no_key_to_money_mail_or_figures() -> None:
     secrets = {name for name, field in Settings.model_fields.items() if is_secret(field)}
     stores = {"database_url", "s3_secret_key", "redis_url", "broker_url", "cache_url"}
-    assert secrets & settings_of("worker", [Queue.MEDIA]) == stores | {"encryption_keys"}
+    assert secrets & list_settings("worker", [Queue.MEDIA]) == stores | {"encryption_keys"}
     more = {"read_database_url", "secret_keys", "encryption_keys"}
-    assert secrets & settings_of("worker", [Queue.EXPORT, Queue.BULK]) == stores | more
+    assert secrets & list_settings("worker", [Queue.EXPORT, Queue.BULK]) == stores | more

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from core.languages.reader_languages import languages
+from core.languages.reader_languages import list_languages
 from tests.support.deployment import files
 
 pytestmark = pytest.mark.tier("check")
@@ -46,4 +46,4 @@ def test_babel_keeps_each_language_of_readers() -> None:
     [kept] = [each.text for each in files.dockerfile() if "locale-data" in each.text]
     named = re.findall(r"\b[a-z]{2,3}\b(?=\\)", kept)
     assert "root" in kept
-    assert {each.partition("-")[0] for each in languages()} <= set(named)
+    assert {each.partition("-")[0] for each in list_languages()} <= set(named)

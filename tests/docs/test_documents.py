@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.house import PACKAGES
+from benchmarks.code_metrics.product_modules import PACKAGES
 from cli import settings_reference
 from core.settings import Settings
 from core.settings.given_settings import FILE_SUFFIX, PREFIX, is_secret, variable_of

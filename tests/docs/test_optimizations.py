@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from benchmarks.house import PACKAGES
+from benchmarks.code_metrics.product_modules import PACKAGES
 from tests.support.documents import markdown
 
 pytestmark = pytest.mark.tier("check")

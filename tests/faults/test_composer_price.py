@@ -20,7 +20,7 @@ def priced_composer(make_stack: Callable[[str], Stack]) -> Modelled:
 
 @pytest.fixture
 def funded_owner(priced_composer: Modelled) -> Owner:
-    made = priced_composer.stack.new_owner()
+    made = priced_composer.stack.create_owner()
     credits.grant(priced_composer.stack, made.user_id, "2")
     return made
 
@@ -45,7 +45,7 @@ def test_who_got_no_answer_gets_the_credits_back_and_pays_once_for_the_next(
     with stack.client(funded_owner.key) as client:
         assert credits.balance(client) == 0
         stack.query("UPDATE open_charges SET deadline = now()")
-        own_charges.reverse_overdue(stack.resources)
+        own_charges.reverse_overdue_charges(stack.resources)
         assert credits.balance(client) == 2
         priced_composer.work()
         priced_composer.steer(None)

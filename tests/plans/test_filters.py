@@ -71,8 +71,8 @@ def plans_of(stack: Stack, sent: Json) -> list[Node]:
         with stack.resources.unit_of_work() as uow:
             mailing_list = lists.find_by_slug(uow, "list-1")
             assert mailing_list is not None
-            wanted = member_filter.read(uow, mailing_list, sent)
-            searching.search(uow, mailing_list.id, wanted, PageRequest(20))
+            wanted = member_filter.read_filter(uow, mailing_list, sent)
+            searching.search_members(uow, mailing_list.id, wanted, PageRequest(20))
     finally:
         event.remove(engine, "before_cursor_execute", note)
     found = [each for each in statements if each.startswith("SELECT")]
@@ -87,11 +87,11 @@ def nodes(plan: Node) -> Iterator[Node]:
 
 
 @pytest.fixture
-def few_near_members(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searching, "MAX_NEAR_MEMBERS", 10)
+def short_scan_of_few_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searching, "MAX_SHORT_SCAN_MEMBERS", 10)
 
 
-@pytest.mark.usefixtures("few_near_members")
+@pytest.mark.usefixtures("short_scan_of_few_members")
 @pytest.mark.parametrize(("sent", "index"), BY_INDEX)
 def test_what_is_rare_is_found_by_its_index(
     stack_and_large_tables: tuple[Stack, set[str]], sent: Json, index: str
@@ -106,7 +106,7 @@ def test_what_is_rare_is_found_by_its_index(
     assert [scan for plan in plans for scan in whole_scans("", plan, large)] == []
 
 
-@pytest.mark.usefixtures("few_near_members")
+@pytest.mark.usefixtures("short_scan_of_few_members")
 @pytest.mark.parametrize("sent", BY_LOOKING)
 def test_what_no_index_finds_is_looked_for_among_so_many_in_order(
     stack_and_large_tables: tuple[Stack, set[str]], sent: Json

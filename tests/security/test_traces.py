@@ -75,7 +75,7 @@ def test_trace_ids_of_later_deliveries_and_other_lists_hold(
     data(client.delete(f"/lists/{list_id}/traces"))
     keyring = stack.resources.keyring
     with stack.resources.unit_of_work() as uow:
-        later = traces.new_delivery(uow)
-    fresh = traces.make_trace_id(keyring, Trace(list_id, reader.user_id, later))
+        later = traces.allocate_delivery_number(uow)
+    fresh = traces.create_trace_id(keyring, Trace(list_id, reader.user_id, later))
     for trace_id in (fresh, elsewhere):
         assert data(stranger.get(OPPONENT, params={"trace_id": trace_id}))["sub"]

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from core.telemetry.collector import is_wanted, names_service
+from core.telemetry.collector import has_service_name, is_tracing_enabled
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
@@ -33,13 +33,13 @@ def test_traces_are_told_where_a_collector_is_named(
 ) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert is_wanted() == wanted
+    assert is_tracing_enabled() == wanted
 
 
 def test_an_empty_variable_is_as_if_it_were_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ENDPOINT, "http://collector:4318")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "")
-    assert is_wanted()
+    assert is_tracing_enabled()
     assert "OTEL_EXPORTER_OTLP_TIMEOUT" not in os.environ
 
 
@@ -58,4 +58,4 @@ def test_the_operators_name_of_the_service_counts(
 ) -> None:
     for variable, value in variables.items():
         monkeypatch.setenv(variable, value)
-    assert names_service() == named
+    assert has_service_name() == named

@@ -1,4 +1,4 @@
-"""Pages of keys, of programs with access, and of events: all that acts for an owner."""
+"""Pages for an owner's API keys, connected apps and events."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from datetime import timedelta
 from fastapi.responses import Response
 
 from api.console.assets import CONSOLE_PATH
-from api.console.developers.views import WORDS, newest_events
+from api.console.developers.views import TYPE_LABELS, list_newest_events
 from api.console.requests import (
     Console,
     ConsoleForm,
@@ -15,15 +15,15 @@ from api.console.requests import (
     EmptyForm,
     RecentConsole,
     RecentConsoleForm,
-    console_router,
+    build_router,
 )
-from api.console.typed_forms import TypedForm, wrong_field
+from api.console.typed_forms import TypedForm, field_error
 from api.record_ids import PathId
 from api.state import Transaction
 from core import clock
 from core.errors import DomainError
 from core.errors.access import API_KEY_NAME, API_KEY_NOT_FOUND, GRANT_NOT_FOUND
-from core.scopes import KEY_EXPLANATIONS, Scope
+from core.scopes import KEY_SCOPE_EXPLANATIONS, Scope
 from models import ApiKey, EndpointState
 from services.access import api_keys
 from services.accounts import own_keys
@@ -36,16 +36,28 @@ from services.webhooks.endpoints_of_keys import revoke_key
 from storage.unit_of_work import UnitOfWork
 
 PATH = f"{CONSOLE_PATH}/developers"
-router = console_router(PATH)
+router = build_router(PATH)
+
+KEEP_ENDPOINTS = "keep_endpoints"
+EVENTS_ON_PAGE = 40
+# The lifetimes of a new key, by the value in the form.
+_LIFETIMES = {
+    "30": ("30 days", timedelta(days=30)),
+    "90": ("90 days", timedelta(days=90)),
+    "365": ("A year", timedelta(days=365)),
+    "": ("Until I end it", None),
+}
+_SCOPE_PREFIX = "scope."
+_TYPE_FIELD = "type"
 
 
 @router.get("")
 def show_developers(console: Console, uow: Transaction) -> Response:
     endpoints = webhook_endpoints.list_endpoints(uow, console.caller)
-    return console.page(
+    return console.render_page(
         "developers.html",
-        keys=len(api_keys.live_of(uow, console.user_id)),
-        grants=len(grants.list_of(uow, console.user_id).rows),
+        keys=len(api_keys.list_active_keys(uow, console.user_id)),
+        grants=len(grants.list_grants(uow, console.user_id).rows),
         endpoints=len(endpoints),
         troubled=sum(
             each.failing_since is not None or each.state != EndpointState.ACTIVE
@@ -54,146 +66,148 @@ def show_developers(console: Console, uow: Transaction) -> Response:
     )
 
 
-def _scope_words(scopes: Sequence[str]) -> Sequence[str]:
-    # The scope without an explanation is given by the operator alone.
-    of_operator = "Get the rosters of lists that are sent by mail"
-    return [KEY_EXPLANATIONS.get(Scope(scope), of_operator) for scope in scopes]
+def _describe_scopes(scopes: Sequence[str]) -> Sequence[str]:
+    # The only scope without an explanation is the scope that only an operator can grant.
+    operator_scope = "Get the rosters of lists that are sent by mail"
+    return [KEY_SCOPE_EXPLANATIONS.get(Scope(scope), operator_scope) for scope in scopes]
 
 
 @router.get("/access")
 def show_access(console: Console, uow: Transaction) -> Response:
-    given = grants.list_of(uow, console.user_id).rows
-    shown = [(each, _scope_words(each.scopes)) for each in given]
-    return console.page("access.html", grants=shown)
+    own_grants = grants.list_grants(uow, console.user_id).rows
+    grants_and_scopes = [(grant, _describe_scopes(grant.scopes)) for grant in own_grants]
+    return console.render_page("access.html", grants=grants_and_scopes)
 
 
 @router.get("/access/{grant_id}/end")
-def show_access_end(console: Console, uow: Transaction, grant_id: PathId) -> Response:
-    return console.page("end_access.html", grant=_own_grant(uow, console, grant_id))
+def show_access_revocation(console: Console, uow: Transaction, grant_id: PathId) -> Response:
+    return console.render_page("end_access.html", grant=_get_grant(uow, console, grant_id))
 
 
 @router.post("/access/{grant_id}/end")
-def end_access(console: ConsoleForm, uow: Transaction, grant_id: PathId) -> Response:
-    grant = _own_grant(uow, console, grant_id)
-    grants.revoke(uow, grant_id=grant.id, user_id=console.user_id)
-    return console.done(GRANTS_PATH, f"“{grant.client_name}” has no access any more.")
+def revoke_access(console: ConsoleForm, uow: Transaction, grant_id: PathId) -> Response:
+    grant = _get_grant(uow, console, grant_id)
+    grants.revoke_grant(uow, grant_id=grant.id, user_id=console.user_id)
+    return console.redirect_with_notice(
+        GRANTS_PATH, f"“{grant.client_name}” has no access any more."
+    )
 
 
-def _own_grant(uow: UnitOfWork, console: ConsoleRequest, grant_id: int) -> GrantSummary:
-    """Return a grant in force; raises ``grant.not_found``."""
-    for each in grants.list_of(uow, console.user_id).rows:
-        if each.id == grant_id:
-            return each
+def _get_grant(uow: UnitOfWork, console: ConsoleRequest, grant_id: int) -> GrantSummary:
+    """Return an active grant of the person, or raise ``grant.not_found``."""
+    for grant in grants.list_grants(uow, console.user_id).rows:
+        if grant.id == grant_id:
+            return grant
     raise GRANT_NOT_FOUND()
 
 
-KEEP_ENDPOINTS = "keep_endpoints"
-_LIFETIMES = {
-    "30": ("30 days", timedelta(days=30)),
-    "90": ("90 days", timedelta(days=90)),
-    "365": ("A year", timedelta(days=365)),
-    "": ("Until I end it", None),
-}
-_BOX = "scope."
-
-
 @dataclass(frozen=True)
-class ShownKey:
+class KeyView:
+    """An API key, as a page shows it."""
+
     key: ApiKey
 
     @property
     def label(self) -> str:
-        """The name and the last characters, which tell the key apart from others."""
+        """The name and the last characters, because several keys can have the same name."""
         return f"{self.key.name} (…{self.key.last_four})"
 
     @property
     def words(self) -> Sequence[str] | None:
-        """The rights of the key; ``None``: all that its owner has."""
+        """The descriptions of the key's scopes, or ``None`` for a key with full access."""
         scopes = self.key.scopes
-        return None if scopes is None else _scope_words(scopes)
+        return None if scopes is None else _describe_scopes(scopes)
 
 
 @router.get("/keys")
 def show_keys(console: Console, uow: Transaction) -> Response:
-    return console.page("keys.html", keys=_live(uow, console))
+    return console.render_page("keys.html", keys=_list_keys(uow, console))
 
 
 @router.get("/keys/new")
 def show_new_key(console: RecentConsole, form: EmptyForm) -> Response:
-    return console.form_page(
+    return console.render_form(
         "new_key.html",
-        form.filled({"lifetime": "90", "reach": "chosen"}),
-        scopes=[(_BOX + scope, words, str(scope)) for scope, words in KEY_EXPLANATIONS.items()],
+        form.fill({"lifetime": "90", "reach": "chosen"}),
+        scopes=[
+            (_SCOPE_PREFIX + scope, words, str(scope))
+            for scope, words in KEY_SCOPE_EXPLANATIONS.items()
+        ],
         lifetimes=[(value, label, "") for value, (label, _) in _LIFETIMES.items()],
     )
 
 
 @router.post("/keys/new")
-def make_key(console: RecentConsoleForm) -> Response:
-    """Create the key and show it, once: the answer is no redirect, since no URL may hold it."""
+def create_key(console: RecentConsoleForm) -> Response:
+    """Create a key, and show its secret.
+
+    No other page shows the secret of a key. The response isn't a redirect, because the redirect
+    would put the secret into a URL.
+    """
     form = console.form
-    ticked = [scope for scope in KEY_EXPLANATIONS if _BOX + scope in form]
-    reach, lifetime = form.get("reach"), form.get("lifetime", "")
+    ticked_scopes = [scope for scope in KEY_SCOPE_EXPLANATIONS if _SCOPE_PREFIX + scope in form]
+    reach = form.get("reach")
+    lifetime = form.get("lifetime", "")
     try:
-        if reach not in {"all", "chosen"} or (reach == "chosen" and not ticked):
-            raise wrong_field("reach", "tick what the key may do")
-        if reach == "all" and ticked:
-            raise wrong_field("reach", "full access goes with no tick below")
+        if reach not in {"all", "chosen"} or (reach == "chosen" and not ticked_scopes):
+            raise field_error("reach", "tick what the key may do")
+        if reach == "all" and ticked_scopes:
+            raise field_error("reach", "full access goes with no tick below")
         if lifetime not in _LIFETIMES:
-            raise wrong_field("lifetime", "must be one of those that the page offers")
-        _, lasts = _LIFETIMES[lifetime]
+            raise field_error("lifetime", "must be one of those that the page offers")
+        _, lifetime_duration = _LIFETIMES[lifetime]
         with console.unit_of_work() as uow:
-            key, secret = own_keys.make(
+            key, secret = own_keys.create_own_key(
                 uow,
                 console.caller,
                 name=form.get("name", ""),
-                scopes=None if reach == "all" else ticked,
-                expires_at=None if lasts is None else clock.now() + lasts,
+                scopes=None if reach == "all" else ticked_scopes,
+                expires_at=None if lifetime_duration is None else clock.now() + lifetime_duration,
             )
     except DomainError as error:
-        return show_new_key(console, console.refused(error, {API_KEY_NAME.code: "name"}))
-    return console.page("key_made.html", each=ShownKey(key), secret=secret)
+        return show_new_key(console, console.add_error(error, {API_KEY_NAME.code: "name"}))
+    return console.render_page("key_made.html", each=KeyView(key), secret=secret)
 
 
 @router.get("/keys/{key_id}/end")
-def show_key_end(console: Console, uow: Transaction, key_id: PathId) -> Response:
-    each = _own_key(uow, console, key_id)
-    endpoints = endpoints_of_keys.live_of_key(uow, key_id)
-    return console.form_page("end_key.html", TypedForm(), each=each, endpoints=endpoints)
+def show_key_revocation(console: Console, uow: Transaction, key_id: PathId) -> Response:
+    key = _get_key(uow, console, key_id)
+    endpoints = endpoints_of_keys.list_live_endpoints_of_key(uow, key_id)
+    return console.render_form("end_key.html", TypedForm(), each=key, endpoints=endpoints)
 
 
 @router.post("/keys/{key_id}/end")
-def end_key(console: ConsoleForm, uow: Transaction, key_id: PathId) -> Response:
-    """Revoke one key, and with it the keys that it made, and their endpoints unless they stay."""
-    label, kept = _own_key(uow, console, key_id).label, KEEP_ENDPOINTS in console.form
-    revoke_key(uow, key_id=key_id, user_id=console.user_id, keep_endpoints=kept)
-    return console.done(KEYS_PATH, f"The key “{label}” is revoked.")
+def revoke_own_key(console: ConsoleForm, uow: Transaction, key_id: PathId) -> Response:
+    """Revoke a key and all keys that were created with the key.
+
+    The webhook endpoints of the revoked keys are deleted, unless the person keeps the endpoints.
+    """
+    label = _get_key(uow, console, key_id).label
+    keep_endpoints = KEEP_ENDPOINTS in console.form
+    revoke_key(uow, key_id=key_id, user_id=console.user_id, keep_endpoints=keep_endpoints)
+    return console.redirect_with_notice(KEYS_PATH, f"The key “{label}” is revoked.")
 
 
-def _live(uow: UnitOfWork, console: ConsoleRequest) -> list[ShownKey]:
-    return [ShownKey(key) for key in api_keys.live_of(uow, console.user_id)]
+def _list_keys(uow: UnitOfWork, console: ConsoleRequest) -> list[KeyView]:
+    return [KeyView(key) for key in api_keys.list_active_keys(uow, console.user_id)]
 
 
-def _own_key(uow: UnitOfWork, console: ConsoleRequest, key_id: int) -> ShownKey:
-    """Return a key in force; raises ``api_key.not_found``."""
-    for each in _live(uow, console):
-        if each.key.id == key_id:
-            return each
+def _get_key(uow: UnitOfWork, console: ConsoleRequest, key_id: int) -> KeyView:
+    """Return an active key of the person, or raise ``api_key.not_found``."""
+    for view in _list_keys(uow, console):
+        if view.key.id == key_id:
+            return view
     raise API_KEY_NOT_FOUND()
-
-
-EVENTS_ON_PAGE = 40
-_TYPE = "type"
 
 
 @router.get("/feed")
 def show_events(console: Console, uow: Transaction) -> Response:
-    sent = console.request.query_params.get(_TYPE, "")
-    only = [kind for kind in FeedEventType if kind == sent]
-    return console.form_page(
+    selected_type = console.request.query_params.get(_TYPE_FIELD, "")
+    types = [kind for kind in FeedEventType if kind == selected_type]
+    return console.render_form(
         "events.html",
-        TypedForm({_TYPE: only[0].value} if only else {}),
-        events=newest_events(uow, console.caller, only=only, limit=EVENTS_ON_PAGE),
-        types=[("", "All kinds"), *((str(each), words) for each, words in WORDS.items())],
+        TypedForm({_TYPE_FIELD: types[0].value} if types else {}),
+        events=list_newest_events(uow, console.caller, only=types, limit=EVENTS_ON_PAGE),
+        types=[("", "All kinds"), *((str(each), words) for each, words in TYPE_LABELS.items())],
         most=EVENTS_ON_PAGE,
     )

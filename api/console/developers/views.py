@@ -1,4 +1,4 @@
-"""The events of the feed, and their types, in words."""
+"""Describes feed events and their types for pages of the console."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -8,12 +8,13 @@ from typing import Any
 from api.console.assets import CONSOLE_PATH
 from services.access.caller import Caller
 from services.feed import reading
-from services.feed.catalogue import CATALOGUE, FeedEventType, SubjectKind, visible_types
-from services.webhooks.deliveries import TEST_TYPE
+from services.feed.catalogue import CATALOGUE, FeedEventType, SubjectKind, list_visible_types
+from services.webhooks.deliveries import TEST_EVENT_TYPE
 from storage.unit_of_work import UnitOfWork
 
 _TYPE = FeedEventType
-WORDS = {
+# The type of an event as a short sentence.
+TYPE_LABELS = {
     _TYPE.SUBSCRIPTION_CREATED: "A person subscribed",
     _TYPE.SUBSCRIPTION_CONFIRMED: "A person confirmed",
     _TYPE.SUBSCRIPTION_LEFT: "A person left",
@@ -38,43 +39,45 @@ WORDS = {
     _TYPE.GRANT_CREATED: "An app got access",
     _TYPE.GRANT_ENDED: "An app lost its access",
 }
-_SUBJECTS = {
+_SUBJECTS_BY_HEADING = {
     "Members": (SubjectKind.SUBSCRIPTION,),
     "Imports, exports and bulk actions": (SubjectKind.IMPORT, SubjectKind.EXPORT),
     "Images": (SubjectKind.ATTACHMENT,),
     "Credits": (SubjectKind.ORDER, SubjectKind.CREDIT_ACCOUNT),
     "Keys and apps": (SubjectKind.KEY, SubjectKind.GRANT),
 }
-# The types of events by their subjects, each in words.
-TYPE_GROUPS = [
-    (heading, [(each, words) for each, words in WORDS.items() if CATALOGUE[each].subject in kinds])
-    for heading, kinds in _SUBJECTS.items()
-]
-
-
-def type_words(kind: str) -> str:
-    if kind == TEST_TYPE:
-        return "A test"
-    # A type that a later release wrote is known by its name alone.
-    return WORDS[FeedEventType(kind)] if kind in [*FeedEventType] else kind
-
-
-_FOLDERS = {
+# The folders of pages about the subjects of events.
+_PATHS_BY_SUBJECT = {
     SubjectKind.IMPORT: "imports",
     SubjectKind.EXPORT: "exports",
     SubjectKind.ORDER: "credits/orders",
 }
+# The types of events and their labels, grouped by subject.
+TYPE_GROUPS = [
+    (
+        heading,
+        [(each, words) for each, words in TYPE_LABELS.items() if CATALOGUE[each].subject in kinds],
+    )
+    for heading, kinds in _SUBJECTS_BY_HEADING.items()
+]
+
+
+def describe_type(kind: str) -> str:
+    if kind == TEST_EVENT_TYPE:
+        return "A test"
+    # A later release may have recorded an event type that this release doesn't know.
+    return TYPE_LABELS[FeedEventType(kind)] if kind in [*FeedEventType] else kind
 
 
 @dataclass(frozen=True)
-class ShownEvent:
-    """An event of the feed, or several alike that followed one another.
+class EventView:
+    """A feed event, or several consecutive events of the same type and subject.
 
     Attributes:
-        at: when the newest of them happened.
-        about: its subject, as far as that is still known.
-        path: the page of its subject.
-        times: how many they are.
+        at: the time of the newest event.
+        about: the name of the events' subject, or an empty text if the subject was erased.
+        path: the path of the subject's page, or ``None`` if the subject has no page.
+        times: the number of events.
     """
 
     type: str
@@ -85,34 +88,42 @@ class ShownEvent:
     times: int = 1
 
 
-def newest_events(
+def list_newest_events(
     uow: UnitOfWork, caller: Caller, *, only: Collection[FeedEventType], limit: int
-) -> list[ShownEvent]:
-    """Return the caller's newest events, of these types or of all, with those alike as one."""
-    types = visible_types(caller.scopes, unrestricted=caller.unrestricted, only=only)
-    found = reading.newest(uow.session, caller.user_id, types=types, limit=limit)
-    return _folded(_shown_event(each) for each in reading.show(uow.session, found))
+) -> list[EventView]:
+    """Return the caller's newest events, with consecutive equal events merged.
+
+    ``only``: the types of the events, or an empty collection for all types.
+    """
+    types = list_visible_types(caller.scopes, unrestricted=caller.unrestricted, only=only)
+    entries = reading.list_newest_events(uow.session, caller.user_id, types=types, limit=limit)
+    return _merge_equal_events(
+        _build_view(each) for each in reading.render_events(uow.session, entries)
+    )
 
 
-def _folded(events: Iterable[ShownEvent]) -> list[ShownEvent]:
-    """Return one event for each run of events of the same kind, subject and day (UTC)."""
-    found: list[ShownEvent] = []
-    for each in events:
-        last = found[-1] if found else None
+def _merge_equal_events(events: Iterable[EventView]) -> list[EventView]:
+    """Merge consecutive events that have the same type, subject and day in UTC."""
+    merged_events: list[EventView] = []
+    for event in events:
+        last = merged_events[-1] if merged_events else None
         if (
             last is not None
-            and last.at.date() == each.at.date()
-            and ((last.type, last.about, last.path) == (each.type, each.about, each.path))
+            and last.at.date() == event.at.date()
+            and ((last.type, last.about, last.path) == (event.type, event.about, event.path))
         ):
-            found[-1] = replace(last, times=last.times + 1)
+            merged_events[-1] = replace(last, times=last.times + 1)
         else:
-            found.append(each)
-    return found
+            merged_events.append(event)
+    return merged_events
 
 
-def _shown_event(event: Mapping[str, Any]) -> ShownEvent:
-    kind, data, subject = FeedEventType(event["type"]), event["data"], event["subject"]
-    about, path = "", None
+def _build_view(event: Mapping[str, Any]) -> EventView:
+    kind = FeedEventType(event["type"])
+    data = event["data"]
+    subject = event["subject"]
+    about = ""
+    path = None
     match CATALOGUE[kind].subject:
         case SubjectKind.SUBSCRIPTION:
             about = data["email"] or ""
@@ -120,8 +131,12 @@ def _shown_event(event: Mapping[str, Any]) -> ShownEvent:
         case SubjectKind.ATTACHMENT:
             about = data["hash_id"]
             path = None if kind is FeedEventType.ATTACHMENT_DELETED else f"images/{about}"
-        case other if subject is not None:
-            about = f"{other} {subject['id']}"
-            path = f"{_FOLDERS[other]}/{subject['id']}" if other in _FOLDERS else None
+        case subject_kind if subject is not None:
+            about = f"{subject_kind} {subject['id']}"
+            path = (
+                f"{_PATHS_BY_SUBJECT[subject_kind]}/{subject['id']}"
+                if subject_kind in _PATHS_BY_SUBJECT
+                else None
+            )
     at = datetime.fromisoformat(event["occurred_at"])
-    return ShownEvent(kind, at, WORDS[kind], about, path and f"{CONSOLE_PATH}/{path}")
+    return EventView(kind, at, TYPE_LABELS[kind], about, path and f"{CONSOLE_PATH}/{path}")

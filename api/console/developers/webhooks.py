@@ -1,4 +1,4 @@
-"""An owner's webhook endpoints: all of them, a new one, and one with its deliveries."""
+"""Pages for an owner's webhook endpoints and their deliveries."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from fastapi.responses import Response
 
 from api.console.assets import CONSOLE_PATH
-from api.console.developers.views import TYPE_GROUPS, type_words
+from api.console.developers.views import TYPE_GROUPS, describe_type
 from api.console.requests import (
     Console,
     ConsoleForm,
@@ -16,9 +16,9 @@ from api.console.requests import (
     EmptyForm,
     RecentConsole,
     RecentConsoleForm,
-    console_router,
+    build_router,
 )
-from api.console.typed_forms import TypedForm, body_of_form, text_or_none, wrong_field
+from api.console.typed_forms import TypedForm, field_error, parse_body, read_text
 from api.limits.bulkheads import RECORDS
 from api.paging import Cursor
 from api.record_ids import PathId, parse_id_or_text
@@ -36,31 +36,38 @@ from services.webhooks.webhook_endpoints import EndpointChange
 from storage.unit_of_work import UnitOfWork
 
 PATH = f"{CONSOLE_PATH}/developers/webhooks"
-router = console_router(PATH)
+router = build_router(PATH)
 
 DELIVERIES_ON_PAGE = 20
 MAX_ANSWER_CHARACTERS = 200
-_SOON = timedelta(minutes=1)
-_STATES = {
+# The longest time until the next attempt of a delivery for which a page refreshes itself.
+_SOON_DELAY = timedelta(minutes=1)
+_STATE_LABELS = {
     EndpointState.ACTIVE: "active",
     EndpointState.PAUSED: "paused",
     EndpointState.ENDED: "ended",
 }
-# The form fields at which errors without a field of their own are shown.
+# The form field that shows an error, by the code of an error that names no field.
 PLACES = {WEBHOOK_URL_NOT_ALLOWED.code: "url"}
-BOX = "type."
-_CHOICES = (
+TYPE_PREFIX = "type."
+_STATE_CHOICES = (
     (EndpointState.ACTIVE.value, "Send events", "One that was paused gets what it missed."),
     (EndpointState.PAUSED.value, "Pause it", "Nothing is sent until you say so."),
 )
 
 
+# The fields in the form that replays events, and in the page's URL.
+DAY_FIELD = "day"
+TIME_FIELD = "time"
+
+
 @dataclass(frozen=True)
-class ShownEndpoint:
-    """An endpoint in words.
+class EndpointView:
+    """A webhook endpoint, as a page shows it.
 
     Attributes:
-        list_title: the title of the list whose events it gets; ``None``: it gets those of all.
+        list_title: the title of the list whose events the endpoint gets, or ``None`` for the events
+            of all lists.
     """
 
     endpoint: WebhookEndpoint
@@ -74,7 +81,7 @@ class ShownEndpoint:
     def state(self) -> str:
         if self.is_active and self.endpoint.failing_since is not None:
             return "failing"
-        return _STATES[EndpointState(self.endpoint.state)]
+        return _STATE_LABELS[EndpointState(self.endpoint.state)]
 
     @property
     def is_active(self) -> bool:
@@ -86,16 +93,18 @@ class ShownEndpoint:
 
     @property
     def types(self) -> list[tuple[str, str]]:
-        return [(kind, type_words(kind)) for kind in self.endpoint.types]
+        return [(kind, describe_type(kind)) for kind in self.endpoint.types]
 
 
 @dataclass(frozen=True)
-class ShownDelivery:
+class DeliveryView:
+    """A delivery of an event, as a page shows it."""
+
     delivery: WebhookDelivery
 
     @property
     def words(self) -> str:
-        return type_words(self.delivery.event_type)
+        return describe_type(self.delivery.event_type)
 
     @property
     def is_pending(self) -> bool:
@@ -113,221 +122,232 @@ class ShownDelivery:
 
     @property
     def is_soon(self) -> bool:
-        """Return whether it may change while a person looks."""
-        return self.is_pending and self.delivery.due_at < clock.now() + _SOON
+        """Return whether the delivery will probably change while a person reads the page."""
+        return self.is_pending and self.delivery.due_at < clock.now() + _SOON_DELAY
 
     @property
     def answer(self) -> str:
-        """The status of the last answer, or why there was none."""
-        last = self.delivery
-        if last.status_code is None:
-            return last.error or ("–" if last.last_attempt_at is None else "none")
-        return f"{last.status_code}, in {last.milliseconds:,} ms"
+        """The status of the endpoint's last response, or the reason for a missing response."""
+        delivery = self.delivery
+        if delivery.status_code is None:
+            return delivery.error or ("–" if delivery.last_attempt_at is None else "none")
+        return f"{delivery.status_code}, in {delivery.milliseconds:,} ms"
 
     @property
     def body(self) -> str:
-        written = (self.delivery.answer or b"").decode(errors="replace").strip()
-        is_cut = len(written) > MAX_ANSWER_CHARACTERS
-        return written[:MAX_ANSWER_CHARACTERS] + ("…" if is_cut else "")
+        text = (self.delivery.answer or b"").decode(errors="replace").strip()
+        is_cut = len(text) > MAX_ANSWER_CHARACTERS
+        return text[:MAX_ANSWER_CHARACTERS] + ("…" if is_cut else "")
 
 
-def _ticked(form: Mapping[str, str]) -> list[str]:
-    return [kind.value for kind in FeedEventType if BOX + kind in form]
+def _read_ticked_types(form: Mapping[str, str]) -> list[str]:
+    return [kind.value for kind in FeedEventType if TYPE_PREFIX + kind in form]
 
 
 @router.get("")
 def show_endpoints(console: Console, uow: Transaction) -> Response:
-    shown = _shown(uow, webhook_endpoints.list_endpoints(uow, console.caller))
-    return console.page("webhooks.html", endpoints=shown)
+    views = _build_views(uow, webhook_endpoints.list_endpoints(uow, console.caller))
+    return console.render_page("webhooks.html", endpoints=views)
 
 
 @router.get("/new")
 def show_new_endpoint(console: RecentConsole, form: EmptyForm) -> Response:
     with console.unit_of_work() as uow:
-        own = lists.list_choices(uow, console.user_id)
-    choices = [("", "All of them"), *((str(each.id), each.title) for each in own)]
-    return console.form_page(
-        "new_webhook.html", form, groups=TYPE_GROUPS, box_name=BOX, lists=choices
+        own_lists = lists.list_choices(uow, console.user_id)
+    choices = [("", "All of them"), *((str(each.id), each.title) for each in own_lists)]
+    return console.render_form(
+        "new_webhook.html", form, groups=TYPE_GROUPS, box_name=TYPE_PREFIX, lists=choices
     )
 
 
 @router.post("/new")
-async def make_endpoint(console: RecentConsoleForm) -> Response:
-    """Create the endpoint and show its secret, once."""
+async def create_endpoint(console: RecentConsoleForm) -> Response:
+    """Create an endpoint, and show its secret.
+
+    No other page shows the secret of an endpoint.
+    """
     values = {
         "url": console.form.get("url", "").strip(),
-        "types": _ticked(console.form),
-        "list_id": parse_id_or_text(text_or_none(console.form, "list_id")),
+        "types": _read_ticked_types(console.form),
+        "list_id": parse_id_or_text(read_text(console.form, "list_id")),
     }
     try:
-        body = body_of_form(NewWebhookEndpoint, values)
+        body = parse_body(NewWebhookEndpoint, values)
         await console.state.check_receiver(console.user_id, body.url)
-        return await RECORDS.run(_made, console, body)
+        return await RECORDS.run(_create_endpoint, console, body)
     except DomainError as error:
-        form = await RECORDS.run(console.refused, error, PLACES)
+        form = await RECORDS.run(console.add_error, error, PLACES)
         return await RECORDS.run(show_new_endpoint, console, form)
 
 
-def _made(console: ConsoleRequest, body: NewWebhookEndpoint) -> Response:
+def _create_endpoint(console: ConsoleRequest, body: NewWebhookEndpoint) -> Response:
     with console.unit_of_work() as uow:
         endpoint, secret = webhook_endpoints.create_endpoint(
             uow, console.caller, url=body.url, types=body.types, list_id=body.list_id
         )
-        [shown] = _shown(uow, [endpoint])
-    return console.page("webhook_secret.html", shown=shown, secret=secret, is_new=True)
+        [view] = _build_views(uow, [endpoint])
+    return console.render_page("webhook_secret.html", view=view, secret=secret, is_new=True)
 
 
 @router.get("/{endpoint_id}")
 def show_endpoint(
     console: Console, uow: Transaction, endpoint_id: PathId, cursor: Cursor = None
 ) -> Response:
-    [shown] = _shown(uow, [webhook_endpoints.get_endpoint(uow, console.caller, endpoint_id)])
-    wanted = PageRequest(DELIVERIES_ON_PAGE, cursor=cursor)
-    found = deliveries.list_deliveries(uow, console.caller, endpoint_id, wanted)
-    sent = [ShownDelivery(each) for each in found.rows]
-    return console.page(
+    [view] = _build_views(uow, [webhook_endpoints.get_endpoint(uow, console.caller, endpoint_id)])
+    page_request = PageRequest(DELIVERIES_ON_PAGE, cursor=cursor)
+    page = deliveries.list_deliveries(uow, console.caller, endpoint_id, page_request)
+    delivery_views = [DeliveryView(each) for each in page.rows]
+    return console.render_page(
         "webhook.html",
-        shown=shown,
-        deliveries=sent,
-        is_live=cursor is None and shown.is_active and any(each.is_soon for each in sent),
-        next_cursor=found.next_cursor,
+        view=view,
+        deliveries=delivery_views,
+        is_live=cursor is None and view.is_active and any(each.is_soon for each in delivery_views),
+        next_cursor=page.next_cursor,
     )
 
 
 @router.post("/{endpoint_id}/test")
 def send_test_event(console: ConsoleForm, uow: Transaction, endpoint_id: PathId) -> Response:
     deliveries.send_test(uow, console.caller, endpoint_id)
-    return console.done(f"{PATH}/{endpoint_id}", "A test event is on its way.")
+    return console.redirect_with_notice(f"{PATH}/{endpoint_id}", "A test event is on its way.")
 
 
 @router.post("/{endpoint_id}/deliveries/{delivery_id}/resend")
 def resend_event(
     console: ConsoleForm, uow: Transaction, endpoint_id: PathId, delivery_id: PathId
 ) -> Response:
-    """Send one event again, whatever became of it before."""
+    """Send an event again, even if the event was delivered before."""
     deliveries.resend_delivery(uow, console.caller, endpoint_id, delivery_id)
-    return console.done(f"{PATH}/{endpoint_id}", "The event is sent again.")
+    return console.redirect_with_notice(f"{PATH}/{endpoint_id}", "The event is sent again.")
 
 
 @router.get("/{endpoint_id}/change")
 def show_change(console: RecentConsole, endpoint_id: PathId, form: EmptyForm) -> Response:
-    shown = _own(console, endpoint_id)
-    boxes = {BOX + kind: "on" for kind in shown.endpoint.types}
-    return console.form_page(
+    view = _find_view(console, endpoint_id)
+    boxes = {TYPE_PREFIX + kind: "on" for kind in view.endpoint.types}
+    return console.render_form(
         "change_webhook.html",
-        form.filled({"url": shown.endpoint.url, "state": shown.endpoint.state, **boxes}),
-        shown=shown,
+        form.fill({"url": view.endpoint.url, "state": view.endpoint.state, **boxes}),
+        view=view,
         groups=TYPE_GROUPS,
-        box_name=BOX,
-        states=_CHOICES,
+        box_name=TYPE_PREFIX,
+        states=_STATE_CHOICES,
     )
 
 
 @router.post("/{endpoint_id}/change")
 async def change_endpoint(console: RecentConsoleForm, endpoint_id: PathId) -> Response:
-    """Change the URL, the types, and whether anything is sent."""
-    shown = await RECORDS.run(_own, console, endpoint_id)
-    url, state = console.form.get("url", "").strip(), console.form.get("state", "")
+    """Change the URL, the event types, or the state of an endpoint."""
+    view = await RECORDS.run(_find_view, console, endpoint_id)
+    url = console.form.get("url", "").strip()
+    state = console.form.get("state", "")
     try:
-        if state not in [value for value, *_ in _CHOICES]:
-            raise wrong_field("state", "must be one of those that the page offers")
-        values = {"url": url, "types": _ticked(console.form), "state": state}
-        body = body_of_form(WebhookEndpointChange, values)
-        if body.url is not None and body.url != shown.endpoint.url:
+        if state not in [value for value, *_ in _STATE_CHOICES]:
+            raise field_error("state", "must be one of those that the page offers")
+        values = {"url": url, "types": _read_ticked_types(console.form), "state": state}
+        body = parse_body(WebhookEndpointChange, values)
+        if body.url is not None and body.url != view.endpoint.url:
             await console.state.check_receiver(console.user_id, body.url)
-        to = EndpointChange(url=body.url, types=body.types, state=body.state)
+        change = EndpointChange(url=body.url, types=body.types, state=body.state)
         await console.state.in_unit_of_work(
-            webhook_endpoints.change_endpoint, console.caller, endpoint_id, to
+            webhook_endpoints.change_endpoint, console.caller, endpoint_id, change
         )
     except DomainError as error:
-        return await RECORDS.run(show_change, console, endpoint_id, console.refused(error, PLACES))
-    return console.done(f"{PATH}/{endpoint_id}", "The webhook is changed.")
+        return await RECORDS.run(
+            show_change, console, endpoint_id, console.add_error(error, PLACES)
+        )
+    return console.redirect_with_notice(f"{PATH}/{endpoint_id}", "The webhook is changed.")
 
 
 @router.get("/{endpoint_id}/rotate")
 def show_rotation(console: RecentConsole, endpoint_id: PathId) -> Response:
-    return console.page("rotate_webhook.html", shown=_own(console, endpoint_id))
+    return console.render_page("rotate_webhook.html", view=_find_view(console, endpoint_id))
 
 
 @router.post("/{endpoint_id}/rotate")
 def rotate_secret(console: RecentConsoleForm, endpoint_id: PathId) -> Response:
-    shown = _own(console, endpoint_id)
+    view = _find_view(console, endpoint_id)
     with console.unit_of_work() as uow:
         secret = webhook_endpoints.rotate_secret(uow, console.caller, endpoint_id)
-    return console.page("webhook_secret.html", shown=shown, secret=secret, is_new=False)
+    return console.render_page("webhook_secret.html", view=view, secret=secret, is_new=False)
 
 
 @router.get("/{endpoint_id}/end")
-def show_endpoint_end(console: Console, endpoint_id: PathId) -> Response:
-    return console.page("end_webhook.html", shown=_own(console, endpoint_id))
+def show_endpoint_deletion(console: Console, endpoint_id: PathId) -> Response:
+    return console.render_page("end_webhook.html", view=_find_view(console, endpoint_id))
 
 
 @router.post("/{endpoint_id}/end")
-def end_endpoint(console: ConsoleForm, uow: Transaction, endpoint_id: PathId) -> Response:
+def delete_endpoint(console: ConsoleForm, uow: Transaction, endpoint_id: PathId) -> Response:
     webhook_endpoints.delete_endpoint(uow, console.caller, endpoint_id)
-    return console.done(PATH, "The webhook is deleted: nothing is sent to it any more.")
-
-
-# The fields of the form, which are in the page's URL too.
-DAY, TIME = "day", "time"
+    return console.redirect_with_notice(
+        PATH, "The webhook is deleted: nothing is sent to it any more."
+    )
 
 
 @router.get("/{endpoint_id}/replay")
-def ask_to_replay(console: Console, endpoint_id: PathId, form: EmptyForm) -> Response:
-    """Show the form, with the number of events once a moment was chosen."""
-    shown, found, since = _own(console, endpoint_id), None, None
-    asked = dict(console.request.query_params)
-    if DAY in asked and not form.typed:
-        form = TypedForm(asked)
+def show_replay(console: Console, endpoint_id: PathId, form: EmptyForm) -> Response:
+    """Show the form that replays all events since a chosen time.
+
+    If the query contains a time, the page shows the number of events that would be replayed.
+    """
+    view = _find_view(console, endpoint_id)
+    event_count = None
+    since = None
+    query = dict(console.request.query_params)
+    if DAY_FIELD in query and not form.typed:
+        form = TypedForm(query)
         try:
-            since = _moment(form.typed)
+            since = _read_moment(form.typed)
             with console.unit_of_work() as uow:
-                found = deliveries.count_since(uow, console.caller, endpoint_id, since)
+                event_count = deliveries.count_events_since(uow, console.caller, endpoint_id, since)
         except DomainError as error:
-            form = form.refused(error)
-    return console.form_page(
+            form = form.add_error(error)
+    return console.render_form(
         "replay_webhook.html",
-        form.filled({DAY: clock.now().date().isoformat(), TIME: "00:00"}),
-        shown=shown,
+        form.fill({DAY_FIELD: clock.now().date().isoformat(), TIME_FIELD: "00:00"}),
+        view=view,
         since=since,
-        found=found,
-        example=clock.iso(since or clock.now()),
+        event_count=event_count,
+        example=clock.format_timestamp(since or clock.now()),
     )
 
 
 @router.post("/{endpoint_id}/replay")
 def replay_events(console: ConsoleForm, endpoint_id: PathId) -> Response:
     try:
-        since = _moment(console.form)
+        since = _read_moment(console.form)
         with console.unit_of_work() as uow:
             if not deliveries.replay_events(uow, console.caller, endpoint_id, since):
-                raise wrong_field(DAY, "nothing of what it gets has happened since then")
+                raise field_error(DAY_FIELD, "nothing of what it gets has happened since then")
     except DomainError as error:
-        return ask_to_replay(console, endpoint_id, console.refused(error))
-    return console.done(f"{PATH}/{endpoint_id}", "The events are sent again, the oldest first.")
+        return show_replay(console, endpoint_id, console.add_error(error))
+    return console.redirect_with_notice(
+        f"{PATH}/{endpoint_id}", "The events are sent again, the oldest first."
+    )
 
 
-def _moment(typed: Mapping[str, str]) -> datetime:
-    """Return the first moment to replay; raises ``body.invalid``."""
+def _read_moment(typed: Mapping[str, str]) -> datetime:
+    """Return the time since which events are replayed, or raise ``body.invalid``."""
     try:
-        day = date.fromisoformat(typed.get(DAY, "").strip())
+        day = date.fromisoformat(typed.get(DAY_FIELD, "").strip())
     except ValueError:
-        raise wrong_field(DAY, "must be a day, such as 2026-11-22") from None
-    written = text_or_none(typed, TIME)
+        raise field_error(DAY_FIELD, "must be a day, such as 2026-11-22") from None
+    time_text = read_text(typed, TIME_FIELD)
     try:
-        of_day = time() if written is None else time.fromisoformat(written)
+        time_of_day = time() if time_text is None else time.fromisoformat(time_text)
     except ValueError:
-        of_day = None
-    if of_day is None or of_day.tzinfo is not None:
-        raise wrong_field(TIME, "must be a time of the day, such as 14:30")
-    return datetime.combine(day, of_day, UTC)
+        time_of_day = None
+    if time_of_day is None or time_of_day.tzinfo is not None:
+        raise field_error(TIME_FIELD, "must be a time of the day, such as 14:30")
+    return datetime.combine(day, time_of_day, UTC)
 
 
-def _shown(uow: UnitOfWork, endpoints: Sequence[WebhookEndpoint]) -> list[ShownEndpoint]:
-    titles = lists.titles_of(uow, [each.list_id for each in endpoints if each.list_id])
-    return [ShownEndpoint(each, titles.get(each.list_id or 0)) for each in endpoints]
+def _build_views(uow: UnitOfWork, endpoints: Sequence[WebhookEndpoint]) -> list[EndpointView]:
+    titles = lists.read_titles(uow, [each.list_id for each in endpoints if each.list_id])
+    return [EndpointView(each, titles.get(each.list_id or 0)) for each in endpoints]
 
 
-def _own(console: ConsoleRequest, endpoint_id: int) -> ShownEndpoint:
+def _find_view(console: ConsoleRequest, endpoint_id: int) -> EndpointView:
     with console.unit_of_work() as uow:
-        return ShownEndpoint(webhook_endpoints.get_endpoint(uow, console.caller, endpoint_id))
+        return EndpointView(webhook_endpoints.get_endpoint(uow, console.caller, endpoint_id))

@@ -1,4 +1,4 @@
-"""An owner's exports: all of them, and one from its order to its file."""
+"""Pages for an owner's exports of members."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,7 +7,7 @@ from fastapi import Request
 from fastapi.responses import Response
 
 from api.console.assets import CONSOLE_PATH
-from api.console.part_streams import LivePart, part_stream
+from api.console.part_streams import LivePart, stream_part
 from api.console.requests import (
     Console,
     ConsoleForm,
@@ -15,10 +15,10 @@ from api.console.requests import (
     EmptyForm,
     RecentConsole,
     RecentConsoleForm,
-    console_router,
+    build_router,
 )
-from api.console.typed_forms import body_of_form
-from api.html.frame import redirect
+from api.console.typed_forms import parse_body
+from api.html.frame import redirect_to
 from api.limits.bulkheads import RECORDS
 from api.paging import Cursor
 from api.record_ids import ListId, PathId, parse_id_or_text
@@ -44,12 +44,12 @@ from services.subscriptions.export_sheets import ExportFormat, ExportKind
 from services.subscriptions.exports import ExportOrder
 from storage.unit_of_work import UnitOfWork
 
-router = console_router(CONSOLE_PATH)
+router = build_router(CONSOLE_PATH)
 
 PATH = f"{CONSOLE_PATH}/exports"
 EXPORTS_ON_PAGE = 50
 EXPORT_KINDS = tuple(exports.EXPORT_JOBS.values())
-# The form fields at which errors without a field of their own are shown.
+# The form field that shows an error, by the code of an error that names no field.
 PLACES = {
     SEGMENT_NOT_FOUND.code: "segment_id",
     SEGMENT_FIELD_RETIRED.code: "segment_id",
@@ -59,21 +59,22 @@ FORMATS = (
     (ExportFormat.CSV.value, "CSV", "For spreadsheets and other products."),
     (ExportFormat.JSONL.value, "JSON Lines", "One object a line, for apps."),
 )
-_BOX = "status_"
+_STATUS_PREFIX = "status_"
 STATUS_BOXES = (
-    (_BOX + SubscriptionStatus.PENDING, "People who have not confirmed yet"),
-    (_BOX + SubscriptionStatus.ACTIVE, "Active members"),
-    (_BOX + SubscriptionStatus.UNSUBSCRIBED, "People who left"),
-    (_BOX + SubscriptionStatus.REMOVED, "People who were removed"),
+    (_STATUS_PREFIX + SubscriptionStatus.PENDING, "People who have not confirmed yet"),
+    (_STATUS_PREFIX + SubscriptionStatus.ACTIVE, "Active members"),
+    (_STATUS_PREFIX + SubscriptionStatus.UNSUBSCRIBED, "People who left"),
+    (_STATUS_PREFIX + SubscriptionStatus.REMOVED, "People who were removed"),
 )
 
 
 @dataclass(frozen=True)
-class ShownExport:
-    """An export at any time.
+class ExportView:
+    """An export, as a page shows it.
 
     Attributes:
-        job: the job that works on it, or the last one that did.
+        job: the unfinished job of the export, or otherwise its most recent job. An export with a
+            file has no ``job``.
     """
 
     export: MemberExport
@@ -89,11 +90,11 @@ class ShownExport:
 
     @property
     def lapses_at(self) -> datetime | None:
-        return lapses_at(self.export)
+        return find_expiry(self.export)
 
     @property
     def reason(self) -> str | None:
-        """The reason why there is no file, as long as it is kept."""
+        """The reason why an export has no file, or ``None`` if the reason is unknown."""
         if self.job is None or self.is_running:
             return None
         error = jobs.describe_error(self.job)
@@ -104,111 +105,113 @@ class ShownExport:
         return None if self.job is None else jobs.measure_progress(self.job)
 
 
-def lapses_at(export: MemberExport) -> datetime | None:
-    """Return until when the file is kept, ``None`` if there is none (any more)."""
+def find_expiry(export: MemberExport) -> datetime | None:
+    """Return when the file of an export is deleted, or ``None`` if the export has no file."""
     has_file = export.size is not None and export.files_removed_at is None
     if not has_file or export.finished_at is None:
         return None
-    until = export.finished_at + BULK_FILE_RETENTION
-    return until if until > clock.now() else None
+    expires_at = export.finished_at + BULK_FILE_RETENTION
+    return expires_at if expires_at > clock.now() else None
 
 
 @router.get("/exports")
 def show_exports(console: Console, uow: Transaction, cursor: Cursor = None) -> Response:
-    found = exports.list_exports(uow, console.caller, PageRequest(EXPORTS_ON_PAGE, cursor=cursor))
-    return console.page(
+    page = exports.list_exports(uow, console.caller, PageRequest(EXPORTS_ON_PAGE, cursor=cursor))
+    return console.render_page(
         "exports.html",
-        exports=[(each, lapses_at(each)) for each in found.rows],
-        titles=lists.titles_of(uow, [export.list_id for export in found.rows]),
+        exports=[(each, find_expiry(each)) for each in page.rows],
+        titles=lists.read_titles(uow, [export.list_id for export in page.rows]),
         lists=lists.list_choices(uow, console.user_id),
-        next_cursor=found.next_cursor,
+        next_cursor=page.next_cursor,
     )
 
 
 @router.get("/lists/{list_id}/export")
 def show_new_export(console: RecentConsole, list_id: ListId, form: EmptyForm) -> Response:
     with console.unit_of_work() as uow:
-        mailing_list = console.own_list(uow, list_id)
-        kept = segments.list_segments(uow, mailing_list, WHOLE).rows
-    return console.form_page(
+        mailing_list = console.get_own_list(uow, list_id)
+        own_segments = segments.list_segments(uow, mailing_list, WHOLE).rows
+    return console.render_form(
         "new_export.html",
-        form.filled({"format": ExportFormat.CSV}),
+        form.fill({"format": ExportFormat.CSV}),
         list=mailing_list,
-        segments=[("", "All of them"), *((str(each.id), each.name) for each in kept)],
+        segments=[("", "All of them"), *((str(each.id), each.name) for each in own_segments)],
         formats=FORMATS,
         statuses=STATUS_BOXES,
     )
 
 
 @router.post("/lists/{list_id}/export")
-def make_export(console: RecentConsoleForm, list_id: ListId) -> Response:
+def start_export(console: RecentConsoleForm, list_id: ListId) -> Response:
     form = console.form
-    statuses = [status.value for status in SubscriptionStatus if _BOX + status in form]
+    statuses = [status.value for status in SubscriptionStatus if _STATUS_PREFIX + status in form]
     values = {
-        # A roster is for the app that sends.
+        # Rosters are for apps that send mail, so the console exports only members.
         "kind": ExportKind.MEMBERS.value,
         "format": form.get("format", ""),
         "status": statuses or None,
         "segment_id": parse_id_or_text(form.get("segment_id")),
-        # Most people open the file in Excel, which needs the byte-order mark.
+        # Most people open the file with Excel, which needs a byte-order mark.
         "bom": form.get("format") == ExportFormat.CSV,
     }
     try:
-        body = body_of_form(NewExport, values)
-        chosen = None if body.status is None else tuple(body.status)
-        order = ExportOrder(body.kind, body.segment_id, None, chosen, body.format, body.bom)
+        body = parse_body(NewExport, values)
+        chosen_statuses = None if body.status is None else tuple(body.status)
+        order = ExportOrder(
+            body.kind, body.segment_id, None, chosen_statuses, body.format, body.bom
+        )
         console.state.queue_ages.check(Queue.EXPORT, waits=False)
         with console.unit_of_work() as uow:
-            console.own_list(uow, list_id)
+            console.get_own_list(uow, list_id)
             job = exports.begin_export(uow, console.caller, list_id, order)
     except DomainError as error:
-        return show_new_export(console, list_id, console.refused(error, PLACES))
-    return console.done(f"{PATH}/{job.subject_id}", "The export has started.")
+        return show_new_export(console, list_id, console.add_error(error, PLACES))
+    return console.redirect_with_notice(f"{PATH}/{job.subject_id}", "The export has started.")
 
 
 @router.get("/exports/{export_id}")
 def show_export(console: Console, uow: Transaction, export_id: PathId) -> Response:
-    return console.page("export.html", shown=_shown(uow, console, export_id))
+    return console.render_page("export.html", view=_get_view(uow, console, export_id))
 
 
 @router.get("/exports/{export_id}/events")
 async def stream_export(request: Request, console: Console, export_id: PathId) -> Response:
-    """Send the part of the page that changes, until it changes no more."""
+    """Stream the part of the page that shows the export's progress."""
 
-    def look() -> LivePart:
+    def read_part() -> LivePart:
         with console.unit_of_work() as uow:
-            shown = _shown(uow, console, export_id)
-        job_ids = [] if shown.job is None else [shown.job.id]
+            view = _get_view(uow, console, export_id)
+        job_ids = [] if view.job is None else [view.job.id]
         return LivePart(
-            console.part("export_state.html", shown=shown), not shown.is_running, job_ids
+            console.render_part("export_state.html", view=view), not view.is_running, job_ids
         )
 
-    return part_stream(console, await RECORDS.run(look), look)
+    return stream_part(console, await RECORDS.run(read_part), read_part)
 
 
 @router.post("/exports/{export_id}/cancel")
 def cancel_export(console: ConsoleForm, uow: Transaction, export_id: PathId) -> Response:
-    job = _shown(uow, console, export_id).job
+    job = _get_view(uow, console, export_id).job
     cancelled = 0 if job is None else jobs.cancel_own_job(uow, console.caller, job.id)
     notice = "It stops at its next step." if cancelled else "It had ended already."
-    return console.done(f"{PATH}/{export_id}", notice)
+    return console.redirect_with_notice(f"{PATH}/{export_id}", notice)
 
 
 @router.get("/exports/{export_id}/file")
 def download_export_file(console: RecentConsole, uow: Transaction, export_id: PathId) -> Response:
-    """Redirect to the file, by a link that is made now."""
+    """Redirect to a new signed URL of the export's file."""
     export = exports.get_export(uow, console.caller, export_id)
-    if lapses_at(export) is None:
+    if find_expiry(export) is None:
         raise EXPORT_NOT_FOUND()
-    return redirect(sign_export_url(console.state, export.id, export.format))
+    return redirect_to(sign_export_url(console.state, export.id, export.format))
 
 
-def _shown(uow: UnitOfWork, console: ConsoleRequest, export_id: int) -> ShownExport:
-    """Return the caller's export; raises ``export.not_found``."""
+def _get_view(uow: UnitOfWork, console: ConsoleRequest, export_id: int) -> ExportView:
+    """Return an export of the caller, or raise ``export.not_found``."""
     export = exports.get_export(uow, console.caller, export_id)
-    title = lists.titles_of(uow, [export.list_id])[export.list_id]
+    title = lists.read_titles(uow, [export.list_id])[export.list_id]
     job = None
     if export.size is None:
         job = jobs.find_unfinished_job(uow, export.user_id, EXPORT_KINDS, export.id)
         job = job or jobs.find_recent_job(uow, export.user_id, EXPORT_KINDS, export.id)
-    return ShownExport(export, title, job)
+    return ExportView(export, title, job)

@@ -1,4 +1,4 @@
-"""An owner's images: all of them as small ones, and one with what is pasted elsewhere."""
+"""Pages for an owner's images, with links and HTML for other sites."""
 
 import html
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from fastapi.responses import Response
 from api.auth.csrf import CSRF_FIELD, require_csrf
 from api.bodies.multipart_forms import find_only_file, read_multipart_form
 from api.console.assets import CONSOLE_PATH
-from api.console.console_display import counted
+from api.console.console_display import format_count
 from api.console.requests import (
     Console,
     ConsoleForm,
@@ -18,17 +18,17 @@ from api.console.requests import (
     EmptyForm,
     RecentConsole,
     RecentConsoleForm,
-    console_router,
+    build_router,
 )
 from api.console.typed_forms import (
     TypedForm,
-    body_of_form,
-    lines_of,
-    text_or_none,
-    wrong_field,
+    field_error,
+    parse_body,
+    read_lines,
+    read_text,
 )
 from api.limits.bulkheads import RECORDS
-from api.limits.shares import UPLOADS_BY_CALLER
+from api.limits.keyed_bulkheads import UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.paging import Cursor
 from api.schemas.attachments import AttachmentChanges, AttachmentRecord
@@ -39,27 +39,38 @@ from core.errors.media import SIGNED_LINK_NOT_ENCRYPTED
 from core.queues import Queue
 from models import Attachment, AttachmentStatus
 from services.attachments import records, upload
-from services.attachments.images.blurhash import tiles
+from services.attachments.images.blurhash import compute_tiles
 from services.attachments.upload import Upload, clean_filename
 from services.jobs.idempotency import AcceptedJob
 from services.paging import PageRequest
 from storage.redis.notifications import build_job_topic
 
 PATH = f"{CONSOLE_PATH}/images"
-router = console_router(PATH)
+router = build_router(PATH)
 
 IMAGES_ON_PAGE = 24
+# The longest time that a response waits for the conversion of an uploaded image.
 WAIT_SECONDS = 15.0
-_SMALL, _MAIL = "320", "mail"
-# A page shows so many images at once that larger ones would take long.
+# The names of renditions.
+_SMALL_LABEL = "320"
+_MAIL_LABEL = "mail"
+# A page shows no larger thumbnails, because a page with many large images loads slowly.
 _MAX_THUMBNAIL_BYTES = 200_000
-_TILES = (4, 3)
-# How long a signed link may be valid, by the values of the form.
+# The columns and rows of coloured tiles that replace a large thumbnail.
+_TILE_COUNTS = (4, 3)
+# The lifetimes of a signed link, by the number of seconds in the form.
 LINK_LIFETIMES = {"3600": "An hour", "86400": "A day", "604800": "A week"}
 
 
 @dataclass(frozen=True)
-class ShownFile:
+class FileView:
+    """A file of an image: the original or a rendition.
+
+    Attributes:
+        label: the name of the rendition, or an empty text for the original.
+        size: the size of the file in bytes.
+    """
+
     label: str
     url: str
     width: int | None
@@ -71,7 +82,11 @@ class ShownFile:
     def words(self) -> str:
         if not self.label:
             return "The image"
-        return "For mails" if self.label == _MAIL else f"{counted(int(self.label), 'pixel')} wide"
+        return (
+            "For mails"
+            if self.label == _MAIL_LABEL
+            else f"{format_count(int(self.label), 'pixel')} wide"
+        )
 
     @property
     def tag(self) -> str:
@@ -85,7 +100,9 @@ class ShownFile:
 
 
 @dataclass(frozen=True)
-class ShownImage:
+class ImageView:
+    """An image, as a page shows it."""
+
     record: AttachmentRecord
 
     @property
@@ -103,27 +120,28 @@ class ShownImage:
 
     @property
     def alt(self) -> str:
-        """The text in place of the image on our own pages, where it must have a name."""
+        """The alternative text on pages of the console, where every image needs a name."""
         return self.record.alt_text or self.name
 
     @property
-    def small(self) -> ShownFile | None:
-        """The smallest file for pages; ``None`` where even that is too large for a thumbnail."""
-        found = next((each for each in self.files if each.label == _SMALL), self.files[0])
-        return found if found.size <= _MAX_THUMBNAIL_BYTES else None
+    def small(self) -> FileView | None:
+        """The smallest file of the image, or ``None`` if the file is too large for a thumbnail."""
+        file = next((each for each in self.files if each.label == _SMALL_LABEL), self.files[0])
+        return file if file.size <= _MAX_THUMBNAIL_BYTES else None
 
     @property
     def tiles(self) -> list[list[str]]:
         blurhash = self.record.blurhash
-        return [] if blurhash is None else tiles(blurhash, *_TILES)
+        return [] if blurhash is None else compute_tiles(blurhash, *_TILE_COUNTS)
 
     @property
-    def files(self) -> list[ShownFile]:
-        record, alt = self.record, self.record.alt_text or ""
+    def files(self) -> list[FileView]:
+        record = self.record
+        alt = self.record.alt_text or ""
         return [
-            ShownFile("", record.view_url, record.width, record.height, record.size, alt),
+            FileView("", record.view_url, record.width, record.height, record.size, alt),
             *(
-                ShownFile(each.name, each.view_url, each.width, each.height, each.size, alt)
+                FileView(each.name, each.view_url, each.width, each.height, each.size, alt)
                 for each in record.renditions
             ),
         ]
@@ -132,15 +150,15 @@ class ShownImage:
 @router.get("")
 def show_images(console: Console, form: EmptyForm, cursor: Cursor = None) -> Response:
     with console.unit_of_work() as uow:
-        found = records.list_attachments(
+        page = records.list_attachments(
             uow, console.caller, PageRequest(IMAGES_ON_PAGE, cursor=cursor)
         )
-    return console.form_page(
+    return console.render_form(
         "images.html",
         form,
-        foreign=console.media_sources(),
-        images=[_shown(console, each) for each in found.rows],
-        next_cursor=found.next_cursor,
+        other_sources=console.get_media_sources(),
+        images=[_build_view(console, each) for each in page.rows],
+        next_cursor=page.next_cursor,
     )
 
 
@@ -150,26 +168,32 @@ async def upload_image(request: Request, console: Console) -> Response:
     typed: dict[str, str] = {}
     try:
         state.admit(Queue.MEDIA, console.user_id, WAIT_SECONDS)
-        accepted = await _accept(request, console, typed)
-        ended = state.jobs.wait(
+        accepted = await _accept_upload(request, console, typed)
+        job_end = state.jobs.wait(
             build_job_topic(accepted.job_id), WAIT_SECONDS, owner_id=console.user_id
         )
-        await run_while_connected(request.receive, ended)
-        image = await RECORDS.run(_outcome, console, accepted)
+        await run_while_connected(request.receive, job_end)
+        image = await RECORDS.run(_get_uploaded_image, console, accepted)
     except DomainError as error:
-        sent = replace(console, form=typed)
+        submitted_console = replace(console, form=typed)
         is_of_file = error.code.startswith(("attachment.", "image."))
         places = {error.code: "file"} if is_of_file else {}
-        form = await RECORDS.run(sent.refused, error, places)
-        return await RECORDS.run(show_images, sent, form)
+        form = await RECORDS.run(submitted_console.add_error, error, places)
+        return await RECORDS.run(show_images, submitted_console, form)
     name = image.original_filename
     if image.status != AttachmentStatus.READY:
-        return console.done(PATH, f"“{name}” is here, and will be ready soon.")
-    return console.done(f"{PATH}/{image.hash_id}", f"“{name}” is ready.")
+        return console.redirect_with_notice(PATH, f"“{name}” is here, and will be ready soon.")
+    return console.redirect_with_notice(f"{PATH}/{image.hash_id}", f"“{name}” is ready.")
 
 
-async def _accept(request: Request, console: ConsoleRequest, typed: dict[str, str]) -> AcceptedJob:
-    """Store the image. A function of its own, so that nothing holds its bytes during the wait."""
+async def _accept_upload(
+    request: Request, console: ConsoleRequest, typed: dict[str, str]
+) -> AcceptedJob:
+    """Store the uploaded image.
+
+    Only this function references the bytes of the image. The process can therefore free the memory
+    while the request waits for the conversion.
+    """
     form = await read_multipart_form(request)
     typed.update({name: value.decode(errors="replace") for name, value in form.fields})
     require_csrf(request, console.state, console.member.cookie, typed.get(CSRF_FIELD))
@@ -179,7 +203,7 @@ async def _accept(request: Request, console: ConsoleRequest, typed: dict[str, st
         upload.accept_upload,
         console.state.resources,
         console.caller,
-        # With renditions, of which pages show the smallest.
+        # Request renditions, because pages show the smallest rendition as a thumbnail.
         Upload(clean_filename(part.filename), part.data, "encrypted" in typed, True),
         key=None,
     )
@@ -187,31 +211,31 @@ async def _accept(request: Request, console: ConsoleRequest, typed: dict[str, st
     return accepted
 
 
-def _outcome(console: ConsoleRequest, accepted: AcceptedJob) -> Attachment:
-    """Return the image, or raise why there is none."""
+def _get_uploaded_image(console: ConsoleRequest, accepted: AcceptedJob) -> Attachment:
+    """Return the converted image, or raise the error of the conversion."""
     with console.unit_of_work() as uow:
-        found = records.find_outcome(uow, accepted)
-        if isinstance(found, DomainError):
-            records.forget_failed(uow, accepted)
-    if isinstance(found, DomainError):
-        raise found
-    return found
+        outcome = records.find_outcome(uow, accepted)
+        if isinstance(outcome, DomainError):
+            records.delete_failed_attachment(uow, accepted)
+    if isinstance(outcome, DomainError):
+        raise outcome
+    return outcome
 
 
 @router.get("/{hash_id}")
 def show_image(console: Console, hash_id: str, form: EmptyForm) -> Response:
     with console.unit_of_work() as uow:
         attachment = records.get_attachment(uow, console.caller, hash_id)
-    image = _shown(console, attachment)
+    image = _build_view(console, attachment)
     typed = {
         "alt_text": image.record.alt_text or "",
         "title": image.record.title or "",
         "tags": "\n".join(image.record.tags),
     }
-    return console.form_page(
+    return console.render_form(
         "image.html",
-        form.filled(typed),
-        foreign=console.media_sources(),
+        form.fill(typed),
+        other_sources=console.get_media_sources(),
         image=image,
     )
 
@@ -219,68 +243,73 @@ def show_image(console: Console, hash_id: str, form: EmptyForm) -> Response:
 @router.post("/{hash_id}")
 def change_image(console: ConsoleForm, uow: Transaction, hash_id: str) -> Response:
     values = {
-        "alt_text": text_or_none(console.form, "alt_text"),
-        "title": text_or_none(console.form, "title"),
-        "tags": lines_of(console.form, "tags"),
+        "alt_text": read_text(console.form, "alt_text"),
+        "title": read_text(console.form, "title"),
+        "tags": read_lines(console.form, "tags"),
     }
     try:
-        changes = body_of_form(AttachmentChanges, values).sent()
+        changes = parse_body(AttachmentChanges, values).sent()
     except DomainError as error:
-        return show_image(console, hash_id, console.refused(error))
+        return show_image(console, hash_id, console.add_error(error))
     records.change_attachment(uow, console.caller, hash_id, changes)
-    return console.done(f"{PATH}/{hash_id}", "The image is changed.")
+    return console.redirect_with_notice(f"{PATH}/{hash_id}", "The image is changed.")
 
 
 @router.get("/{hash_id}/link")
 def show_new_link(console: RecentConsole, hash_id: str, form: EmptyForm) -> Response:
-    """Show the form that creates a link.
+    """Show the form that creates a signed link to an image.
 
-    If a login is required, the browser returns to this page after the login.
+    If a new login is required, the browser returns to the form after the login.
     """
-    return _link_page(console, hash_id, form, None)
+    return _render_link_page(console, hash_id, form, None)
 
 
 @router.post("/{hash_id}/link")
-def make_link(console: RecentConsoleForm, hash_id: str) -> Response:
-    """Create a link to an encrypted image, and show it without a redirect.
+def create_link(console: RecentConsoleForm, hash_id: str) -> Response:
+    """Create a signed link to an encrypted image, and show the link without a redirect.
 
-    The URL of a redirect would reveal the link in logs.
+    The URL of a redirect would reveal the signed link in logs.
     """
-    lasts = console.form.get("lasts", "")
+    lifetime = console.form.get("lasts", "")
     try:
-        if lasts not in LINK_LIFETIMES:
-            raise wrong_field("lasts", "must be one of those that the page offers")
+        if lifetime not in LINK_LIFETIMES:
+            raise field_error("lasts", "must be one of those that the page offers")
         with console.unit_of_work() as uow:
-            link = records.sign_link(uow, console.caller, hash_id, expires_in=int(lasts))
+            link = records.sign_link(uow, console.caller, hash_id, expires_in=int(lifetime))
     except DomainError as error:
-        return show_new_link(console, hash_id, console.refused(error))
-    return _link_page(console, hash_id, TypedForm(console.form), link)
+        return show_new_link(console, hash_id, console.add_error(error))
+    return _render_link_page(console, hash_id, TypedForm(console.form), link)
 
 
-def _link_page(
+def _render_link_page(
     console: ConsoleRequest, hash_id: str, form: TypedForm, link: tuple[str, datetime] | None
 ) -> Response:
-    """Return the page that creates links to an encrypted image, with any new link."""
+    """Render the form that creates links to an encrypted image.
+
+    ``link``: a new link that the page shows, or ``None``.
+    """
     with console.unit_of_work() as uow:
-        image = _shown(console, records.get_attachment(uow, console.caller, hash_id))
+        image = _build_view(console, records.get_attachment(uow, console.caller, hash_id))
     if not image.record.encrypted:
         raise SIGNED_LINK_NOT_ENCRYPTED()
     lifetimes = list(LINK_LIFETIMES.items())
-    return console.form_page("image_link.html", form, image=image, link=link, lifetimes=lifetimes)
+    return console.render_form("image_link.html", form, image=image, link=link, lifetimes=lifetimes)
 
 
 @router.get("/{hash_id}/delete")
 def show_deletion(console: Console, uow: Transaction, hash_id: str) -> Response:
-    image = _shown(console, records.get_attachment(uow, console.caller, hash_id))
-    return console.page("delete_image.html", foreign=console.media_sources(), image=image)
+    image = _build_view(console, records.get_attachment(uow, console.caller, hash_id))
+    return console.render_page(
+        "delete_image.html", other_sources=console.get_media_sources(), image=image
+    )
 
 
 @router.post("/{hash_id}/delete")
 def delete_image(console: ConsoleForm, uow: Transaction, hash_id: str) -> Response:
-    image = _shown(console, records.get_attachment(uow, console.caller, hash_id))
+    image = _build_view(console, records.get_attachment(uow, console.caller, hash_id))
     records.delete_attachment(uow, console.caller, hash_id)
-    return console.done(PATH, f"“{image.name}” is deleted.")
+    return console.redirect_with_notice(PATH, f"“{image.name}” is deleted.")
 
 
-def _shown(console: ConsoleRequest, attachment: Attachment) -> ShownImage:
-    return ShownImage(AttachmentRecord.of(attachment, console.state.resources.settings))
+def _build_view(console: ConsoleRequest, attachment: Attachment) -> ImageView:
+    return ImageView(AttachmentRecord.of(attachment, console.state.resources.settings))

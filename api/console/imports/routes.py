@@ -1,4 +1,4 @@
-"""An owner's imports: all of them, and one from its dry run to its undo."""
+"""Pages for an owner's imports, from the dry run of a file to the undo of an import."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,35 +10,35 @@ from fastapi.responses import Response
 
 from api.auth.csrf import CSRF_FIELD, require_csrf
 from api.auth.redirects import redirect_to_path
-from api.bodies.json_bodies import media_type
+from api.bodies.json_bodies import parse_media_type
 from api.bodies.multipart import MULTIPART
 from api.bodies.upload_stream import store_upload
 from api.console.assets import CONSOLE_PATH
-from api.console.imports.status_values import STATUS_CHOICES, read_choices
+from api.console.imports.status_values import STATUS_CHOICES, read_status_choices
 from api.console.imports.views import (
     COLUMNS_ON_PAGE,
     DATE_ORDERS,
     FIELD_TYPES,
-    ShownImport,
-    chosen_by,
+    ImportView,
+    build_mapping,
     is_new_field,
-    mapping_of,
-    roles_to_choose,
-    shown_import,
+    list_roles,
+    read_column_choices,
+    read_view,
 )
-from api.console.members.bulk import words_of
-from api.console.navigation import list_path
-from api.console.part_streams import LivePart, part_stream
+from api.console.members.bulk import describe_bulk_action
+from api.console.navigation import get_list_path
+from api.console.part_streams import LivePart, stream_part
 from api.console.requests import (
     Console,
     ConsoleForm,
     EmptyForm,
     RecentConsole,
     RecentConsoleForm,
-    console_router,
+    build_router,
 )
-from api.console.typed_forms import TypedForm, wrong_field
-from api.html.frame import redirect
+from api.console.typed_forms import TypedForm, field_error
+from api.html.frame import redirect_to
 from api.limits.bulkheads import RECORDS
 from api.paging import Cursor
 from api.record_ids import PathId
@@ -62,11 +62,11 @@ from services.subscriptions.imports.undo_preview import forecast_undo
 from storage.unit_of_work import UnitOfWork
 
 PREFIX = f"{CONSOLE_PATH}/imports"
-router = console_router(PREFIX)
+router = build_router(PREFIX)
 
 IMPORTS_ON_PAGE = 50
 FirstColumn = Annotated[int, Query(alias="columns", ge=0, le=500)]
-# The form fields at which errors without a field of their own are shown.
+# The form field that shows an error, by the code of an error that names no field.
 PLACES = {
     errors.IMPORT_FILE_MISSING.code: "file",
     errors.IMPORT_SEVERAL_FILES.code: "file",
@@ -87,61 +87,69 @@ KINDS = (
     (ImportKind.BOUNCES.value, "Addresses whose mail bounced", ""),
     (ImportKind.COMPLAINTS.value, "Addresses that complained", ""),
 )
-UPDATE, START = "update", "start"
+UPDATE_FIELD = "update"
+START_BUTTON = "start"
 
 
 @router.get("")
 def show_imports(console: Console, uow: Transaction, cursor: Cursor = None) -> Response:
-    wanted = PageRequest(IMPORTS_ON_PAGE, cursor=cursor)
-    found = records.list_imports(uow, console.caller, wanted, list_id=None)
-    titles = lists.titles_of(uow, [task.list_id for task in found.rows])
-    return console.page(
-        "imports.html", imports=found.rows, titles=titles, next_cursor=found.next_cursor
+    page_request = PageRequest(IMPORTS_ON_PAGE, cursor=cursor)
+    page = records.list_imports(uow, console.caller, page_request, list_id=None)
+    titles = lists.read_titles(uow, [task.list_id for task in page.rows])
+    return console.render_page(
+        "imports.html", imports=page.rows, titles=titles, next_cursor=page.next_cursor
     )
 
 
 @router.get("/new")
 def show_new_import(console: Console, form: EmptyForm, list_id: str = "") -> Response:
-    """Show the form for a file, for the list that the query may name."""
+    """Show the form for a new import.
+
+    ``list_id``: the id of the list that the form selects, or an empty text.
+    """
     with console.unit_of_work() as uow:
-        found = lists.list_choices(uow, console.user_id)
-        is_paid = accounts.get(uow, console.user_id).plan == Plan.PAID
-    own = [(str(each.id), each.title) for each in found]
-    if len(own) > 1:
-        own.insert(0, ("", "Choose a list"))
-    form = form.filled({"list_id": list_id, "kind": ImportKind.MEMBERS.value})
-    return console.form_page("new_import.html", form, lists=own, kinds=KINDS, is_paid=is_paid)
+        own_lists = lists.list_choices(uow, console.user_id)
+        is_paid = accounts.get_user(uow, console.user_id).plan == Plan.PAID
+    list_choices = [(str(each.id), each.title) for each in own_lists]
+    if len(list_choices) > 1:
+        list_choices.insert(0, ("", "Choose a list"))
+    form = form.fill({"list_id": list_id, "kind": ImportKind.MEMBERS.value})
+    return console.render_form(
+        "new_import.html", form, lists=list_choices, kinds=KINDS, is_paid=is_paid
+    )
 
 
 @router.post("/new")
 async def upload_import(request: Request, console: Console) -> Response:
-    state, resources = console.state, console.state.resources
-    # The fields of the form, which come before the file.
+    state = console.state
+    resources = console.state.resources
+    # The fields of the form, which precede the file in the request.
     typed: dict[str, str] = {}
-    chosen: list[tuple[int, ImportOptions]] = []
+    list_options: list[tuple[int, ImportOptions]] = []
 
     async def check(fields: Mapping[str, str]) -> None:
         typed.update(fields)
         require_csrf(request, state, console.member.cookie, fields.get(CSRF_FIELD))
-        chosen.append(_upload_choice(fields))
+        list_options.append(_read_upload_choices(fields))
         state.queue_ages.check(Queue.BULK, waits=False)
 
         def check_list(uow: UnitOfWork) -> None:
-            list_id, _ = chosen[0]
-            console.own_list(uow, list_id)
+            list_id, _ = list_options[0]
+            console.get_own_list(uow, list_id)
             accepting.check_upload(uow, console.caller, list_id, dry_run=True)
 
         await state.in_unit_of_work(check_list)
 
     try:
-        if media_type(request.headers.get("content-type", "")) != MULTIPART:
+        if parse_media_type(request.headers.get("content-type", "")) != MULTIPART:
             require_csrf(request, state, console.member.cookie)
             raise BODY_NOT_MULTIPART()
-        file, forget = accepting.create_file(resources), partial(accepting.discard_file, resources)
+        file = accepting.create_file(resources)
+        discard = partial(accepting.discard_file, resources)
         received = await store_upload(
-            request, file.writer, None, forget, caller_id=console.user_id, check=check
+            request, file.writer, None, discard, caller_id=console.user_id, check=check
         )
-        list_id, options = chosen[0]
+        list_id, options = list_options[0]
         accepted = await RECORDS.run(
             accepting.accept_file,
             resources,
@@ -152,112 +160,130 @@ async def upload_import(request: Request, console: Console) -> Response:
             options=options,
         )
     except DomainError as error:
-        form = await RECORDS.run(replace(console, form=typed).refused, error, PLACES)
+        form = await RECORDS.run(replace(console, form=typed).add_error, error, PLACES)
         return await RECORDS.run(show_new_import, console, form)
     return redirect_to_path(state, f"{PREFIX}/{accepted.subject_id}")
 
 
-def _upload_choice(form: Mapping[str, str]) -> tuple[int, ImportOptions]:
-    """Return the list, and how the file is read in its dry run; raises ``body.invalid``."""
+def _read_upload_choices(form: Mapping[str, str]) -> tuple[int, ImportOptions]:
+    """Return the id of the list and the options of the dry run, or raise ``body.invalid``."""
     try:
         list_id = lists.parse_list_id(form.get("list_id", ""))
     except DomainError:
         list_id = None
     if list_id is None:
-        raise wrong_field("list_id", "Choose the list to which they come.")
+        raise field_error("list_id", "Choose the list to which they come.")
     if form.get("kind") not in set(ImportKind):
-        raise wrong_field("kind", "Choose what the rows of the file are.")
-    kind, creates = ImportKind(form["kind"]), "create_fields" in form
-    return list_id, ImportOptions(True, _on_existing(form), None, kind, creates)
+        raise field_error("kind", "Choose what the rows of the file are.")
+    kind = ImportKind(form["kind"])
+    create_fields = "create_fields" in form
+    return list_id, ImportOptions(True, _read_on_existing(form), None, kind, create_fields)
 
 
-def _on_existing(form: Mapping[str, str]) -> str:
-    return UPDATE if UPDATE in form else "skip"
+def _read_on_existing(form: Mapping[str, str]) -> str:
+    return UPDATE_FIELD if UPDATE_FIELD in form else "skip"
 
 
 @router.get("/{import_id}")
 def show_import(console: Console, import_id: PathId, columns: FirstColumn = 0) -> Response:
-    shown = shown_import(console, import_id)
-    return console.form_page("import.html", **_state_values(shown, reading_form(shown), columns))
+    view = read_view(console, import_id)
+    return console.render_form(
+        "import.html", **_build_page_values(view, build_reading_form(view), columns)
+    )
 
 
 @router.post("/{import_id}")
 def read_import_again(
     console: ConsoleForm, import_id: PathId, columns: FirstColumn = 0
 ) -> Response:
-    """Read a dry run's file in another way, or import it as it was read.
+    """Repeat a dry run with other options, or import the file.
 
-    A file is imported only as its owner has seen it: another choice makes another dry run.
+    A file is imported only with the options of the last dry run, because the owner must see the
+    preview first. If the owner changes an option, the file is not imported. Another dry run starts
+    instead.
     """
-    shown = shown_import(console, import_id)
+    view = read_view(console, import_id)
     path = f"{PREFIX}/{import_id}"
-    starts = console.form.get("act") == START
+    starts = console.form.get("act") == START_BUTTON
     try:
-        options, differs = _reading_choice(shown, console.form)
+        options, differs = _read_reading_choices(view, console.form)
         dry_run = differs or not starts
         console.state.queue_ages.check(Queue.BULK, waits=False)
         with console.unit_of_work() as uow:
             records.read_again(uow, console.caller, import_id, replace(options, dry_run=dry_run))
     except DomainError as error:
         if error.code == errors.IMPORT_RUNNING.code:
-            # Another window was quicker.
+            # The owner has started the import in another window.
             return redirect_to_path(console.state, path)
-        form = console.refused(error)
-        return console.form_page("import.html", **_state_values(shown, form, columns))
+        form = console.add_error(error)
+        return console.render_form("import.html", **_build_page_values(view, form, columns))
     if starts and differs:
-        return console.done(path, "You chose something else: look at it once more, then import it.")
+        return console.redirect_with_notice(
+            path, "You chose something else: look at it once more, then import it."
+        )
     if not dry_run:
-        return console.done(path, "The import has started.")
+        return console.redirect_with_notice(path, "The import has started.")
     return redirect_to_path(console.state, path + (f"?columns={columns}" if columns else ""))
 
 
-def reading_form(shown: ShownImport) -> TypedForm:
-    typed = {each.box: each.chosen for each in shown.choices}
-    if shown.task.on_existing == UPDATE:
-        typed[UPDATE] = "on"
-    typed["date_order"] = shown.task.date_order or ""
-    typed["encoding"] = shown.task.encoding or ""
-    typed |= {each.box: each.chosen for each in shown.status_values if each.box}
+def build_reading_form(view: ImportView) -> TypedForm:
+    typed = {each.box: each.chosen for each in view.choices}
+    if view.task.on_existing == UPDATE_FIELD:
+        typed[UPDATE_FIELD] = "on"
+    typed["date_order"] = view.task.date_order or ""
+    typed["encoding"] = view.task.encoding or ""
+    typed |= {each.box: each.chosen for each in view.status_values if each.box}
     return TypedForm(typed)
 
 
-def _reading_choice(shown: ShownImport, form: Mapping[str, str]) -> tuple[ImportOptions, bool]:
-    """Return how the file of a dry run is read now, and whether that differs from the last time.
+def _read_reading_choices(view: ImportView, form: Mapping[str, str]) -> tuple[ImportOptions, bool]:
+    """Return the submitted options, and whether the options differ from the last dry run.
 
     Raises ``body.invalid``.
     """
-    task, choices = shown.task, shown.choices
-    on_existing, mapping, creates = _on_existing(form), task.mapping, task.create_fields
-    chosen = chosen_by(form, choices)
+    task = view.task
+    choices = view.choices
+    on_existing = _read_on_existing(form)
+    mapping = task.mapping
+    create_fields = task.create_fields
+    chosen_roles = read_column_choices(form, choices)
     order = form.get("date_order", task.date_order or "")
     if order and order not in set(DateOrder):
-        raise wrong_field("date_order", "Choose what comes first.")
+        raise field_error("date_order", "Choose what comes first.")
     encoding = form.get("encoding", task.encoding or "")
     if encoding and encoding not in ENCODINGS:
-        raise wrong_field("encoding", "Choose the encoding of the file.")
-    is_read_anew = order != (task.date_order or "") or encoding != (task.encoding or "")
-    differs = on_existing != task.on_existing or chosen != [each.chosen for each in choices]
+        raise field_error("encoding", "Choose the encoding of the file.")
+    has_new_format = order != (task.date_order or "") or encoding != (task.encoding or "")
+    differs = on_existing != task.on_existing
+    differs = differs or chosen_roles != [each.chosen for each in choices]
     if differs and choices:
-        mapping = mapping_of(choices, chosen, shown.fields) or None
-        creates = any(map(is_new_field, chosen))
+        mapping = build_mapping(choices, chosen_roles, view.fields) or None
+        create_fields = any(map(is_new_field, chosen_roles))
     date_order = DateOrder(order) if order else None
-    status_values = read_choices(task, shown.status_values, form)
+    status_values = read_status_choices(task, view.status_values, form)
     kind = ImportKind(task.kind)
     options = ImportOptions(
-        *(True, on_existing, mapping, kind, creates, date_order, status_values, encoding or None)
+        dry_run=True,
+        on_existing=on_existing,
+        mapping=mapping,
+        kind=kind,
+        create_fields=create_fields,
+        date_order=date_order,
+        status_values=status_values,
+        encoding=encoding or None,
     )
-    return options, differs or is_read_anew or status_values != task.status_values
+    return options, differs or has_new_format or status_values != task.status_values
 
 
-def _state_values(shown: ShownImport, form: TypedForm, first: int) -> dict[str, Any]:
-    first = first if first < len(shown.choices) else 0
+def _build_page_values(view: ImportView, form: TypedForm, first_column: int) -> dict[str, Any]:
+    first_column = first_column if first_column < len(view.choices) else 0
     return {
-        "shown": shown,
-        "kept_until": shown.file_kept_until,
+        "view": view,
+        "kept_until": view.file_kept_until,
         "form": form,
-        "roles": roles_to_choose(shown.fields),
-        "choices": shown.choices[first : first + COLUMNS_ON_PAGE],
-        "first_column": first,
+        "roles": list_roles(view.fields),
+        "choices": view.choices[first_column : first_column + COLUMNS_ON_PAGE],
+        "first_column": first_column,
         "columns_on_page": COLUMNS_ON_PAGE,
         "date_orders": DATE_ORDERS,
         "encodings": [("", "Detect automatically"), *ENCODINGS.items()],
@@ -268,47 +294,50 @@ def _state_values(shown: ShownImport, form: TypedForm, first: int) -> dict[str, 
 
 @router.get("/{import_id}/events")
 async def stream_import(request: Request, console: Console, import_id: PathId) -> Response:
-    """Send the part of the page that changes, until it changes no more."""
+    """Stream the part of the page that shows the import's progress."""
 
-    def look() -> LivePart:
-        shown = shown_import(console, import_id)
-        values = _state_values(shown, reading_form(shown), 0)
+    def read_part() -> LivePart:
+        view = read_view(console, import_id)
+        values = _build_page_values(view, build_reading_form(view), 0)
         return LivePart(
-            console.part("import_state.html", **values), not shown.is_live, shown.job_ids
+            console.render_part("import_state.html", **values), not view.is_live, view.job_ids
         )
 
-    return part_stream(console, await RECORDS.run(look), look)
+    return stream_part(console, await RECORDS.run(read_part), read_part)
 
 
 @router.post("/{import_id}/cancel")
 def cancel_import(console: ConsoleForm, import_id: PathId) -> Response:
-    """Cancel the import, or its undo; finished work stays."""
-    shown = shown_import(console, import_id)
-    worker = shown.undo if shown.is_undoing else shown.job
+    """Cancel a running import or undo. The changes until the cancellation are kept."""
+    view = read_view(console, import_id)
+    job = view.undo if view.is_undoing else view.job
     with console.unit_of_work() as uow:
-        cancelled = 0 if worker is None else jobs.cancel_own_job(uow, console.caller, worker.id)
+        cancelled = 0 if job is None else jobs.cancel_own_job(uow, console.caller, job.id)
     notice = "It stops at its next step." if cancelled else "It had ended already."
-    return console.done(f"{PREFIX}/{import_id}", notice)
+    return console.redirect_with_notice(f"{PREFIX}/{import_id}", notice)
 
 
 @router.post("/{import_id}/retry")
 def retry_import(console: ConsoleForm, uow: Transaction, import_id: PathId) -> Response:
-    """Continue an import that broke, with the rows that are not done."""
+    """Resume an import that failed because of an internal error, with the remaining rows."""
     records.retry_import(uow, console.caller, import_id)
-    return console.done(f"{PREFIX}/{import_id}", "The import goes on.")
+    return console.redirect_with_notice(f"{PREFIX}/{import_id}", "The import goes on.")
 
 
 @router.get("/{import_id}/not-added")
 def download_rejects(console: RecentConsole, uow: Transaction, import_id: PathId) -> Response:
-    """Redirect to the file of the rows that were not added, by a link that is made now."""
+    """Redirect to a new signed URL of the file with the rows that were not added."""
     if records.get_import(uow, console.caller, import_id).files_removed_at is not None:
         raise errors.IMPORT_ERRORS_GONE()
-    return redirect(build_import_errors_url(console.state, import_id))
+    return redirect_to(build_import_errors_url(console.state, import_id))
 
 
 @router.get("/{import_id}/undo")
 def show_undo(console: RecentConsole, import_id: PathId, form: EmptyForm) -> Response:
-    """Show whom the undo would take back, and links to what holds the others."""
+    """Show a preview of the undo.
+
+    The page links to the later imports and bulk actions that prevent the undo for some members.
+    """
     with console.unit_of_work() as uow:
         preview = forecast_undo(uow, records.get_import(uow, console.caller, import_id))
         ids = [each.id for each in preview.held_by if each.kind == "bulk_action"]
@@ -316,14 +345,15 @@ def show_undo(console: RecentConsole, import_id: PathId, form: EmptyForm) -> Res
         names = tags.find_tag_names(uow, (each.tag_id for each in bulks.values() if each.tag_id))
     holders = []
     for each in preview.held_by:
-        words, path = f"The import of {each.name or 'members'}", f"{PREFIX}/{each.id}"
+        title = f"The import of {each.name or 'members'}"
+        path = f"{PREFIX}/{each.id}"
         if (bulk := bulks.get(each.id)) is not None and each.kind == "bulk_action":
-            words = words_of(bulk, names)
-            path = f"{list_path(bulk.list_id)}/bulk-actions/{bulk.id}"
-        holders.append((words, path, each.members))
-    shown = shown_import(console, import_id)
-    return console.form_page(
-        "undo_import.html", form, shown=shown, preview=preview, holders=holders
+            title = describe_bulk_action(bulk, names)
+            path = f"{get_list_path(bulk.list_id)}/bulk-actions/{bulk.id}"
+        holders.append((title, path, each.members))
+    view = read_view(console, import_id)
+    return console.render_form(
+        "undo_import.html", form, view=view, preview=preview, holders=holders
     )
 
 
@@ -333,5 +363,5 @@ def undo_import(console: RecentConsoleForm, import_id: PathId) -> Response:
         with console.unit_of_work() as uow:
             records.undo_import(uow, console.caller, import_id)
     except DomainError as error:
-        return show_undo(console, import_id, console.refused(error))
+        return show_undo(console, import_id, console.add_error(error))
     return redirect_to_path(console.state, f"{PREFIX}/{import_id}")

@@ -1,4 +1,4 @@
-"""The consent values in an imported file, and the form that assigns statuses to them.
+"""Lists the consent values in an imported file, and reads the statuses that an owner assigns.
 
 A consent value is the content of a cell in a column that states consent, opting out, confirmation
 or a status.
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from api.console.typed_forms import wrong_field
+from api.console.typed_forms import field_error
 from models import ImportKind, MemberImport
 from services.subscriptions.imports.consent_cells import STATUS_VALUES, fold_value
 from services.subscriptions.imports.known_words import MAX_WORD_CHARACTERS
@@ -22,7 +22,7 @@ STATUS_CHOICES = (
     ("not_subscribed", "Not subscribed: don’t import"),
 )
 _UNKNOWN = "unknown"
-_WORDS = {
+_MEANING_LABELS = {
     "subscribed": "Subscribed",
     "unsubscribed": "Opted out: unsubscribed",
     "cleaned": "Opted out: cleaned",
@@ -43,7 +43,7 @@ class StatusValue:
         rows: the number of rows with this value.
         meaning: the recognised meaning of the value, in words.
         box: the name of the value's select box, or ``None`` if its status can't be changed.
-        chosen: the status that the owner assigned; empty if the owner assigned no status.
+        chosen: the status that the owner assigned, or an empty text.
     """
 
     column: str
@@ -54,7 +54,7 @@ class StatusValue:
     chosen: str
 
 
-def status_values_of(task: MemberImport, result: Mapping[str, Any]) -> list[StatusValue]:
+def list_status_values(task: MemberImport, result: Mapping[str, Any]) -> list[StatusValue]:
     """Return the consent values in the result of an import, in the order of the columns.
 
     In a dry run, the owner can assign a status to each value that isn't recognised, and change a
@@ -64,10 +64,10 @@ def status_values_of(task: MemberImport, result: Mapping[str, Any]) -> list[Stat
     statuses = {fold_value(value): status for value, status in (task.status_values or {}).items()}
     values: list[StatusValue] = []
     changeable: set[str] = set()
-    for column, value, rows, meaning in _listed_values(task, result):
+    for column, value, rows, meaning in _iterate_values(task, result):
         folded = fold_value(value)
-        # The result contains only the beginning of a long value, so the owner can't assign a status
-        # to this value.
+        # The owner can't assign a status to a long value, because the result contains only the
+        # beginning of the value.
         is_whole = 0 < len(value) < MAX_WORD_CHARACTERS
         is_open = task.dry_run and (meaning == _UNKNOWN or folded in statuses)
         box = None
@@ -75,12 +75,12 @@ def status_values_of(task: MemberImport, result: Mapping[str, Any]) -> list[Stat
             changeable.add(folded)
             box = f"value_{len(values)}"
         chosen = statuses.get(folded, AS_RECOGNISED)
-        words = _WORDS.get(meaning, meaning)
-        values.append(StatusValue(column, value, rows, words, box, chosen))
+        label = _MEANING_LABELS.get(meaning, meaning)
+        values.append(StatusValue(column, value, rows, label, box, chosen))
     return values
 
 
-def _listed_values(
+def _iterate_values(
     task: MemberImport, result: Mapping[str, Any]
 ) -> Iterator[tuple[str, str, int, str]]:
     """Yield the column, value, number of rows and recognised meaning of each consent value."""
@@ -95,12 +95,12 @@ def _listed_values(
             listed.add(fold_value(each["value"]))
             yield each["column"], each["value"], each["rows"], _UNKNOWN
     for value in task.status_values or {}:
-        # The select box of a dry run lets the owner remove this status again.
+        # List the value, so that the owner can remove the assigned status.
         if task.dry_run and fold_value(value) not in listed:
             yield "", value, 0, _UNKNOWN
 
 
-def read_choices(
+def read_status_choices(
     task: MemberImport, values: Sequence[StatusValue], form: Mapping[str, str]
 ) -> dict[str, str] | None:
     """Return the status that the owner assigned to each consent value, or ``None``.
@@ -113,9 +113,11 @@ def read_choices(
         if status == each.chosen:
             continue
         if status and status not in STATUS_VALUES:
-            raise wrong_field(str(each.box), "Choose one of these statuses.")
+            raise field_error(str(each.box), "Choose one of these statuses.")
         folded = fold_value(each.value)
-        chosen = {value: kept for value, kept in chosen.items() if fold_value(value) != folded}
+        chosen = {
+            value: old_status for value, old_status in chosen.items() if fold_value(value) != folded
+        }
         if status:
             chosen[each.value] = status
     return chosen or None

@@ -1,13 +1,16 @@
-"""An import as its page shows it, and the choice of what the columns of its file become."""
+"""Prepares an import for its page, and reads the roles that an owner assigns to columns.
+
+The role of a column is the attribute of members that the column contains, such as the name.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from api.console.imports.status_values import StatusValue, status_values_of
+from api.console.imports.status_values import StatusValue, list_status_values
 from api.console.requests import ConsoleRequest
-from api.console.typed_forms import wrong_field
+from api.console.typed_forms import field_error
 from core import clock
 from core.errors import DomainError
 from core.errors.imports import IMPORT_DATE_ORDER_NEEDED
@@ -29,12 +32,17 @@ from services.subscriptions.imports.samples import add_samples
 from services.subscriptions.imports.undo import IMPORT_UNDO
 
 COLUMNS_ON_PAGE = 20
-MAX_NAME_CHARACTERS_SHOWN = 80
-IGNORE, NEW_FIELD, AS_RECOGNISED = "ignore", "new", ""
+MAX_NAME_CHARACTERS = 80
+_MINUTE_SECONDS = 60
+_HOUR_SECONDS = 3_600
+# The choices for a column that aren't roles.
+IGNORE = "ignore"
+NEW_FIELD = "new"
+AS_RECOGNISED = ""
 FIELD_TYPES = dict(
     zip(field_columns.NEW_TYPES, ("text", "number", "date", "yes or no"), strict=True)
 )
-# Further choices, with the type of the new field behind the colon.
+# The choices that create a field of a certain type.
 _TYPED_FIELDS = {
     f"{NEW_FIELD}:{type_}": f"Create a field: {words}" for type_, words in FIELD_TYPES.items()
 }
@@ -43,18 +51,18 @@ DATE_ORDERS = (
     (DateOrder.DAY_FIRST.value, "Day first: 31/12/2025"),
     (DateOrder.MONTH_FIRST.value, "Month first: 12/31/2025"),
 )
-_WRITTEN = {
+_FORMAT_LABELS = {
     DateOrder.DAY_FIRST: "Dates with the day first",
     DateOrder.MONTH_FIRST: "Dates with the month first",
     DecimalMark.POINT: "Numbers with a decimal point",
     DecimalMark.COMMA: "Numbers with a decimal comma",
 }
-# Roles that several columns may have.
-_OFTEN = (
+# Choices that several columns may have.
+_REPEATABLE_ROLES = (
     *(IGNORE, NEW_FIELD, *_TYPED_FIELDS, AS_RECOGNISED, "tags", "tier", *ConsentSubject),
     *("first_name", "middle_name", "last_name"),
 )
-_WORDS = {
+_ROLE_LABELS = {
     "email": "E-mail address",
     "name": "Name",
     "first_name": "First name",
@@ -77,6 +85,15 @@ _WORDS = {
     "consent.confirmed_ip": "Consent: confirmed from",
     IGNORED: "Nothing",
 }
+# The reasons for which rows were not added, in the order of the page.
+VERDICT_LABELS = {
+    "already": "are members already",
+    "opted_out": "said no, here or in the file",
+    "invalid": "are invalid",
+    "duplicate": "come twice in the file",
+    "denied": "are on a deny list",
+    "over_quota": "have no room in your plan",
+}
 
 
 @dataclass(frozen=True)
@@ -84,11 +101,13 @@ class ColumnChoice:
     """A column of a file, and its role.
 
     Attributes:
-        becomes: a role of ``column_layout.ROLES``, a field, or several roles separated by commas.
-        creates: the type of the field that is made of it.
-        written: how it writes dates or numbers, in words.
-        chosen: the value of its select box.
-        ignored_opt_outs: the number of opt-outs in an ignored column; ``None`` for other columns.
+        examples: sample cells of the column.
+        becomes: the recognised role. Several roles are separated by commas.
+        creates: the type of the field that the import creates from the column, or ``None``.
+        written: the format of the column's dates or numbers, as a text for the page.
+        chosen: the choice that the owner made for the column.
+        ignored_opt_outs: the number of opt-outs in an ignored column, or ``None`` for another
+            column.
     """
 
     index: int
@@ -106,90 +125,92 @@ class ColumnChoice:
 
     @property
     def label(self) -> str:
-        return self.name.strip()[:MAX_NAME_CHARACTERS_SHOWN] or f"Column {self.index + 1}"
+        return self.name.strip()[:MAX_NAME_CHARACTERS] or f"Column {self.index + 1}"
 
     @property
     def recognised(self) -> str | None:
-        """The roles that its name or its cells suggest, if any."""
+        """The label of the recognised role, or ``None`` if the column has no recognised role."""
         if self.creates is not None:
             return None
         if self.becomes == IGNORED:
             return "Recognise by name" if self.chosen == AS_RECOGNISED else None
-        return ", ".join(_words(role) for role in self.becomes.split(", "))
+        return ", ".join(_describe_role(role) for role in self.becomes.split(", "))
 
 
-def column_choices(
-    task: MemberImport, shown: Sequence[Mapping[str, Any]], fields: Sequence[MemberField]
+def build_column_choices(
+    task: MemberImport, columns: Sequence[Mapping[str, Any]], fields: Sequence[MemberField]
 ) -> list[ColumnChoice]:
     """Return the select boxes for the columns of a dry run.
 
-    If an ambiguous column stopped the import, no other column has been recognised yet. The other
-    columns then keep the choice "Recognise by name", so that the owner has to choose only for the
-    ambiguous one.
+    If an ambiguous column stopped the dry run, no other column has been recognised yet. Columns
+    that haven't been recognised yet keep the choice "Recognise by name". The owner therefore has to
+    choose a role only for the ambiguous column.
 
     Args:
-        shown: the columns in the result of the dry run, with sample cells.
+        columns: the columns in the result of the dry run, with sample cells.
     """
-    names = [str(each["name"]) for each in shown]
-    is_recognised = any(each["becomes"] != IGNORED for each in shown)
-    own = {FIELD_PREFIX + field.key for field in fields}
-    given = {}
+    names = [str(column["name"]) for column in columns]
+    is_recognised = any(column["becomes"] != IGNORED for column in columns)
+    own_roles = {FIELD_PREFIX + field.key for field in fields}
+    chosen_roles = {}
     for name, role in (task.mapping or {}).items():
         try:
-            given[column_layout.find_column(names, name)] = role
+            chosen_roles[column_layout.find_column(names, name)] = role
         except DomainError:
-            # The file has no such column: its error says so.
+            # The owner's mapping names a column that isn't in the file. The dry run reports the
+            # missing column.
             continue
-    found = []
-    for index, each in enumerate(shown):
-        becomes, creates = str(each["becomes"]), each.get("creates")
-        if index in given:
-            role = given[index]
+    choices = []
+    for index, column in enumerate(columns):
+        becomes = str(column["becomes"])
+        creates = column.get("creates")
+        if index in chosen_roles:
+            role = chosen_roles[index]
             name, _, type_ = role.partition(":")
-            is_new = role.startswith(FIELD_PREFIX) and name not in own
+            is_new = role.startswith(FIELD_PREFIX) and name not in own_roles
             chosen = (f"{NEW_FIELD}:{type_}" if type_ else NEW_FIELD) if is_new else name
         elif creates is not None:
             chosen = NEW_FIELD
         else:
             chosen = IGNORE if becomes == IGNORED and is_recognised else AS_RECOGNISED
-        examples = each.get("examples", ())
-        written = _WRITTEN.get(each.get("written", ""))
-        found.append(
+        examples = column.get("examples", ())
+        format_label = _FORMAT_LABELS.get(column.get("written", ""))
+        choices.append(
             ColumnChoice(
-                *(index, names[index], examples, becomes, creates, written, chosen),
-                ignored_opt_outs=each.get("ignored_opt_outs"),
+                *(index, names[index], examples, becomes, creates, format_label, chosen),
+                ignored_opt_outs=column.get("ignored_opt_outs"),
             )
         )
-    return found
+    return choices
 
 
-def roles_to_choose(fields: Sequence[MemberField]) -> list[tuple[str, str]]:
-    known = [(role, _words(role)) for role in column_layout.ROLES if role != IGNORE]
-    own = [(FIELD_PREFIX + field.key, f"Field: {field.label}") for field in fields]
-    new = [(NEW_FIELD, "Create a field"), *_TYPED_FIELDS.items()]
-    return [(IGNORE, "Nothing: leave it out"), *known, *own, *new]
+def list_roles(fields: Sequence[MemberField]) -> list[tuple[str, str]]:
+    known_roles = [(role, _describe_role(role)) for role in column_layout.ROLES if role != IGNORE]
+    own_fields = [(FIELD_PREFIX + field.key, f"Field: {field.label}") for field in fields]
+    new_fields = [(NEW_FIELD, "Create a field"), *_TYPED_FIELDS.items()]
+    return [(IGNORE, "Nothing: leave it out"), *known_roles, *own_fields, *new_fields]
 
 
-def chosen_by(form: Mapping[str, str], choices: Sequence[ColumnChoice]) -> list[str]:
-    """Return the choice for each column; a column that is not on the form keeps its own.
+def read_column_choices(form: Mapping[str, str], choices: Sequence[ColumnChoice]) -> list[str]:
+    """Return the choice for each column. A column that isn't in the form keeps its last choice.
 
-    Raises ``body.invalid`` beside a column that has the role of another.
+    Raises ``body.invalid`` if two columns have a role that only one column may have.
     """
-    found = [form.get(each.box, each.chosen) for each in choices]
+    values = [form.get(each.box, each.chosen) for each in choices]
     seen: set[str] = set()
-    for choice, value in zip(choices, found, strict=True):
-        if value in seen and value not in _OFTEN:
-            raise wrong_field(choice.box, "Another column is this already.")
+    for choice, value in zip(choices, values, strict=True):
+        if value in seen and value not in _REPEATABLE_ROLES:
+            raise field_error(choice.box, "Another column is this already.")
         seen.add(value)
-    return found
+    return values
 
 
-def mapping_of(
+def build_mapping(
     choices: Sequence[ColumnChoice], chosen: Sequence[str], fields: Sequence[MemberField]
 ) -> dict[str, str]:
     names = [each.name for each in choices]
     keys = {field.key for field in fields}
-    found: dict[str, str] = {}
+    mapping: dict[str, str] = {}
     for each, value in zip(choices, chosen, strict=True):
         if value == AS_RECOGNISED:
             continue
@@ -201,50 +222,39 @@ def mapping_of(
             keys.add(key)
             role = FIELD_PREFIX + key + value.removeprefix(NEW_FIELD)
         try:
-            is_found = (
+            has_unique_name = (
                 bool(each.name.strip())
                 and column_layout.find_column(names, each.name) == each.index
             )
         except DomainError:
-            is_found = False
-        found[each.name if is_found else str(each.index)] = role
-    return found
+            has_unique_name = False
+        mapping[each.name if has_unique_name else str(each.index)] = role
+    return mapping
 
 
 def is_new_field(choice: str) -> bool:
     return choice == NEW_FIELD or choice in _TYPED_FIELDS
 
 
-def _words(role: str) -> str:
+def _describe_role(role: str) -> str:
     if role.startswith(FIELD_PREFIX):
         return f"Field {role.removeprefix(FIELD_PREFIX)}"
-    return _WORDS.get(role, role.removeprefix(CONSENT_PREFIX).replace("_", " ").capitalize())
-
-
-_MINUTE, _HOUR = 60, 3_600
-# The verdicts on rows that were not added, in the order of the page.
-VERDICTS = {
-    "already": "are members already",
-    "opted_out": "said no, here or in the file",
-    "invalid": "are invalid",
-    "duplicate": "come twice in the file",
-    "denied": "are on a deny list",
-    "over_quota": "have no room in your plan",
-}
+    return _ROLE_LABELS.get(role, role.removeprefix(CONSENT_PREFIX).replace("_", " ").capitalize())
 
 
 @dataclass(frozen=True)
-class ShownImport:
-    """An import as one look at its record has it: its state and its counts belong together.
+class ImportView:
+    """An import, as its page shows it. The status and the counts were read at the same time.
 
     Attributes:
-        job: the job that works on it now.
-        choices: the columns of a dry run that can be read again.
-        status_values: the consent values in these columns.
-        preview: the first rows of a dry run as they would be.
-        problems: what does not fit in the file, by column and rule.
+        job: the unfinished job of the import, or ``None``.
+        undo: the most recent job that undoes the import, or ``None``.
+        choices: the columns of a dry run that can be repeated with other roles.
+        status_values: the consent values in the columns of a dry run.
+        preview: the members that an import of the first rows would create.
+        problems: the invalid cells of the file, by column and rule.
         readings: sample rows in each possible encoding, if the encoding is uncertain.
-        fields: the owner's.
+        fields: the member fields of the owner.
     """
 
     task: MemberImport
@@ -272,28 +282,30 @@ class ShownImport:
 
     @property
     def undo_stopped(self) -> bool:
-        """Return whether an undo began, and ended before it was done."""
-        begun = self.undo is not None and self.task.undone_at is None
-        return begun and not self.is_undoing
+        """Return whether an undo was started and failed or was cancelled."""
+        has_begun = self.undo is not None and self.task.undone_at is None
+        return has_begun and not self.is_undoing
 
     @property
     def not_added(self) -> int:
-        return sum(getattr(self.task, verdict) for verdict in VERDICTS)
+        return sum(getattr(self.task, verdict) for verdict in VERDICT_LABELS)
 
     @property
     def has_rejects(self) -> bool:
-        """Return whether there is a file of rows that were not added, or not whole."""
-        has_some = self.not_added > 0 or self.task.left_out > 0
-        return has_some and self.task.files_removed_at is None
+        """Return whether the import has a file with rows that were not added completely."""
+        has_rows = self.not_added > 0 or self.task.left_out > 0
+        return has_rows and self.task.files_removed_at is None
 
     @property
     def can_be_undone(self) -> bool:
-        over = self.task.status != "running" and not self.task.dry_run
-        return over and not self.is_undoing and IMPORT_UNDO.available_until(self.task) is not None
+        has_ended = self.task.status != "running" and not self.task.dry_run
+        return (
+            has_ended and not self.is_undoing and IMPORT_UNDO.available_until(self.task) is not None
+        )
 
     @property
     def date_order_matters(self) -> bool:
-        """Return whether the owner is asked for the order of dates, or has chosen it."""
+        """Return whether the owner must choose the order of day and month, or has chosen it."""
         is_asked = self.task.error is not None and self.task.error["code"] == (
             IMPORT_DATE_ORDER_NEEDED.code
         )
@@ -301,9 +313,14 @@ class ShownImport:
 
     @property
     def encoding_matters(self) -> bool:
-        """Return whether the owner can choose an encoding: only if the file isn't Unicode."""
-        found = (self.task.description or {}).get("encoding", "utf-8")
-        return bool(self.readings) or self.task.encoding is not None or not found.startswith("utf")
+        """Return whether the owner can choose an encoding.
+
+        For a Unicode file there is no choice, because Unicode is recognised with certainty.
+        """
+        encoding = (self.task.description or {}).get("encoding", "utf-8")
+        return (
+            bool(self.readings) or self.task.encoding is not None or not encoding.startswith("utf")
+        )
 
     @property
     def encoding_words(self) -> str | None:
@@ -312,24 +329,27 @@ class ShownImport:
 
     @property
     def is_broken(self) -> bool:
-        """Return whether it failed by no fault of the file, so that it may go on."""
+        """Return whether the import failed because of an internal error, and can be resumed."""
         if self.task.status != "failed" or self.task.error is None:
             return False
         return str(self.task.error["code"]).startswith("job.")
 
     @property
     def file_kept_until(self) -> datetime | None:
-        """The moment until which a dry run can be read in another way, or imported."""
-        ended = self.task.finished_at
-        if not self.task.dry_run or ended is None or self.is_broken:
+        """The time at which the file of a dry run is deleted.
+
+        Until the file is deleted, the owner can repeat the dry run or import the file.
+        """
+        ended_at = self.task.finished_at
+        if not self.task.dry_run or ended_at is None or self.is_broken:
             return None
-        until = ended + endings.DRY_RUN_FILE_KEPT
+        expires_at = ended_at + endings.DRY_RUN_FILE_RETENTION
         is_kept = self.task.status != "cancelled" and self.task.source == "file"
-        return until if is_kept and until > clock.now() else None
+        return expires_at if is_kept and expires_at > clock.now() else None
 
     @property
     def verdicts(self) -> list[tuple[int, str]]:
-        counts = ((getattr(self.task, name), words) for name, words in VERDICTS.items())
+        counts = ((getattr(self.task, name), words) for name, words in VERDICT_LABELS.items())
         return [(count, words) for count, words in counts if count]
 
     @property
@@ -343,43 +363,45 @@ class ShownImport:
         if progress is None or progress.eta_seconds is None:
             return None
         seconds = progress.eta_seconds
-        if seconds < _MINUTE:
+        if seconds < _MINUTE_SECONDS:
             return f"about {max(round(seconds), 1)} s"
-        if seconds < _HOUR:
-            return f"about {round(seconds / _MINUTE)} min"
-        return f"about {seconds / _HOUR:.1f} h"
+        if seconds < _HOUR_SECONDS:
+            return f"about {round(seconds / _MINUTE_SECONDS)} min"
+        return f"about {seconds / _HOUR_SECONDS:.1f} h"
 
     @property
     def job_ids(self) -> list[int]:
         return [each.id for each in (self.job, self.undo) if each is not None]
 
 
-def shown_import(console: ConsoleRequest, import_id: int) -> ShownImport:
-    """Return one of the caller's imports, with rows and cells of its file as long as they are kept.
+def read_view(console: ConsoleRequest, import_id: int) -> ImportView:
+    """Return an import of the caller, or raise ``import.not_found``.
 
-    Raises ``import.not_found``.
+    The result contains samples of the file, unless the samples have been deleted.
     """
     resources = console.state.resources
     with console.unit_of_work() as uow:
         task = records.get_import(uow, console.caller, import_id)
-        title = lists.titles_of(uow, [task.list_id])[task.list_id]
+        title = lists.read_titles(uow, [task.list_id])[task.list_id]
         job = records.find_job(uow, task) if task.status == "running" else None
         undo = records.find_undo_job(uow, task)
-        # A job and its effects end in one transaction: whoever has seen the job's end, and reads
-        # the record after it, sees all of them.
+        # Read the import again after its job. The job ends in the same transaction as the job's
+        # last changes. If the job has ended, the second read therefore returns all changes.
         uow.session.refresh(task)
-        own = fields.list_fields(uow, console.user_id) if task.dry_run else []
-    shown = ShownImport(task, title, job, undo, fields=own)
-    if shown.is_live:
-        return shown
-    found = add_samples(resources, endings.result_of(task))
+        own_fields = fields.list_fields(uow, console.user_id) if task.dry_run else []
+    view = ImportView(task, title, job, undo, fields=own_fields)
+    if view.is_live:
+        return view
+    result = add_samples(resources, endings.build_result(task))
     return replace(
-        shown,
-        choices=column_choices(task, found.get("columns", ()), own) if task.dry_run else (),
-        status_values=status_values_of(task, found),
-        preview=found.get("preview", ()),
-        problems=found.get("problems", ()),
+        view,
+        choices=build_column_choices(task, result.get("columns", ()), own_fields)
+        if task.dry_run
+        else (),
+        status_values=list_status_values(task, result),
+        preview=result.get("preview", ()),
+        problems=result.get("problems", ()),
         readings=[
-            {**each, "words": ENCODINGS[each["encoding"]]} for each in found.get("readings", ())
+            {**each, "words": ENCODINGS[each["encoding"]]} for each in result.get("readings", ())
         ],
     )

@@ -1,6 +1,8 @@
-"""The figure of a list's growth: how many joined and left in each span of days, and what remains.
+"""Calculates the chart of a list's growth.
 
-It is drawn as SVG in whole numbers of a box that the page stretches; its labels are text beside it.
+For each span of days, the chart shows how many people joined and left, and the difference. A
+template draws the chart as SVG. The labels of the chart are text next to the SVG, because the page
+stretches the SVG.
 """
 
 from collections.abc import Sequence
@@ -10,13 +12,18 @@ from typing import Self
 
 from services.subscriptions.daily_figures import MemberFigures
 
-WIDTH, HEIGHT = 1_000, 300
+# The size of the chart in units of the SVG.
+WIDTH = 1_000
+HEIGHT = 300
 _MAX_BARS = 62
+# The part of a span's width that separates its bars from the next bars.
 _GAP_SHARE = 0.25
 
 
 @dataclass(frozen=True)
 class GrowthSpan:
+    """The number of people who joined and left in a span of days."""
+
     first: date
     last: date
     joined: int
@@ -38,7 +45,7 @@ class GrowthSpan:
 
 @dataclass(frozen=True)
 class PlottedBar:
-    """The place of a span's bars: joins above the zero line, departures below it."""
+    """The position of two bars: joins above the zero line, and departures below the line."""
 
     x: float
     width: float
@@ -49,12 +56,14 @@ class PlottedBar:
 
 @dataclass(frozen=True)
 class GrowthPlot:
-    """The figure that the template draws.
+    """The chart that the template draws.
 
     Attributes:
-        whole: all of its days together.
-        most_joined: the number that the upper edge stands for, as ``most_left`` for the lower one.
-        line: the points of the net of each span.
+        whole: all days of the chart as one span.
+        zero: the vertical position of the zero line.
+        most_joined: the number of joins that reaches the upper edge of the chart.
+        most_left: the number of departures that reaches the lower edge of the chart.
+        line: the points of a line through the difference between joins and departures per span.
     """
 
     whole: GrowthSpan
@@ -67,7 +76,7 @@ class GrowthPlot:
 
     @property
     def marks(self) -> list[str]:
-        """Return the values at the top, in the middle and at the bottom of the figure."""
+        """Return the values at the top, in the middle and at the bottom of the chart."""
         middle = (self.most_joined - self.most_left) / 2
         return [f"{value:,g}" for value in (self.most_joined, middle, -self.most_left or 0)]
 
@@ -76,14 +85,15 @@ class GrowthPlot:
         return (self.spans[0].last - self.spans[0].first).days + 1
 
 
-def growth_plot(days: Sequence[MemberFigures]) -> GrowthPlot:
-    """Return the figure of these days, in order; several of many days make one span."""
-    # A day, a week, or as many weeks as are needed for a figure that can be read.
+def build_growth_plot(days: Sequence[MemberFigures]) -> GrowthPlot:
+    """Return the chart for the days, which are in chronological order."""
+    # A span is a single day, or one or several weeks if daily bars would be too many.
     size = 1 if len(days) <= _MAX_BARS else 7 * -(-len(days) // (7 * _MAX_BARS))
     spans = [GrowthSpan.of(days[first : first + size]) for first in range(0, len(days), size)]
     most_joined = max(each.joined for each in spans)
     most_left = max(each.left for each in spans)
-    # Both directions have one scale. A list to which nothing happened has a line in the middle.
+    # Joins and departures use the same scale. Without joins and departures, the zero line is in the
+    # middle.
     unit = HEIGHT / (most_joined + most_left or 1)
     zero = round(most_joined * unit, 1) if most_joined or most_left else HEIGHT / 2
     step = WIDTH / len(spans)

@@ -1,4 +1,4 @@
-"""The fields of an owner: data of members of all their lists, besides name and address."""
+"""Pages for an owner's member fields, which the members of all lists have."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ from fastapi.responses import Response
 
 from api.bodies.page_forms import FormFields
 from api.console.assets import CONSOLE_PATH
-from api.console.requests import Console, ConsoleForm, ConsoleRequest, console_router
-from api.console.typed_forms import TypedForm, body_of_form, lines_of, text_or_none
+from api.console.requests import Console, ConsoleForm, ConsoleRequest, build_router
+from api.console.typed_forms import TypedForm, parse_body, read_lines, read_text
 from api.record_ids import PathId
 from api.schemas.fields import FieldChanges, NewField
 from api.state import Transaction
@@ -17,84 +17,89 @@ from models import FieldType
 from services.subscriptions import field_types, fields
 
 FIELDS_PATH = f"{CONSOLE_PATH}/fields"
-router = console_router(FIELDS_PATH)
+router = build_router(FIELDS_PATH)
 
-TYPES = {
+TYPE_LABELS = {
     FieldType.TEXT: "Text",
     FieldType.NUMBER: "Number",
     FieldType.DATE: "Date",
     FieldType.BOOLEAN: "Yes or no",
     FieldType.CHOICE: "One of some choices",
 }
+# The form field that shows an error, by the code of an error that names no field.
 _PLACES = {FIELD_KEY_TAKEN.code: "key"}
 
 
 @router.get("")
 def show_fields(console: Console, uow: Transaction) -> Response:
-    return console.page("fields.html", fields=fields.list_fields(uow, console.user_id), types=TYPES)
+    return console.render_page(
+        "fields.html", fields=fields.list_fields(uow, console.user_id), types=TYPE_LABELS
+    )
 
 
 @router.get("/new")
 def show_new_field(console: Console) -> Response:
-    return _form_page(console, TypedForm({"type": FieldType.TEXT}))
+    return _render_field_form(console, TypedForm({"type": FieldType.TEXT}))
 
 
 @router.post("/new")
-def make_field(console: ConsoleForm) -> Response:
+def create_field(console: ConsoleForm) -> Response:
     try:
-        values = {**_typed(console.form), "type": console.form.get("type", "")}
-        body = body_of_form(NewField, values)
+        values = {**_read_values(console.form), "type": console.form.get("type", "")}
+        body = parse_body(NewField, values)
         with console.unit_of_work() as uow:
             fields.create_field(uow, console.user_id, **body.columns())
     except DomainError as error:
-        return _form_page(console, console.refused(error, _PLACES))
-    return console.done(FIELDS_PATH, f"The field “{body.label}” is created.")
+        return _render_field_form(console, console.add_error(error, _PLACES))
+    return console.redirect_with_notice(FIELDS_PATH, f"The field “{body.label}” is created.")
 
 
 @router.get("/{field_id}")
 def show_field(console: Console, uow: Transaction, field_id: PathId) -> Response:
-    found = fields.get_field(uow, console.user_id, field_id)
-    typed = {name: getattr(found, name) or "" for name in ("key", "label", "description", "type")}
-    typed["choices"] = "\n".join(found.choices)
-    typed |= {"public": "on"} if found.is_public else {}
-    return _form_page(console, TypedForm(typed), field_id)
+    field = fields.get_field(uow, console.user_id, field_id)
+    typed = {name: getattr(field, name) or "" for name in ("key", "label", "description", "type")}
+    typed["choices"] = "\n".join(field.choices)
+    typed |= {"public": "on"} if field.is_public else {}
+    return _render_field_form(console, TypedForm(typed), field_id)
 
 
 @router.post("/{field_id}")
 def change_field(console: ConsoleForm, field_id: PathId) -> Response:
-    """Change the field, and with its type all values of it."""
+    """Change a field. A change of the type also converts the values of all members."""
     with console.unit_of_work() as uow:
-        # Look for the field first, so that another owner's field is 404 even if the form is
-        # invalid.
+        # Look up the field first, so that the response for another owner's field is 404, even if
+        # the form is invalid.
         fields.get_field(uow, console.user_id, field_id)
     try:
         type_ = {"type": console.form["type"]} if "type" in console.form else {}
-        body = body_of_form(FieldChanges, {**_typed(console.form), **type_})
+        body = parse_body(FieldChanges, {**_read_values(console.form), **type_})
         with console.unit_of_work() as uow:
             field_types.change_field_and_type(uow, console.user_id, field_id, body.columns())
     except DomainError as error:
-        return _form_page(console, console.refused(error, _PLACES), field_id)
-    return console.done(FIELDS_PATH, f"The field “{body.label}” is changed.")
+        return _render_field_form(console, console.add_error(error, _PLACES), field_id)
+    return console.redirect_with_notice(FIELDS_PATH, f"The field “{body.label}” is changed.")
 
 
 @router.post("/{field_id}/retire")
 def retire_field(console: ConsoleForm, uow: Transaction, field_id: PathId) -> Response:
-    """Hide the field; members keep their values, unseen."""
+    """Hide a field. The values of members are kept, but no page shows the values."""
     label = fields.get_field(uow, console.user_id, field_id).label
     fields.retire_field(uow, console.user_id, field_id)
-    return console.done(FIELDS_PATH, f"The field “{label}” is retired.")
+    return console.redirect_with_notice(FIELDS_PATH, f"The field “{label}” is retired.")
 
 
-def _typed(form: FormFields) -> dict[str, Any]:
+def _read_values(form: FormFields) -> dict[str, Any]:
     return {
         "key": form.get("key", "").strip(),
         "label": form.get("label", ""),
-        "description": text_or_none(form, "description"),
-        "choices": lines_of(form, "choices"),
+        "description": read_text(form, "description"),
+        "choices": read_lines(form, "choices"),
         "public": "public" in form,
     }
 
 
-def _form_page(console: ConsoleRequest, form: TypedForm, field_id: int | None = None) -> Response:
-    types = [(each.value, words, "") for each, words in TYPES.items()]
-    return console.form_page("field.html", form, field_id=field_id, types_with_hints=types)
+def _render_field_form(
+    console: ConsoleRequest, form: TypedForm, field_id: int | None = None
+) -> Response:
+    types = [(each.value, words, "") for each, words in TYPE_LABELS.items()]
+    return console.render_form("field.html", form, field_id=field_id, types_with_hints=types)

@@ -1,9 +1,11 @@
-"""A filter of members as a form: rows of a field, an operator and a value, in groups.
+"""Converts a member filter between JSON and the rows of a form.
 
-The inputs are named by the place of what they belong to: ``match.0`` says how the first group, the
-filter itself, combines its parts; ``field.0.2``, ``kind.0.2``, ``operator.0.2`` and ``value.0.2``
-are its third part. Each button that adds or removes a part sends the whole form, so that the form
-works without a script.
+A filter is a group of parts. A part is a row with a field, an operator and a value, or another
+group. The name of an input contains the place of its part. For example, ``match.0`` states how the
+outermost group combines its parts. The inputs ``field.0.2``, ``kind.0.2``, ``operator.0.2`` and
+``value.0.2`` are the third part of the outermost group.
+
+Buttons that add or remove a part submit the whole form, so that the form works without a script.
 """
 
 import re
@@ -20,13 +22,13 @@ from models import FieldType, MailingList, MemberField, SubscriptionStatus
 from services.paging import PageRequest
 from services.subscriptions import fields, tags
 from services.subscriptions.filters.grammar import MAX_CONDITIONS, MAX_DEPTH
-from services.subscriptions.filters.names import FilterName, Operator, ValueKind, known_names
+from services.subscriptions.filters.names import FilterName, Operator, ValueKind, build_filter_names
 from storage.unit_of_work import UnitOfWork
 
-_NEGATED = {"all": "not_all", "any": "none", "none": "any", "not_all": "all"}
-# The operators of the grammar; ``exists`` with false is one of its own here.
+_NEGATED_MATCH = {"all": "not_all", "any": "none", "none": "any", "not_all": "all"}
+# The form's name for the operator ``exists`` with the value ``false``.
 _MISSING = "missing"
-_WORDS: Mapping[str, str] = {
+_OPERATOR_LABELS: Mapping[str, str] = {
     Operator.IS: "is",
     Operator.IS_NOT: "is not",
     Operator.IN: "is one of",
@@ -39,8 +41,11 @@ _WORDS: Mapping[str, str] = {
     Operator.EXISTS: "is known",
     _MISSING: "is not known",
 }
-_OF_DATES = {Operator.NOT_BEFORE: "is on or after", Operator.NOT_AFTER: "is on or before"}
-_LABELS = {
+_DATE_OPERATOR_LABELS = {
+    Operator.NOT_BEFORE: "is on or after",
+    Operator.NOT_AFTER: "is on or before",
+}
+_NAME_LABELS = {
     "status": "Status",
     "type": "Tier",
     "email": "Address",
@@ -53,34 +58,36 @@ _LABELS = {
     "updated_at": "Changed",
     "tag": "Tag",
 }
-_STATUSES = {
+_STATUS_LABELS = {
     SubscriptionStatus.PENDING: "not confirmed",
     SubscriptionStatus.ACTIVE: "active",
     SubscriptionStatus.UNSUBSCRIBED: "unsubscribed",
     SubscriptionStatus.REMOVED: "removed",
 }
 NO_OPTIONS: Mapping[str, str] = {}
-_YES_NO = {"true": "yes", "false": "no"}
-_DATES = frozenset({ValueKind.MOMENT, ValueKind.DAY})
-_NUMBERS = frozenset({ValueKind.NUMBER, ValueKind.ID})
+_YES_NO_OPTIONS = {"true": "yes", "false": "no"}
+_DATE_KINDS = frozenset({ValueKind.MOMENT, ValueKind.DAY})
+_NUMBER_KINDS = frozenset({ValueKind.NUMBER, ValueKind.ID})
 MAX_TAGS_TO_CHOOSE = 200
 _MAX_VALUE_CHARACTERS = 4_000
-_FIRST = "0"
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
-_NUMBER = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
+_ROOT_PLACE = "0"
+_DATE_PATTERN = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_NUMBER_PATTERN = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 
 
-class NotShown(Exception):
-    """The filter can't be shown as rows; the message says why."""
+class NotRepresentable(Exception):
+    """The rows of a form can't represent a filter. The message of the exception is the reason."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A subject that a row may be about.
+    """A field of members that a row of the form can test.
 
     Attributes:
-        options: the values to choose from and their words; empty where a value is typed.
-        suggestions: values that a script-less browser offers while one is typed.
+        operators: the labels of the possible operators, by operator.
+        options: the labels of the possible values, by value. ``options`` is empty if a person types
+            the value.
+        suggestions: values that the browser suggests while a person types.
     """
 
     name: str
@@ -97,14 +104,21 @@ class Choice:
 
 @dataclass
 class Row:
-    """A condition, as it was typed. A row without a value is not a condition yet."""
+    """A row of the form. A row without a value isn't a condition of the filter yet.
+
+    Attributes:
+        name: the name of the tested field.
+        text: the typed value. Several values are on separate lines.
+        place: the position of the row in the form, such as ``0.2``.
+        error: the error message of the row, or an empty text.
+    """
 
     name: str
     kind: str
     operator: str
     text: str = ""
     place: str = ""
-    wrong: str = ""
+    error: str = ""
 
     @property
     def needs_value(self) -> bool:
@@ -116,10 +130,14 @@ class Row:
 
     @property
     def input_type(self) -> str:
-        """Return the kind of input for the value: another kind would drop what it can't show."""
-        if self.kind in _DATES and (not self.text or _DAY.fullmatch(self.text)):
+        """Return the ``type`` of the value's ``<input>`` element.
+
+        The type is ``text`` for an invalid date or number, because inputs for dates and numbers
+        can't show invalid values.
+        """
+        if self.kind in _DATE_KINDS and (not self.text or _DATE_PATTERN.fullmatch(self.text)):
             return "date"
-        if self.kind in _NUMBERS and (not self.text or _NUMBER.fullmatch(self.text)):
+        if self.kind in _NUMBER_KINDS and (not self.text or _NUMBER_PATTERN.fullmatch(self.text)):
             return "number"
         return "text"
 
@@ -127,29 +145,39 @@ class Row:
     def lines(self) -> list[str]:
         return [line for line in self.text.splitlines() if line.strip()]
 
-    def written(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         if not self.needs_value:
             return {"field": self.name, "exists": self.operator == Operator.EXISTS}
-        value: Any = self._typed(self.text)
+        value: Any = self._parse_value(self.text)
         if self.operator == Operator.IN:
-            value = [self._typed(line) for line in self.lines]
+            value = [self._parse_value(line) for line in self.lines]
         return {"field": self.name, self.operator: value}
 
-    def _typed(self, text: str) -> object:
-        """Return the JSON value, or the text where it is none, which the grammar refuses."""
+    def _parse_value(self, text: str) -> object:
+        """Return the typed value, converted to the type of the tested field.
+
+        An invalid text is returned unchanged, so that the filter's grammar rejects the text.
+        """
         if self.kind == ValueKind.BOOLEAN:
             return {"true": True, "false": False}.get(text, text)
-        if self.kind in _NUMBERS:
+        if self.kind in _NUMBER_KINDS:
             try:
-                found = orjson.loads(text)
+                value = orjson.loads(text)
             except orjson.JSONDecodeError:
                 return text
-            return found if isinstance(found, int | float) else text
+            return value if isinstance(value, int | float) else text
         return text
 
 
 @dataclass
 class Group:
+    """Several parts of a filter that are combined.
+
+    Attributes:
+        match: a key of ``FILTER_MATCHES``, which states how the parts are combined.
+        place: the position of the group in the form, such as ``0.1``.
+    """
+
     match: str
     parts: list["Row | Group"] = field(default_factory=list)
     place: str = ""
@@ -160,31 +188,35 @@ class Group:
 
     @property
     def may_nest(self) -> bool:
-        """Return whether the grammar has room for a group in this one, and a row in that."""
+        """Return whether the depth limit of filters allows another group inside the group."""
         return self.depth + 3 <= MAX_DEPTH
 
-    def written(self, at: str, rows: dict[str, Row]) -> dict[str, Any] | None:
-        """Return the filter as JSON, ``None`` without a condition; note each row by its place.
+    def to_json(self, path: str, rows: dict[str, Row]) -> dict[str, Any] | None:
+        """Return the filter as JSON, or ``None`` if the group has no condition.
 
-        Rows without a value are passed over.
+        Rows without a value are omitted.
+
+        Args:
+            path: the path of the group in the JSON of the whole filter.
+            rows: the dictionary to which the method adds all rows of the group, by path.
         """
         parts = [part for part in self.parts if _has_condition(part)]
         if not parts:
             return None
-        word = "all" if self.match in ("all", "not_all") else "any"
+        keyword = "all" if self.match in ("all", "not_all") else "any"
         if self.match in ("none", "not_all"):
-            at += ".not"
-        found: list[dict[str, Any]] = []
+            path += ".not"
+        conditions: list[dict[str, Any]] = []
         for number, part in enumerate(parts):
-            below = at if len(parts) == 1 else f"{at}.{word}[{number}]"
+            part_path = path if len(parts) == 1 else f"{path}.{keyword}[{number}]"
             if isinstance(part, Group):
-                inner = part.written(below, rows)
-                assert inner is not None
-                found.append(inner)
+                group_json = part.to_json(part_path, rows)
+                assert group_json is not None
+                conditions.append(group_json)
             else:
-                rows[below] = part
-                found.append(part.written())
-        combined = found[0] if len(found) == 1 else {word: found}
+                rows[part_path] = part
+                conditions.append(part.to_json())
+        combined = conditions[0] if len(conditions) == 1 else {keyword: conditions}
         return {"not": combined} if self.match in ("none", "not_all") else combined
 
     def rows(self) -> Iterator[Row]:
@@ -203,87 +235,94 @@ def _has_condition(part: Row | Group) -> bool:
 
 @dataclass
 class FilterDraft:
-    """A filter that is being edited: as rows, or as JSON where rows can't show it.
+    """A filter that a person is editing, as rows or as JSON.
 
     Attributes:
-        group: the filter itself; ``None``: it is ``text`` alone.
-        reason: why it is not shown as rows.
+        group: the rows of the filter, or ``None`` if the person edits JSON.
+        text: the filter as JSON.
+        reason: the reason why rows can't represent the filter, or an empty text.
     """
 
     group: Group | None
     text: str = ""
     reason: str = ""
 
-    def written(self) -> dict[str, Any] | None:
-        """Return the filter as JSON, ``None`` where nothing is chosen.
+    def to_json(self) -> dict[str, Any] | None:
+        """Return the filter as JSON, or ``None`` for an empty filter.
 
-        Raises ``filter.invalid`` for a text that is no JSON object.
+        Raises ``filter.invalid`` if the typed text isn't a JSON object.
         """
         if self.group is not None:
-            return self.group.written("filter", {})
-        return read_filter(self.text) if self.text.strip() else None
+            return self.group.to_json("filter", {})
+        return parse_filter(self.text) if self.text.strip() else None
 
-    def mark(self, error: DomainError) -> bool:
-        """Note an error of the filter at the row that it is about; return whether there is one."""
+    def add_error(self, error: DomainError) -> bool:
+        """Add an error of the filter to the invalid row, and return whether a row is invalid."""
         rows: dict[str, Row] = {}
         if self.group is None or not error.problems:
             return False
-        self.group.written("filter", rows)
-        place = error.problems[0].field
-        for at, row in rows.items():
-            if place.startswith((f"{at}.", f"{at}[")):
+        self.group.to_json("filter", rows)
+        error_path = error.problems[0].field
+        for path, row in rows.items():
+            if error_path.startswith((f"{path}.", f"{path}[")):
                 rule = error.problems[0].message
-                row.wrong = rule[:1].upper() + rule[1:] + "."
+                row.error = rule[:1].upper() + rule[1:] + "."
                 return True
         return False
 
-    def mark_open(self) -> bool:
-        """Note each row without a value; return whether there is one."""
-        is_open = [row for row in self.group.rows() if row.is_open] if self.group else []
-        for row in is_open:
-            row.wrong = "Give a value, or remove the condition."
-        return bool(is_open)
+    def add_missing_value_errors(self) -> bool:
+        """Add an error to each row without a value, and return whether a row has no value."""
+        open_rows = [row for row in self.group.rows() if row.is_open] if self.group else []
+        for row in open_rows:
+            row.error = "Give a value, or remove the condition."
+        return bool(open_rows)
 
 
-def read_filter(text: str) -> dict[str, Any]:
-    """Read a filter that was typed as JSON; raises ``filter.invalid`` for another text."""
+def parse_filter(text: str) -> dict[str, Any]:
+    """Return a filter that a person typed as JSON. Raises ``filter.invalid``."""
     try:
-        found = orjson.loads(text)
+        value = orjson.loads(text)
     except orjson.JSONDecodeError:
         raise FILTER_NOT_JSON() from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise FILTER_INVALID(place="filter", rule="must be an object")
-    return found
+    return value
 
 
-def draft_of_form(form: Mapping[str, str]) -> FilterDraft:
-    """Return the filter of a form that was sent, after what its button asked for."""
-    button, text = form.get("do", ""), form.get("filter", "")
-    if f"match.{_FIRST}" not in form or form.get("use") == "json":
+def read_draft(form: Mapping[str, str]) -> FilterDraft:
+    """Return the filter in a submitted form, after the change that the pressed button makes."""
+    button = form.get("do", "")
+    text = form.get("filter", "")
+    if f"match.{_ROOT_PLACE}" not in form or form.get("use") == "json":
         return FilterDraft(None, text)
-    group = _group_of_form(form, _FIRST, [MAX_CONDITIONS])
+    group = _read_group(form, _ROOT_PLACE, [MAX_CONDITIONS])
     if not group.parts and text.strip() and not button:
         return FilterDraft(None, text)
-    _press(group, button, form)
-    _number(group, _FIRST)
+    _apply_button(group, button, form)
+    _assign_places(group, _ROOT_PLACE)
     return FilterDraft(group)
 
 
-def _group_of_form(form: Mapping[str, str], place: str, room: list[int]) -> Group:
+def _read_group(form: Mapping[str, str], place: str, remaining_rows: list[int]) -> Group:
+    """Return the group that has the given place in the form.
+
+    ``remaining_rows``: a list with the number of rows that may still be read. All groups in a form
+    share the number.
+    """
     match = form.get(f"match.{place}", "all")
     group = Group(match if match in FILTER_MATCHES else "all", place=place)
     for number in range(MAX_CONDITIONS):
-        below = f"{place}.{number}"
-        if below.count(".") < MAX_DEPTH and f"match.{below}" in form:
-            group.parts.append(_group_of_form(form, below, room))
-        elif f"field.{below}" in form and room[0] > 0:
-            room[0] -= 1
+        part_place = f"{place}.{number}"
+        if part_place.count(".") < MAX_DEPTH and f"match.{part_place}" in form:
+            group.parts.append(_read_group(form, part_place, remaining_rows))
+        elif f"field.{part_place}" in form and remaining_rows[0] > 0:
+            remaining_rows[0] -= 1
             row = Row(
-                form.get(f"field.{below}", ""),
-                form.get(f"kind.{below}", ""),
-                form.get(f"operator.{below}", ""),
-                form.get(f"value.{below}", "")[:_MAX_VALUE_CHARACTERS],
-                place=below,
+                form.get(f"field.{part_place}", ""),
+                form.get(f"kind.{part_place}", ""),
+                form.get(f"operator.{part_place}", ""),
+                form.get(f"value.{part_place}", "")[:_MAX_VALUE_CHARACTERS],
+                place=part_place,
             )
             group.parts.append(row)
         else:
@@ -291,149 +330,164 @@ def _group_of_form(form: Mapping[str, str], place: str, room: list[int]) -> Grou
     return group
 
 
-def _press(group: Group, button: str, form: Mapping[str, str]) -> None:
-    word, _, place = button.partition(":")
-    for found in [group, *_groups(group)]:
-        if word == "drop":
-            found.parts = [part for part in found.parts if part.place != place]
-        elif found.place == place and word == "add":
+def _apply_button(root: Group, button: str, form: Mapping[str, str]) -> None:
+    """Add or remove a part of the filter.
+
+    ``button``: the value of the pressed button, which contains an action and the place of a part.
+    """
+    action, _, place = button.partition(":")
+    for group in [root, *_iterate_groups(root)]:
+        if action == "drop":
+            group.parts = [part for part in group.parts if part.place != place]
+        elif group.place == place and action == "add":
             kind, _, name = form.get(f"new.{place}", "").partition(":")
             if name:
-                found.parts.append(Row(name, kind, Operator.IS))
-        elif found.place == place and word == "group" and found.may_nest:
-            found.parts.append(Group("any"))
+                group.parts.append(Row(name, kind, Operator.IS))
+        elif group.place == place and action == "group" and group.may_nest:
+            group.parts.append(Group("any"))
 
 
-def _groups(group: Group) -> Iterator[Group]:
+def _iterate_groups(group: Group) -> Iterator[Group]:
     for part in group.parts:
         if isinstance(part, Group):
             yield part
-            yield from _groups(part)
+            yield from _iterate_groups(part)
 
 
-def _number(group: Group, place: str) -> None:
+def _assign_places(group: Group, place: str) -> None:
     group.place = place
     for number, part in enumerate(group.parts):
-        below = f"{place}.{number}"
+        part_place = f"{place}.{number}"
         if isinstance(part, Group):
-            _number(part, below)
+            _assign_places(part, part_place)
         else:
-            part.place = below
+            part.place = part_place
 
 
-def draft_of_filter(written: object, choices: Mapping[str, Choice]) -> FilterDraft:
-    """Return a filter of the grammar as rows, or as JSON with the reason why not."""
-    if written is None:
-        return FilterDraft(Group("all", place=_FIRST))
-    text = orjson.dumps(written, option=orjson.OPT_INDENT_2).decode()
+def build_draft(filter_json: object, choices: Mapping[str, Choice]) -> FilterDraft:
+    """Return the draft of a filter, as rows if rows can represent the filter.
+
+    ``choices``: the fields that rows can test, by name.
+    """
+    if filter_json is None:
+        return FilterDraft(Group("all", place=_ROOT_PLACE))
+    text = orjson.dumps(filter_json, option=orjson.OPT_INDENT_2).decode()
     try:
-        found = _part_of(written, choices)
-    except NotShown as reason:
+        part = _build_part(filter_json, choices)
+    except NotRepresentable as reason:
         return FilterDraft(None, text, str(reason))
-    group = found if isinstance(found, Group) else Group("all", [found])
-    _number(group, _FIRST)
-    if any(each.depth + 2 > MAX_DEPTH for each in _groups(group)):
+    group = part if isinstance(part, Group) else Group("all", [part])
+    _assign_places(group, _ROOT_PLACE)
+    if any(each.depth + 2 > MAX_DEPTH for each in _iterate_groups(group)):
         return FilterDraft(None, text, "Its groups stand in too many others.")
     return FilterDraft(group, text)
 
 
-def with_rows(draft: FilterDraft, choices: Mapping[str, Choice]) -> FilterDraft:
-    """Return a draft that came as JSON as rows, if it can be shown so."""
+def convert_to_rows(draft: FilterDraft, choices: Mapping[str, Choice]) -> FilterDraft:
+    """Convert a draft to rows, if rows can represent the filter, and update the draft's JSON."""
     if draft.group is not None:
-        shown = draft.group.written("filter", {})
-        indented = b"" if shown is None else orjson.dumps(shown, option=orjson.OPT_INDENT_2)
-        return replace(draft, text=indented.decode())
+        filter_json = draft.group.to_json("filter", {})
+        text = ""
+        if filter_json is not None:
+            text = orjson.dumps(filter_json, option=orjson.OPT_INDENT_2).decode()
+        return replace(draft, text=text)
     try:
-        written = draft.written()
+        filter_json = draft.to_json()
     except DomainError:
         return draft
-    return draft_of_filter(written, choices)
+    return build_draft(filter_json, choices)
 
 
-def _part_of(written: object, choices: Mapping[str, Choice]) -> Row | Group:
-    match written:
+def _build_part(filter_json: object, choices: Mapping[str, Choice]) -> Row | Group:
+    match filter_json:
         case {"not": inner, **rest} if not rest:
-            found = _part_of(inner, choices)
-            if isinstance(found, Row):
-                return Group("none", [found])
-            return Group(_NEGATED[found.match], found.parts)
+            part = _build_part(inner, choices)
+            if isinstance(part, Row):
+                return Group("none", [part])
+            return Group(_NEGATED_MATCH[part.match], part.parts)
         case {"all": [_, *_] as parts, **rest} if not rest:
-            return Group("all", [_part_of(each, choices) for each in parts])
+            return Group("all", [_build_part(each, choices) for each in parts])
         case {"any": [_, *_] as parts, **rest} if not rest:
-            return Group("any", [_part_of(each, choices) for each in parts])
+            return Group("any", [_build_part(each, choices) for each in parts])
         case {"field": str(name), **rest} if len(rest) == 1:
             ((operator, value),) = rest.items()
-            return _row_of(name, str(operator), value, choices)
-    raise NotShown("It is no filter of the grammar.")
+            return _build_row(name, str(operator), value, choices)
+    raise NotRepresentable("It is no filter of the grammar.")
 
 
-def _row_of(name: str, operator: str, value: object, choices: Mapping[str, Choice]) -> Row:
+def _build_row(name: str, operator: str, value: object, choices: Mapping[str, Choice]) -> Row:
     choice = choices.get(name)
     if choice is None:
-        raise NotShown(f"There is no field {name} any more.")
+        raise NotRepresentable(f"There is no field {name} any more.")
     if operator == Operator.EXISTS:
         return Row(name, choice.kind, Operator.EXISTS if value is True else _MISSING)
     if operator not in choice.operators:
-        raise NotShown(f"{choice.label} has no operator {operator}.")
-    listed = value if operator == Operator.IN and isinstance(value, list) else [value]
-    texts = [each if isinstance(each, str) else orjson.dumps(each).decode() for each in listed]
+        raise NotRepresentable(f"{choice.label} has no operator {operator}.")
+    values = value if operator == Operator.IN and isinstance(value, list) else [value]
+    texts = [each if isinstance(each, str) else orjson.dumps(each).decode() for each in values]
     if any(len(text.splitlines()) != 1 or not text.strip() for text in texts):
-        raise NotShown(f"A value of {choice.label} has several lines, or none.")
+        raise NotRepresentable(f"A value of {choice.label} has several lines, or none.")
     return Row(name, choice.kind, operator, "\n".join(texts))
 
 
-def choices_of(uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Choice]:
-    """Return what a row may be about on this list, by name."""
-    own = fields.read_own_fields(uow, mailing_list.user_id).by_key.values()
-    by_key = {f"fields.{each.key}": each for each in own}
-    listed = tags.list_tags(uow, mailing_list.id, PageRequest(MAX_TAGS_TO_CHOOSE)).rows
+def list_choices(uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Choice]:
+    """Return the fields that a row of the form can test, by name."""
+    own_fields = fields.read_own_fields(uow, mailing_list.user_id).by_key.values()
+    by_key = {f"fields.{each.key}": each for each in own_fields}
+    rows = tags.list_tags(uow, mailing_list.id, PageRequest(MAX_TAGS_TO_CHOOSE)).rows
+    tag_names = tuple(tag.name for tag in rows)
     return {
-        name.name: _choice(name, by_key.get(name.name), tuple(tag.name for tag in listed))
-        for name in known_names(own).values()
+        name.name: _build_choice(name, by_key.get(name.name), tag_names)
+        for name in build_filter_names(own_fields).values()
     }
 
 
-def _choice(name: FilterName, own: MemberField | None, tag_names: tuple[str, ...]) -> Choice:
-    words: dict[str, str] = {**_WORDS}
-    if name.kind in _DATES:
-        words.update({str(each): said for each, said in _OF_DATES.items()})
-    operators = {str(each): words[each] for each in name.operators}
+def _build_choice(
+    name: FilterName, member_field: MemberField | None, tag_names: tuple[str, ...]
+) -> Choice:
+    labels: dict[str, str] = {**_OPERATOR_LABELS}
+    if name.kind in _DATE_KINDS:
+        labels.update({str(each): label for each, label in _DATE_OPERATOR_LABELS.items()})
+    operators = {str(each): labels[each] for each in name.operators}
     if Operator.EXISTS in operators:
-        operators[_MISSING] = words[_MISSING]
+        operators[_MISSING] = labels[_MISSING]
     options: Mapping[str, str] = NO_OPTIONS
     if name.kind is ValueKind.BOOLEAN:
-        options = _YES_NO
+        options = _YES_NO_OPTIONS
     elif name.name == "status":
-        options = {status.value: word for status, word in _STATUSES.items()}
+        options = {status.value: word for status, word in _STATUS_LABELS.items()}
     elif name.name == "type":
         options = TIERS
-    elif own is not None and own.type == FieldType.CHOICE:
-        options = {each: each for each in own.choices}
+    elif member_field is not None and member_field.type == FieldType.CHOICE:
+        options = {each: each for each in member_field.choices}
     suggestions = tag_names if name.name == "tag" else ()
     if name.name == "source":
         suggestions = tuple(SOURCES)
-    label = own.label if own is not None else _LABELS[name.name]
+    label = member_field.label if member_field is not None else _NAME_LABELS[name.name]
     return Choice(name.name, name.kind, label, operators, options, suggestions)
 
 
-def chips_of(
+def describe_conditions(
     group: Group, choices: Mapping[str, Choice]
 ) -> Iterator[tuple[str, dict[str, Any] | None]]:
-    """Say each condition of the filter in words, with the filter that is left without it."""
+    """Yield the description of each condition, and the filter without the condition as JSON."""
     parts = [part for part in group.parts if _has_condition(part)]
     for part in parts:
-        rest = [each for each in parts if each is not part]
-        yield in_words(part, choices), Group(group.match, rest).written("filter", {})
+        other_parts = [each for each in parts if each is not part]
+        filter_json = Group(group.match, other_parts).to_json("filter", {})
+        yield describe_part(part, choices), filter_json
 
 
-def in_words(part: Row | Group, choices: Mapping[str, Choice]) -> str:
-    """Say a part of a filter in one line, such as "City is Berlin"."""
+def describe_part(part: Row | Group, choices: Mapping[str, Choice]) -> str:
+    """Return a description of a part of a filter, such as "City is Berlin"."""
     if isinstance(part, Group):
-        inner = "; ".join(in_words(each, choices) for each in part.parts if _has_condition(each))
-        return f"{FILTER_MATCHES[part.match]}: {inner}"
+        conditions = "; ".join(
+            describe_part(each, choices) for each in part.parts if _has_condition(each)
+        )
+        return f"{FILTER_MATCHES[part.match]}: {conditions}"
     choice = choices.get(part.name)
     if choice is None:
         return f"{part.name} {part.operator} {part.text}"
-    said = f"{choice.label} {choice.operators.get(part.operator, part.operator)}"
+    text = f"{choice.label} {choice.operators.get(part.operator, part.operator)}"
     values = [choice.options.get(line, line) for line in part.lines]
-    return f"{said} {', '.join(values)}" if part.needs_value else said
+    return f"{text} {', '.join(values)}" if part.needs_value else text

@@ -1,4 +1,7 @@
-"""A selection of members: all of it is in a page's query, to be bookmarked, sent and linked."""
+"""Reads the selection of members from the query of a page.
+
+The query contains the whole selection, so that an owner can bookmark or share the page.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +12,7 @@ from urllib.parse import urlencode
 import orjson
 from fastapi import Depends, Request
 
-from api.console.members.filter_form import FilterDraft, draft_of_form, read_filter
+from api.console.members.filter_form import FilterDraft, parse_filter, read_draft
 from api.record_ids import parse_id
 from core.errors.mailing import FILTER_INVALID
 from models import MailingList, SubscriptionStatus
@@ -19,31 +22,39 @@ from services.subscriptions.filters.member_filter import MemberFilter
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The inputs of the form, and of links that keep the selection.
-_NAMES = ("q", "status", "type", "tag", "since", "segment", "filter", "columns")
-# The fields that the table shows beside what it always shows, by their keys.
+# The parameters of a page's query that select members or columns.
+_INPUT_NAMES = ("q", "status", "type", "tag", "since", "segment", "filter", "columns")
+# The number of member fields that an owner can add to the table as columns.
 MAX_COLUMNS = 3
 MAX_INPUT_CHARACTERS = 4_000
-# The selection of a bulk action where nothing else was chosen.
+# The filter of a bulk action if the owner has selected nothing.
 ALL_ACTIVE = {"field": "status", "is": SubscriptionStatus.ACTIVE.value}
-# The input at which an invalid filter is shown.
+# The form field that shows an error, by the code of an error that names no field.
 SELECTION_PLACES = {FILTER_INVALID.code: "filter"}
-# The page comes first: a script, or its reader, asks for a count that takes longer.
-AT_ONCE = timedelta(milliseconds=30)
-EXACTLY = "exactly"
-MAX_CHOSEN = 100
+# The time limit for counting members before a page is sent, so that the page loads quickly. The
+# page offers an exact count if the time limit was too short.
+MAX_FIRST_COUNT_TIME = timedelta(milliseconds=30)
+# The value of the query's parameter ``count`` that requests an exact count.
+EXACT_COUNT = "exactly"
+# The number of rows that an owner can tick in the table.
+MAX_TICKED_ROWS = 100
 
 
 @dataclass(frozen=True)
 class MemberSelection:
-    """The inputs that are not empty, by the names of ``_NAMES``, and the filter as it is edited."""
+    """A selection of members.
+
+    Attributes:
+        typed: the query's parameters that aren't empty, by name.
+        draft: the filter that the owner is editing.
+    """
 
     typed: Mapping[str, str]
     draft: FilterDraft = field(default_factory=lambda: FilterDraft(None))
 
     @property
     def is_plain(self) -> bool:
-        """Return whether nothing but a status was chosen, of all that chooses members."""
+        """Return whether the selection has no criterion except a status."""
         return not self.typed.keys() - {"status", "columns"}
 
     @property
@@ -52,7 +63,7 @@ class MemberSelection:
 
     @property
     def has_filters(self) -> bool:
-        """Return whether more was chosen than words to look for."""
+        """Return whether the selection has a criterion other than a search text."""
         return bool(self.typed.keys() - {"q", "columns"})
 
     @property
@@ -63,59 +74,60 @@ class MemberSelection:
     def segment_id(self) -> int | None:
         return parse_id(self.typed.get("segment", ""))
 
-    def written(self, uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Any] | None:
-        """Return the filter as JSON; ``None`` where nothing was chosen.
+    def build_filter(self, uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Any] | None:
+        """Return the filter for all criteria as JSON, or ``None`` without a criterion.
 
-        Raises ``filter.invalid`` for a text that is no JSON, and ``segment.not_found``.
+        Raises ``filter.invalid`` for invalid JSON, and ``segment.not_found`` for an unknown
+        segment.
         """
         typed = self.typed
         parts: list[dict[str, Any]] = []
-        if words := typed.get("q"):
-            either = [{"field": name, "contains": words} for name in ("email", "name")]
-            parts.append({"any": either})
-        chosen = ("status", "type", "tag")
-        parts += [{"field": name, "is": typed[name]} for name in chosen if name in typed]
+        if search_text := typed.get("q"):
+            matches = [{"field": name, "contains": search_text} for name in ("email", "name")]
+            parts.append({"any": matches})
+        names = ("status", "type", "tag")
+        parts += [{"field": name, "is": typed[name]} for name in names if name in typed]
         if since := typed.get("since"):
             parts.append({"field": "joined_at", "at_least": since})
         if "segment" in typed:
             segment = segments.get_segment(uow, mailing_list.id, self.segment_id or 0)
-            parts += member_filter.shown(uow, mailing_list, segment.filter)
+            parts += member_filter.restore_names(uow, mailing_list, segment.filter)
         if "filter" in typed:
-            parts.append(read_filter(typed["filter"]))
+            parts.append(parse_filter(typed["filter"]))
         if not parts:
             return None
         return parts[0] if len(parts) == 1 else {"all": parts}
 
 
-async def _selection(request: Request) -> MemberSelection:
+async def _read_selection(request: Request) -> MemberSelection:
     query = request.query_params
-    typed = {name: query.get(name, "").strip()[:MAX_INPUT_CHARACTERS] for name in _NAMES}
-    draft = draft_of_form(query)
+    typed = {name: query.get(name, "").strip()[:MAX_INPUT_CHARACTERS] for name in _INPUT_NAMES}
+    draft = read_draft(query)
     if draft.group is not None:
-        # Links of the page have the filter as JSON, without the rows that lack a value.
-        written = draft.written()
-        typed["filter"] = "" if written is None else orjson.dumps(written).decode()
+        # Links on the page contain the filter as JSON, without the rows that have no value.
+        filter_json = draft.to_json()
+        typed["filter"] = "" if filter_json is None else orjson.dumps(filter_json).decode()
     if columns := query.getlist("column"):
         typed["columns"] = ",".join(columns)[:MAX_INPUT_CHARACTERS]
-    if chosen := query.getlist("chosen")[:MAX_CHOSEN]:
-        # The rows of a table that were ticked.
-        typed["filter"] = orjson.dumps({"field": "email", "in": chosen}).decode()
+    if addresses := query.getlist("chosen")[:MAX_TICKED_ROWS]:
+        # Select only the members that the owner has ticked in the table.
+        typed["filter"] = orjson.dumps({"field": "email", "in": addresses}).decode()
     return MemberSelection({name: text for name, text in typed.items() if text}, draft)
 
 
-SelectionOf = Annotated[MemberSelection, Depends(_selection)]
+Selection = Annotated[MemberSelection, Depends(_read_selection)]
 
 
-def as_json(written: object) -> str:
-    return orjson.dumps(written, option=orjson.OPT_INDENT_2).decode()
+def format_json(value: object) -> str:
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
 
 
 @dataclass(frozen=True)
-class ShownCount:
-    """The number of the members who fit a filter.
+class MemberCount:
+    """The number of members that match a filter.
 
     Attributes:
-        recount: the query of the page that counts for longer, if that may give another number.
+        recount: the query of the page with an exact count, or ``None`` if the number is final.
     """
 
     count: int
@@ -124,24 +136,24 @@ class ShownCount:
 
 
 # The count for a filter that is invalid.
-NOBODY = ShownCount(0, is_exact=True)
+NOBODY = MemberCount(0, is_exact=True)
 
 
-def shown_count(
+def count_selection(
     resources: Resources,
     mailing_list: MailingList,
-    wanted: MemberFilter,
-    asked: str,
+    parsed_filter: MemberFilter,
+    count: str,
     query: Mapping[str, str],
-) -> ShownCount:
-    """Count the members at once, as far as that goes.
+) -> MemberCount:
+    """Count the members of a selection, within the time limit of the page.
 
     Args:
-        asked: ``EXACTLY``, where the page was asked to count for longer.
-        query: the inputs that chose the members on this page.
+        count: ``EXACT_COUNT`` if the page was requested with an exact count.
+        query: the query of the page without the parameter ``count``.
     """
-    within = member_counts.MAX_EXACT_TIME if asked == EXACTLY else AT_ONCE
-    counted = member_counts.count_members(resources, mailing_list, wanted, within=within)
-    may_differ = asked != EXACTLY and not counted.is_exact
-    recount = f"?{urlencode({**query, 'count': EXACTLY})}" if may_differ else None
-    return ShownCount(counted.count, counted.is_exact, recount)
+    max_time = member_counts.MAX_EXACT_TIME if count == EXACT_COUNT else MAX_FIRST_COUNT_TIME
+    result = member_counts.count_members(resources, mailing_list, parsed_filter, within=max_time)
+    may_differ = count != EXACT_COUNT and not result.is_exact
+    recount = f"?{urlencode({**query, 'count': EXACT_COUNT})}" if may_differ else None
+    return MemberCount(result.count, result.is_exact, recount)

@@ -1,4 +1,4 @@
-"""The members of a list: found, added one by one, and each with history and consent."""
+"""Pages that search, add and change the members of a list."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -21,18 +21,23 @@ from api.console.members.forms import (
     MAX_COLUMNS,
     SELECTION_PLACES,
     MemberSelection,
-    SelectionOf,
-    as_json,
+    Selection,
+    format_json,
 )
-from api.console.members.views import consent_words, history_line, others_words
-from api.console.navigation import list_path
-from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, console_router
-from api.console.typed_forms import TypedForm, body_of_form, text_or_none
+from api.console.members.views import describe_consent, describe_event, describe_network
+from api.console.navigation import get_list_path
+from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, build_router
+from api.console.typed_forms import TypedForm, parse_body, read_text
 from api.limits.bulkheads import RECORDS
-from api.limits.shares import SEARCHES_BY_CALLER, threaded_by_list
+from api.limits.keyed_bulkheads import SEARCHES_BY_CALLER, threaded_by_list
 from api.paging import Cursor
 from api.record_ids import ListId, PathId
-from api.schemas.subscriptions import MemberChanges, MemberUpsert, SubscriptionRecord, member_record
+from api.schemas.subscriptions import (
+    MemberChanges,
+    MemberUpsert,
+    SubscriptionRecord,
+    build_member_record,
+)
 from api.state import Transaction
 from core.errors import DomainError, FieldProblem
 from core.errors.mailing import (
@@ -48,14 +53,14 @@ from services.accounts import accounts, email_addresses
 from services.paging import PageOfRows, PageRequest
 from services.subscriptions import fields, lists, member_attributes, segments
 from services.subscriptions.consent import evidence, networks
-from services.subscriptions.fields import FieldValue, ValueRefused
+from services.subscriptions.fields import FieldValue, InvalidAttribute
 from services.subscriptions.filters import member_filter, searching
 from services.subscriptions.members import member_pages, members
 from services.subscriptions.members.changes import Actor
 from services.subscriptions.members.member_pages import MemberFilters
 from storage.unit_of_work import UnitOfWork
 
-router = console_router(f"{CONSOLE_PATH}/lists/{{list_id}}/members")
+router = build_router(f"{CONSOLE_PATH}/lists/{{list_id}}/members")
 
 STATUSES = {
     "active": "Active",
@@ -66,7 +71,14 @@ STATUSES = {
 
 MEMBERS_ON_PAGE = 40
 SEGMENTS_TO_CHOOSE = 100
-_OF_ADDRESS = {
+ENTRIES_ON_PAGE = 20
+LISTS_TO_CHOOSE = 100
+# The form field that shows an error, by the code of an error that names no field.
+MEMBER_PLACES = {TAG_TOO_MANY_OF_MEMBER.code: "tags"}
+_FIELD_PREFIX = "fields."
+# The ``type`` of an input for a member field, by the type of the field.
+_INPUT_TYPES = {FieldType.NUMBER.value: "number", FieldType.DATE.value: "date"}
+_ADDRESS_PLACES = {
     EMAIL_INVALID.code: "email",
     SUBSCRIPTION_OPTED_OUT.code: "email",
     MEMBER_DENIED.code: "email",
@@ -75,75 +87,79 @@ _OF_ADDRESS = {
 
 @router.get("")
 async def show_members(
-    console: Console, list_id: ListId, selection: SelectionOf, cursor: Cursor = None
+    console: Console, list_id: ListId, selection: Selection, cursor: Cursor = None
 ) -> Response:
-    work = partial(_members_page, console, list_id, selection, cursor)
+    work = partial(_render_members, console, list_id, selection, cursor)
     if selection.is_plain:
         return await RECORDS.run(work)
     return await SEARCHES_BY_CALLER.run(console.user_id, work)
 
 
-def _members_page(
+def _render_members(
     console: ConsoleRequest, list_id: int, selection: MemberSelection, cursor: str | None
 ) -> Response:
-    form, draft = TypedForm(selection.typed), selection.draft
-    found: PageOfRows[dict[str, Any]] = PageOfRows([], None)
-    total, written = None, None
-    wanted = PageRequest(MEMBERS_ON_PAGE, cursor=cursor)
+    form = TypedForm(selection.typed)
+    draft = selection.draft
+    page: PageOfRows[dict[str, Any]] = PageOfRows([], None)
+    total = None
+    filter_json = None
+    page_request = PageRequest(MEMBERS_ON_PAGE, cursor=cursor)
     with console.unit_of_work() as uow:
-        mailing_list = console.own_list(uow, list_id)
-        kept = segments.list_segments(uow, mailing_list, PageRequest(SEGMENTS_TO_CHOOSE)).rows
-        chosen = selection.segment_id
-        if chosen is not None and chosen not in {each.id for each in kept}:
-            kept.append(segments.get_segment(uow, mailing_list.id, chosen))
-        choices = filter_form.choices_of(uow, mailing_list)
+        mailing_list = console.get_own_list(uow, list_id)
+        own_segments = segments.list_segments(
+            uow, mailing_list, PageRequest(SEGMENTS_TO_CHOOSE)
+        ).rows
+        segment_id = selection.segment_id
+        if segment_id is not None and segment_id not in {each.id for each in own_segments}:
+            own_segments.append(segments.get_segment(uow, mailing_list.id, segment_id))
+        choices = filter_form.list_choices(uow, mailing_list)
         own_fields = fields.read_own_fields(uow, console.user_id).by_key
-        draft = filter_form.with_rows(draft, choices)
-    segment_choices = [(str(each.id), each.name) for each in kept]
+        draft = filter_form.convert_to_rows(draft, choices)
+    segment_choices = [(str(each.id), each.name) for each in own_segments]
     try:
         with console.unit_of_work() as uow:
-            if (own := draft.written()) is not None:
-                # An error names its place in this filter, and a row has that place.
-                member_filter.read(uow, mailing_list, own)
-            written = selection.written(uow, mailing_list)
-        found, total = _found(console, mailing_list, selection, written, wanted)
+            if (draft_json := draft.to_json()) is not None:
+                # Validate the draft separately, because errors then contain the path of a row.
+                member_filter.read_filter(uow, mailing_list, draft_json)
+            filter_json = selection.build_filter(uow, mailing_list)
+        page, total = _search_members(console, mailing_list, selection, filter_json, page_request)
         count_members_page(console.state, console.caller)
     except DomainError as error:
-        form = form.refused(error, SELECTION_PLACES)
-        if draft.mark(error):
-            form = replace(form, wrong={})
-    return console.form_page(
+        form = form.add_error(error, SELECTION_PLACES)
+        if draft.add_error(error):
+            form = replace(form, errors={})
+    return console.render_form(
         "members.html",
         form,
         draft=draft,
         choices=choices,
-        chips=_chips(selection, draft, choices, dict(segment_choices)),
+        chips=_build_chips(selection, draft, choices, dict(segment_choices)),
         list=mailing_list,
         segments=segment_choices,
         fields=[(key, each.label) for key, each in own_fields.items()],
         columns=[(key, own_fields[key].label) for key in selection.columns if key in own_fields],
         most_columns=MAX_COLUMNS,
-        members=found.rows,
-        next_cursor=found.next_cursor,
+        members=page.rows,
+        next_cursor=page.next_cursor,
         total=total,
         selection=selection,
-        written=None if written is None else as_json(written),
+        filter_text=None if filter_json is None else format_json(filter_json),
         limit=MEMBERS_ON_PAGE,
-        search={"filter": written, "limit": MEMBERS_ON_PAGE} if written else None,
+        search={"filter": filter_json, "limit": MEMBERS_ON_PAGE} if filter_json else None,
         statuses=STATUSES,
         tiers=TIERS,
     )
 
 
-def _chips(
+def _build_chips(
     selection: MemberSelection,
     draft: FilterDraft,
     choices: Mapping[str, Choice],
     segment_names: Mapping[str, str],
 ) -> list[tuple[str, str]]:
-    """Return what was chosen, in words, each with the query that leaves it out."""
+    """Return a description of each criterion, and the query without the criterion."""
     typed = selection.typed
-    words = {
+    labels = {
         "q": f"Address or name contains {typed.get('q')}",
         "status": f"Status is {STATUSES.get(typed.get('status', ''), typed.get('status'))}",
         "type": f"Tier is {TIERS.get(typed.get('type', ''), typed.get('type'))}",
@@ -151,97 +167,107 @@ def _chips(
         "since": f"Joined on or after {typed.get('since')}",
         "segment": f"Segment {segment_names.get(typed.get('segment', ''))}",
     }
-    found = [(words[name], _without(typed, name)) for name in words if name in typed]
+    chips = [(labels[name], _build_query_without(typed, name)) for name in labels if name in typed]
     if draft.group is not None:
-        for said, rest in filter_form.chips_of(draft.group, choices):
-            left = {} if rest is None else {"filter": orjson.dumps(rest).decode()}
-            found.append((said, _without({**typed, **left}, "" if left else "filter")))
-    return found
+        for label, other_conditions in filter_form.describe_conditions(draft.group, choices):
+            if other_conditions is None:
+                query = _build_query_without(typed, "filter")
+            else:
+                filter_text = orjson.dumps(other_conditions).decode()
+                query = f"?{urlencode({**typed, 'filter': filter_text})}"
+            chips.append((label, query))
+    return chips
 
 
-def _without(typed: Mapping[str, str], name: str) -> str:
+def _build_query_without(typed: Mapping[str, str], name: str) -> str:
     return f"?{urlencode({each: text for each, text in typed.items() if each != name})}"
 
 
-def _found(
+def _search_members(
     console: ConsoleRequest,
     mailing_list: MailingList,
     selection: MemberSelection,
-    written: dict[str, Any] | None,
-    wanted: PageRequest,
+    filter_json: dict[str, Any] | None,
+    page_request: PageRequest,
 ) -> tuple[PageOfRows[dict[str, Any]], int | None]:
-    """Return the page, and the number of all if that can be told soon.
+    """Return a page of members, and the total number of members if the number is known.
 
-    Raises ``filter.invalid``, ``filter.too_slow``, ``cursor.invalid``.
+    Raises ``filter.invalid``, ``filter.too_slow`` or ``cursor.invalid``.
     """
     status = selection.typed.get("status", Status.ACTIVE)
     if selection.is_plain and status in [*Status]:
-        filters, database = MemberFilters(Status(status)), console.state.resources.database
-        listed = member_pages.read_member_page(
-            database, console.caller, mailing_list.id, filters, wanted
+        filters = MemberFilters(Status(status))
+        database = console.state.resources.database
+        member_page = member_pages.read_member_page(
+            database, console.caller, mailing_list.id, filters, page_request
         )
-        return listed.page, listed.total
+        return member_page.page, member_page.total
     with console.unit_of_work() as uow:
-        read = member_filter.read(uow, mailing_list, written)
-        found = searching.search(uow, mailing_list.id, read, wanted)
-    return found.page, found.total
+        parsed_filter = member_filter.read_filter(uow, mailing_list, filter_json)
+        result = searching.search_members(uow, mailing_list.id, parsed_filter, page_request)
+    return result.page, result.total
 
 
 @router.get("/new")
 def show_new_member(console: Console, list_id: ListId, form: EmptyForm) -> Response:
     with console.unit_of_work() as uow:
-        mailing_list = console.own_list(uow, list_id)
-    return console.form_page("new_member.html", form, list=mailing_list, tiers=[*TIERS.items()])
+        mailing_list = console.get_own_list(uow, list_id)
+    return console.render_form("new_member.html", form, list=mailing_list, tiers=[*TIERS.items()])
 
 
 @router.post("/new")
 @threaded_by_list
 def add_member(console: ConsoleForm, list_id: ListId) -> Response:
-    """Add one person, or change the member who has this address."""
+    """Add a member, or change a member who already has the address."""
     form = console.form
     try:
         email = email_addresses.normalise_address(form.get("email", ""))
-        named = {"name": text_or_none(form, "name"), "type": form.get("type", "")}
-        body = body_of_form(MemberUpsert, {key: value for key, value in named.items() if value})
+        named = {"name": read_text(form, "name"), "type": form.get("type", "")}
+        body = parse_body(MemberUpsert, {key: value for key, value in named.items() if value})
         with console.unit_of_work() as uow:
-            mailing_list = console.own_list(uow, list_id)
-            member = members.upsert_member(uow, mailing_list, email, body.edit(), _actor(console))
+            mailing_list = console.get_own_list(uow, list_id)
+            member = members.upsert_member(
+                uow, mailing_list, email, body.edit(), _build_actor(console)
+            )
             user_id = member.user_id
     except DomainError as error:
-        return show_new_member(console, list_id, console.refused(error, _OF_ADDRESS))
-    return console.done(_path(list_id, user_id), f"{email} is on the list.")
+        return show_new_member(console, list_id, console.add_error(error, _ADDRESS_PLACES))
+    return console.redirect_with_notice(
+        _get_member_path(list_id, user_id), f"{email} is on the list."
+    )
 
 
-def _actor(console: ConsoleRequest) -> Actor:
-    return actors.owner_actor(console.request, console.caller)
+def _build_actor(console: ConsoleRequest) -> Actor:
+    return actors.build_owner_actor(console.request, console.caller)
 
 
-def _path(list_id: int, user_id: int) -> str:
-    return f"{list_path(list_id)}/members/{user_id}"
-
-
-ENTRIES_ON_PAGE = 20
-LISTS_TO_CHOOSE = 100
-# The form fields at which errors without a field of their own are shown.
-MEMBER_PLACES = {TAG_TOO_MANY_OF_MEMBER.code: "tags"}
-_OF_FIELD = "fields."
-_INPUTS = {FieldType.NUMBER.value: "number", FieldType.DATE.value: "date"}
+def _get_member_path(list_id: int, user_id: int) -> str:
+    return f"{get_list_path(list_id)}/members/{user_id}"
 
 
 @dataclass(frozen=True)
-class _Held:
+class _Member:
+    """A member of a list.
+
+    Attributes:
+        subscription: the row in the database.
+        record: the representation of the member in the API.
+    """
+
     mailing_list: MailingList
-    record: Subscription
-    shown: SubscriptionRecord
+    subscription: Subscription
+    record: SubscriptionRecord
 
 
-def _hold(uow: UnitOfWork, console: ConsoleRequest, list_id: int, user_id: int) -> _Held:
-    """Return the member; raises ``list.not_found``, ``member.not_found``."""
-    mailing_list = console.own_list(uow, list_id)
-    record = members.get_member(uow, mailing_list, user_id)
-    person = accounts.get(uow, user_id)
-    attributes = member_attributes.read_attributes(uow, mailing_list.user_id, [record.tag_ids])
-    return _Held(mailing_list, record, member_record(record, person, attributes))
+def _get_member(uow: UnitOfWork, console: ConsoleRequest, list_id: int, user_id: int) -> _Member:
+    """Return a member, or raise ``list.not_found`` or ``member.not_found``."""
+    mailing_list = console.get_own_list(uow, list_id)
+    subscription = members.get_member(uow, mailing_list, user_id)
+    person = accounts.get_user(uow, user_id)
+    tag_ids = [subscription.tag_ids]
+    attributes = member_attributes.create_formatter(uow, mailing_list.user_id, tag_ids)
+    record = build_member_record(subscription, person, attributes)
+    return _Member(mailing_list, subscription, record)
 
 
 @router.get("/{user_id}")
@@ -249,36 +275,39 @@ def show_member(
     console: Console, list_id: ListId, user_id: PathId, form: EmptyForm, cursor: Cursor = None
 ) -> Response:
     with console.unit_of_work() as uow:
-        held = _hold(uow, console, list_id, user_id)
+        member = _get_member(uow, console, list_id, user_id)
         own_fields = fields.list_fields(uow, console.user_id)
-        wanted = PageRequest(ENTRIES_ON_PAGE, cursor=cursor)
-        history = members.list_history(uow, held.mailing_list, user_id, wanted)
-        agreed = evidence.list_evidence(uow, held.record, PageRequest(ENTRIES_ON_PAGE))
-        of_networks = networks.count_others(uow, held.record, agreed.rows)
-        others = lists.list_choices(uow, console.user_id, LISTS_TO_CHOOSE)
-    shown = held.shown
+        page_request = PageRequest(ENTRIES_ON_PAGE, cursor=cursor)
+        history = members.list_history(uow, member.mailing_list, user_id, page_request)
+        consent = evidence.list_evidence(uow, member.subscription, PageRequest(ENTRIES_ON_PAGE))
+        counts_by_network = networks.count_people_by_network(uow, member.subscription, consent.rows)
+        own_lists = lists.list_choices(uow, console.user_id, LISTS_TO_CHOOSE)
+    record = member.record
     typed = {
-        "name": shown.name or "",
-        "type": shown.type,
-        "paid_expiry": _day_of(shown.paid_expiry),
-        "tags": ", ".join(shown.tags or ()),
+        "name": record.name or "",
+        "type": record.type,
+        "paid_expiry": _format_date(record.paid_expiry),
+        "tags": ", ".join(record.tags or ()),
     }
-    values = (shown.fields or {}).items()
-    form = form.filled(typed | {f"{_OF_FIELD}{key}": fields.as_text(each) for key, each in values})
-    return console.form_page(
+    values = (record.fields or {}).items()
+    form = form.fill(
+        typed | {f"{_FIELD_PREFIX}{key}": fields.format_value(each) for key, each in values}
+    )
+    return console.render_form(
         "member.html",
         form,
-        list=held.mailing_list,
-        member=shown,
-        status_words=STATUSES.get(shown.status, shown.status),
-        source_words=SOURCES.get(shown.source, shown.source),
-        fields=[_field_input(each, form) for each in own_fields],
+        list=member.mailing_list,
+        member=record,
+        status_words=STATUSES.get(record.status, record.status),
+        source_words=SOURCES.get(record.source, record.source),
+        fields=[_build_field_input(each, form) for each in own_fields],
         tiers=[*TIERS.items()],
-        targets=[(each.id, each.title) for each in others if each.id != list_id],
-        history=[history_line(event) for event in history.rows],
+        targets=[(each.id, each.title) for each in own_lists if each.id != list_id],
+        history=[describe_event(event) for event in history.rows],
         history_cursor=history.next_cursor,
         consent=[
-            (consent_words(each), others_words(each, of_networks), each) for each in agreed.rows
+            (describe_consent(each), describe_network(each, counts_by_network), each)
+            for each in consent.rows
         ],
     )
 
@@ -286,72 +315,84 @@ def show_member(
 @router.post("/{user_id}")
 @threaded_by_list
 def change_member(console: ConsoleForm, list_id: ListId, user_id: PathId) -> Response:
-    """Change what the form has other than the member."""
+    """Change the attributes of a member that differ from the submitted values."""
     try:
         with console.unit_of_work() as uow:
-            held = _hold(uow, console, list_id, user_id)
-            own = fields.list_fields(uow, console.user_id)
-            changes = member_changes(console.form, held.shown, own)
-            members.update_member(uow, held.mailing_list, user_id, changes.edit(), _actor(console))
+            member = _get_member(uow, console, list_id, user_id)
+            own_fields = fields.list_fields(uow, console.user_id)
+            changes = read_changes(console.form, member.record, own_fields)
+            members.update_member(
+                uow, member.mailing_list, user_id, changes.edit(), _build_actor(console)
+            )
     except DomainError as error:
-        return show_member(console, list_id, user_id, console.refused(error, MEMBER_PLACES))
+        return show_member(console, list_id, user_id, console.add_error(error, MEMBER_PLACES))
     notice = "The member is changed." if changes.sent() else "Nothing was to be changed."
-    return console.done(_path(list_id, user_id), notice)
+    return console.redirect_with_notice(_get_member_path(list_id, user_id), notice)
 
 
-def member_changes(
-    form: FormFields, shown: SubscriptionRecord, own: Iterable[MemberField]
+def read_changes(
+    form: FormFields, record: SubscriptionRecord, own_fields: Iterable[MemberField]
 ) -> MemberChanges:
-    """Return the changes that the form has; raises ``body.invalid``, ``field.value``."""
+    """Return the submitted values that differ from the member.
+
+    Raises ``body.invalid`` or ``field.value``.
+    """
     values: dict[str, Any] = {
-        "name": text_or_none(form, "name"),
+        "name": read_text(form, "name"),
         "type": form.get("type", ""),
         "tags": [each for part in form.get("tags", "").split(",") if (each := part.strip())],
     }
-    changed = {name: value for name, value in values.items() if value != getattr(shown, name)}
-    # A day stands for its first moment; one that was not touched keeps its time of day.
+    changed = {name: value for name, value in values.items() if value != getattr(record, name)}
+    # A changed day becomes midnight in UTC. An unchanged day keeps its time of day.
     day = form.get("paid_expiry", "").strip()
-    if day != _day_of(shown.paid_expiry):
+    if day != _format_date(record.paid_expiry):
         changed["paid_expiry"] = f"{day}T00:00:00Z" if day else None
-    had, given = shown.fields or {}, _typed_fields(form, own)
-    differing = {key: value for key, value in given.items() if value != had.get(key)}
-    return body_of_form(MemberChanges, changed | ({"fields": differing} if differing else {}))
+    old_values = record.fields or {}
+    new_values = _read_fields(form, own_fields)
+    changed_fields = {
+        key: value for key, value in new_values.items() if value != old_values.get(key)
+    }
+    return parse_body(
+        MemberChanges, changed | ({"fields": changed_fields} if changed_fields else {})
+    )
 
 
-def _typed_fields(form: FormFields, own: Iterable[MemberField]) -> dict[str, FieldValue | None]:
-    """Return the values of fields as a program would send them; raises ``field.value``."""
-    found: dict[str, FieldValue | None] = {}
+def _read_fields(
+    form: FormFields, own_fields: Iterable[MemberField]
+) -> dict[str, FieldValue | None]:
+    """Return the submitted values of member fields, or raise ``field.value``."""
+    values: dict[str, FieldValue | None] = {}
     problems = []
-    for field in own:
-        name = f"{_OF_FIELD}{field.key}"
+    for field in own_fields:
+        name = f"{_FIELD_PREFIX}{field.key}"
         if name not in form:
             continue
         try:
-            found[field.key] = fields.parse_value(field, form[name])
-        except ValueRefused as error:
+            values[field.key] = fields.parse_value(field, form[name])
+        except InvalidAttribute as error:
             problems.append(FieldProblem(f"body.{name}", "field.value", str(error)))
     if problems:
         rules = "; ".join(f"{each.field}: {each.message}" for each in problems)
         raise FIELD_VALUE(rules=rules, problems=tuple(problems))
-    return found
+    return values
 
 
-def _day_of(moment: datetime | None) -> str:
+def _format_date(moment: datetime | None) -> str:
     return "" if moment is None else moment.date().isoformat()
 
 
 @router.post("/{user_id}/email")
 @threaded_by_list
 def switch_mail(console: ConsoleForm, list_id: ListId, user_id: PathId) -> Response:
-    """Switch the member's mail off, or on again where they did not opt out."""
+    """Stop a member's mail, or resume the mail unless the member has opted out."""
     enabled = console.form.get("enabled") == "yes"
 
     def switch(uow: UnitOfWork, mailing_list: MailingList) -> tuple[int, str]:
-        actor = _actor(console)
+        actor = _build_actor(console)
         members.set_email(uow, mailing_list, user_id, actor, enabled=enabled)
         return list_id, f"Mail is {'on' if enabled else 'off'}."
 
-    return _done_beside_form(console, list_id, user_id, switch)
+    return _run_member_action(console, list_id, user_id, switch)
 
 
 @router.post("/{user_id}/move")
@@ -360,37 +401,38 @@ def move_member(console: ConsoleForm, list_id: ListId, user_id: PathId) -> Respo
 
     def move(uow: UnitOfWork, source: MailingList) -> tuple[int, str]:
         target_id = lists.parse_list_id(console.form.get("list", ""))
-        target = console.own_list(uow, target_id or 0)
-        members.transfer_member(uow, source, target, user_id, actor=_actor(console))
+        target = console.get_own_list(uow, target_id or 0)
+        members.transfer_member(uow, source, target, user_id, actor=_build_actor(console))
         return target.id, f"The member is on “{target.title}” now."
 
-    return _done_beside_form(console, list_id, user_id, move)
+    return _run_member_action(console, list_id, user_id, move)
 
 
-def _done_beside_form(
+def _run_member_action(
     console: ConsoleRequest,
     list_id: int,
     user_id: int,
-    work: Callable[[UnitOfWork, MailingList], tuple[int, str]],
+    action: Callable[[UnitOfWork, MailingList], tuple[int, str]],
 ) -> Response:
-    """Do one of the things beside the form; an error shows the page with its reason.
+    """Run an action that needs no form, and show an error on the page of the member.
 
-    ``work`` returns the list on whose page of the member the notice is shown, and the notice.
+    ``action``: a function that returns the id of the list whose page shows the notice, and the
+    notice.
     """
     try:
         with console.unit_of_work() as uow:
-            shown_on, notice = work(uow, console.own_list(uow, list_id))
+            target_list_id, notice = action(uow, console.get_own_list(uow, list_id))
     except DomainError as error:
-        refused = console.refused(error)
-        form = TypedForm(problem=refused.problem, status=refused.status)
+        error_form = console.add_error(error)
+        form = TypedForm(problem=error_form.problem, status=error_form.status)
         return show_member(console, list_id, user_id, form)
-    return console.done(_path(shown_on, user_id), notice)
+    return console.redirect_with_notice(_get_member_path(target_list_id, user_id), notice)
 
 
 @router.get("/{user_id}/remove")
-def ask_to_remove(console: Console, uow: Transaction, list_id: ListId, user_id: PathId) -> Response:
-    held = _hold(uow, console, list_id, user_id)
-    return console.page("remove_member.html", list=held.mailing_list, member=held.shown)
+def show_removal(console: Console, uow: Transaction, list_id: ListId, user_id: PathId) -> Response:
+    member = _get_member(uow, console, list_id, user_id)
+    return console.render_page("remove_member.html", list=member.mailing_list, member=member.record)
 
 
 @router.post("/{user_id}/remove")
@@ -398,17 +440,20 @@ def ask_to_remove(console: Console, uow: Transaction, list_id: ListId, user_id: 
 def remove_member(
     console: ConsoleForm, uow: Transaction, list_id: ListId, user_id: PathId
 ) -> Response:
-    members.remove_member(uow, console.own_list(uow, list_id), user_id, _actor(console))
-    return console.done(_path(list_id, user_id), "The member is removed from the list.")
+    members.remove_member(uow, console.get_own_list(uow, list_id), user_id, _build_actor(console))
+    return console.redirect_with_notice(
+        _get_member_path(list_id, user_id), "The member is removed from the list."
+    )
 
 
-def _field_input(field: MemberField, form: TypedForm) -> dict[str, Any]:
-    """Return an owner's field as the template draws it.
+def _build_field_input(field: MemberField, form: TypedForm) -> dict[str, Any]:
+    """Return the template values for an input of a member field.
 
-    A choice that the field has lost stays one of the choices of a member who has it.
+    A removed choice of the field stays selectable for a member who has the choice.
     """
-    name = f"{_OF_FIELD}{field.key}"
-    value, choices = form.typed.get(name, ""), []
+    name = f"{_FIELD_PREFIX}{field.key}"
+    value = form.typed.get(name, "")
+    choices = []
     if field.type == FieldType.BOOLEAN:
         choices = [("", ""), ("true", "Yes"), ("false", "No")]
     elif field.type == FieldType.CHOICE:
@@ -418,6 +463,6 @@ def _field_input(field: MemberField, form: TypedForm) -> dict[str, Any]:
         "name": name,
         "label": field.label,
         "hint": field.description or "",
-        "type": _INPUTS.get(field.type, "text"),
+        "type": _INPUT_TYPES.get(field.type, "text"),
         "choices": choices,
     }

@@ -1,13 +1,13 @@
-"""A member's history and consent in words."""
+"""Describes a member's history and consent for pages of the console."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from models import SubscriptionEvent
 from services.subscriptions.consent.evidence import ConsentEvidence
-from services.subscriptions.consent.networks import MAX_OTHERS
+from services.subscriptions.consent.networks import MAX_COUNTED_PEOPLE
 
-_ACTIONS = {
+_ACTION_LABELS = {
     "requested": "Asked to subscribe",
     "subscribed": "Subscribed",
     "added": "Added",
@@ -26,27 +26,27 @@ _ACTIONS = {
     "lapsed": "Never confirmed, and lapsed",
     "erased": "Erased",
 }
-_ACTORS = {
+_ACTOR_LABELS = {
     "user": "by the person",
     "owner": "by you",
     "import": "by an import of yours",
     "operator": "by the operator",
     "stranger": "by a sign-up form",
 }
-_VIAS = {
+_VIA_LABELS = {
     "one-click": "with their mail app’s button",
     "page": "on the page that mails lead to",
     "trace": "by an app, with the mail’s trace id",
     "bulk": "by a bulk action",
 }
-_CHANGED = {
+_ATTRIBUTE_LABELS = {
     "name": "name",
     "email": "address",
     "type": "tier",
     "paid_expiry": "end of the tier",
     "tags": "tags",
 }
-_HOWS = {
+_CONSENT_LABELS = {
     "form": "Filled in a sign-up form",
     "confirmation": "Confirmed by the mailed link",
     "login": "Subscribed while logged in",
@@ -55,17 +55,20 @@ _HOWS = {
     "import": "Came in a file",
     "transfer": "Was moved from another list of yours",
 }
-# The source of a claim, unless it is the product that the file came from.
-_CLAIMS = {"owner": "as you say", "file": "says the file"}
+# The sources of a claimed consent. A source that isn't listed is the name of the product that
+# exported the imported file.
+_CLAIM_LABELS = {"owner": "as you say", "file": "says the file"}
 
 
-def history_line(event: SubscriptionEvent) -> dict[str, Any]:
-    changed = [_CHANGED.get(name, name.removeprefix("fields.")) for name in event.changed or ()]
-    text = _ACTIONS.get(event.action, event.action)
+def describe_event(event: SubscriptionEvent) -> dict[str, Any]:
+    changed = [
+        _ATTRIBUTE_LABELS.get(name, name.removeprefix("fields.")) for name in event.changed or ()
+    ]
+    text = _ACTION_LABELS.get(event.action, event.action)
     if changed:
         text += f": {', '.join(changed)}"
-    # Such as "by you, by a bulk action".
-    origin = (_ACTORS.get(event.actor, event.actor), _VIAS.get(event.via), event.ip)
+    # The parts of a text such as "by you, by a bulk action".
+    origin = (_ACTOR_LABELS.get(event.actor, event.actor), _VIA_LABELS.get(event.via), event.ip)
     return {
         "text": text,
         "origin": ", ".join(filter(None, origin)),
@@ -73,17 +76,17 @@ def history_line(event: SubscriptionEvent) -> dict[str, Any]:
     }
 
 
-def consent_words(shown: ConsentEvidence) -> str:
-    words = _HOWS.get(shown.how, shown.how)
-    if shown.claimed_by is None:
-        return words if shown.confirmed else f"{words}; not confirmed by the person"
-    claim = _CLAIMS.get(shown.claimed_by, f"says {shown.claimed_by}")
-    return f"{words}, {claim}"
+def describe_consent(evidence: ConsentEvidence) -> str:
+    text = _CONSENT_LABELS.get(evidence.how, evidence.how)
+    if evidence.claimed_by is None:
+        return text if evidence.confirmed else f"{text}; not confirmed by the person"
+    claim = _CLAIM_LABELS.get(evidence.claimed_by, f"says {evidence.claimed_by}")
+    return f"{text}, {claim}"
 
 
-def others_words(shown: ConsentEvidence, others: Mapping[str, int]) -> str:
-    count = 0 if shown.claimed_by or shown.ip is None else others.get(shown.ip, 0)
+def describe_network(evidence: ConsentEvidence, others: Mapping[str, int]) -> str:
+    count = 0 if evidence.claimed_by or evidence.ip is None else others.get(evidence.ip, 0)
     if not count:
         return ""
-    number = f"{count:,} or more" if count == MAX_OTHERS else f"{count:,}"
+    number = f"{count:,} or more" if count == MAX_COUNTED_PEOPLE else f"{count:,}"
     return f" ({number} other {'person' if count == 1 else 'people'} came from its network)"

@@ -1,4 +1,4 @@
-"""The choice of the keys, passkeys and webhooks that end with the old password."""
+"""Reads which keys, passkeys and webhooks a person revokes together with the old password."""
 
 from collections.abc import Iterable
 
@@ -8,10 +8,10 @@ from services.access import api_keys
 from services.recovery import KeptAccess
 from storage.unit_of_work import UnitOfWork
 
-# Each key is a field of the form, and a form has at most 100 fields.
-MAX_KEYS_ASKED = 50
-# By the kind of things that end: the prefix of the checkboxes, and the field with all ids that the
-# page showed.
+# The page has a checkbox for every key, and a form may have at most 100 fields.
+MAX_KEYS_ON_PAGE = 50
+# For keys, passkeys and webhook endpoints: the name prefix of the checkboxes, and the name of the
+# field with all ids on the page.
 _BOXES = {
     "ended_keys": ("end.", "shown"),
     "ended_passkeys": ("end_passkey.", "shown_passkeys"),
@@ -20,13 +20,13 @@ _BOXES = {
 
 
 def list_newest_keys(uow: UnitOfWork, user_id: int) -> tuple[list[ApiKey], int]:
-    """Return the newest of the person's keys, and the number of older keys."""
-    keys = api_keys.live_of(uow, user_id)
-    return keys[:MAX_KEYS_ASKED], len(keys[MAX_KEYS_ASKED:])
+    """Return the person's newest keys that fit the page, and the number of older keys."""
+    keys = api_keys.list_active_keys(uow, user_id)
+    return keys[:MAX_KEYS_ON_PAGE], len(keys[MAX_KEYS_ON_PAGE:])
 
 
 def read_ticked_boxes(form: dict[str, str]) -> dict[str, frozenset[int]]:
-    """Return the ids of the keys, passkeys and endpoints that the person ticked."""
+    """Return the ids of the keys, passkeys and webhook endpoints whose checkbox is ticked."""
     return {
         kind: _parse_ids(field.removeprefix(prefix) for field in form if field.startswith(prefix))
         for kind, (prefix, _) in _BOXES.items()
@@ -34,9 +34,10 @@ def read_ticked_boxes(form: dict[str, str]) -> dict[str, frozenset[int]]:
 
 
 def read_unticked_boxes(form: dict[str, str]) -> KeptAccess:
-    """Return the ids that the page showed and the person didn't tick.
+    """Return the ids of the keys, passkeys and webhook endpoints that the person keeps.
 
-    The result lacks keys, passkeys and endpoints that are newer than the page.
+    The person keeps everything on the page whose checkbox isn't ticked. The result doesn't contain
+    keys that were created after the page was loaded.
     """
     ticked = read_ticked_boxes(form)
     return KeptAccess(

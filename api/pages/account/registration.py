@@ -1,6 +1,7 @@
-"""Pages of the account for people without a session, each of which continues by a mailed link.
+"""Pages for registration, forgotten passwords and changed addresses, without a session.
 
-Opening a link changes nothing, because scanners follow links. Submitting the page's form does.
+Each page mails a link or is opened by a mailed link. Opening the link changes nothing, because mail
+scanners open links. Only submitting the form on the page changes the account.
 """
 
 import secrets
@@ -20,14 +21,14 @@ from api.auth.requirements import LOGIN, PUBLIC
 from api.auth.second_factors import (
     count_code,
     count_wrong_code,
-    is_factor_problem,
-    problem_status,
+    is_factor_error,
     read_factor,
+    status_of_error,
 )
 from api.bodies.page_forms import FormFields, FormOf
 from api.client_details import client_address
 from api.errors import STATUS_OF
-from api.html.frame import page, see_other
+from api.html.frame import redirect_to_query, render_page
 from api.limits.bulkheads import PASSWORDS, RECORDS
 from api.pages.account.keys import list_newest_keys, read_ticked_boxes, read_unticked_boxes
 from api.response_timing import pad_duration
@@ -52,7 +53,7 @@ from services.accounts import (
 from services.accounts import registration as service
 from services.accounts.account_mails import MailKind
 from services.accounts.factors import passkeys
-from services.accounts.factors.second_steps import ShownFactor
+from services.accounts.factors.second_steps import SubmittedFactor
 from services.webhooks import webhook_endpoints
 from storage.unit_of_work import UnitOfWork
 
@@ -61,29 +62,30 @@ router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
 Sent = Annotated[str | None, Query()]
 Token = Annotated[str, Query()]
 
-_Words = dict[str, Any]
-# Returns the address of the account that a mailed token is about.
+# Template values of a page, such as its heading.
+_PageTexts = dict[str, Any]
+# A function that returns the address in a mailed token.
 _ReadToken = Callable[[UnitOfWork, str], str]
-# Sets the password, and returns the person to log in.
+# A function that sets the password, and returns the person to log in.
 _SetPassword = Callable[..., User]
 
-_REGISTER: _Words = {
+_REGISTER: _PageTexts = {
     "action": ChallengeAction.REGISTER,
     "heading": "Make an account",
     "text": "Tell us your e-mail address. We’ll mail you a link, by which you choose a password.",
 }
-_FORGOTTEN: _Words = {
+_FORGOTTEN: _PageTexts = {
     "action": ChallengeAction.FORGOTTEN,
     "heading": "Get a new password",
     "text": "Tell us the e-mail address of your account. We’ll mail you a link, by which you choose"
     " a new password.",
 }
-_REGISTRATION: _Words = {
+_REGISTRATION: _PageTexts = {
     "heading": "Finish your registration",
     "button": "Make my account",
     "asks_name": True,
 }
-_RESET: _Words = {
+_RESET: _PageTexts = {
     "heading": "Choose a new password",
     "button": "Save and log in",
     "asks_name": False,
@@ -92,69 +94,87 @@ _RESET: _Words = {
 
 @router.get(page_paths.REGISTER_PATH, dependencies=[PUBLIC])
 def show_registering(request: Request, state: StateOf, sent: Sent = None) -> Response:
-    return page("mailed.html") if sent is not None else _render_request(request, state, _REGISTER)
+    return (
+        render_page("mailed.html")
+        if sent is not None
+        else _render_request(request, state, _REGISTER)
+    )
 
 
 @router.post(page_paths.REGISTER_PATH, dependencies=[LOGIN])
-async def ask_to_register(request: Request, state: StateOf, form: FormOf) -> Response:
-    """Mail a link, or the fact that the address has an account. The response is the same."""
+async def request_registration(request: Request, state: StateOf, form: FormOf) -> Response:
+    """Mail a registration link.
+
+    An address with an account gets a different mail. The response is the same for every address, so
+    that nobody learns whether an address has an account.
+    """
     return await _request_mail(request, state, form, MailKind.REGISTER, _REGISTER)
 
 
 @router.get(page_paths.FORGOTTEN_PATH, dependencies=[PUBLIC])
 def show_forgotten(request: Request, state: StateOf, sent: Sent = None) -> Response:
-    return page("mailed.html") if sent is not None else _render_request(request, state, _FORGOTTEN)
+    return (
+        render_page("mailed.html")
+        if sent is not None
+        else _render_request(request, state, _FORGOTTEN)
+    )
 
 
 @router.post(page_paths.FORGOTTEN_PATH, dependencies=[LOGIN])
-async def ask_for_password(request: Request, state: StateOf, form: FormOf) -> Response:
+async def request_password(request: Request, state: StateOf, form: FormOf) -> Response:
     return await _request_mail(request, state, form, MailKind.FORGOTTEN_PASSWORD, _FORGOTTEN)
 
 
 @router.get(page_paths.REGISTRATION_PATH, dependencies=[PUBLIC])
 def show_registration(request: Request, state: StateOf, token: Token = "") -> Response:
-    return _show_choice(request, state, service.read_registration, _REGISTRATION, token)
+    return _show_choice(request, state, service.read_registration_link, _REGISTRATION, token)
 
 
 @router.post(page_paths.REGISTRATION_PATH, dependencies=[LOGIN])
-async def register(request: Request, state: StateOf, form: FormOf, token: Token = "") -> Response:
-    register_person = partial(service.register, name=form.get("name", ""))
-    read = service.read_registration
-    return await _submit_choice(request, state, form, token, read, _REGISTRATION, register_person)
+async def register_person(
+    request: Request, state: StateOf, form: FormOf, token: Token = ""
+) -> Response:
+    register_account = partial(service.register_account, name=form.get("name", ""))
+    read = service.read_registration_link
+    return await _submit_choice(request, state, form, token, read, _REGISTRATION, register_account)
 
 
 @router.get(page_paths.RESET_PATH, dependencies=[PUBLIC])
 def show_reset(request: Request, state: StateOf, token: Token = "") -> Response:
-    return _show_choice(request, state, service.read_reset, _RESET, token)
+    return _show_choice(request, state, service.read_reset_link, _RESET, token)
 
 
 @router.post(page_paths.RESET_PATH, dependencies=[LOGIN])
-async def reset(request: Request, state: StateOf, form: FormOf, token: Token = "") -> Response:
-    """Set the new password and log the person in, even while logins are paused.
+async def reset_password(
+    request: Request, state: StateOf, form: FormOf, token: Token = ""
+) -> Response:
+    """Set the new password and log the person in.
 
-    The mailed token proves who the person is.
+    Too many failed logins don't block a reset, because the mailed token identifies the person.
     """
     factor = read_factor(request, state, form)
-    set_password = partial(recovery.reset_password, shown=factor, keep=read_unticked_boxes(form))
-    read = service.read_reset
+    set_password = partial(recovery.reset_password, factor=factor, keep=read_unticked_boxes(form))
+    read = service.read_reset_link
     return await _submit_choice(request, state, form, token, read, _RESET, set_password, factor)
 
 
 @router.get(page_paths.UNDO_EMAIL_PATH, dependencies=[PUBLIC])
-def show_undo(request: Request, state: StateOf, uow: Transaction, token: Token = "") -> Response:
-    email = service.read_undo(uow, token)
+def show_address_undo(
+    request: Request, state: StateOf, uow: Transaction, token: Token = ""
+) -> Response:
+    email = service.read_undo_link(uow, token)
     return render_anonymous_page(request, state, "undo_email.html", token=token, email=email)
 
 
 @router.post(page_paths.UNDO_EMAIL_PATH, dependencies=[LOGIN])
-async def undo_address(
+async def undo_address_change(
     request: Request, state: StateOf, form: FormOf, token: Token = ""
 ) -> Response:
-    """Restore the account's earlier address. The person chooses a new password next."""
+    """Restore the account's earlier address, and redirect to the page for a new password."""
     require_form_csrf(request, state, form)
     secret = form.get("token") or token
-    await state.in_unit_of_work(lambda uow: service.read_undo(uow, secret))
-    random_hash = await PASSWORDS.run(passwords.make, secrets.token_urlsafe(32))
+    await state.in_unit_of_work(lambda uow: service.read_undo_link(uow, secret))
+    random_hash = await PASSWORDS.run(passwords.hash_password, secrets.token_urlsafe(32))
     reset_token = await state.in_unit_of_work(
         recovery.undo_address_change, secret, password_hash=random_hash
     )
@@ -162,57 +182,57 @@ async def undo_address(
     return redirect_to_path(state, f"{page_paths.RESET_PATH}?{query}")
 
 
-def _render_request(request: Request, state: State, words: _Words, **values: Any) -> Response:
-    values = {"email": "", "problem": None, "widget": None, **values, **words}
+def _render_request(request: Request, state: State, texts: _PageTexts, **values: Any) -> Response:
+    values = {"email": "", "problem": None, "widget": None, **values, **texts}
     provider = state.challenges.for_accounts
     if provider is not None:
         widget = WIDGETS[provider]
         site_key = state.challenges.challenge_for(provider).site_key
-        values |= {"widget": widget, "foreign": widget.policy, "site_key": site_key}
+        values |= {"widget": widget, "other_sources": widget.policy, "site_key": site_key}
     return render_anonymous_page(request, state, "ask_mail.html", **values)
 
 
 async def _request_mail(
-    request: Request, state: State, form: FormFields, kind: MailKind, words: _Words
+    request: Request, state: State, form: FormFields, kind: MailKind, texts: _PageTexts
 ) -> Response:
     require_form_csrf(request, state, form)
-    typed = form.get("email", "").strip()
+    typed_address = form.get("email", "").strip()
     try:
-        email = email_addresses.normalise_address(typed)
-        # No account is looked up before the challenge is passed, so that the response and its
-        # duration don't reveal whether the address has an account.
+        email = email_addresses.normalise_address(typed_address)
+        # Check the challenge before looking up the account, so that the response and its duration
+        # don't reveal whether the address has an account.
         provider = state.challenges.for_accounts
         if provider is not None:
             token = form.get(WIDGETS[provider].field, "")
             if not token:
                 raise CHALLENGE_FAILED()
-            answer = ChallengeResponse(token, words["action"], client_address(request))
-            await state.challenges.challenge_for(provider).check(answer)
+            response = ChallengeResponse(token, texts["action"], client_address(request))
+            await state.challenges.challenge_for(provider).check(response)
     except DomainError as error:
         return _render_request(
             request,
             state,
-            words,
+            texts,
             status=STATUS_OF[error.kind],
-            email=typed,
+            email=typed_address,
             problem=error.message,
         )
     async with pad_duration():
         source = unsolicited_mail.source_digest(state.resources.keyring, client_address(request))
         await state.in_unit_of_work(account_mails.request_mail, kind, email, source=source)
-    return see_other("sent=yes")
+    return redirect_to_query("sent=yes")
 
 
 def _show_choice(
-    request: Request, state: State, read: _ReadToken, words: _Words, secret: str
+    request: Request, state: State, read: _ReadToken, texts: _PageTexts, secret: str
 ) -> Response:
     with state.resources.unit_of_work() as uow:
         email = read(uow, secret)
-    return _render_choice(request, state, words, token=secret, email=email)
+    return _render_choice(request, state, texts, token=secret, email=email)
 
 
 def _render_choice(
-    request: Request, state: State, words: _Words, *, email: str, **values: Any
+    request: Request, state: State, texts: _PageTexts, *, email: str, **values: Any
 ) -> Response:
     credentials: dict[str, Any] = {
         "keys": [],
@@ -225,21 +245,21 @@ def _render_choice(
     form_cookie = obtain_form_cookie(request, state)
     passkey_options = None
     with state.resources.unit_of_work() as uow:
-        person = accounts.find_by_email(uow, email)
+        person = accounts.find_user_by_email(uow, email)
         if person is not None:
             credentials["keys"], credentials["more_keys"] = list_newest_keys(uow, person.id)
-            credentials["passkeys"] = passkeys.list_of(uow, person.id)
-            credentials["endpoints"] = webhook_endpoints.live_of(uow, person.id)
-            credentials["asks_factor"] = sessions.is_asked(uow, person.id)
-            passkey_options = passkeys.options_of_person(uow, person.id, form_cookie)
+            credentials["passkeys"] = passkeys.list_passkeys(uow, person.id)
+            credentials["endpoints"] = webhook_endpoints.list_live_endpoints(uow, person.id)
+            credentials["asks_factor"] = sessions.has_second_factor(uow, person.id)
+            passkey_options = passkeys.build_request_options_for(uow, person.id, form_cookie)
     return render_anonymous_page(
         request,
         state,
         "new_password.html",
         form_cookie=form_cookie,
-        scripted=passkey_options is not None,
+        has_passkey_script=passkey_options is not None,
         passkey_options=passkey_options,
-        **{"email": email, "name": "", "problem": None, **credentials, **ticked, **values, **words},
+        **{"email": email, "name": "", "problem": None, **credentials, **ticked, **values, **texts},
     )
 
 
@@ -249,24 +269,26 @@ async def _submit_choice(
     form: FormFields,
     token: str,
     read: _ReadToken,
-    words: _Words,
+    texts: _PageTexts,
     set_password: _SetPassword,
-    factor: ShownFactor | None = None,
+    factor: SubmittedFactor | None = None,
 ) -> Response:
-    """Set the chosen password and log the person in, or show the page again with the error.
+    """Set the chosen password and log the person in, or show the form again with the error.
 
-    ``factor``: the second factor, if ``set_password`` checks it.
+    ``factor``: the second factor that ``set_password`` checks, or ``None``.
     """
     require_form_csrf(request, state, form)
     secret = form.get("token") or token
 
     def find_account(uow: UnitOfWork) -> tuple[str, str | None]:
         email = read(uow, secret)
-        person = accounts.find_by_email(uow, email)
+        person = accounts.find_user_by_email(uow, email)
         return email, None if person is None else person.name
 
     email, name = await state.in_unit_of_work(find_account)
-    make_hash = partial(passwords.make, form.get("password", ""), email, name, form.get("name"))
+    make_hash = partial(
+        passwords.hash_password, form.get("password", ""), email, name, form.get("name")
+    )
     attempt = None
     try:
         password_hash = await PASSWORDS.run(make_hash)
@@ -274,26 +296,30 @@ async def _submit_choice(
 
         def prove(uow: UnitOfWork) -> User:
             person = set_password(uow, secret=secret, password_hash=password_hash)
-            logins.reset_attempts(uow, email=person.email, client=client_address(request))
+            logins.clear_attempts_of_address(
+                uow, email=person.email, client=client_address(request)
+            )
             if attempt is not None:
-                logins.clear(uow, attempt)
+                logins.clear_attempt(uow, attempt)
             return person
 
         path = page_paths.ACCOUNT_PATH
-        return await begin_session(request, state, path, prove, factor_shown=factor is not None)
+        return await begin_session(
+            request, state, path, prove, is_factor_verified=factor is not None
+        )
     except DomainError as error:
-        if error.kind is not Kind.INVALID and not is_factor_problem(error):
+        if error.kind is not Kind.INVALID and not is_factor_error(error):
             raise
         await count_wrong_code(state, attempt, error)
         render_again = partial(
             _render_choice,
             request,
             state,
-            words,
+            texts,
             email=email,
             token=secret,
             name=form.get("name", ""),
-            status=problem_status(error),
+            status=status_of_error(error),
             problem=error.message,
             **read_ticked_boxes(form),
         )

@@ -1,6 +1,7 @@
-"""The page on which people give programs access to their account.
+"""The page on which a person gives an app access to the account (OAuth consent).
 
-Only the browser's session counts here: a token or a key must not agree to more than it may do.
+The page accepts only the session of a browser. With a token or key, an app could grant itself more
+rights than the token or key has.
 """
 
 from urllib.parse import urlsplit
@@ -15,13 +16,13 @@ from api.auth.page_sessions import (
     require_recent_session,
 )
 from api.auth.requirements import PUBLIC
-from api.bodies.oauth_messages import oauth_request_of_query
+from api.bodies.oauth_messages import read_oauth_query
 from api.bodies.page_forms import FormOf
-from api.html.frame import redirect
+from api.html.frame import redirect_to
 from api.route_classes import ThreadedRoute
 from api.state import State, StateOf, Transaction
 from core.errors.requests import BODY_INVALID
-from core.scopes import EXPLANATIONS, Scope
+from core.scopes import SCOPE_EXPLANATIONS, Scope
 from services.accounts import accounts
 from services.oauth.adapters import AUTHORIZE_PATH, OAuthResponse
 from services.oauth.server import AuthorizationRequest, OAuthServer
@@ -32,8 +33,9 @@ router = APIRouter(dependencies=[PUBLIC], include_in_schema=False, route_class=T
 
 @router.get(AUTHORIZE_PATH)
 def show_consent(request: Request, state: StateOf, uow: Transaction) -> Response:
-    """Ask the person for consent, after a check of the client and its redirect URI."""
-    # A thread has one connection at a time, so this call precedes the transaction.
+    """Show the consent form, if the client and its redirect URI are valid."""
+    # Look up the session before the transaction begins, because a thread may use only one database
+    # connection at a time.
     session = find_page_session(request, state)
     authorization = _read_authorization(request, state, uow)
     if isinstance(authorization, OAuthResponse):
@@ -45,20 +47,24 @@ def show_consent(request: Request, state: StateOf, uow: Transaction) -> Response
         state,
         member.cookie,
         "consent.html",
-        # The policy names only the scheme. Browsers apply the policy to every redirect after the
-        # form, and the client may redirect to other hosts.
+        # Allow every host, because the app may redirect to other hosts. Browsers check all
+        # redirects that follow a form against the policy.
         form_targets=f"{target.scheme}:",
         client_name=authorization.client_name,
-        address=accounts.get(uow, member.user_id).email,
+        address=accounts.get_user(uow, member.user_id).email,
         scopes=authorization.scopes,
-        explanations=EXPLANATIONS,
+        explanations=SCOPE_EXPLANATIONS,
         destination=target.netloc or f"{target.scheme}, an app on this device",
     )
 
 
 @router.post(AUTHORIZE_PATH)
-def decide(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
-    """Allow or deny the request, which is in the URL and is checked again."""
+def decide_consent(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
+    """Allow or deny an app's request for access.
+
+    The URL contains the app's request. The request is validated again, because the browser can
+    change the URL.
+    """
     member = require_member(find_form_session(request, state, form))
     authorization = _read_authorization(request, state, uow)
     if isinstance(authorization, OAuthResponse):
@@ -68,17 +74,17 @@ def decide(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> 
     if decision not in {"allow", "deny"}:
         raise BODY_INVALID(place="body.decision", rule="allow or deny")
     scopes = [scope for scope in Scope if decision == "allow" and f"scope.{scope}" in form]
-    return _redirect_to_client(authorization.answer(member.caller, scopes))
+    return _redirect_to_client(authorization.decide(member.caller, scopes))
 
 
 def _read_authorization(
     request: Request, state: State, uow: UnitOfWork
 ) -> AuthorizationRequest | OAuthResponse:
     server = OAuthServer(uow, state.resources.settings.public_base)
-    return server.ask(oauth_request_of_query(request))
+    return server.read_authorization_request(read_oauth_query(request))
 
 
 def _redirect_to_client(reply: OAuthResponse) -> Response:
-    # With status 303, browsers don't post this page's form to the client.
+    # The status is 303, because browsers repeat the POST of the form after a 307 or 308.
     assert reply.location
-    return redirect(reply.location)
+    return redirect_to(reply.location)

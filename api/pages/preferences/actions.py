@@ -1,23 +1,23 @@
-"""The buttons that let a reader unsubscribe from a list and subscribe again."""
+"""The buttons with which a reader unsubscribes from a list or subscribes again."""
 
 from collections.abc import Callable
 from functools import partial
 
 from core.errors import DomainError, requests
-from core.languages.reader_languages import marked, translated
+from core.languages.reader_languages import marked, translate
 from models import OptOutKind
 from services.subscriptions.members import unsubscribe
 
-# The opt-outs, by the values of the buttons that set them.
+# Opt-outs by the value of the button that sets the opt-out.
 OPT_OUTS = {"leave": OptOutKind.LIST, "stop_mail": OptOutKind.EMAIL}
-# The functions that lift an opt-out, by the values of the buttons that call them.
-RETURNS: dict[str, Callable[..., None]] = {
+# Functions that lift an opt-out, by the value of the button that calls the function.
+LIFT_OPT_OUT: dict[str, Callable[..., None]] = {
     "undo": unsubscribe.undo_leave,
     "resume_mail": partial(unsubscribe.set_email, enabled=True),
 }
-# The reasons to unsubscribe, from which a reader may choose one. There is no field for a text,
-# because no owner could read the texts of 100,000 readers. The names are stored in rows, so they
-# never change.
+# Reasons for unsubscribing, by name. The form has no field for other reasons, because an owner
+# can't read the texts of 100,000 readers. The names of the reasons are stored in the database and
+# must not change.
 REASONS = {
     "too_many": marked("It comes too often."),
     "other_topics": marked("It is not, or no more, about what interests me."),
@@ -28,10 +28,10 @@ REASONS = {
 
 
 def unknown_action_error() -> DomainError:
-    """Return the error for a button that doesn't exist."""
-    rule = f"one of {', '.join((*OPT_OUTS, *RETURNS))}"
+    """Return the error for a form with an unknown button value."""
+    rule = f"one of {', '.join((*OPT_OUTS, *LIFT_OPT_OUT))}"
     return requests.BODY_INVALID(place="body.action", rule=rule)
 
 
 def translate_reasons(language: str) -> dict[str, str]:
-    return {name: translated(language, text) for name, text in REASONS.items()}
+    return {name: translate(language, text) for name, text in REASONS.items()}

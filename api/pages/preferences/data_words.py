@@ -1,4 +1,4 @@
-"""Words for the data about a reader, in the reader's language."""
+"""Translates the names and values of the data about a reader into the reader's language."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -7,7 +7,7 @@ from typing import Any
 from babel.dates import format_datetime
 
 from api.pages.preferences.actions import REASONS
-from core.languages.reader_languages import marked, translated
+from core.languages.reader_languages import marked, translate
 
 _NAMES = {
     "action": marked("What"),
@@ -38,7 +38,8 @@ _NAMES = {
     "via": marked("Way"),
     "wording": marked("Wording"),
 }
-# Codes, by the names whose values they are; texts of a person or an owner stay as they are.
+# Texts for coded values such as a status, by the name of the value. Texts that people wrote are not
+# translated.
 _CODES: Mapping[str, Mapping[str, str]] = {
     "status": {
         "active": marked("active"),
@@ -89,26 +90,27 @@ _WAYS = {
     "transfer": marked("another list"),
     "owner": marked("the owner"),
 }
-_OF_WAYS = ("source", "via", "how", "claimed_by")
+# The names whose values are keys of _WAYS.
+_NAMES_OF_WAYS = ("source", "via", "how", "claimed_by")
 _YES_AND_NO = {True: marked("Yes"), False: marked("No")}
 
 
 def translate_names(language: str) -> dict[str, str]:
-    return {name: translated(language, text) for name, text in _NAMES.items()}
+    return {name: translate(language, text) for name, text in _NAMES.items()}
 
 
 def make_value_formatter(language: str) -> Callable[[str, Any], str]:
-    """Return a function that formats the value with this name for the reader."""
+    """Return a function that formats a value for the reader, by the name of the value."""
     locale = language.replace("-", "_")
 
     def format_value(name: str, value: Any) -> str:
         if isinstance(value, list):
             return ", ".join(str(each) for each in value)
         if isinstance(value, bool):
-            return translated(language, _YES_AND_NO[value])
+            return translate(language, _YES_AND_NO[value])
         if name.endswith("_at") or name == "paid_expiry":
             return format_datetime(datetime.fromisoformat(value), tzinfo=UTC, locale=locale)
-        text = _CODES.get(name, _WAYS if name in _OF_WAYS else {}).get(value)
-        return str(value) if text is None else translated(language, text)
+        text = _CODES.get(name, _WAYS if name in _NAMES_OF_WAYS else {}).get(value)
+        return str(value) if text is None else translate(language, text)
 
     return format_value

@@ -1,7 +1,8 @@
 """The pages that mail a reader the link to their preferences, and begin or end the visit.
 
-A trace id can only request the link, because each mail has a trace id and mails are forwarded.
-Opening the link changes nothing, because scanners follow links. The button begins a visit.
+Every mail of a list contains a trace id that identifies the recipient. A trace id can only request
+the link, because people forward mails. Opening the link changes nothing, because mail scanners open
+links. The button on the page begins the visit.
 """
 
 from typing import Annotated
@@ -14,9 +15,9 @@ from api.auth.form_pages import render_anonymous_page
 from api.auth.requirements import LOGIN, PUBLIC
 from api.bodies.page_forms import FormOf
 from api.client_details import client_address
-from api.cookies import VISIT
-from api.html.frame import list_page, page, redirect
-from api.html.problems import reader_language
+from api.cookies import VISIT_COOKIE
+from api.html.frame import redirect_to, render_list_page, render_page
+from api.html.problems import get_reader_language
 from api.pages.preferences.visits import (
     redirect_to_preferences,
     render_last_page,
@@ -28,7 +29,7 @@ from api.route_classes import ThreadedRoute
 from api.sign_up.inputs import EMPTY_ADDRESS, build_inputs
 from api.state import StateOf, Transaction
 from core.errors import DomainError, mailing
-from core.languages.reader_languages import translated
+from core.languages.reader_languages import translate
 from models import MailingList
 from services.accounts import accounts, email_addresses, unsolicited_mail
 from services.subscriptions import branding, lists, page_urls
@@ -48,7 +49,7 @@ def show_link_request(
     sent: Annotated[str | None, Query()] = None,
 ) -> Response:
     if sent is not None:
-        return page("asked_preferences.html", language=reader_language(request))
+        return render_page("asked_preferences.html", language=get_reader_language(request))
     mailing_list = find_list(uow, list_name, archived=True)
     look = branding.read_look(uow, mailing_list)
     return _render_request(request, look, mailing_list)
@@ -62,9 +63,10 @@ async def request_link(
     list_name: Annotated[str, Query(alias="list")] = "",
     trace_id: Annotated[str | None, Query()] = None,
 ) -> Response:
-    """Mail the link to the person of the trace id, or else to the address in the form.
+    """Mail the link to the person that the trace id identifies, or to the address in the form.
 
-    The response and its duration are the same for every address.
+    The response and its duration are the same for every address, so that nobody learns which
+    addresses are on the list.
     """
     async with pad_duration():
         if trace_id is not None:
@@ -80,17 +82,17 @@ async def request_link(
             link_mails.request_link,
             mailing_list=mailing_list,
             email=email,
-            language=reader_language(request),
+            language=get_reader_language(request),
             source=unsolicited_mail.source_digest(state.resources.keyring, client_address(request)),
         )
-    return redirect(f"?{urlencode({'sent': 'yes'})}")
+    return redirect_to(f"?{urlencode({'sent': 'yes'})}")
 
 
 def _find_recipient(uow: UnitOfWork, trace_id: str) -> tuple[MailingList, str]:
-    """Return the list and the address of a trace id; raises ``trace.invalid``."""
+    """Return the list and the address that a trace id identifies, or raise ``trace.invalid``."""
     trace = traces.read_trace_id(uow.settings.keyring, trace_id)
     mailing_list = lists.get_list(uow, trace.list_id, archived=True)
-    person = accounts.find(uow, trace.user_id)
+    person = accounts.find_user(uow, trace.user_id)
     if person is None or traces.is_revoked(mailing_list, trace.delivery):
         raise mailing.TRACE_INVALID()
     return mailing_list, person.email
@@ -99,10 +101,10 @@ def _find_recipient(uow: UnitOfWork, trace_id: str) -> tuple[MailingList, str]:
 def _render_request(
     request: Request, look: Look, mailing_list: MailingList, invalid_address: str | None = None
 ) -> Response:
-    language = reader_language(request)
-    errors = {} if invalid_address is None else {"email": translated(language, EMPTY_ADDRESS)}
+    language = get_reader_language(request)
+    errors = {} if invalid_address is None else {"email": translate(language, EMPTY_ADDRESS)}
     email, *_ = build_inputs(language, (), {"email": invalid_address or ""}, errors)
-    return list_page(
+    return render_list_page(
         "ask_preferences.html",
         look,
         language=language,
@@ -117,7 +119,7 @@ def show_link(
     request: Request, state: StateOf, uow: Transaction, token: Annotated[str, Query()] = ""
 ) -> Response:
     visits.read_link(uow, token)
-    language = reader_language(request)
+    language = get_reader_language(request)
     return render_anonymous_page(request, state, "open_preferences.html", language=language)
 
 
@@ -129,10 +131,11 @@ def begin_visit(
     form: FormOf,
     token: Annotated[str, Query()] = "",
 ) -> Response:
-    # Otherwise another site's form could put a reader into a visit of somebody else.
+    # Without this check, a form on another site could begin a visit to somebody else's preferences
+    # in the reader's browser.
     require_form_csrf(request, state, form)
     response = redirect_to_preferences(state)
-    state.cookies.keep(response, VISIT, visits.begin_visit(uow, token))
+    state.cookies.set(response, VISIT_COOKIE, visits.begin_visit(uow, token))
     return response
 
 

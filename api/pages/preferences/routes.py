@@ -1,4 +1,7 @@
-"""The pages on which a reader sees and changes their subscriptions, during a visit."""
+"""The pages on which a reader sees and changes their subscriptions.
+
+A reader opens the pages with a mailed link. The link begins a visit, which a cookie identifies.
+"""
 
 from dataclasses import replace
 from typing import Annotated
@@ -9,13 +12,13 @@ from fastapi import APIRouter, Query, Request, Response
 from api.auth import actors
 from api.auth.actors import Principal
 from api.auth.requirements import PUBLIC
-from api.bodies.form_or_json import nested_inputs
+from api.bodies.form_or_json import nest_inputs
 from api.bodies.page_forms import FormFields, FormOf
 from api.html.frame import HEADERS
-from api.html.problems import reader_language
+from api.html.problems import get_reader_language
 from api.limits.bulkheads import LEAVING, RECORDS
-from api.limits.shares import ACTS_BY_LIST
-from api.pages.preferences.actions import OPT_OUTS, RETURNS, unknown_action_error
+from api.limits.keyed_bulkheads import CHANGES_BY_LIST
+from api.pages.preferences.actions import LIFT_OPT_OUT, OPT_OUTS, unknown_action_error
 from api.pages.preferences.data_words import make_value_formatter, translate_names
 from api.pages.preferences.visits import (
     find_visit,
@@ -46,7 +49,7 @@ ListQuery = Annotated[PathId, Query(alias="list")]
 def show_preferences(request: Request, state: StateOf, uow: Transaction) -> Response:
     visit = find_visit(uow, request, state)
     subscriptions = own_lists.read_lists(uow, visit)
-    # If the address of the account has changed, the lists may still have the earlier address.
+    # Prefer the address on a list, because a list may still have an earlier address of the account.
     email = next(
         (each.subscription.email for each in subscriptions if each.subscription.email),
         visit.person.email,
@@ -56,7 +59,7 @@ def show_preferences(request: Request, state: StateOf, uow: Transaction) -> Resp
 
 @router.post(page_urls.PREFERENCES_PATH, dependencies=[PUBLIC])
 async def change_list(request: Request, state: StateOf, form: FormOf) -> Response:
-    """Unsubscribe from a list, stop its mail, or undo either of them."""
+    """Unsubscribe the reader from a list, stop the list's mail, or undo one of these actions."""
     require_visit_form(request, state, form)
     action = form.get("action", "")
     list_id = lists.parse_list_id(form.get("list", "")) or 0
@@ -72,21 +75,21 @@ async def change_list(request: Request, state: StateOf, form: FormOf) -> Respons
     def lift_opt_out(uow: UnitOfWork) -> None:
         visit = find_visit(uow, request, state)
         own_lists.find_list(uow, visit, list_id)
-        # A person can leave an archived list, but not join it.
+        # Raises an error for an archived list, because nobody can join an archived list.
         mailing_list = lists.get_list(uow, list_id)
-        RETURNS[action](uow, mailing_list, visit.person, _build_actor(request, visit))
+        LIFT_OPT_OUT[action](uow, mailing_list, visit.person, _build_actor(request, visit))
 
     if action in OPT_OUTS:
         await LEAVING.run(opt_out)
-    elif action in RETURNS:
-        await ACTS_BY_LIST.run(list_id, state.transact, lift_opt_out)
+    elif action in LIFT_OPT_OUT:
+        await CHANGES_BY_LIST.run(list_id, state.transact, lift_opt_out)
     else:
         raise unknown_action_error()
     return redirect_to_preferences(state)
 
 
 def _build_actor(request: Request, visit: Visit) -> Actor:
-    return actors.actor_of_principal(request, Principal(visit.person.id, Via.PAGE, None))
+    return actors.build_principal_actor(request, Principal(visit.person.id, Via.PAGE, None))
 
 
 @router.get(page_urls.ANSWERS_PATH, dependencies=[PUBLIC])
@@ -99,7 +102,7 @@ async def change_answers(
     request: Request, state: StateOf, list_id: ListQuery, form: FormOf
 ) -> Response:
     require_visit_form(request, state, form)
-    inputs = nested_inputs(list(form.items()), "fields")
+    inputs = nest_inputs(list(form.items()), "fields")
 
     def save_answers(uow: UnitOfWork) -> None:
         visit = find_visit(uow, request, state)
@@ -113,7 +116,7 @@ async def change_answers(
         )
 
     try:
-        await ACTS_BY_LIST.run(list_id, state.transact, save_answers)
+        await CHANGES_BY_LIST.run(list_id, state.transact, save_answers)
     except DomainError as error:
         if error.code != mailing.FIELD_VALUE.code:
             raise
@@ -128,24 +131,27 @@ def _render_answers(
     form: FormFields | None = None,
     error: DomainError | None = None,
 ) -> Response:
-    """Render the answers that the list has, or the answers of the form with their errors."""
-    language = reader_language(request)
+    """Render the reader's answers to the list's questions.
+
+    The form shows the stored answers, or the submitted answers with the error.
+    """
+    language = get_reader_language(request)
     with state.resources.unit_of_work() as uow:
         mailing_list, record = own_lists.find_list(uow, find_visit(uow, request, state), list_id)
-        public = fields.read_own_fields(uow, mailing_list.user_id).public()
+        public = fields.read_own_fields(uow, mailing_list.user_id).select_public()
     values: dict[str, str]
     if form is None:
         values = {"name": record.name or ""}
-        for key, value in public.shown(record.fields).items():
+        for key, value in public.replace_ids(record.fields).items():
             yes_or_no = "yes" if value else "no"
-            text = yes_or_no if isinstance(value, bool) else fields.as_text(value)
+            text = yes_or_no if isinstance(value, bool) else fields.format_value(value)
             values[f"fields.{key}"] = text
     else:
         values = form
     errors = describe_field_errors(language, public.by_key, error)
     _, *inputs = build_inputs(language, public.by_key.values(), values, errors)
     for number, each in enumerate(inputs):
-        # Yes, no and no answer are three choices, so a checkbox isn't enough.
+        # A checkbox can't show a missing answer.
         if each.kind == FieldType.BOOLEAN:
             inputs[number] = replace(each, kind="yes_no")
     return render_visit_page(
@@ -160,15 +166,15 @@ def _render_answers(
 
 @router.get(page_urls.OWN_DATA_PATH, dependencies=[PUBLIC])
 def show_own_data(request: Request, state: StateOf, uow: Transaction) -> Response:
-    language = reader_language(request)
+    language = get_reader_language(request)
     visit = find_visit(uow, request, state)
     return render_visit_page(
         request,
         state,
         "own_data.html",
         known=known_data.read_known_data(uow, visit),
-        words=translate_names(language),
-        shown=make_value_formatter(language),
+        labels=translate_names(language),
+        format_value=make_value_formatter(language),
     )
 
 
@@ -196,8 +202,8 @@ def show_erasing(request: Request, state: StateOf, uow: Transaction) -> Response
 
 
 @router.post(page_urls.ERASE_PATH, dependencies=[PUBLIC])
-def erase(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
-    """Begin the erasure of the person, who is on no list after the commit."""
+def erase_person(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
+    """Begin the erasure of the person. After the commit, the person is not on any list."""
     require_visit_form(request, state, form)
     erasure.mark_own_erasure(uow, find_visit(uow, request, state).person)
     return render_last_page(request, state, is_erased=True)

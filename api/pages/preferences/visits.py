@@ -1,4 +1,4 @@
-"""A reader's visit to their preferences, which a cookie identifies."""
+"""Reads a reader's visit to their preferences from a cookie, and renders the visit's pages."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ from fastapi import Request, Response
 
 from api.auth.csrf import CSRF_FIELD
 from api.bodies.page_forms import FormFields
-from api.cookies import VISIT
-from api.html.frame import page, redirect
-from api.html.problems import reader_language
+from api.cookies import VISIT_COOKIE
+from api.html.frame import redirect_to, render_page
+from api.html.problems import get_reader_language
 from api.state import State
 from core.errors import access
 from services.access import sessions
@@ -19,28 +19,33 @@ from storage.unit_of_work import UnitOfWork
 
 
 def read_visit_secret(request: Request, state: State) -> str | None:
-    return state.cookies.read(request, VISIT)
+    return state.cookies.read(request, VISIT_COOKIE)
 
 
 def find_visit(uow: UnitOfWork, request: Request, state: State) -> Visit:
-    """Return the visit; raises ``visit.over``, even for a browser without a visit."""
+    """Return the browser's visit. Raise ``visit.over`` if the visit has ended or never began."""
     return visits.read_visit(uow, read_visit_secret(request, state))
 
 
 def require_visit_form(request: Request, state: State, form: FormFields) -> str | None:
-    """Return the secret of the visit; raises ``auth.csrf`` if another site sent the form."""
+    """Return the secret of the browser's visit, if the browser has one.
+
+    Raises ``auth.csrf`` if another site sent the form.
+    """
     secret = read_visit_secret(request, state)
     token = form.get(CSRF_FIELD, "")
-    if secret and not sessions.is_csrf_token(state.resources.keyring, secret, token):
+    if secret and not sessions.is_valid_csrf_token(state.resources.keyring, secret, token):
         raise access.AUTH_CSRF(header=CSRF_FIELD)
     return secret
 
 
 def render_visit_page(request: Request, state: State, template: str, **values: Any) -> Response:
-    token = sessions.csrf_token(state.resources.keyring, read_visit_secret(request, state) or "")
-    return page(
+    token = sessions.create_csrf_token(
+        state.resources.keyring, read_visit_secret(request, state) or ""
+    )
+    return render_page(
         template,
-        language=reader_language(request),
+        language=get_reader_language(request),
         base=state.resources.settings.pages_base,
         csrf_token=token,
         **values,
@@ -48,11 +53,13 @@ def render_visit_page(request: Request, state: State, template: str, **values: A
 
 
 def redirect_to_preferences(state: State) -> Response:
-    return redirect(state.resources.settings.pages_base + page_urls.PREFERENCES_PATH)
+    return redirect_to(state.resources.settings.pages_base + page_urls.PREFERENCES_PATH)
 
 
 def render_last_page(request: Request, state: State, *, is_erased: bool) -> Response:
-    """Render the last page of a visit, and delete the cookie of the visit."""
-    response = page("visit_ended.html", language=reader_language(request), is_erased=is_erased)
-    state.cookies.drop(response, VISIT)
+    """Render the page after the end of a visit, and delete the cookie of the visit."""
+    response = render_page(
+        "visit_ended.html", language=get_reader_language(request), is_erased=is_erased
+    )
+    state.cookies.delete(response, VISIT_COOKIE)
     return response

@@ -1,7 +1,7 @@
 """The pages on which a person reports a list for abuse.
 
-A mail links to the first page, and the list's sign-up page links to the second. Opening a page
-changes nothing, because scanners follow links. The button reports.
+A mail links to the first page, and the list's sign-up page links to the second page. Opening a page
+changes nothing, because mail scanners open links. The button on the page reports the list.
 """
 
 from typing import Annotated
@@ -12,13 +12,13 @@ from fastapi import APIRouter, Query, Request, Response
 from api.auth import actors
 from api.auth.actors import Principal, require_trace
 from api.auth.csrf import obtain_form_cookie, require_form_csrf
-from api.auth.requirements import BY_LINK, PUBLIC
+from api.auth.requirements import MAIL_LINK, PUBLIC
 from api.bodies.form_or_json import FormOrJsonBodyOf
 from api.bodies.page_forms import FormOf
 from api.client_details import client_address
-from api.cookies import FORM
-from api.html.frame import list_page, see_other
-from api.html.problems import reader_language
+from api.cookies import FORM_COOKIE
+from api.html.frame import redirect_to_query, render_list_page
+from api.html.problems import get_reader_language
 from api.limits.bulkheads import LEAVING
 from api.record_ids import find_list
 from api.route_classes import ThreadedRoute
@@ -32,25 +32,25 @@ from services.subscriptions.members.changes import Via
 router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
 
 
-@router.get(page_urls.REPORT_PATH, dependencies=[BY_LINK])
+@router.get(page_urls.REPORT_PATH, dependencies=[MAIL_LINK])
 def show_report(
     request: Request, state: StateOf, uow: Transaction, submission: FormOrJsonBodyOf
 ) -> Response:
     trace = require_trace(state, submission)
     mailing_list = lists.get_list(uow, trace.list_id, archived=True)
-    person = accounts.get(uow, trace.user_id)
+    person = accounts.get_user(uow, trace.user_id)
     address = members.read_own_subscription(uow, mailing_list, person).email
-    return list_page(
+    return render_list_page(
         "report.html",
         branding.read_look(uow, mailing_list),
-        language=reader_language(request),
+        language=get_reader_language(request),
         list_title=mailing_list.title,
         is_reported=list_reports.is_reported(uow, mailing_list, person),
-        address=None if address is None else email_addresses.masked(address),
+        address=None if address is None else email_addresses.mask_address(address),
     )
 
 
-@router.post(page_urls.REPORT_PATH, dependencies=[BY_LINK])
+@router.post(page_urls.REPORT_PATH, dependencies=[MAIL_LINK])
 @LEAVING.threaded
 def report_list(request: Request, state: StateOf, submission: FormOrJsonBodyOf) -> Response:
     trace = require_trace(state, submission)
@@ -59,9 +59,9 @@ def report_list(request: Request, state: StateOf, submission: FormOrJsonBodyOf) 
         mailing_list = lists.get_list(uow, trace.list_id, archived=True)
         person = principal.find_person(uow, mailing_list)
     if person is not None:
-        actor = actors.actor_of_principal(request, principal)
+        actor = actors.build_principal_actor(request, principal)
         list_reports.report_list(state.resources, mailing_list, person, actor)
-    return see_other(urlencode({"trace_id": submission.trace_id}))
+    return redirect_to_query(urlencode({"trace_id": submission.trace_id}))
 
 
 @router.get(page_urls.REPORT_PAGE_PATH, dependencies=[PUBLIC])
@@ -74,25 +74,25 @@ def show_page_report(
 ) -> Response:
     mailing_list = find_list(uow, slug)
     form_cookie = obtain_form_cookie(request, state)
-    reply = list_page(
+    response = render_list_page(
         "report_page.html",
         branding.read_look(uow, mailing_list),
-        language=reader_language(request),
+        language=get_reader_language(request),
         list_title=mailing_list.title,
         is_reported=sent is not None,
-        csrf_token=sessions.csrf_token(state.resources.keyring, form_cookie),
+        csrf_token=sessions.create_csrf_token(state.resources.keyring, form_cookie),
     )
-    state.cookies.keep(reply, FORM, form_cookie)
-    return reply
+    state.cookies.set(response, FORM_COOKIE, form_cookie)
+    return response
 
 
 @router.post(page_urls.REPORT_PAGE_PATH, dependencies=[PUBLIC])
 def report_page(
     request: Request, state: StateOf, uow: Transaction, slug: str, form: FormOf
 ) -> Response:
-    # Without this check, another website could make its visitors report a list unknowingly.
+    # Without this check, another site could make its visitors report a list without their consent.
     require_form_csrf(request, state, form)
     mailing_list = find_list(uow, slug)
     network = unsolicited_mail.source_digest(state.resources.keyring, client_address(request))
     list_reports.report_page(uow, mailing_list, network or b"")
-    return see_other(urlencode({"sent": "yes"}))
+    return redirect_to_query(urlencode({"sent": "yes"}))

@@ -1,1 +1,1 @@
-"""Stripe as Pressroom uses it: checkout sessions, payments, refunds, disputes, signed webhooks."""
+"""Stands in for Stripe with checkout sessions, payments, refunds, disputes and webhooks."""

@@ -1,4 +1,4 @@
-"""The three services that Pressroom stands on, embedded: Postgres, Valkey and S3."""
+"""Plans the embedded services that Pressroom uses, which are Postgres, Valkey and S3."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -15,64 +15,66 @@ BUCKET = "pressroom"
 SERVICE_STAGE = ("s3", "valkey", "postgres")
 
 
-def embed(
+def plan_services(
     home: Home,
     secrets: Secrets,
     picker: PortPicker,
     lock: Lock,
-    own: Mapping[str, str] = MappingProxyType({}),
+    user_settings: Mapping[str, str] = MappingProxyType({}),
     *,
     more_buckets: str | None = None,
 ) -> tuple[list[Program], dict[str, str]]:
-    """Plan an embedded server for each service that the user's `own` settings do not name.
+    """Plan an embedded server for each service that ``user_settings`` don't name.
 
-    Returns the servers' programs, and the settings with which our programs reach them. Each server
-    inherits the lock, so it stays taken for as long as any of them runs. Tests name `more_buckets`
-    for our programs, with a `*`.
+    Return the programs of the servers, and the settings with which Pressroom's programs reach the
+    servers. Each server inherits the lock, so the lock isn't released while a server is running.
+    ``more_buckets`` is a pattern with ``*`` for buckets of tests.
     """
     programs: list[Program] = []
     settings: dict[str, str] = {}
     keep_open = (lock.descriptor,)
-    # In the order of their start: S3 takes longest, and initdb holds up what comes after it.
-    if "PRESSROOM_S3_ENDPOINT" not in own:
-        access_key = own.get("PRESSROOM_S3_ACCESS_KEY", secrets.s3_access_key)
-        secret_key = own.get("PRESSROOM_S3_SECRET_KEY", secrets.s3_secret_key)
+    # The servers are started in this order. S3 comes first because its start takes longest, and
+    # Postgres comes last because initdb blocks the loop.
+    if "PRESSROOM_S3_ENDPOINT" not in user_settings:
+        access_key = user_settings.get("PRESSROOM_S3_ACCESS_KEY", secrets.s3_access_key)
+        secret_key = user_settings.get("PRESSROOM_S3_SECRET_KEY", secrets.s3_secret_key)
         s3 = S3(
             home=home,
             ports=pick_ports(picker),
             admin=S3Identity("admin", secrets.s3_admin_access_key, secrets.s3_admin_secret_key),
             application=S3Identity("pressroom", access_key, secret_key),
             internal_key=secrets.s3_internal_key,
-            bucket=own.get("PRESSROOM_S3_BUCKET", BUCKET),
+            bucket=user_settings.get("PRESSROOM_S3_BUCKET", BUCKET),
             more_buckets=more_buckets,
         )
-        programs.append(s3.program(keep_open))
+        programs.append(s3.build_program(keep_open))
         settings |= s3.settings
-    if "PRESSROOM_REDIS_URL" not in own:
+    if "PRESSROOM_REDIS_URL" not in user_settings:
         valkey = Valkey(home, picker.pick("valkey"), secrets)
-        programs.append(valkey.program(keep_open))
+        programs.append(valkey.build_program(keep_open))
         settings["PRESSROOM_REDIS_URL"] = valkey.url
-    if "PRESSROOM_DATABASE_URL" not in own:
+    if "PRESSROOM_DATABASE_URL" not in user_settings:
         postgres = Postgres(home, picker.pick("postgres"), secrets)
-        programs.append(postgres.program(keep_open))
+        programs.append(postgres.build_program(keep_open))
         settings |= postgres.settings
     return programs, settings
 
 
-def common_settings(secrets: Secrets, *, api_url: str) -> dict[str, str]:
-    """The settings that don't depend on where the services are."""
+def build_common_settings(secrets: Secrets, *, api_url: str) -> dict[str, str]:
+    """Return the settings that don't depend on the addresses of the services."""
     return {
         "PRESSROOM_PUBLIC_URL": api_url,
-        # No proxy has to notice that the API ends, and a developer waits for it.
+        # Stop the API without draining, because there is no proxy, and the developer waits for the
+        # end.
         "PRESSROOM_API_DRAIN": "0",
         "PRESSROOM_SECRET_KEYS": secrets.secret_keys,
         "PRESSROOM_ENCRYPTION_KEYS": secrets.encryption_keys,
-        # The shop that a developer builds against the stack is on this machine too.
+        # The developer's shop runs on the loopback address.
         "PRESSROOM_REDIRECT_ORIGINS": "loopback",
-        # And so is the receiver of their webhooks.
+        # The receiver of the developer's webhooks runs on the loopback address.
         "PRESSROOM_WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8,::1/128",
-        # All requests come from one address here, those of load tests too; the limits are high,
-        # but their headers are there.
+        # The limits are high, because all requests, even of load tests, come from one address. The
+        # limits stay enabled, so that responses have the rate limit headers.
         "PRESSROOM_RATE_LIMIT_DEFAULT": "600000/minute",
         "PRESSROOM_RATE_LIMIT_ANONYMOUS": "600000/minute",
         "PRESSROOM_RATE_LIMIT_LOGIN": "600/minute",
@@ -83,12 +85,12 @@ def common_settings(secrets: Secrets, *, api_url: str) -> dict[str, str]:
 
 
 @contextmanager
-def services_lock(home: Home, say: Callable[[str], None] = lambda _: None) -> Iterator[Lock]:
-    """Hold the lock that the servers inherit; wait until the servers of a killed run have ended."""
+def lock_services(home: Home, report: Callable[[str], None] = lambda _: None) -> Iterator[Lock]:
+    """Lock the services after the servers of an earlier run have ended."""
     lock = Lock(home.services_lock)
     if not lock.acquire():
-        say("Waiting for the servers of an earlier run to end.")
-        if not lock.acquire(wait=MAX_STOP_SECONDS):
+        report("Waiting for the servers of an earlier run to end.")
+        if not lock.acquire(wait_seconds=MAX_STOP_SECONDS):
             raise StackError(
                 f"Servers of an earlier run still use {home.path}. "
                 f"`fuser {home.services_lock}` shows which processes to end."

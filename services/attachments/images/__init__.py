@@ -1,1 +1,1 @@
-"""Uploaded images, converted to one form."""
+"""Converts uploaded images into the stored formats."""

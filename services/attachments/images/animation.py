@@ -1,3 +1,5 @@
+"""Draws the frames of an animation onto its canvas."""
+
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -5,17 +7,18 @@ from fractions import Fraction
 
 from PIL import Image
 
-from services.attachments.images.outcome import unreadable
-from services.attachments.images.still import narrowed, narrowed_size
+from services.attachments.images.outcome import create_unreadable_error
+from services.attachments.images.still import resize_image, scale_size
 
-_CLEAR = (0, 0, 0, 0)
-# The WebP encoder counts milliseconds in an int; a frame has 24 bits of them.
+_TRANSPARENT = (0, 0, 0, 0)
+# The WebP encoder stores times of the whole animation as an int, and the duration of a frame in 24
+# bits.
 _MAX_TIMESTAMP_MILLISECONDS = 2**31 - 1
 _MAX_DURATION_MILLISECONDS = 2**24 - 1
 
 
 class Disposal(Enum):
-    """The fate of a frame's rectangle before the next frame is drawn."""
+    """The change to a frame's rectangle before the next frame is drawn."""
 
     KEEP = auto()
     CLEAR = auto()
@@ -24,9 +27,12 @@ class Disposal(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A rectangle of an animation; it is blended onto the canvas if `over`, else it replaces.
+    """A rectangle of an animation.
 
-    `decode` returns its pixels as RGB or RGBA. It is called each time the frame is drawn.
+    Attributes:
+        over: whether the frame is blended onto the canvas instead of replacing its rectangle.
+        decode: a function that returns the frame's pixels as RGB or RGBA. To save memory, the
+            frame is decoded again each time it is drawn.
     """
 
     left: int
@@ -39,7 +45,12 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Animation:
-    """A sequence of frames, shown `plays` times, 0 for ever. A still has an EXIF `orientation`."""
+    """A sequence of frames.
+
+    Attributes:
+        plays: how often the sequence is played. 0 means endless repetition.
+        orientation: the EXIF orientation of a still image.
+    """
 
     width: int
     height: int
@@ -48,82 +59,88 @@ class Animation:
     orientation: int = 1
 
 
-def first_view(animation: Animation) -> Image.Image:
-    """Return the first view; a frame that covers the canvas is returned itself, not drawn."""
+def render_first_view(animation: Animation) -> Image.Image:
+    """Return the canvas with the first frame. No canvas is drawn if the first frame covers it."""
     image = animation.frames[0].decode()
     return image if image.size == (animation.width, animation.height) else Playback(animation)
 
 
 class Playback(Image.Image):
-    """The canvas as an image of several frames, which Pillow's encoders read: `n_frames`, `seek`.
+    """An animation in the form of a Pillow image with several frames, for Pillow's encoders.
 
-    A frame is drawn when it is sought, so that only one is in memory. It is scaled to
-    `width`, if that is given.
+    Each frame is drawn when the encoder seeks it, so that only one frame is in memory. If ``width``
+    is set, the frames are scaled to this width.
     """
 
     def __init__(self, animation: Animation, width: int | None = None) -> None:
         super().__init__()
-        # Pairs of a frame's number and the whole milliseconds for which it is shown. Times are
-        # rounded on the time line, so that no error adds up. A frame that lasts longer than a frame
-        # of WebP may is shown again.
+        # Pairs of a frame's number and its duration in whole milliseconds. Round the end time of
+        # each frame instead of its duration, so that rounding errors don't add up. Repeat a frame
+        # whose duration exceeds the maximum of a WebP frame.
         steps: list[tuple[int, int]] = []
-        end, shown = Fraction(0), 0
+        exact_end_ms = Fraction(0)
+        end_ms = 0
         for number, frame in enumerate(animation.frames):
-            end += frame.duration_ms
-            repeats, rest = divmod(round(end) - shown, _MAX_DURATION_MILLISECONDS)
-            shown = round(end)
+            exact_end_ms += frame.duration_ms
+            duration_ms = round(exact_end_ms) - end_ms
+            repeats, rest = divmod(duration_ms, _MAX_DURATION_MILLISECONDS)
+            end_ms = round(exact_end_ms)
             steps += [(number, _MAX_DURATION_MILLISECONDS)] * repeats
             if rest or not repeats:
                 steps.append((number, rest))
-        if (most := _MAX_TIMESTAMP_MILLISECONDS) < shown:
-            raise unreadable(f"One showing may last {most:,} ms; the frames add to {shown:,}.")
+        max_ms = _MAX_TIMESTAMP_MILLISECONDS
+        if end_ms > max_ms:
+            raise create_unreadable_error(
+                f"One showing may last {max_ms:,} ms; the frames add to {end_ms:,}."
+            )
         self.n_frames = len(steps)
         self.durations = [ms for _, ms in steps]
         self._order = [number for number, _ in steps]
         self._animation = animation
         self._mode = "RGBA"
-        self._size = narrowed_size((animation.width, animation.height), width or animation.width)
+        self._size = scale_size((animation.width, animation.height), width or animation.width)
         self._step = 0
         self._rewind()
 
     def seek(self, frame: int) -> None:
         self._step = frame
-        if self._order[frame] < self._drawn:
+        if self._order[frame] < self._drawn_frame:
             self._rewind()
-        while self._drawn < self._order[frame]:
-            self._advance()
+        while self._drawn_frame < self._order[frame]:
+            self._draw_next()
 
     def tell(self) -> int:
         return self._step
 
     def _rewind(self) -> None:
-        self._drawn = -1
-        self._canvases = _canvases(self._animation)
-        self._advance()
+        self._drawn_frame = -1
+        self._canvases = _draw_canvases(self._animation)
+        self._draw_next()
 
-    def _advance(self) -> None:
+    def _draw_next(self) -> None:
         canvas = next(self._canvases)
-        self.im = (canvas if canvas.size == self._size else narrowed(canvas, self._size)).im
-        self._drawn += 1
+        scaled = canvas if canvas.size == self._size else resize_image(canvas, self._size)
+        self.im = scaled.im
+        self._drawn_frame += 1
 
 
-def _canvases(animation: Animation) -> Iterator[Image.Image]:
-    canvas = Image.new("RGBA", (animation.width, animation.height), _CLEAR)
+def _draw_canvases(animation: Animation) -> Iterator[Image.Image]:
+    canvas = Image.new("RGBA", (animation.width, animation.height), _TRANSPARENT)
     for frame in animation.frames:
         patch = frame.decode()
         box = (frame.left, frame.top, frame.left + patch.width, frame.top + patch.height)
         before = canvas.crop(box) if frame.disposal is Disposal.RESTORE else None
         if frame.over and patch.mode == "RGBA":
-            # Pillow composes nothing that reaches outside of the canvas.
+            # Crop the frame, because Pillow refuses to compose outside of the canvas.
             width = max(0, min(box[2], canvas.width) - box[0])
             height = max(0, min(box[3], canvas.height) - box[1])
             canvas.alpha_composite(patch, box[:2], (0, 0, width, height))
         else:
             canvas.paste(patch, box)
-        # The encoder needs the memory now.
+        # Free the frame's memory for the encoder.
         del patch
         yield canvas
         if before is not None:
             canvas.paste(before, box)
         elif frame.disposal is Disposal.CLEAR:
-            canvas.paste(_CLEAR, box)
+            canvas.paste(_TRANSPARENT, box)

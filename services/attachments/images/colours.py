@@ -13,15 +13,53 @@ from dataclasses import dataclass
 
 from services.attachments.images.still import is_usable_profile
 
+COLOUR_CHUNKS = frozenset({b"cICP", b"iCCP", b"sRGB", b"gAMA", b"cHRM"})
 _CODES = struct.Struct(">4B")
 _GAMMA = struct.Struct(">I")
 _POINTS = struct.Struct(">8I")
-COLOUR_CHUNKS = frozenset({b"cICP", b"iCCP", b"sRGB", b"gAMA", b"cHRM"})
-
+# The header of an ICC.1 profile. The header contains the size, the version (4.3), the profile
+# class, the pixels' colour space, the connection space, the signature, and the white point.
+_PROFILE_HEADER = struct.Struct(">I4xI4s4s4s12x4s28x12s48x")
+_PROFILE_VERSION = 0x04300000
+_PROFILE_TAG = struct.Struct(">4sII")
 # The ICC profile of a screen takes a few kilobytes. The ICC profile of a printer takes up to two
 # megabytes.
 _MAX_PROFILE_BYTES = 4 * 1024 * 1024
 _MAX_RENDERING_INTENT = 3
+_LEVELS = 256
+# The chunks `gAMA` and `cHRM` contain integers in units of 1/100,000. A gamma value outside of
+# these bounds is ignored, because such a value must be a mistake.
+_UNIT = 100_000
+_MIN_GAMMA_UNITS = 1_000
+_MAX_GAMMA_UNITS = 10_000_000
+# An encoder can describe sRGB by its primaries and a gamma value of about 0.45455. Some encoders
+# round the gamma value. Like libpng, Pressroom treats each gamma value within 5% of 0.45455 as the
+# exact transfer function of sRGB.
+_SRGB_GAMMA = 1 / 2.2
+_GAMMA_TOLERANCE = 0.05
+_POINT_TOLERANCE = 0.005
+# PQ and HLG are the transfer functions of HDR images, which can be brighter than white paper. ITU-R
+# BT.2408 sets the white of paper in HDR images to 203 cd/m². Pixels in sRGB can't be brighter than
+# white paper. Light above 80% of this white is therefore compressed into the upper 20% of sRGB's
+# range.
+_WHITE_CANDELAS = 203
+_PQ_CANDELAS = 10_000
+_HLG_CANDELAS = 1_000
+_COMPRESSION_KNEE = 0.8
+_HLG_MIDDLE = 0.5
+# The white point of ICC profiles (D50), and the Bradford matrix, which adapts colours to a
+# different white point.
+_D50 = (0.9642, 1.0, 0.8249)
+_CONES = ((0.8951, 0.2664, -0.1614), (-0.7502, 1.7135, 0.0367), (0.0389, -0.0685, 1.0296))
+_FROM_CONES = (
+    (0.9869929, -0.1470543, 0.1599627),
+    (0.4323053, 0.5183603, 0.0492912),
+    (-0.0085287, 0.0400428, 0.9684867),
+)
+_MAX_COLUMN = 10.0
+# The white points of daylight (D65) and of standard illuminant C.
+_D65_WHITE = (0.3127, 0.3290)
+_C_WHITE = (0.310, 0.316)
 
 _Point = tuple[float, float]
 _Vector = tuple[float, ...]
@@ -49,118 +87,113 @@ class _Colours:
     curve: _Curve
 
 
-def profile_of(chunks: Mapping[bytes, bytes], *, is_grey: bool) -> bytes | None:
+def build_profile(chunks: Mapping[bytes, bytes], *, is_grey: bool) -> bytes | None:
     """Return the ICC profile of the pixels, or ``None`` if the pixels are already sRGB."""
-    coded = _coded(chunks.get(b"cICP", b""))
+    coded = _read_coded(chunks.get(b"cICP", b""))
     if coded is not None:
-        return _profile(coded, is_grey=is_grey)
-    embedded = _embedded(chunks.get(b"iCCP", b""), is_grey=is_grey)
+        return _build_colour_profile(coded, is_grey=is_grey)
+    embedded = _read_embedded_profile(chunks.get(b"iCCP", b""), is_grey=is_grey)
     if embedded is not None:
         return embedded
     intent = chunks.get(b"sRGB", b"")
     if len(intent) == 1 and intent[0] <= _MAX_RENDERING_INTENT:
         return None
-    measured = _measured(chunks.get(b"gAMA", b""), chunks.get(b"cHRM", b""))
-    return None if measured is None else _profile(measured, is_grey=is_grey)
+    measured = _read_measured(chunks.get(b"gAMA", b""), chunks.get(b"cHRM", b""))
+    return None if measured is None else _build_colour_profile(measured, is_grey=is_grey)
 
 
-def _power(exponent: float) -> _Curve:
+def _power_curve(exponent: float) -> _Curve:
     return lambda level: math.pow(level, exponent)
 
 
-def _with_toe(slope: float, start: float, offset: float, exponent: float) -> _Curve:
-    """Return a transfer function: a straight line below ``start``, and a power function above."""
+def _curve_with_toe(slope: float, start: float, offset: float, exponent: float) -> _Curve:
+    """Return a transfer function that is linear below ``start`` and a power function above."""
     return lambda level: (
         level / slope if level < start else math.pow((level + offset) / (1 + offset), exponent)
     )
 
 
-_SRGB = _with_toe(12.92, 0.04045, 0.055, 2.4)
-_BT709 = _with_toe(4.5, 0.081, 0.099, 1 / 0.45)
-_SMPTE240 = _with_toe(4.0, 0.0913, 0.1115, 1 / 0.45)
+_SRGB = _curve_with_toe(12.92, 0.04045, 0.055, 2.4)
+_BT709 = _curve_with_toe(4.5, 0.081, 0.099, 1 / 0.45)
+_SMPTE240 = _curve_with_toe(4.0, 0.0913, 0.1115, 1 / 0.45)
 
 
-def _cinema(level: float) -> float:
+def _cinema_curve(level: float) -> float:
     return min(1.0, 52.37 / 48 * math.pow(level, 2.6))
 
 
-# PQ and HLG are the transfer functions of HDR images, which can be brighter than white paper. ITU-R
-# BT.2408 sets the white of paper in HDR images to 203 cd/m². Pixels in sRGB can't be brighter than
-# this white. Light above 80% of this white is therefore compressed into the upper 20% of sRGB's
-# range.
-_WHITE_CANDELAS = 203
-_PQ_CANDELAS = 10_000
-_HLG_CANDELAS = 1_000
-_KNEE = 0.8
-_HLG_MIDDLE = 0.5
+def _compress_highlights(light: float) -> float:
+    room = 1 - _COMPRESSION_KNEE
+    return (
+        light
+        if light <= _COMPRESSION_KNEE
+        else _COMPRESSION_KNEE + room * (1 - math.exp((_COMPRESSION_KNEE - light) / room))
+    )
 
 
-def _compressed(light: float) -> float:
-    room = 1 - _KNEE
-    return light if light <= _KNEE else _KNEE + room * (1 - math.exp((_KNEE - light) / room))
-
-
-def _pq(level: float) -> float:
+def _pq_curve(level: float) -> float:
     root = math.pow(level, 32 / 2523)
     above = max(root - 107 / 128, 0.0)
     light = math.pow(above / (2413 / 128 - 2392 / 128 * root), 16384 / 2610)
-    return _compressed(light * _PQ_CANDELAS / _WHITE_CANDELAS)
+    return _compress_highlights(light * _PQ_CANDELAS / _WHITE_CANDELAS)
 
 
-def _hlg(level: float) -> float:
-    a, b, c = 0.17883277, 0.28466892, 0.55991073
+def _hlg_curve(level: float) -> float:
+    a = 0.17883277
+    b = 0.28466892
+    c = 0.55991073
     scene = level**2 / 3 if level <= _HLG_MIDDLE else (math.exp((level - c) / a) + b) / 12
-    return _compressed(math.pow(scene, 1.2) * _HLG_CANDELAS / _WHITE_CANDELAS)
+    return _compress_highlights(math.pow(scene, 1.2) * _HLG_CANDELAS / _WHITE_CANDELAS)
 
 
-_D65, _C = (0.3127, 0.3290), (0.310, 0.316)
-_SRGB_PRIMARIES = _Primaries(_D65, (0.640, 0.330), (0.300, 0.600), (0.150, 0.060))
-_NTSC = _Primaries(_D65, (0.630, 0.340), (0.310, 0.595), (0.155, 0.070))
+_SRGB_PRIMARIES = _Primaries(_D65_WHITE, (0.640, 0.330), (0.300, 0.600), (0.150, 0.060))
+_NTSC_PRIMARIES = _Primaries(_D65_WHITE, (0.630, 0.340), (0.310, 0.595), (0.155, 0.070))
 # Maps the codes of ITU-T H.273 to primaries. Codes that are missing here are reserved or mean
 # "unspecified".
 _CODED_PRIMARIES = {
     1: _SRGB_PRIMARIES,
-    4: _Primaries(_C, (0.67, 0.33), (0.21, 0.71), (0.14, 0.08)),
-    5: _Primaries(_D65, (0.64, 0.33), (0.29, 0.60), (0.15, 0.06)),
-    6: _NTSC,
-    7: _NTSC,
-    8: _Primaries(_C, (0.681, 0.319), (0.243, 0.692), (0.145, 0.049)),
-    9: _Primaries(_D65, (0.708, 0.292), (0.170, 0.797), (0.131, 0.046)),
+    4: _Primaries(_C_WHITE, (0.67, 0.33), (0.21, 0.71), (0.14, 0.08)),
+    5: _Primaries(_D65_WHITE, (0.64, 0.33), (0.29, 0.60), (0.15, 0.06)),
+    6: _NTSC_PRIMARIES,
+    7: _NTSC_PRIMARIES,
+    8: _Primaries(_C_WHITE, (0.681, 0.319), (0.243, 0.692), (0.145, 0.049)),
+    9: _Primaries(_D65_WHITE, (0.708, 0.292), (0.170, 0.797), (0.131, 0.046)),
     10: _Primaries((1 / 3, 1 / 3), (1.0, 0.0), (0.0, 1.0), (0.0, 0.0)),
     11: _Primaries((0.314, 0.351), (0.680, 0.320), (0.265, 0.690), (0.150, 0.060)),
-    12: _Primaries(_D65, (0.680, 0.320), (0.265, 0.690), (0.150, 0.060)),
-    22: _Primaries(_D65, (0.630, 0.340), (0.295, 0.605), (0.155, 0.077)),
+    12: _Primaries(_D65_WHITE, (0.680, 0.320), (0.265, 0.690), (0.150, 0.060)),
+    22: _Primaries(_D65_WHITE, (0.630, 0.340), (0.295, 0.605), (0.155, 0.077)),
 }
 _CODED_CURVES: Mapping[int, _Curve] = {
     **dict.fromkeys((1, 6, 11, 12, 14, 15), _BT709),
-    4: _power(2.2),
-    5: _power(2.8),
+    4: _power_curve(2.2),
+    5: _power_curve(2.8),
     7: _SMPTE240,
-    8: _power(1.0),
+    8: _power_curve(1.0),
     13: _SRGB,
-    16: _pq,
-    17: _cinema,
-    18: _hlg,
+    16: _pq_curve,
+    17: _cinema_curve,
+    18: _hlg_curve,
 }
 
 
-def _coded(body: bytes) -> _Colours | None:
+def _read_coded(body: bytes) -> _Colours | None:
     """Return the colour space in a `cICP` chunk, or ``None`` if it is unspecified or invalid."""
     if len(body) != _CODES.size:
         return None
     primaries_code, curve_code, matrix, is_full_range = _CODES.unpack(body)
-    primaries, curve = _CODED_PRIMARIES.get(primaries_code), _CODED_CURVES.get(curve_code)
+    primaries = _CODED_PRIMARIES.get(primaries_code)
+    curve = _CODED_CURVES.get(curve_code)
     if primaries is None or curve is None or matrix or is_full_range > 1:
         return None
-    return _Colours(primaries, curve if is_full_range else _narrow(curve))
+    return _Colours(primaries, curve if is_full_range else _adapt_narrow_range(curve))
 
 
-def _narrow(curve: _Curve) -> _Curve:
+def _adapt_narrow_range(curve: _Curve) -> _Curve:
     """Adapt a transfer function to narrow-range pixels, where black is 16 and white is 235."""
     return lambda level: curve(min(1.0, max(0.0, (level * 255 - 16) / 219)))
 
 
-def _embedded(body: bytes, *, is_grey: bool) -> bytes | None:
+def _read_embedded_profile(body: bytes, *, is_grey: bool) -> bytes | None:
     """Return the profile in an `iCCP` chunk, or ``None`` if it is unusable for the pixels."""
     _, _, rest = body.partition(b"\0")
     if rest[:1] != b"\0":
@@ -175,33 +208,22 @@ def _embedded(body: bytes, *, is_grey: bool) -> bytes | None:
     return profile if is_usable else None
 
 
-# The chunks `gAMA` and `cHRM` contain integers in units of 1/100,000. A gamma value outside of
-# these bounds is ignored, because it must be a mistake.
-_UNIT = 100_000
-_MIN_GAMMA, _MAX_GAMMA = 1_000, 10_000_000
-# An encoder can describe sRGB by its primaries and a gamma value of about 0.45455. Some encoders
-# round this value. Like libpng, we treat each gamma value within 5% of 0.45455 as the exact
-# transfer function of sRGB.
-_SRGB_GAMMA = 1 / 2.2
-_GAMMA_TOLERANCE = 0.05
-_POINT_TOLERANCE = 0.005
-
-
-def _measured(gamma_body: bytes, primaries_body: bytes) -> _Colours | None:
+def _read_measured(gamma_body: bytes, primaries_body: bytes) -> _Colours | None:
     """Return the colour space that a `gAMA` chunk and an optional `cHRM` chunk describe."""
     if len(gamma_body) != _GAMMA.size:
         return None
     (units,) = _GAMMA.unpack(gamma_body)
-    if not _MIN_GAMMA <= units <= _MAX_GAMMA:
+    if not _MIN_GAMMA_UNITS <= units <= _MAX_GAMMA_UNITS:
         return None
-    gamma, primaries = units / _UNIT, _measured_primaries(primaries_body)
+    gamma = units / _UNIT
+    primaries = _read_measured_primaries(primaries_body)
     is_like_srgb = abs(gamma / _SRGB_GAMMA - 1) <= _GAMMA_TOLERANCE
     if is_like_srgb and primaries == _SRGB_PRIMARIES:
         return _Colours(primaries, _SRGB)
-    return _Colours(primaries, _power(1 / gamma))
+    return _Colours(primaries, _power_curve(1 / gamma))
 
 
-def _measured_primaries(body: bytes) -> _Primaries:
+def _read_measured_primaries(body: bytes) -> _Primaries:
     """Return the primaries in a `cHRM` chunk.
 
     If the chunk is missing or its primaries are physically impossible, return the primaries of
@@ -214,23 +236,11 @@ def _measured_primaries(body: bytes) -> _Primaries:
     primaries = _Primaries(*points)
     srgb = (_SRGB_PRIMARIES.white, _SRGB_PRIMARIES.red, _SRGB_PRIMARIES.green, _SRGB_PRIMARIES.blue)
     is_srgb = all(math.dist(*pair) <= _POINT_TOLERANCE for pair in zip(points, srgb, strict=True))
-    is_possible = all(x + y <= 1 for x, y in points) and _columns(primaries) is not None
+    is_possible = all(x + y <= 1 for x, y in points) and _compute_columns(primaries) is not None
     return primaries if is_possible and not is_srgb else _SRGB_PRIMARIES
 
 
-# The white point of ICC profiles (D50), and the Bradford matrix, which adapts colours to another
-# white point.
-_D50 = (0.9642, 1.0, 0.8249)
-_CONES = ((0.8951, 0.2664, -0.1614), (-0.7502, 1.7135, 0.0367), (0.0389, -0.0685, 1.0296))
-_FROM_CONES = (
-    (0.9869929, -0.1470543, 0.1599627),
-    (0.4323053, 0.5183603, 0.0492912),
-    (-0.0085287, 0.0400428, 0.9684867),
-)
-_MAX_COLUMN = 10.0
-
-
-def _columns(primaries: _Primaries) -> Sequence[_Vector] | None:
+def _compute_columns(primaries: _Primaries) -> Sequence[_Vector] | None:
     """Return the X, Y and Z values of each primary, adapted to the white point D50.
 
     Returns ``None`` if the primaries are physically impossible.
@@ -239,26 +249,28 @@ def _columns(primaries: _Primaries) -> Sequence[_Vector] | None:
     x, y = primaries.white
     try:
         white = (x / y, 1.0, (1 - x - y) / y)
-        whole = _determinant(*points)
+        total = _compute_determinant(*points)
         replaced = [(*points[:n], white, *points[n + 1 :]) for n in range(3)]
-        strengths = [_determinant(*columns) / whole for columns in replaced]
+        strengths = [_compute_determinant(*columns) / total for columns in replaced]
         scales = [
-            to / of for to, of in zip(_product(_CONES, _D50), _product(_CONES, white), strict=True)
+            to / of
+            for to, of in zip(_multiply(_CONES, _D50), _multiply(_CONES, white), strict=True)
         ]
     except ZeroDivisionError:
         return None
     columns = list[_Vector]()
     for strength, point in zip(strengths, points, strict=True):
-        cones = _product(_CONES, tuple(strength * part for part in point))
+        cones = _multiply(_CONES, tuple(strength * part for part in point))
         adapted = tuple(scale * cone for scale, cone in zip(scales, cones, strict=True))
-        columns.append(_product(_FROM_CONES, adapted))
+        columns.append(_multiply(_FROM_CONES, adapted))
     is_light = (
-        min(strengths) > 0 and max(abs(part) for each in columns for part in each) <= _MAX_COLUMN
+        min(strengths) > 0
+        and max(abs(part) for column in columns for part in column) <= _MAX_COLUMN
     )
     return columns if is_light else None
 
 
-def _determinant(a: _Vector, b: _Vector, c: _Vector) -> float:
+def _compute_determinant(a: _Vector, b: _Vector, c: _Vector) -> float:
     return (
         a[0] * (b[1] * c[2] - b[2] * c[1])
         - b[0] * (a[1] * c[2] - a[2] * c[1])
@@ -266,49 +278,45 @@ def _determinant(a: _Vector, b: _Vector, c: _Vector) -> float:
     )
 
 
-def _product(matrix: Sequence[_Vector], vector: _Vector) -> _Vector:
+def _multiply(matrix: Sequence[_Vector], vector: _Vector) -> _Vector:
     return tuple(sum(map(float.__mul__, row, vector)) for row in matrix)
 
 
-# The header of an ICC.1 profile. It contains the size, the version (4.3), the profile class, the
-# pixels' colour space, the connection space, the signature, and the white point.
-_HEADER = struct.Struct(">I4xI4s4s4s12x4s28x12s48x")
-_VERSION = 0x04300000
-_TAG = struct.Struct(">4sII")
-_LEVELS = 256
-
-
-def _profile(colours: _Colours, *, is_grey: bool) -> bytes | None:
-    """Build the ICC profile of a colour space; return ``None`` for sRGB.
+def _build_colour_profile(colours: _Colours, *, is_grey: bool) -> bytes | None:
+    """Build the ICC profile of a colour space. Return ``None`` for sRGB.
 
     For grey images, the profile contains only the transfer function.
     """
     is_srgb = colours.curve is _SRGB and (is_grey or colours.primaries == _SRGB_PRIMARIES)
-    columns = None if is_srgb else _columns(colours.primaries)
+    columns = None if is_srgb else _compute_columns(colours.primaries)
     if columns is None:
         return None
     light = [colours.curve(level / (_LEVELS - 1)) for level in range(_LEVELS)]
-    curve = struct.pack(">4s4xI256H", b"curv", _LEVELS, *(round(65535 * each) for each in light))
-    tags = {b"wtpt": _xyz(_D50)}
+    curve = struct.pack(">4s4xI256H", b"curv", _LEVELS, *(round(65535 * value) for value in light))
+    tags = {b"wtpt": _encode_xyz(_D50)}
     if is_grey:
         tags[b"kTRC"] = curve
     else:
         for channel, column in zip((b"r", b"g", b"b"), columns, strict=True):
-            tags[channel + b"XYZ"] = _xyz(column)
+            tags[channel + b"XYZ"] = _encode_xyz(column)
             tags[channel + b"TRC"] = curve
-    table, bodies = struct.pack(">I", len(tags)), b""
-    start = _HEADER.size + len(table) + _TAG.size * len(tags)
+    table = struct.pack(">I", len(tags))
+    bodies = b""
+    start = _PROFILE_HEADER.size + len(table) + _PROFILE_TAG.size * len(tags)
     for name, body in tags.items():
-        table += _TAG.pack(name, start + len(bodies), len(body))
+        table += _PROFILE_TAG.pack(name, start + len(bodies), len(body))
         bodies += body
-    pixels, size = b"GRAY" if is_grey else b"RGB ", start + len(bodies)
-    head = _HEADER.pack(size, _VERSION, b"mntr", pixels, b"XYZ ", b"acsp", _fixed(_D50))
+    pixels = b"GRAY" if is_grey else b"RGB "
+    size = start + len(bodies)
+    head = _PROFILE_HEADER.pack(
+        size, _PROFILE_VERSION, b"mntr", pixels, b"XYZ ", b"acsp", _encode_fixed(_D50)
+    )
     return head + table + bodies
 
 
-def _xyz(vector: _Vector) -> bytes:
-    return b"XYZ " + bytes(4) + _fixed(vector)
+def _encode_xyz(vector: _Vector) -> bytes:
+    return b"XYZ " + bytes(4) + _encode_fixed(vector)
 
 
-def _fixed(vector: _Vector) -> bytes:
+def _encode_fixed(vector: _Vector) -> bytes:
     return struct.pack(">3i", *(round(part * 65536) for part in vector))

@@ -1,4 +1,9 @@
-"""Converts an uploaded image into the formats that Pressroom serves, in a child process."""
+"""Converts an uploaded image into the formats that Pressroom serves, in a child process.
+
+No rendition is wider than its image. Renditions for pages are WebP, which may be animated. Some
+mail programs can't display WebP. The rendition for mails is therefore a still JPEG, or a PNG if
+parts of the image are transparent.
+"""
 
 import re
 from collections.abc import Sequence
@@ -10,160 +15,169 @@ from io import BytesIO
 from PIL import Image
 
 from core.errors.media import IMAGE_EMPTY, IMAGE_OUT_OF_MEMORY, IMAGE_UNSUPPORTED_TYPE
-from services.attachments.images import containers, encoding, outcome, png, still
-from services.attachments.images.animation import Animation, Disposal, Frame, Playback, first_view
+from services.attachments.images import encoding, gif, icon, jpeg, outcome, png, still, webp
+from services.attachments.images.animation import (
+    Animation,
+    Disposal,
+    Frame,
+    Playback,
+    render_first_view,
+)
 from services.attachments.images.outcome import ConvertedImage, ImageType, Rendition, RenditionName
 
-# No rendition is wider than its image. Renditions for pages are WebP, animated for an animation.
-# The one for mails is a JPEG, or a PNG where parts are transparent, of the first view: some mail
-# programs show no WebP.
-
-_WEBP = "image/webp"
-_WIDTHS = {320: RenditionName.NARROW, 640: RenditionName.MEDIUM, 1280: RenditionName.WIDE}
+_WEBP_MIME_TYPE = "image/webp"
+# The renditions for pages, by their width in pixels.
+_RENDITION_WIDTHS = {320: RenditionName.NARROW, 640: RenditionName.MEDIUM, 1280: RenditionName.WIDE}
 _MAX_MAIL_WIDTH = 1280
 _MAIL_QUALITY = 85
+# Matches Python objects in Pillow's error messages, such as ``<_io.BytesIO object at 0x7f…>``.
+_OBJECT_PATTERN = re.compile(r" ?<[^<>]+ at 0x[0-9a-fA-F]+>")
 
 
-def _narrower_than(width: int) -> Sequence[int]:
-    return [each for each in _WIDTHS if each < width]
+def convert_image(data: bytes, *, with_renditions: bool = False) -> ConvertedImage:
+    """Convert an uploaded image into its stored form. Raises ``UnreadableImage``.
 
-
-def _for_mail(image: Image.Image) -> Rendition:
-    is_opaque = image.mode == "RGB" or image.getchannel("A").getextrema() == (255, 255)
-    plain = image.convert("RGB" if is_opaque else "RGBA")
-    # The encoders would write what they know of it, such as a comment.
-    plain.info.clear()
-    out, format_name = BytesIO(), "JPEG" if is_opaque else "PNG"
-    # An encoder leaves alone what another one is told.
-    plain.save(out, format_name, quality=_MAIL_QUALITY)
-    mime_type = f"image/{format_name.lower()}"
-    return Rendition(RenditionName.MAIL, out.getvalue(), mime_type, *image.size)
-
-
-# Pillow's messages may hold ``<_io.BytesIO object at 0x7f…>``.
-_OBJECT = re.compile(r" ?<[^<>]+ at 0x[0-9a-fA-F]+>")
-
-
-def convert(data: bytes, *, with_renditions: bool = False) -> ConvertedImage:
-    """Convert an image to the form in which we store it; raises UnreadableImage.
-
-    The result depends on the bytes alone: equal uploads give equal images and renditions.
+    Only the bytes decide the result, so equal uploads give equal images and renditions.
     """
     if not data:
-        raise outcome.refused(IMAGE_EMPTY)
+        raise outcome.create_refusal(IMAGE_EMPTY)
     kind = outcome.sniff_image_type(data)
     if kind is None:
-        raise outcome.refused(IMAGE_UNSUPPORTED_TYPE)
+        raise outcome.create_refusal(IMAGE_UNSUPPORTED_TYPE)
     try:
-        decoded = _read(kind, data)
-        converted = decoded.encoded()
-        made = decoded.renditions() if with_renditions else ()
+        source = _read_source(kind, data)
+        image = source.encode()
+        renditions = source.create_renditions() if with_renditions else ()
     except MemoryError as error:
-        raise outcome.refused(IMAGE_OUT_OF_MEMORY) from error
+        raise outcome.create_refusal(IMAGE_OUT_OF_MEMORY) from error
     except still.DECODER_ERRORS as error:
-        text = _OBJECT.sub("", str(error))
+        text = _OBJECT_PATTERN.sub("", str(error))
         if text.startswith(("encoding error 1", "encoding error 2")):
-            raise outcome.refused(IMAGE_OUT_OF_MEMORY) from error
+            raise outcome.create_refusal(IMAGE_OUT_OF_MEMORY) from error
         if "truncated" in text.lower():
-            raise outcome.truncated(
+            raise outcome.create_truncated_error(
                 f"The {kind.name} stops before its pixels do: {text}"
             ) from error
-        told = f"The {kind.name} could not be decoded: {text or type(error).__name__}"
-        raise outcome.unreadable(told) from error
-    return replace(converted, renditions=made)
+        reason = f"The {kind.name} could not be decoded: {text or type(error).__name__}"
+        raise outcome.create_unreadable_error(reason) from error
+    return replace(image, renditions=renditions)
 
 
 @dataclass(frozen=True, slots=True)
-class _Still:
-    """A picture that stands upright, in RGB or RGBA."""
+class _StillSource:
+    """An upright still image in RGB or RGBA."""
 
     image: Image.Image
     lossless: bool
 
-    def encoded(self) -> ConvertedImage:
+    def encode(self) -> ConvertedImage:
         return encoding.encode_still(self.image, lossless=self.lossless)
 
-    def renditions(self) -> tuple[Rendition, ...]:
+    def create_renditions(self) -> tuple[Rendition, ...]:
         smaller = self.image
-        made = list[Rendition]()
-        for_mail = self.image
-        for width in reversed(_narrower_than(self.image.width)):
-            # Each is made of the one before, which costs a fraction of making it of the image.
-            smaller = still.narrowed(smaller, still.narrowed_size(smaller.size, width))
-            made.insert(
-                0, Rendition(_WIDTHS[width], encoding.lossy_webp(smaller), _WEBP, *smaller.size)
-            )
+        renditions = list[Rendition]()
+        mail_image = self.image
+        for width in reversed(_list_narrower_widths(self.image.width)):
+            # Each rendition is scaled down from the next larger rendition, which is much faster
+            # than scaling the original.
+            smaller = still.resize_image(smaller, still.scale_size(smaller.size, width))
+            data = encoding.encode_lossy_webp(smaller)
+            rendition = Rendition(_RENDITION_WIDTHS[width], data, _WEBP_MIME_TYPE, *smaller.size)
+            renditions.insert(0, rendition)
             if width == _MAX_MAIL_WIDTH:
-                for_mail = smaller
-        return (*made, _for_mail(for_mail))
+                mail_image = smaller
+        return (*renditions, _create_mail_rendition(mail_image))
 
 
-class _Icon(_Still):
-    def encoded(self) -> ConvertedImage:
+class _IconSource(_StillSource):
+    def encode(self) -> ConvertedImage:
         return encoding.encode_icon(self.image)
 
 
 @dataclass(frozen=True, slots=True)
-class _Moving:
+class _AnimationSource:
     animation: Animation
     lossless: bool
 
-    def encoded(self) -> ConvertedImage:
+    def encode(self) -> ConvertedImage:
         return encoding.encode_animation(self.animation, lossless=self.lossless)
 
-    def renditions(self) -> tuple[Rendition, ...]:
-        made = list[Rendition]()
-        for width in _narrower_than(self.animation.width):
-            canvas = Playback(self.animation, width)
-            data = encoding.animated_webp(canvas, self.animation.plays, lossless=False)
-            made.append(Rendition(_WIDTHS[width], data, _WEBP, *canvas.size))
-        first = Playback(self.animation, min(self.animation.width, _MAX_MAIL_WIDTH))
-        return (*made, _for_mail(first))
+    def create_renditions(self) -> tuple[Rendition, ...]:
+        renditions = list[Rendition]()
+        for width in _list_narrower_widths(self.animation.width):
+            playback = Playback(self.animation, width)
+            data = encoding.encode_animated_webp(playback, self.animation.plays, lossless=False)
+            name = _RENDITION_WIDTHS[width]
+            renditions.append(Rendition(name, data, _WEBP_MIME_TYPE, *playback.size))
+        first_view = Playback(self.animation, min(self.animation.width, _MAX_MAIL_WIDTH))
+        return (*renditions, _create_mail_rendition(first_view))
 
 
-def _read(kind: ImageType, data: bytes) -> _Still | _Moving:
+def _read_source(kind: ImageType, data: bytes) -> _StillSource | _AnimationSource:
     match kind:
         case ImageType.JPEG:
-            picture = containers.read_jpeg(data)
-            return _Still(still.decode_upright(picture, "JPEG"), lossless=False)
+            picture = jpeg.read_jpeg(data)
+            return _StillSource(still.decode_upright(picture, "JPEG"), lossless=False)
         case ImageType.PNG:
-            return _of_frames(png.read(data), outcome.MAX_LOSSLESS_PIXELS)
+            return _create_source(png.read_png(data), outcome.MAX_LOSSLESS_PIXELS)
         case ImageType.GIF:
-            return _of_frames(containers.read_gif(data), outcome.MAX_PIXELS)
+            return _create_source(gif.read_gif(data), outcome.MAX_PIXELS)
         case ImageType.WEBP:
-            return _read_webp(data)
+            return _read_webp_source(data)
         case ImageType.ICO:
-            return _Icon(containers.decode_best(data), lossless=True)
+            return _IconSource(icon.decode_best_image(data), lossless=True)
 
 
-def _of_frames(animation: Animation, max_lossless_pixels: int) -> _Still | _Moving:
+def _create_source(
+    animation: Animation, max_lossless_pixels: int
+) -> _StillSource | _AnimationSource:
     area = animation.width * animation.height
     if len(animation.frames) == 1:
-        image = still.upright(first_view(animation), animation.orientation)
-        return _Still(image, lossless=area <= max_lossless_pixels)
-    drawn = area * len(animation.frames)
-    return _Moving(animation, lossless=drawn <= outcome.MAX_LOSSLESS_ANIMATION_PIXELS)
+        image = still.rotate_upright(render_first_view(animation), animation.orientation)
+        return _StillSource(image, lossless=area <= max_lossless_pixels)
+    drawn_pixels = area * len(animation.frames)
+    is_lossless = drawn_pixels <= outcome.MAX_LOSSLESS_ANIMATION_PIXELS
+    return _AnimationSource(animation, lossless=is_lossless)
 
 
-def _read_webp(data: bytes) -> _Still | _Moving:
-    found = containers.read_webp(data)
-    area = found.width * found.height
-    if len(found.durations) <= 1:
-        lossless = found.lossless and area <= outcome.MAX_LOSSLESS_PIXELS
-        return _Still(still.decode_upright(found, "WEBP"), lossless=lossless)
-    image = still.open_only(found.data, "WEBP")
-    image.info.update(found.metadata)
+def _read_webp_source(data: bytes) -> _StillSource | _AnimationSource:
+    file = webp.read_webp(data)
+    area = file.width * file.height
+    if len(file.durations) <= 1:
+        is_lossless = file.lossless and area <= outcome.MAX_LOSSLESS_PIXELS
+        return _StillSource(still.decode_upright(file, "WEBP"), lossless=is_lossless)
+    image = still.open_image(file.data, "WEBP")
+    image.info.update(file.metadata)
 
-    def frame(number: int) -> Image.Image:
+    def decode_frame(number: int) -> Image.Image:
         image.seek(number)
         image.load()
-        # A copy: colours are converted in place, and the decoder draws its next frame over it.
-        return still.displayable(image.copy())
+        # Copy the frame, because the decoder draws the next frame over the same image. The copy is
+        # also safe for the conversion of colours in place.
+        return still.convert_to_srgb(image.copy())
 
     frames = [
-        Frame(0, 0, Fraction(ms), Disposal.KEEP, over=False, decode=partial(frame, number))
-        for number, ms in enumerate(found.durations)
+        Frame(0, 0, Fraction(ms), Disposal.KEEP, over=False, decode=partial(decode_frame, number))
+        for number, ms in enumerate(file.durations)
     ]
-    animation = Animation(found.width, found.height, frames, found.plays)
-    lossless = found.lossless and area * len(frames) <= outcome.MAX_LOSSLESS_ANIMATION_PIXELS
-    return _Moving(animation, lossless=lossless)
+    animation = Animation(file.width, file.height, frames, file.plays)
+    drawn_pixels = area * len(frames)
+    is_lossless = file.lossless and drawn_pixels <= outcome.MAX_LOSSLESS_ANIMATION_PIXELS
+    return _AnimationSource(animation, lossless=is_lossless)
+
+
+def _list_narrower_widths(width: int) -> Sequence[int]:
+    return [rendition_width for rendition_width in _RENDITION_WIDTHS if rendition_width < width]
+
+
+def _create_mail_rendition(image: Image.Image) -> Rendition:
+    is_opaque = image.mode == "RGB" or image.getchannel("A").getextrema() == (255, 255)
+    plain = image.convert("RGB" if is_opaque else "RGBA")
+    # Remove metadata such as comments, because the encoders would copy them into the file.
+    plain.info.clear()
+    output = BytesIO()
+    format_name = "JPEG" if is_opaque else "PNG"
+    # The PNG encoder ignores the JPEG encoder's quality.
+    plain.save(output, format_name, quality=_MAIL_QUALITY)
+    mime_type = f"image/{format_name.lower()}"
+    return Rendition(RenditionName.MAIL, output.getvalue(), mime_type, *image.size)

@@ -1,65 +1,79 @@
+"""Encodes converted images as WebP or PNG."""
+
 from io import BytesIO
 
 from PIL import Image
 
-from services.attachments.images import containers
+from services.attachments.images import webp
 from services.attachments.images.animation import Animation, Playback
-from services.attachments.images.blurhash import blurhash
+from services.attachments.images.blurhash import compute_blurhash
 from services.attachments.images.outcome import ConvertedImage
 
-# Chosen by measurement: docs/decisions/0003-image-encoding.md has the table.
-_LOSSY = {"quality": 80, "method": 4}
-_LOSSLESS = {"lossless": True, "quality": 50, "method": 4}
-_ANIMATION_LOSSY = {"quality": 80, "method": 2}
-_ANIMATION_LOSSLESS = {"lossless": True, "quality": 25, "method": 3}
+# The settings of the WebP encoder. The measurements are in docs/decisions/0003-image-encoding.md.
+_LOSSY_SETTINGS = {"quality": 80, "method": 4}
+_LOSSLESS_SETTINGS = {"lossless": True, "quality": 50, "method": 4}
+_LOSSY_ANIMATION_SETTINGS = {"quality": 80, "method": 2}
+_LOSSLESS_ANIMATION_SETTINGS = {"lossless": True, "quality": 25, "method": 3}
 _BLURHASH_SIDE = 32
 _BLURHASH_SAMPLES = 8
 
 
 def encode_still(image: Image.Image, *, lossless: bool) -> ConvertedImage:
-    """Encode an RGB or RGBA image. Lossless also keeps the colours of transparent pixels."""
-    data = _webp(image, exact=True, **_LOSSLESS) if lossless else lossy_webp(image)
-    return ConvertedImage(data, "image/webp", *image.size, 1, _blurhash(image))
+    """Encode an RGB or RGBA image.
+
+    Lossless encoding also keeps the colours of transparent pixels.
+    """
+    data = (
+        _encode_webp(image, exact=True, **_LOSSLESS_SETTINGS)
+        if lossless
+        else encode_lossy_webp(image)
+    )
+    return ConvertedImage(data, "image/webp", *image.size, 1, _compute_sampled_blurhash(image))
 
 
-def lossy_webp(image: Image.Image) -> bytes:
-    return _webp(image, **_LOSSY)
+def encode_lossy_webp(image: Image.Image) -> bytes:
+    return _encode_webp(image, **_LOSSY_SETTINGS)
 
 
 def encode_animation(animation: Animation, *, lossless: bool) -> ConvertedImage:
-    canvas = Playback(animation)
-    placeholder = _blurhash(canvas)
-    data = animated_webp(canvas, animation.plays, lossless=lossless)
-    # The encoder merges equal neighbours, so the frames are counted in its output.
-    frames = max(1, len(containers.read_webp(data).durations))
-    return ConvertedImage(data, "image/webp", *canvas.size, frames, placeholder)
+    playback = Playback(animation)
+    placeholder = _compute_sampled_blurhash(playback)
+    data = encode_animated_webp(playback, animation.plays, lossless=lossless)
+    # Count the frames in the output, because the encoder merges equal consecutive frames.
+    frames = max(1, len(webp.read_webp(data).durations))
+    return ConvertedImage(data, "image/webp", *playback.size, frames, placeholder)
 
 
-def animated_webp(canvas: Playback, plays: int, *, lossless: bool) -> bytes:
-    settings = _ANIMATION_LOSSLESS if lossless else _ANIMATION_LOSSY
-    shown = {"duration": canvas.durations, "loop": plays, "background": (0, 0, 0, 0)}
-    encoded = _webp(canvas, save_all=True, **shown, **settings)
-    return containers.with_alpha_declared(encoded)
+def encode_animated_webp(playback: Playback, plays: int, *, lossless: bool) -> bytes:
+    settings = _LOSSLESS_ANIMATION_SETTINGS if lossless else _LOSSY_ANIMATION_SETTINGS
+    playback_settings = {"duration": playback.durations, "loop": plays, "background": (0, 0, 0, 0)}
+    encoded = _encode_webp(playback, save_all=True, **playback_settings, **settings)
+    return webp.declare_alpha(encoded)
 
 
 def encode_icon(image: Image.Image) -> ConvertedImage:
-    out = BytesIO()
-    image.save(out, "PNG", icc_profile=None, exif=b"")
-    return ConvertedImage(out.getvalue(), "image/png", *image.size, 1, _blurhash(image))
+    output = BytesIO()
+    image.save(output, "PNG", icc_profile=None, exif=b"")
+    return ConvertedImage(
+        output.getvalue(), "image/png", *image.size, 1, _compute_sampled_blurhash(image)
+    )
 
 
-def _webp(image: Image.Image, **settings: object) -> bytes:
-    out = BytesIO()
-    image.save(out, "WEBP", icc_profile=None, exif=b"", xmp=b"", **settings)
-    return out.getvalue()
+def _encode_webp(image: Image.Image, **settings: object) -> bytes:
+    output = BytesIO()
+    image.save(output, "WEBP", icc_profile=None, exif=b"", xmp=b"", **settings)
+    return output.getvalue()
 
 
-def _blurhash(image: Image.Image) -> str:
-    """Make the BlurHash of a few pixels, on white: four by three waves hold no more detail."""
+def _compute_sampled_blurhash(image: Image.Image) -> str:
+    """Return the BlurHash of a small sample of the image on a white background.
+
+    A sample suffices, because a BlurHash contains hardly any detail.
+    """
     side = _BLURHASH_SIDE * _BLURHASH_SAMPLES
     sample = image.resize((side, side), Image.Resampling.NEAREST)
     if sample.mode == "RGBA":
         white = Image.new("RGBA", sample.size, "white")
         white.alpha_composite(sample)
         sample = white
-    return blurhash(sample.convert("RGB").reduce(_BLURHASH_SAMPLES))
+    return compute_blurhash(sample.convert("RGB").reduce(_BLURHASH_SAMPLES))

@@ -1,4 +1,4 @@
-"""The result of a conversion of an image, and the limits that an uploaded image must keep."""
+"""Defines the result of an image conversion, and checks the limits for uploaded images."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,9 +7,20 @@ from core.errors import media as errors
 from core.errors.catalogue import ErrorType
 from core.errors.media import IMAGE_TRUNCATED, IMAGE_UNREADABLE
 
+# The largest side of a WebP in pixels.
+MAX_SIDE_PIXELS = 16_383
+MAX_PIXELS = 50_000_000
+MAX_FRAMES = 1_000
+# The largest number of plays that a WebP can hold.
+MAX_PLAYS = 65_535
+# The limits of animations apply to the number of frames times the area of the canvas.
+MAX_ANIMATION_PIXELS = 100_000_000
+MAX_LOSSLESS_ANIMATION_PIXELS = 24_000_000
+MAX_LOSSLESS_PIXELS = 12_000_000
+
 
 class RenditionName(StrEnum):
-    """The purpose of a rendition: a page, in this width in pixels, or a mail."""
+    """The purpose of a rendition, either a page with this width in pixels or a mail."""
 
     NARROW = "320"
     MEDIUM = "640"
@@ -19,7 +30,7 @@ class RenditionName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rendition:
-    """A smaller copy of an image, or one that each mail program shows."""
+    """A copy of an image for pages or mails, usually smaller than the image."""
 
     name: RenditionName
     data: bytes
@@ -30,7 +41,12 @@ class Rendition:
 
 @dataclass(frozen=True, slots=True)
 class ConvertedImage:
-    """An image as it is stored. `width` and `height` are in pixels; a still has 1 of `frames`."""
+    """A converted image in its stored form.
+
+    Attributes:
+        width: the width of the image in pixels.
+        frames: the number of frames, which is 1 for a still image.
+    """
 
     data: bytes
     mime_type: str
@@ -43,7 +59,7 @@ class ConvertedImage:
 
 @dataclass(eq=False)
 class UnreadableImage(Exception):
-    """Raised for an image that we refuse; the message names the rule and the place."""
+    """The refusal of an image. The message names the violated rule and the place in the file."""
 
     code: str
     message: str
@@ -52,56 +68,56 @@ class UnreadableImage(Exception):
         return f"{self.code}: {self.message}"
 
 
-def refused(error: ErrorType, **values: object) -> UnreadableImage:
-    """Make an entry of the catalogue of errors an error that the converter process can send."""
-    return UnreadableImage(error.code, error.filled(**values).sentence)
+def create_refusal(error: ErrorType, **values: object) -> UnreadableImage:
+    """Create the exception for an entry of the error catalogue.
+
+    The child process sends the exception's code and message to the worker.
+    """
+    return UnreadableImage(error.code, error.fill(**values).sentence)
 
 
-def unreadable(reason: str) -> UnreadableImage:
-    return refused(IMAGE_UNREADABLE, reason=reason)
+def create_unreadable_error(reason: str) -> UnreadableImage:
+    return create_refusal(IMAGE_UNREADABLE, reason=reason)
 
 
-def truncated(reason: str) -> UnreadableImage:
-    return refused(IMAGE_TRUNCATED, reason=reason)
-
-
-MAX_SIDE_PIXELS = 16_383  # the largest side of a WebP
-MAX_PIXELS = 50_000_000
-MAX_FRAMES = 1_000
-MAX_PLAYS = 65_535  # the most that a WebP can hold
-MAX_ANIMATION_PIXELS = 100_000_000
-MAX_LOSSLESS_PIXELS = 12_000_000
-MAX_LOSSLESS_ANIMATION_PIXELS = 24_000_000  # frames times area
+def create_truncated_error(reason: str) -> UnreadableImage:
+    return create_refusal(IMAGE_TRUNCATED, reason=reason)
 
 
 def check_canvas(width: int, height: int, place: str) -> None:
     if width < 1 or height < 1:
-        raise unreadable(
+        raise create_unreadable_error(
             f"The {place} gives a size of {width} by {height}; both sides need pixels."
         )
     size = {"place": place, "width": width, "height": height}
     if max(width, height) > MAX_SIDE_PIXELS:
-        raise refused(errors.IMAGE_SIDE_TOO_LONG, most=MAX_SIDE_PIXELS, **size)
-    if (area := width * height) > MAX_PIXELS:
-        raise refused(errors.IMAGE_TOO_MANY_PIXELS, most=MAX_PIXELS, area=area, **size)
+        raise create_refusal(errors.IMAGE_SIDE_TOO_LONG, most=MAX_SIDE_PIXELS, **size)
+    area = width * height
+    if area > MAX_PIXELS:
+        raise create_refusal(errors.IMAGE_TOO_MANY_PIXELS, most=MAX_PIXELS, area=area, **size)
 
 
 def check_frame_count(frames: int, place: str) -> None:
     if frames > MAX_FRAMES:
-        raise refused(errors.IMAGE_TOO_MANY_FRAMES, most=MAX_FRAMES, place=place, frames=frames)
+        raise create_refusal(
+            errors.IMAGE_TOO_MANY_FRAMES, most=MAX_FRAMES, place=place, frames=frames
+        )
 
 
 def check_animation(frames: int, area: int, place: str) -> None:
-    """`area` is that of the canvas, or of the largest frame if a frame is larger."""
+    """Raise ``UnreadableImage`` if the animation has too many frames or pixels.
+
+    ``area``: the larger one of the canvas area and the largest frame's area, in pixels.
+    """
     check_frame_count(frames, place)
-    drawn = frames * area
-    if frames > 1 and drawn > MAX_ANIMATION_PIXELS:
-        size = {"place": place, "frames": frames, "area": area, "drawn": drawn}
-        raise refused(errors.IMAGE_ANIMATION_TOO_LARGE, most=MAX_ANIMATION_PIXELS, **size)
+    drawn_pixels = frames * area
+    if frames > 1 and drawn_pixels > MAX_ANIMATION_PIXELS:
+        size = {"place": place, "frames": frames, "area": area, "drawn": drawn_pixels}
+        raise create_refusal(errors.IMAGE_ANIMATION_TOO_LARGE, most=MAX_ANIMATION_PIXELS, **size)
 
 
 class ImageType(StrEnum):
-    """The formats that we read. PNG includes APNG, and JPEG includes MPO."""
+    """The image formats that uploads may have. PNG includes APNG, and JPEG includes MPO."""
 
     PNG = "png"
     JPEG = "jpeg"
@@ -114,7 +130,7 @@ class ImageType(StrEnum):
         return "image/x-icon" if self is ImageType.ICO else f"image/{self.value}"
 
 
-# The endings of file names, in lower case and without the dot.
+# The allowed extensions of file names, in lower case and without the dot.
 ALLOWED_EXTENSIONS = frozenset({*ImageType, "jpg"})
 
 _SIGNATURES = (
@@ -127,7 +143,7 @@ _SIGNATURES = (
 
 
 def sniff_image_type(data: bytes) -> ImageType | None:
-    """Return the type by the first bytes, of which 16 are enough; None for a type not ours."""
+    """Detect the image type from the first 16 bytes. Return ``None`` for other types."""
     if data[:4] == b"RIFF" and data[8:15] == b"WEBPVP8":
         return ImageType.WEBP
     return next((kind for magic, kind in _SIGNATURES if data.startswith(magic)), None)

@@ -1,3 +1,10 @@
+"""Reads the frames of PNG and APNG files.
+
+A PNG is faulty if its chunks are out of order, or if a frame has no pixels or extends outside of
+the canvas. As in browsers, the frames before the first fault are kept. Without any frame, the
+result is the still image that every PNG contains. The frame count in the file's header is ignored.
+"""
+
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
@@ -9,69 +16,59 @@ from PIL import Image
 
 from services.attachments.images import outcome, still
 from services.attachments.images.animation import Animation, Disposal, Frame
-from services.attachments.images.colours import COLOUR_CHUNKS, profile_of
-from services.attachments.images.outcome import truncated, unreadable
-from services.attachments.images.still import DECODER_ERRORS, displayable, open_only
-
-# A file whose chunks are out of order, or whose frames have no pixels or lie outside of the
-# canvas, is faulty. As in browsers, the frames before the first fault are shown. Without one the
-# still image is, which every PNG has. How many frames the file claims counts for nothing.
-
-_FRAME_CONTROL = struct.Struct(">4xIIIIHHBB")
-_ANIMATION_HEADER = struct.Struct(">II")
-_NUMBER_BYTES = 4
-
-
-def _fits(body: bytes, canvas: tuple[int, int], *, is_still: bool) -> bool:
-    if len(body) != _FRAME_CONTROL.size:
-        return False
-    width, height, left, top, *_ = _FRAME_CONTROL.unpack(body)
-    if is_still:
-        return (width, height, left, top) == (*canvas, 0, 0)
-    is_inside = left + width <= canvas[0] and top + height <= canvas[1]
-    return bool(min(width, height) > 0 and is_inside)
-
+from services.attachments.images.colours import COLOUR_CHUNKS, build_profile
+from services.attachments.images.outcome import create_truncated_error, create_unreadable_error
+from services.attachments.images.still import DECODER_ERRORS, convert_to_srgb, open_image
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_PALETTE, _KEY = b"PLTE", b"tRNS"
+_PALETTE = b"PLTE"
+_TRANSPARENCY = b"tRNS"
 # A wrong checksum in one of these chunks makes the PNG unreadable. All other chunks are ignored if
 # their checksum is wrong.
-_ESSENTIAL = (b"IHDR", _PALETTE, b"IDAT")
-_ANIMATED = (b"fcTL", b"fdAT")
-_BEFORE_PIXELS = {_PALETTE, _KEY, *COLOUR_CHUNKS}
+_ESSENTIAL_CHUNKS = (b"IHDR", _PALETTE, b"IDAT")
+_FRAME_CHUNKS = (b"fcTL", b"fdAT")
+_CHUNKS_BEFORE_PIXELS = {_PALETTE, _TRANSPARENCY, *COLOUR_CHUNKS}
 # Maps a PNG's colour type to the size of its `tRNS` chunk, which contains one transparent colour.
 # In PNGs with a palette, the chunk has one alpha value per palette entry instead.
-_KEY_BYTES = {0: 2, 2: 6}
+_TRANSPARENCY_BYTES = {0: 2, 2: 6}
 _DISPOSALS = {1: Disposal.CLEAR, 2: Disposal.RESTORE}
-_GREY, _TRUE_COLOUR, _INDEXED, _GREY_WITH_ALPHA = 0, 2, 3, 4
-_DEEP = 16
-_SIDES = struct.Struct(">II")
+# The colour types of PNGs.
+_GREY = 0
+_TRUE_COLOUR = 2
+_INDEXED = 3
+_GREY_WITH_ALPHA = 4
+_MAX_DEPTH = 16
 _HEADER_BYTES = 13
-# The keyword, a flag and a method: XMP is not compressed, so that programs find it. Two texts that
-# end with a zero come before its own.
-_XMP = b"XML:com.adobe.xmp\0\0\0"
+_NUMBER_BYTES = 4
+_SIDES = struct.Struct(">II")
+_FRAME_CONTROL = struct.Struct(">4xIIIIHHBB")
+_ANIMATION_HEADER = struct.Struct(">II")
+# The start of a text chunk with XMP. The start consists of the keyword, a flag and a method for no
+# compression. Before the XMP itself, the chunk has two more texts that end with a zero byte.
+_XMP_PREFIX = b"XML:com.adobe.xmp\0\0\0"
 
 
 @dataclass(slots=True)
-class _Cut:
-    """A frame as the file has it: its control chunk, and the pieces of its compressed pixels."""
+class _FrameChunks:
+    """A frame's chunks, which are its control chunk and the pieces of its compressed pixels."""
 
     control: bytes
     pieces: list[bytes] = field(default_factory=list)
 
 
 @dataclass(slots=True)
-class _Found:
+class _PngFile:
     """The parts of a PNG file that were read so far.
 
     Attributes:
         shared: the palette chunk and the transparency chunk, by name. All frames use these chunks.
         colours: the chunks that describe the colour space, by name.
         profile: the ICC profile that was built from ``colours``.
-        metadata: may say how the picture is turned, named as in the `info` of Pillow's images.
-        plays: how often the frames are shown, 0 for ever.
-        cuts: the frames so far; the last one may lack pixels, after a fault for good.
-        is_faulty: whether a fault was found, after which no chunk of a frame counts.
+        metadata: EXIF and XMP, by their names in Pillow's `Image.info`. They may contain the
+            image's orientation.
+        plays: how often the frames are played. 0 means endless repetition.
+        frames: the frames so far. The last frame may still lack its pixels.
+        is_faulty: whether a fault was found. All later chunks of frames are ignored.
     """
 
     header: bytes = b""
@@ -82,7 +79,7 @@ class _Found:
     metadata: dict[str, bytes] = field(default_factory=dict)
     is_animated: bool = False
     plays: int = 0
-    cuts: list[_Cut] = field(default_factory=list)
+    frames: list[_FrameChunks] = field(default_factory=list)
     is_faulty: bool = False
     next_number: int = 0
 
@@ -96,40 +93,42 @@ class _Found:
         return self.header[9] if self.header else _TRUE_COLOUR
 
 
-def read(data: bytes) -> Animation:
-    """Read the frames, within the bounds, and decode nothing; a PNG without motion has one.
+def read_png(data: bytes) -> Animation:
+    """Split a PNG into frames, and check the limits. A PNG without motion has one frame.
 
-    The decoder gets only the chunks that make pixels, so that text and the like can't fail it. The
-    last frame before the fault of a broken animation is the only one that is decoded.
+    Pixels are decoded later. The decoder then gets only chunks that describe pixels, so broken text
+    chunks can't make the decoder fail. Only in a faulty animation, the last frame is decoded here
+    to find out whether its pixels are complete.
     """
-    found = _Found()
-    for name, body in _chunks(data):
+    file = _PngFile()
+    for name, body in _iterate_chunks(data):
         if body is not None:
-            _note(found, name, body)
-        elif name in _ANIMATED:
-            found.is_faulty = True
-    if not found.data or not found.header:
-        raise unreadable("The PNG has no header or no image data.")
-    if found.colour_type == _INDEXED and not found.shared.get(_PALETTE):
-        raise unreadable("The PNG has no palette before its image data.")
-    is_grey = found.colour_type in (_GREY, _GREY_WITH_ALPHA)
-    found.profile = profile_of(found.colours, is_grey=is_grey)
-    width, height = found.size
-    frames = [_frame(found, cut) for cut in found.cuts if cut.pieces]
+            _record_chunk(file, name, body)
+        elif name in _FRAME_CHUNKS:
+            file.is_faulty = True
+    if not file.data or not file.header:
+        raise create_unreadable_error("The PNG has no header or no image data.")
+    if file.colour_type == _INDEXED and not file.shared.get(_PALETTE):
+        raise create_unreadable_error("The PNG has no palette before its image data.")
+    is_grey = file.colour_type in (_GREY, _GREY_WITH_ALPHA)
+    file.profile = build_profile(file.colours, is_grey=is_grey)
+    width, height = file.size
+    frames = [_build_frame(file, chunks) for chunks in file.frames if chunks.pieces]
     outcome.check_animation(len(frames), width * height, "APNG")
-    if found.is_faulty and frames:
+    if file.is_faulty and frames:
         try:
             frames[-1].decode()
         except DECODER_ERRORS:
             frames.pop()
-    plays = found.plays
+    plays = file.plays
     if not frames:
-        decode = partial(_decode, found, found.header, found.data)
-        frames, plays = [Frame(0, 0, Fraction(0), Disposal.KEEP, over=False, decode=decode)], 1
-    return Animation(width, height, frames, plays, still.in_metadata(found.metadata))
+        decode_still = partial(_decode_frame, file, file.header, file.data)
+        frames = [Frame(0, 0, Fraction(0), Disposal.KEEP, over=False, decode=decode_still)]
+        plays = 1
+    return Animation(width, height, frames, plays, still.read_orientation(file.metadata))
 
 
-def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
+def _iterate_chunks(data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
     """Yield the name and the body of each chunk. If the checksum is wrong, the body is ``None``."""
     at = len(SIGNATURE)
     while at + 12 <= len(data):
@@ -137,134 +136,152 @@ def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
         stop = at + 8 + length
         if stop + 4 > len(data):
             break
-        name, checksum = data[at + 4 : at + 8], int.from_bytes(data[stop : stop + 4], "big")
+        name = data[at + 4 : at + 8]
+        checksum = int.from_bytes(data[stop : stop + 4], "big")
         is_intact = zlib.crc32(memoryview(data)[at + 4 : stop]) == checksum
-        if not is_intact and name in _ESSENTIAL:
-            raise unreadable(f"The checksum of the PNG chunk at byte {at:,} is wrong.")
+        if not is_intact and name in _ESSENTIAL_CHUNKS:
+            raise create_unreadable_error(f"The checksum of the PNG chunk at byte {at:,} is wrong.")
         yield name, data[at + 8 : stop] if is_intact else None
         if name == b"IEND":
             return
         at = stop + 4
-    raise truncated(f"The PNG's {len(data):,} bytes stop before its end chunk.")
+    raise create_truncated_error(f"The PNG's {len(data):,} bytes stop before its end chunk.")
 
 
-def _note(found: _Found, name: bytes, body: bytes) -> None:
+def _record_chunk(file: _PngFile, name: bytes, body: bytes) -> None:
     if name == b"IHDR":
-        if found.header or len(body) != _HEADER_BYTES:
-            raise unreadable("The PNG's header chunk is not 13 bytes, once.")
-        found.header = body
-        outcome.check_canvas(*found.size, "PNG header")
+        if file.header or len(body) != _HEADER_BYTES:
+            raise create_unreadable_error("The PNG's header chunk is not 13 bytes, once.")
+        file.header = body
+        outcome.check_canvas(*file.size, "PNG header")
     elif name == b"IDAT":
-        found.data.append(body)
-        if found.cuts and not found.is_faulty:
-            # The still image is a frame too, if a control chunk precedes it.
-            found.cuts[-1].pieces.append(body)
+        file.data.append(body)
+        if file.frames and not file.is_faulty:
+            # If a control chunk precedes the still image, the still image is also the first frame.
+            file.frames[-1].pieces.append(body)
     elif name == b"acTL":
-        _note_animation(found, body)
-    elif name in _ANIMATED:
-        if found.is_animated and not found.is_faulty:
-            found.is_faulty = not _note_frame(found, name, body)
-    elif name in _BEFORE_PIXELS:
+        _record_animation_header(file, body)
+    elif name in _FRAME_CHUNKS:
+        if file.is_animated and not file.is_faulty:
+            file.is_faulty = not _record_frame_chunk(file, name, body)
+    elif name in _CHUNKS_BEFORE_PIXELS:
         # Ignore chunks about colours and transparency after the pixels, as browsers do.
-        if not found.data:
-            _note_meaning(found, name, body)
+        if not file.data:
+            _record_colour_chunk(file, name, body)
     else:
-        _note_metadata(found.metadata, name, body)
+        _record_metadata(file.metadata, name, body)
 
 
-def _note_meaning(found: _Found, name: bytes, body: bytes) -> None:
+def _record_colour_chunk(file: _PngFile, name: bytes, body: bytes) -> None:
     """Store a chunk about transparency or colours.
 
-    If a PNG has several chunks with the same name, only the first one is used.
+    If a PNG has several chunks with the same name, only the first of these chunks is used.
     """
-    if name == _KEY:
-        _note_key(found, body)
+    if name == _TRANSPARENCY:
+        _record_transparency(file, body)
     elif name == _PALETTE:
-        found.shared.setdefault(name, body)
-    elif _PALETTE not in found.shared:
-        found.colours.setdefault(name, body)
+        file.shared.setdefault(name, body)
+    elif _PALETTE not in file.shared:
+        file.colours.setdefault(name, body)
 
 
-def _note_key(found: _Found, body: bytes) -> None:
-    """Store a `tRNS` chunk: the transparent colour, or the alpha values of the palette.
+def _record_transparency(file: _PngFile, body: bytes) -> None:
+    """Store a `tRNS` chunk with the transparent colour or the alpha values of the palette.
 
-    An invalid chunk is ignored, as in browsers.
+    Invalid chunks are ignored, as in browsers.
     """
-    if _KEY in found.shared:
+    if _TRANSPARENCY in file.shared:
         return
-    if found.colour_type == _INDEXED:
-        is_valid = 0 < len(body) <= len(found.shared.get(_PALETTE, b"")) // 3
+    if file.colour_type == _INDEXED:
+        is_valid = 0 < len(body) <= len(file.shared.get(_PALETTE, b"")) // 3
     else:
-        is_valid = len(body) == _KEY_BYTES.get(found.colour_type)
-        # Some encoders write garbage into the bits above the picture's bit depth, so clear those
-        # bits.
+        is_valid = len(body) == _TRANSPARENCY_BYTES.get(file.colour_type)
+        # Clear the bits above the image's bit depth, because some encoders write garbage there.
         levels = struct.unpack(f">{len(body) // 2}H", body) if is_valid else ()
-        depth = found.header[8] if found.header else _DEEP
+        depth = file.header[8] if file.header else _MAX_DEPTH
         body = struct.pack(f">{len(levels)}H", *(level & 2**depth - 1 for level in levels))
     if is_valid:
-        found.shared[_KEY] = body
+        file.shared[_TRANSPARENCY] = body
 
 
-def _note_animation(found: _Found, body: bytes) -> None:
+def _record_animation_header(file: _PngFile, body: bytes) -> None:
     # Use the first animation header (`acTL` chunk), and ignore headers with a wrong length.
-    if not (found.data or found.is_animated) and len(body) == _ANIMATION_HEADER.size:
-        frames, plays = _ANIMATION_HEADER.unpack(body)
-        found.is_animated, found.plays = frames > 0, min(plays, outcome.MAX_PLAYS)
+    if not (file.data or file.is_animated) and len(body) == _ANIMATION_HEADER.size:
+        frame_count, plays = _ANIMATION_HEADER.unpack(body)
+        file.is_animated = frame_count > 0
+        file.plays = min(plays, outcome.MAX_PLAYS)
 
 
-def _note_frame(found: _Found, name: bytes, body: bytes) -> bool:
-    """Take a frame's control chunk or pixels; False if it is out of order or does not fit."""
-    number, found.next_number = found.next_number, found.next_number + 1
+def _record_frame_chunk(file: _PngFile, name: bytes, body: bytes) -> bool:
+    """Store a control chunk or pixels of a frame.
+
+    Returns false if the chunk is out of order, or if the frame extends outside of the canvas.
+    """
+    number = file.next_number
+    file.next_number += 1
     if body[:_NUMBER_BYTES] != number.to_bytes(_NUMBER_BYTES, "big"):
         return False
-    before = found.cuts[-1] if found.cuts else None
+    last_frame = file.frames[-1] if file.frames else None
     if name == b"fdAT":
-        if before is not None:
-            before.pieces.append(body[_NUMBER_BYTES:])
-        return before is not None
-    is_whole = before is None or bool(before.pieces)
-    if not is_whole or not _fits(body, found.size, is_still=not found.data):
+        if last_frame is not None:
+            last_frame.pieces.append(body[_NUMBER_BYTES:])
+        return last_frame is not None
+    has_pixels = last_frame is None or bool(last_frame.pieces)
+    if not has_pixels or not _fits_canvas(body, file.size, is_still=not file.data):
         return False
-    found.cuts.append(_Cut(body))
-    outcome.check_frame_count(len(found.cuts), "APNG")
+    file.frames.append(_FrameChunks(body))
+    outcome.check_frame_count(len(file.frames), "APNG")
     return True
 
 
-def _note_metadata(metadata: dict[str, bytes], name: bytes, body: bytes) -> None:
+def _fits_canvas(body: bytes, canvas: tuple[int, int], *, is_still: bool) -> bool:
+    if len(body) != _FRAME_CONTROL.size:
+        return False
+    width, height, x, y, *_ = _FRAME_CONTROL.unpack(body)
+    if is_still:
+        return (width, height, x, y) == (*canvas, 0, 0)
+    is_inside = x + width <= canvas[0] and y + height <= canvas[1]
+    return bool(min(width, height) > 0 and is_inside)
+
+
+def _record_metadata(metadata: dict[str, bytes], name: bytes, body: bytes) -> None:
     if name == b"eXIf" and body:
         metadata.setdefault("exif", body)
-    elif name == b"iTXt" and body.startswith(_XMP):
-        metadata["xmp"] = body.removeprefix(_XMP).split(b"\0", 2)[-1]
+    elif name == b"iTXt" and body.startswith(_XMP_PREFIX):
+        metadata["xmp"] = body.removeprefix(_XMP_PREFIX).split(b"\0", 2)[-1]
 
 
-def _frame(found: _Found, cut: _Cut) -> Frame:
-    _, _, left, top, delay, per, dispose, blend = _FRAME_CONTROL.unpack(cut.control)
+def _build_frame(file: _PngFile, chunks: _FrameChunks) -> Frame:
+    _, _, x, y, delay, per, dispose, blend = _FRAME_CONTROL.unpack(chunks.control)
+    header = chunks.control[4:12] + file.header[8:]
     return Frame(
-        left=left,
-        top=top,
+        left=x,
+        top=y,
         duration_ms=Fraction(delay * 1000, per or 100),
         disposal=_DISPOSALS.get(dispose, Disposal.KEEP),
         over=blend == 1,
-        decode=partial(_decode, found, cut.control[4:12] + found.header[8:], cut.pieces),
+        decode=partial(_decode_frame, file, header, chunks.pieces),
     )
 
 
-def _decode(found: _Found, header: bytes, pieces: Sequence[bytes]) -> Image.Image:
-    """Decode one frame as a PNG of one image."""
+def _decode_frame(file: _PngFile, header: bytes, pieces: Sequence[bytes]) -> Image.Image:
+    """Decode a frame as a PNG with a single image."""
     data = ((b"IDAT", piece) for piece in pieces)
-    chunks = [(b"IHDR", header), *found.shared.items(), *data, (b"IEND", b"")]
+    chunks = [(b"IHDR", header), *file.shared.items(), *data, (b"IEND", b"")]
     parts = [SIGNATURE]
     for name, body in chunks:
         checksum = zlib.crc32(body, zlib.crc32(name))
         parts += [len(body).to_bytes(4, "big"), name, body, checksum.to_bytes(4, "big")]
-    with open_only(b"".join(parts), "PNG") as image:
+    with open_image(b"".join(parts), "PNG") as image:
         image.load()
-        # Pillow brings pixels to eight bits, and leaves the transparent colour in the file's depth.
-        depth, colour, key = header[8], header[9], image.info.get("transparency")
-        if colour == _GREY and depth in (2, 4) and isinstance(key, int):
+        # Scale the transparent colour to 8 bits, because Pillow scales only the pixels.
+        depth = header[8]
+        colour_type = header[9]
+        key = image.info.get("transparency")
+        if colour_type == _GREY and depth in (2, 4) and isinstance(key, int):
             image.info["transparency"] = key * 255 // (2**depth - 1)
-        elif colour == _TRUE_COLOUR and depth == _DEEP and isinstance(key, tuple):
+        elif colour_type == _TRUE_COLOUR and depth == _MAX_DEPTH and isinstance(key, tuple):
             image.info["transparency"] = tuple(level >> 8 for level in key)
-        if found.profile is not None:
-            image.info["icc_profile"] = found.profile
-        return displayable(image)
+        if file.profile is not None:
+            image.info["icc_profile"] = file.profile
+        return convert_to_srgb(image)

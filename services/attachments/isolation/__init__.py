@@ -1,4 +1,4 @@
-"""The process in which uploads are decoded, and what it gives up before it sees one.
+"""Decodes uploads in a child process, which gives up its privileges before the first upload.
 
-Only this process loads Pillow: no module that the others import does.
+Only the child process loads Pillow. Modules that other processes import must not load Pillow.
 """

@@ -1,16 +1,19 @@
+"""Converts images in a child process, with limits on time and memory."""
+
 from typing import Self
 
 from core.counters.work_metrics import CONVERSION_SECONDS, KILLS, Kill
 from core.errors.media import IMAGE_CRASHED, IMAGE_TIMEOUT
 from core.logging import get_logger
 from core.process.child_process import ChildCrashed, ChildProcess, ChildTooSlow
-from services.attachments.images.outcome import ConvertedImage, UnreadableImage, refused
-from services.attachments.isolation.child import outcome
+from services.attachments.images.outcome import ConvertedImage, UnreadableImage, create_refusal
+from services.attachments.isolation.child import parse_answer
 
-# The largest legal image, two WebP frames of 49 MP, needed 2.24 GB of address space as measured.
+# The limit of the child's address space. The largest allowed image needed 2.24 GB in a measurement
+# with a WebP of two frames and 49 megapixels.
 MEMORY_BYTES = 3 * 1024 * 1024 * 1024
-# The child process is replaced after this number of images. After an exploit, hostile code in the
-# child could read and change all later images.
+# The child process is replaced after this number of images, because hostile code in the child could
+# read and change all later images.
 _IMAGES_PER_CHILD = 500
 _MODULE = "services.attachments.isolation.child"
 _log = get_logger(__name__)
@@ -19,8 +22,8 @@ _log = get_logger(__name__)
 class ConverterProcess:
     """Converts images in a child process, so that a hostile image can't harm the worker.
 
-    Only one thread may use an instance at a time. Each image may take `timeout` seconds and
-    `memory_bytes` of address space.
+    Only one thread may use an instance at a time. The conversion of an image may take ``timeout``
+    seconds and ``memory_bytes`` of address space.
     """
 
     def __init__(self, *, timeout: float = 30.0, memory_bytes: int = MEMORY_BYTES) -> None:
@@ -40,21 +43,21 @@ class ConverterProcess:
         return self._child.pid
 
     def start(self) -> None:
-        """Start the child in advance, so that the first image doesn't wait for the start."""
+        """Start the child in advance, so that the first image doesn't have to wait."""
         self._child.start()
 
     def convert(self, data: bytes, *, with_renditions: bool = False) -> ConvertedImage:
-        """Do as `conversion.convert` does, within the limits; raises UnreadableImage."""
+        """Convert an image within the limits. Raises ``UnreadableImage``."""
         with CONVERSION_SECONDS.time():
             try:
-                result = outcome(*self._child.ask({"with_renditions": with_renditions}, data))
+                result = parse_answer(*self._child.ask({"with_renditions": with_renditions}, data))
             except ChildTooSlow:
                 KILLS.labels(Kill.TOO_SLOW).inc()
-                raise refused(IMAGE_TIMEOUT, seconds=self._timeout) from None
+                raise create_refusal(IMAGE_TIMEOUT, seconds=self._timeout) from None
             except ChildCrashed as crash:
                 KILLS.labels(Kill.CRASHED).inc()
                 _log.error("converter.crashed", cause=crash.cause, printed=crash.printed)
-                raise refused(IMAGE_CRASHED, cause=crash.cause) from None
+                raise create_refusal(IMAGE_CRASHED, cause=crash.cause) from None
         if isinstance(result, UnreadableImage):
             raise result
         return result

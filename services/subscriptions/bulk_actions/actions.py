@@ -1,8 +1,9 @@
 """Bulk actions: one change to all members of a list who match a filter.
 
-An action is a row and a job. The job goes through the list in batches, in the order of the members'
-ids. A batch is one transaction under the list's lock. It stores the earlier values of each member
-that it changes, and where the next batch starts.
+A bulk action has a row in the table of bulk actions, and a job. The job changes the members in
+batches, in the order of the members' ids. The transaction of a batch holds the list's lock, and
+stores the earlier values of the changed members. The transaction also stores where the next batch
+starts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ from services import paging
 from services.access import quotas
 from services.access.caller import Caller
 from services.access.sessions import require_recent_login
-from services.feed.catalogue import FeedEventType, announce
+from services.feed.catalogue import FeedEventType, announce_event
 from services.jobs import records
 from services.jobs.batches import work_in_turns
 from services.jobs.kinds import JobKind, call_with_subject, register_kind
@@ -31,7 +32,7 @@ from services.jobs.transitions import complete_job, record_progress
 from services.paging import PageOfRows, PageRequest
 from services.subscriptions import lists, subscriber_counts, tags
 from services.subscriptions.bulk_actions import batches
-from services.subscriptions.fields import ValueRefused
+from services.subscriptions.fields import InvalidAttribute
 from services.subscriptions.filters import member_filter
 from services.subscriptions.members import locks
 from storage.resources import Resources
@@ -42,10 +43,10 @@ _TAG_ACTIONS = (BulkActionKind.TAG, BulkActionKind.UNTAG)
 
 @dataclass(frozen=True)
 class BulkOrder:
-    """An action on members, and its value.
+    """A change to many members.
 
     Attributes:
-        value: the name of the tag, or the tier. Other actions have no value.
+        value: the name of a tag, or a tier, or ``None`` for actions without a value.
     """
 
     action: BulkActionKind
@@ -53,11 +54,11 @@ class BulkOrder:
 
 
 def check_order(order: BulkOrder) -> BulkOrder:
-    """Return the order with its value as it is stored; raises ``bulk.value``."""
+    """Return the order with a normalised value, or raise ``bulk.value``."""
     if order.action in _TAG_ACTIONS:
         try:
             return BulkOrder(order.action, tags.normalise_tag(order.value or ""))
-        except ValueRefused as error:
+        except InvalidAttribute as error:
             raise BULK_VALUE(rule=f"the name of a tag {error}") from None
     if order.action is BulkActionKind.SET_TYPE:
         if order.value not in [*Tier]:
@@ -75,16 +76,20 @@ def begin_bulk_action(
     *,
     caller: Caller,
 ) -> Job:
-    """Enqueue the change of all members who match the filter.
+    """Enqueue a change to all members who match the filter.
 
-    ``order``: the result of ``check_order``. Raises ``quota.exceeded``. Raises ``auth.login_again``
-    for a removal, and ``tag.too_many`` and ``list.busy`` for a new tag.
+    Raises ``quota.exceeded``. The removal of members also raises ``auth.login_again``. A change of
+    tags also raises ``tag.too_many`` and ``list.busy``.
+
+    ``order``: the result of ``check_order``.
     """
     if order.action is BulkActionKind.REMOVE:
         require_recent_login(uow, caller)
     owner_id = mailing_list.user_id
     quotas.require_quota(uow, owner_id, PlanQuota.UNFINISHED_JOBS)
-    quotas.require_quota(uow, owner_id, PlanQuota.STORAGE_MB, more=quotas.row_bytes(stored_filter))
+    quotas.require_quota(
+        uow, owner_id, PlanQuota.STORAGE_MB, more=quotas.count_row_bytes(stored_filter)
+    )
     bulk = BulkAction(
         list_id=mailing_list.id, user_id=owner_id, filter=dict(stored_filter), action=order.action
     )
@@ -92,12 +97,12 @@ def begin_bulk_action(
         bulk.type = order.value
     elif order.value is not None:
         creates_tag = order.action is BulkActionKind.TAG
-        # Another transaction may be creating or deleting the same tag.
-        with locks.waiting_briefly(uow):
+        # The call may wait for a transaction that creates or deletes the same tag.
+        with locks.limit_lock_waits(uow):
             tag_ids = tags.find_tag_ids(
-                uow, mailing_list.id, [order.value], make=creates_tag, hold=True
+                uow, mailing_list.id, [order.value], create=creates_tag, lock=True
             )
-        # No tag has the id 0. If the list doesn't have the tag, the action removes nothing.
+        # No tag has the id 0, so the removal of an unknown tag changes no member.
         bulk.tag_id = tag_ids.get(order.value, 0)
     uow.session.add(bulk)
     uow.session.flush()
@@ -108,27 +113,29 @@ def list_bulk_actions(
     uow: UnitOfWork, caller: Caller, page: PageRequest, *, list_id: int
 ) -> PageOfRows[BulkAction]:
     """Return the caller's bulk actions on one list, newest first. Raises ``cursor.invalid``."""
-    is_owned = BulkAction.list_id == list_id, BulkAction.user_id == caller.user_id
-    query = paging.by_id(select(BulkAction).where(*is_owned), BulkAction.id, page)
+    bulk_actions = select(BulkAction).where(
+        BulkAction.list_id == list_id, BulkAction.user_id == caller.user_id
+    )
+    query = paging.by_id(bulk_actions, BulkAction.id, page)
     return paging.read(uow, query, page)
 
 
 def find_bulk_actions(uow: UnitOfWork, caller: Caller, ids: Sequence[int]) -> Sequence[BulkAction]:
-    """Return the bulk actions with these ids that belong to the caller."""
+    """Return the caller's bulk actions with these ids."""
     query = select(BulkAction).where(BulkAction.user_id == caller.user_id, BulkAction.id.in_(ids))
     return uow.session.scalars(query).all()
 
 
 def find_job(uow: UnitOfWork, bulk: BulkAction) -> Job | None:
-    """Return the job of the action, or ``None`` after the job has ended."""
+    """Return the job of the bulk action, or ``None`` after the job has ended."""
     return records.find_unfinished_job(uow, bulk.user_id, [CHANGE_MEMBERS], bulk.id)
 
 
 def change_members(resources: Resources, lease: Lease) -> None:
-    """Change batches of members for one turn.
+    """Change batches of members until the job's turn ends.
 
-    Raises ``list.not_found`` for a list that was archived. A restarted action raises
-    ``segment.tag_deleted`` or ``tag.not_found`` if its tags have been deleted.
+    Raises ``list.not_found`` if the list was archived. A restarted bulk action raises
+    ``segment.tag_deleted`` or ``tag.not_found`` if a tag of the bulk action was deleted.
     """
     work_in_turns(resources, lease, partial(_change_batch, lease=lease))
 
@@ -143,11 +150,12 @@ def announce_end(
     total: int,
     changed: int,
 ) -> None:
-    """Announce the end of a bulk action or of its undo.
+    """Announce the end of a bulk action, or the end of an undo, in the owner's feed.
 
-    ``total``: the number of members that could have been changed.
+    ``total``: the number of matching members, or the number of members that the undone bulk action
+    had changed.
     """
-    announce(
+    announce_event(
         uow,
         bulk.user_id,
         FeedEventType.BULK_ENDED,
@@ -162,26 +170,29 @@ def announce_end(
 
 
 def _change_batch(uow: UnitOfWork, lease: Lease) -> bool:
-    """Change the next batch. Return whether no batch is left."""
+    """Change the next batch of members. Return whether the bulk action is complete."""
     bulk = uow.session.get(BulkAction, lease.subject_id)
     if bulk is None:
         raise JobCancelled
-    members = member_filter.read_begun(uow, lists.get_list(uow, bulk.list_id), bulk.filter)
+    members = member_filter.read_for_running_job(
+        uow, lists.get_list(uow, bulk.list_id), bulk.filter
+    )
     if bulk.action == BulkActionKind.TAG:
         tags.get_tag(uow, bulk.list_id, bulk.tag_id or 0)
     locks.lock_list(uow, bulk.list_id)
-    statuses = members.statuses()
+    statuses = members.list_statuses()
     batch = batches.next_batch(uow, bulk, statuses)
     if batch is None:
         counts = {"bulk_id": bulk.id, "matched": bulk.matched, "changed": bulk.changed}
         complete_job(uow, lease, counts)
-        _end(uow, bulk, lease.job_id, JobStatus.SUCCEEDED)
+        _end_bulk_action(uow, bulk, lease.job_id, JobStatus.SUCCEEDED)
         return True
     total = None
     if not bulk.seen and statuses == (SubscriptionStatus.ACTIVE,):
         total = subscriber_counts.count_subscribers(uow, [bulk.list_id])[bulk.list_id]
-    matched, changed = batches.change_batch(uow, bulk, batch, members.condition())
-    # Write the job before the action, because a transaction that ends both locks the job first.
+    matched, changed = batches.change_batch(uow, bulk, batch, members.build_condition())
+    # Write the job before the bulk action, because a transaction that ends the job and the bulk
+    # action uses this order of locks.
     record_progress(uow, lease, done=bulk.seen + batch.seen, total=total)
     bulk.reached_status = batch.status
     bulk.reached_id = batch.last
@@ -191,7 +202,7 @@ def _change_batch(uow: UnitOfWork, lease: Lease) -> bool:
     return False
 
 
-def _end(uow: UnitOfWork, bulk: BulkAction, job_id: int, status: str) -> None:
+def _end_bulk_action(uow: UnitOfWork, bulk: BulkAction, job_id: int, status: str) -> None:
     bulk.status = status
     bulk.finished_at = func.now()
     announce_end(
@@ -206,8 +217,9 @@ def _end(uow: UnitOfWork, bulk: BulkAction, job_id: int, status: str) -> None:
 
 
 def _restart_with_job(uow: UnitOfWork, job: Job) -> bool:
-    """Restart a failed bulk action, unless its undo was started."""
-    # The lock makes sure that a restart and the start of an undo see each other.
+    """Restart a failed bulk action, unless an undo of the bulk action was started."""
+    # The start of an undo takes the same lock, so that a bulk action can't be restarted and undone
+    # at the same time.
     bulk = uow.session.get(BulkAction, job.subject_id, with_for_update=True, populate_existing=True)
     if bulk is None or bulk.undo_job_id is not None:
         return False
@@ -225,8 +237,8 @@ CHANGE_MEMBERS = register_kind(
         run=change_members,
         # A bulk action may remove members, which needs a recent login.
         needs_recent_login=True,
-        # Changed members stay changed, and the action can be undone.
-        on_abandoned=call_with_subject(BulkAction, _end),
+        # An abandoned bulk action keeps the changes to members. The owner can undo the changes.
+        on_abandoned=call_with_subject(BulkAction, _end_bulk_action),
         on_restarted=_restart_with_job,
     )
 )

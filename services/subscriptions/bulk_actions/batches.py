@@ -1,4 +1,4 @@
-"""The batches of members that a bulk action changes, or that its undo restores."""
+"""Changes and restores batches of members for bulk actions and their undo."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,35 +37,36 @@ from services.subscriptions.members import opt_out_checks
 from services.subscriptions.tags import MAX_TAGS_OF_MEMBER
 from storage.unit_of_work import UnitOfWork
 
-# A batch of this size locks its list for a fraction of a second.
+# A batch of this size locks the list for a fraction of a second.
 MAX_BATCH_MEMBERS = 10_000
-# An array of ids is sorted and has no duplicates.
+# The array of a member's tag ids must be sorted and must not contain duplicates.
 _WITH_TAG = (
     "tag_ids = ARRAY(SELECT DISTINCT each FROM unnest(m.tag_ids || CAST(:tag_id AS bigint)) AS each"
     " ORDER BY each)"
 )
 _WITHOUT_TAG = "tag_ids = array_remove(m.tag_ids, CAST(:tag_id AS bigint))"
 _HAS_TAG = "CAST(:tag_id AS bigint) = ANY (m.tag_ids)"
-# Deleted tags may be in the array, but don't count.
-_LIVING_TAGS = "(SELECT count(*) FROM tags WHERE tags.id = ANY (m.tag_ids))"
-_HAS_ROOM = (
-    f"(cardinality(m.tag_ids) < {MAX_TAGS_OF_MEMBER} OR {_LIVING_TAGS} < {MAX_TAGS_OF_MEMBER})"
+# The array of a member's tag ids may contain ids of deleted tags, which don't count.
+_COUNT_TAGS = "(SELECT count(*) FROM tags WHERE tags.id = ANY (m.tag_ids))"
+_HAS_ROOM_FOR_TAG = (
+    f"(cardinality(m.tag_ids) < {MAX_TAGS_OF_MEMBER} OR {_COUNT_TAGS} < {MAX_TAGS_OF_MEMBER})"
 )
-_TAGS = "ARRAY['tags']"
-_TYPE = (
+_TAG_NAMES = "ARRAY['tags']"
+_TYPE_NAMES = (
     "CASE WHEN c.paid_expiry_before IS DISTINCT FROM c.paid_expiry_after"
     " THEN ARRAY['type', 'paid_expiry'] ELSE ARRAY['type'] END"
 )
-# The condition that the action wrote the newest event that changed the column. Each change has an
-# event. The events of one member are in order, because a lock on the member or list protects them.
-_IS_THE_LAST = """(m.updated_at = c.applied_at OR c.applied_at = (
+# The SQL condition that the bulk action made the latest change to a column of the member. Each
+# change of a member has an event. The events of one member are in chronological order, because each
+# change locks the member or the list.
+_IS_LATEST_CHANGE = """(m.updated_at = c.applied_at OR c.applied_at = (
         SELECT e.created_at FROM subscription_events AS e
         WHERE e.list_id = m.list_id AND e.user_id = m.user_id
             AND e.{column}_before IS DISTINCT FROM e.{column}_after
         ORDER BY e.id DESC LIMIT 1))"""
-# A later bulk action stores this action's tier as the earlier value. The undo of the later action
-# must not restore this tier.
-_FORGET_TYPE = """, later AS (
+# The undo of one bulk action must remove its tier from the stored values of later bulk actions.
+# Otherwise, the undo of a later bulk action would restore the tier that is being undone.
+_UPDATE_LATER_ACTIONS = """, later AS (
     UPDATE bulk_changes AS l SET type_before = c.type_before,
         paid_expiry_before = CASE WHEN l.paid_expiry_before IS NOT DISTINCT FROM c.paid_expiry_after
             THEN c.paid_expiry_before ELSE l.paid_expiry_before END
@@ -77,82 +78,86 @@ _FORGET_TYPE = """, later AS (
     ) AS found
     WHERE l.ctid = found.place
 )"""
-# A person who left gets no mail, even if they had not disabled it.
+# An undo must not enable mail after any kind of opt-out.
 _NO_OPT_OUT = opt_out_checks.build_no_opt_out_condition("m")
 _HAS_NOT_LEFT = opt_out_checks.build_no_opt_out_condition("m", OptOutKind.LIST)
 
 
 @dataclass(frozen=True)
-class Words:
-    """The parts of the SQL statements that differ between actions.
+class ActionSql:
+    """The parts of the SQL statements that differ between bulk actions.
 
-    ``m`` is the subscription, and ``c`` is the row of ``bulk_changes``.
+    In the SQL, ``m`` is the subscription, and ``c`` is the row in ``bulk_changes``.
 
     Attributes:
-        event: the name of the action in the member's history.
-        sets: the columns that the action sets.
-        restores: the columns that the undo sets.
-        is_still: the condition that the member still has the value that the action set.
-        also: a further part of the undo's statement.
-        names: the names of the changed values in the history, except status and mail.
-        mail_before: whether the member got mail before the action.
-        mail_undone: whether the member got mail before the undo.
+        event: the name of the bulk action in the member's history.
+        set_values: the assignments of the bulk action.
+        restore_values: the assignments of the undo.
+        can_restore: the condition that an undo may restore the member.
+        further_statement: a further part of the undo's statement.
+        changed_names: the history's names of the changed values, except status and mail.
+        mail_before_action: whether mail was enabled before the bulk action.
+        mail_before_undo: whether mail was enabled before the undo.
     """
 
     event: str
-    sets: str
-    restores: str
-    is_still: str
-    also: str = ""
-    names: str = "CAST(NULL AS text[])"
-    mail_before: str = "m.email_enabled"
-    mail_undone: str = "m.email_enabled"
+    set_values: str
+    restore_values: str
+    can_restore: str
+    further_statement: str = ""
+    changed_names: str = "CAST(NULL AS text[])"
+    mail_before_action: str = "m.email_enabled"
+    mail_before_undo: str = "m.email_enabled"
 
 
-WORDS: Mapping[BulkActionKind, Words] = {
-    BulkActionKind.TAG: Words(
-        "edited", names=_TAGS, sets=_WITH_TAG, restores=_WITHOUT_TAG, is_still=_HAS_TAG
-    ),
-    BulkActionKind.UNTAG: Words(
+_SQL_BY_ACTION: Mapping[BulkActionKind, ActionSql] = {
+    BulkActionKind.TAG: ActionSql(
         "edited",
-        names=_TAGS,
-        sets=_WITHOUT_TAG,
-        restores=_WITH_TAG,
-        is_still=f"NOT {_HAS_TAG} AND {_HAS_ROOM}"
+        changed_names=_TAG_NAMES,
+        set_values=_WITH_TAG,
+        restore_values=_WITHOUT_TAG,
+        can_restore=_HAS_TAG,
+    ),
+    BulkActionKind.UNTAG: ActionSql(
+        "edited",
+        changed_names=_TAG_NAMES,
+        set_values=_WITHOUT_TAG,
+        restore_values=_WITH_TAG,
+        can_restore=f"NOT {_HAS_TAG} AND {_HAS_ROOM_FOR_TAG}"
         " AND EXISTS (SELECT FROM tags WHERE tags.id = :tag_id)",
     ),
-    BulkActionKind.REMOVE: Words(
+    BulkActionKind.REMOVE: ActionSql(
         "removed",
-        sets="status = 'removed'",
-        restores="status = c.status_before",
-        is_still=f"m.status = 'removed' AND {_IS_THE_LAST.format(column='status')}"
+        set_values="status = 'removed'",
+        restore_values="status = c.status_before",
+        can_restore=f"m.status = 'removed' AND {_IS_LATEST_CHANGE.format(column='status')}"
         f" AND (c.status_before = 'unsubscribed' OR {_HAS_NOT_LEFT}"
         " AND m.email <> ALL (CAST(:denied AS text[])))",
     ),
-    BulkActionKind.SET_TYPE: Words(
+    BulkActionKind.SET_TYPE: ActionSql(
         "edited",
-        names=_TYPE,
-        sets="type = :type, paid_expiry = c.paid_expiry_after",
-        restores="type = c.type_before, paid_expiry ="
+        changed_names=_TYPE_NAMES,
+        set_values="type = :type, paid_expiry = c.paid_expiry_after",
+        restore_values="type = c.type_before, paid_expiry ="
         " CASE WHEN m.paid_expiry IS NOT DISTINCT FROM c.paid_expiry_after"
         " THEN c.paid_expiry_before ELSE m.paid_expiry END",
-        is_still="m.type = :type",
-        also=_FORGET_TYPE,
+        can_restore="m.type = :type",
+        further_statement=_UPDATE_LATER_ACTIONS,
     ),
-    BulkActionKind.EMAIL_OFF: Words(
+    BulkActionKind.EMAIL_OFF: ActionSql(
         "email_disabled",
-        sets="email_enabled = false",
-        restores="email_enabled = true",
-        is_still=f"NOT m.email_enabled AND {_IS_THE_LAST.format(column='email_enabled')}"
+        set_values="email_enabled = false",
+        restore_values="email_enabled = true",
+        can_restore=f"NOT m.email_enabled AND {_IS_LATEST_CHANGE.format(column='email_enabled')}"
         f" AND {_NO_OPT_OUT}",
-        mail_before="true",
-        mail_undone="false",
+        mail_before_action="true",
+        mail_before_undo="false",
     ),
 }
 
-# ORDER BY matches the index of the list. With the primary key, Postgres might read all members of
-# other lists in between.
-NEXT = """
+# ORDER BY matches the index of the list. If Postgres used the primary key instead, Postgres might
+# read many members of other lists.
+_SELECT_NEXT_BATCH = """
 SELECT max(id), count(*), clock_timestamp() FROM (
     SELECT id FROM subscriptions
     WHERE list_id = ANY (ARRAY[CAST(:list_id AS bigint)]) AND status = :status AND id > :after
@@ -160,18 +165,18 @@ SELECT max(id), count(*), clock_timestamp() FROM (
 ) AS next
 """
 
-# OFFSET 0 makes Postgres look up one row at a time. Its statistics don't include a bulk action that
-# has just begun.
-CHANGE = """
+# OFFSET 0 makes Postgres look up one row at a time. The statistics of Postgres don't include the
+# rows of a new bulk action yet, so Postgres might choose a bad plan for a join.
+_CHANGE_MEMBERS = """
 WITH changed AS (
-    UPDATE subscriptions AS m SET {sets}, updated_at = c.applied_at
+    UPDATE subscriptions AS m SET {set_values}, updated_at = c.applied_at
     FROM bulk_changes AS c CROSS JOIN LATERAL (
         SELECT ctid AS place FROM subscriptions WHERE id = c.subscription_id OFFSET 0
     ) AS found
     WHERE c.bulk_id = :bulk_id AND c.subscription_id > :after AND c.subscription_id <= :last
         AND c.status_before = :status AND c.applied_at = :at AND m.ctid = found.place
-    RETURNING m.list_id, m.user_id, c.status_before, m.status, {mail_before} AS had_mail,
-        m.email_enabled, {names} AS names
+    RETURNING m.list_id, m.user_id, c.status_before, m.status, {mail_before_action} AS had_mail,
+        m.email_enabled, {changed_names} AS names
 ), noted AS (
     INSERT INTO subscription_events (list_id, user_id, action, actor, actor_id, via, status_before,
         status_after, email_enabled_before, email_enabled_after, changed, created_at)
@@ -182,8 +187,8 @@ WITH changed AS (
 SELECT count(*) FROM changed
 """
 
-# Selects the e-mail addresses of the members in the next batch of an undo.
-REMOVED_ADDRESSES = """
+# This query selects the e-mail addresses of the members in the next batch of an undo.
+_SELECT_ADDRESSES = """
 SELECT m.email FROM (
     SELECT subscription_id FROM bulk_changes
     WHERE bulk_id = :bulk_id AND subscription_id > :after
@@ -194,32 +199,32 @@ SELECT m.email FROM (
 WHERE m.email IS NOT NULL
 """
 
-RESTORE = """
+_RESTORE_MEMBERS = """
 WITH first AS (
     SELECT subscription_id FROM bulk_changes
     WHERE bulk_id = :bulk_id AND subscription_id > :after
     ORDER BY subscription_id LIMIT :most
 ), batch AS (
-    -- A range, not a join: the plan of a join would rely on statistics of a new bulk action.
+    -- The condition is a range, because a join could have a bad plan for a new bulk action.
     DELETE FROM bulk_changes WHERE bulk_id = :bulk_id
         AND subscription_id > :after AND subscription_id <= (SELECT max(subscription_id) FROM first)
     RETURNING *
 ), restored AS (
-    UPDATE subscriptions AS m SET {restores}, updated_at =
+    UPDATE subscriptions AS m SET {restore_values}, updated_at =
         CASE WHEN m.updated_at = c.applied_at THEN c.updated_at_before ELSE clock_timestamp() END
     FROM batch AS c CROSS JOIN LATERAL (
         SELECT ctid AS place, status FROM subscriptions WHERE id = c.subscription_id OFFSET 0
     ) AS found
-    WHERE m.ctid = found.place AND m.email IS NOT NULL AND {is_still}
-    RETURNING m.list_id, m.user_id, found.status AS was, m.status, {mail_undone} AS had_mail,
-        m.email_enabled, {names} AS names
+    WHERE m.ctid = found.place AND m.email IS NOT NULL AND {can_restore}
+    RETURNING m.list_id, m.user_id, found.status AS was, m.status, {mail_before_undo} AS had_mail,
+        m.email_enabled, {changed_names} AS names
 ), noted AS (
     INSERT INTO subscription_events (list_id, user_id, action, actor, actor_id, via, status_before,
         status_after, email_enabled_before, email_enabled_after, changed)
     SELECT list_id, user_id, 'bulk_undone', 'owner', :user_id, 'bulk', was, status, had_mail,
         email_enabled, names
     FROM restored
-){also}
+){further_statement}
 SELECT (SELECT count(*) FROM restored),
     (SELECT count(*) FROM restored WHERE status = 'active' AND was <> 'active'),
     (SELECT max(subscription_id) FROM first)
@@ -227,13 +232,14 @@ SELECT (SELECT count(*) FROM restored),
 
 
 class MemberBatch(NamedTuple):
-    """The next members of a list in one status. Some of them may not match the filter.
+    """A batch of members of one list with one status, including members who don't match the filter.
 
     Attributes:
         after: the last id of the previous batch.
-        last: the last id of this batch.
+        last: the last id of the batch.
         seen: the number of members in the batch.
-        at: a time after the list was locked. All earlier changes are older.
+        at: the time of the batch's changes. The time is later than the times of all earlier changes
+            in the list, because the transaction holds the list's lock.
     """
 
     status: SubscriptionStatus
@@ -243,9 +249,24 @@ class MemberBatch(NamedTuple):
     at: datetime
 
 
-class Counts(NamedTuple):
+class BatchCounts(NamedTuple):
+    """The numbers of matching members and of changed members in a batch."""
+
     matched: int
     changed: int
+
+
+class RestoredMembers(NamedTuple):
+    """The result of one batch of an undo.
+
+    Attributes:
+        activated_count: the number of restored members who became active.
+        last_id: the id of the batch's last member, or ``None`` if no changes were left.
+    """
+
+    restored_count: int
+    activated_count: int
+    last_id: int | None
 
 
 def next_batch(
@@ -260,9 +281,13 @@ def next_batch(
         reached_status = SubscriptionStatus(bulk.reached_status)
         statuses = statuses[statuses.index(reached_status) :]
     for status in statuses:
-        values = {"list_id": bulk.list_id, "status": status, "after": after}
-        values["most"] = MAX_BATCH_MEMBERS
-        last, seen, at = uow.session.execute(text(NEXT), values).one()
+        values = {
+            "list_id": bulk.list_id,
+            "status": status,
+            "after": after,
+            "most": MAX_BATCH_MEMBERS,
+        }
+        last, seen, at = uow.session.execute(text(_SELECT_NEXT_BATCH), values).one()
         if seen:
             return MemberBatch(status, after, last, seen, at)
         after = 0
@@ -271,23 +296,23 @@ def next_batch(
 
 def change_batch(
     uow: UnitOfWork, bulk: BulkAction, batch: MemberBatch, condition: ColumnElement[bool]
-) -> Counts:
-    """Change the members of the batch that match the condition."""
+) -> BatchCounts:
+    """Change the members in the batch who match the condition."""
     matched, stored = _store_changes(uow, bulk, batch, condition)
     if not stored:
-        return Counts(matched, 0)
-    words = WORDS[BulkActionKind(bulk.action)]
-    values = _values(bulk) | batch._asdict() | {"event": words.event}
-    changed = uow.session.scalar(text(CHANGE.format(**vars(words))), values)
-    return Counts(matched, changed or 0)
+        return BatchCounts(matched, 0)
+    action_sql = _SQL_BY_ACTION[BulkActionKind(bulk.action)]
+    values = _list_parameters(bulk) | batch._asdict() | {"event": action_sql.event}
+    changed = uow.session.scalar(text(_CHANGE_MEMBERS.format(**vars(action_sql))), values)
+    return BatchCounts(matched, changed or 0)
 
 
 def _store_changes(
     uow: UnitOfWork, bulk: BulkAction, batch: MemberBatch, condition: ColumnElement[bool]
 ) -> tuple[int, int]:
-    """Store the earlier values of members that will change.
+    """Store the earlier values of the members who will change.
 
-    Return how many members match the condition, and how many of them will change.
+    Return the number of matching members, and the number of members who will change.
     """
     member = Subscription
     change = cast("Table", BulkChange.__table__)
@@ -296,7 +321,7 @@ def _store_changes(
         member.status == batch.status.value,
         member.id > batch.after,
         member.id <= batch.last,
-        # Erased people aren't members. Their records have no address.
+        # The records of erased people have no address.
         member.email.is_not(None),
         condition,
     ]
@@ -304,14 +329,15 @@ def _store_changes(
         # Skip people who opted out after they signed up.
         conditions.append(not_(opt_out_checks.HAS_LEFT))
     if batch.status is SubscriptionStatus.REMOVED and bulk.action == BulkActionKind.REMOVE:
-        # The members whom this action removed have this status now; skip them.
-        is_changed = change.c.bulk_id == bulk.id, change.c.subscription_id == member.id
-        conditions.append(~exists().where(*is_changed))
-    expiry = _expiry_after(bulk).label("paid_expiry_after")
+        # Skip the members that the same bulk action removed in earlier batches.
+        conditions.append(
+            ~exists().where(change.c.bulk_id == bulk.id, change.c.subscription_id == member.id)
+        )
+    new_expiry = _build_new_expiry(bulk).label("paid_expiry_after")
     matching = (
         select(
             *(member.id, member.updated_at, member.status, member.type, member.paid_expiry),
-            *(expiry, _differs(bulk).label("differs")),
+            *(new_expiry, _build_change_condition(bulk).label("differs")),
         )
         .where(*conditions)
         .cte("fitting")
@@ -322,7 +348,7 @@ def _store_changes(
     stored = (
         insert(change)
         .from_select(names, select(*values).where(matching.c.differs))
-        # A member whose status changes during the action may be in two batches.
+        # A member whose status changes during the bulk action may belong to two batches.
         .on_conflict_do_nothing()
         .returning(change.c.subscription_id)
         .cte("kept")
@@ -334,18 +360,24 @@ def _store_changes(
     return matched_count, stored_count
 
 
-def _differs(bulk: BulkAction) -> ColumnElement[bool]:
-    """The SQL condition that the action changes the member."""
+def _build_change_condition(bulk: BulkAction) -> ColumnElement[bool]:
+    """Build the SQL condition that the bulk action changes the member."""
     member = Subscription
     has_tag = literal(bulk.tag_id) == any_(member.tag_ids)
     action = BulkActionKind(bulk.action)
     match action:
         case BulkActionKind.TAG:
-            of_member = MemberTag.id == any_(member.tag_ids)
-            count = select(func.count()).select_from(MemberTag).where(of_member).scalar_subquery()
-            # Tags are only counted if the array may contain the ids of deleted tags.
+            tag_count = (
+                select(func.count())
+                .select_from(MemberTag)
+                .where(MemberTag.id == any_(member.tag_ids))
+                .scalar_subquery()
+            )
+            # Only count existing tags if the array is full, because the array may contain ids of
+            # deleted tags.
             has_room = or_(
-                func.cardinality(member.tag_ids) < MAX_TAGS_OF_MEMBER, count < MAX_TAGS_OF_MEMBER
+                func.cardinality(member.tag_ids) < MAX_TAGS_OF_MEMBER,
+                tag_count < MAX_TAGS_OF_MEMBER,
             )
             return ~has_tag & has_room
         case BulkActionKind.UNTAG:
@@ -353,16 +385,16 @@ def _differs(bulk: BulkAction) -> ColumnElement[bool]:
         case BulkActionKind.REMOVE:
             return member.status != SubscriptionStatus.REMOVED.value
         case BulkActionKind.SET_TYPE:
-            expiry = _expiry_after(bulk)
-            return or_(member.type != bulk.type, member.paid_expiry.is_distinct_from(expiry))
+            new_expiry = _build_new_expiry(bulk)
+            return or_(member.type != bulk.type, member.paid_expiry.is_distinct_from(new_expiry))
         case BulkActionKind.EMAIL_OFF:
             return member.email_enabled.is_(True)
 
 
-def _expiry_after(bulk: BulkAction) -> ColumnElement[Any]:
-    """Return the end of the member's tier after the action.
+def _build_new_expiry(bulk: BulkAction) -> ColumnElement[Any]:
+    """Build the SQL expression for the expiry of the member's tier after the bulk action.
 
-    If the action sets a paid tier, an end in the past is removed. The free tier has no end.
+    A new paid tier keeps the expiry, unless the expiry is in the past. The free tier has no expiry.
     """
     expiry = Subscription.paid_expiry
     if bulk.action != BulkActionKind.SET_TYPE:
@@ -373,22 +405,23 @@ def _expiry_after(bulk: BulkAction) -> ColumnElement[Any]:
 
 
 def restore_batch(
-    uow: UnitOfWork, bulk: BulkAction, most: int | None = None
-) -> tuple[Counts, int | None]:
-    """Undo the next batch of changes. Return its counts, and its last member or ``None``.
-
-    ``matched`` is the number of restored members. ``changed`` is how many of them became active.
-    """
-    statement = RESTORE.format(**vars(WORDS[BulkActionKind(bulk.action)]))
-    values = _values(bulk) | {"after": bulk.undo_reached_id or 0}
-    values["most"] = most or MAX_BATCH_MEMBERS
+    uow: UnitOfWork, bulk: BulkAction, max_members: int | None = None
+) -> RestoredMembers:
+    """Undo the changes to the next batch of members."""
+    statement = _RESTORE_MEMBERS.format(**vars(_SQL_BY_ACTION[BulkActionKind(bulk.action)]))
+    values = _list_parameters(bulk) | {"after": bulk.undo_reached_id or 0}
+    values["most"] = max_members or MAX_BATCH_MEMBERS
     if bulk.action == BulkActionKind.REMOVE:
-        addresses = uow.session.scalars(text(REMOVED_ADDRESSES), values).all()
+        addresses = uow.session.scalars(text(_SELECT_ADDRESSES), values).all()
         values["denied"] = sorted(deny_lists.find_denied(uow, bulk.user_id, addresses))
-    restored, made_active, last = uow.session.execute(text(statement), values).one()
-    return Counts(restored, made_active), last
+    restored_count, activated_count, last_id = uow.session.execute(text(statement), values).one()
+    return RestoredMembers(restored_count, activated_count, last_id)
 
 
-def _values(bulk: BulkAction) -> dict[str, Any]:
-    ids = {"bulk_id": bulk.id, "user_id": bulk.user_id}
-    return ids | {"tag_id": bulk.tag_id, "type": bulk.type}
+def _list_parameters(bulk: BulkAction) -> dict[str, Any]:
+    return {
+        "bulk_id": bulk.id,
+        "user_id": bulk.user_id,
+        "tag_id": bulk.tag_id,
+        "type": bulk.type,
+    }

@@ -1,6 +1,7 @@
-"""The undo of a bulk action: it restores the members that the action changed.
+"""The undo of a bulk action, which restores the earlier values of the changed members.
 
-Members who left stay away, and mail that a reader disabled stays disabled.
+An undo never overrides an opt-out. Members who left the list later stay unsubscribed, and mail that
+a member has disabled stays disabled.
 """
 
 from core.errors.mailing import BULK_NOT_FOUND, BULK_RUNNING, BULK_UNDO_OVER
@@ -14,21 +15,26 @@ from storage.unit_of_work import UnitOfWork
 
 
 def _restore_batch(uow: UnitOfWork, bulk: BulkAction) -> RestoredBatch | None:
-    """Raises ``quota.exceeded`` if the plan has no room for members who would come back."""
-    room = None
+    """Restore the next batch of members, or return ``None`` at the end.
+
+    Raises ``quota.exceeded`` if the owner's plan allows no further active members.
+    """
+    free_members = None
     if bulk.action == BulkActionKind.REMOVE:
-        room = quotas.hold(uow, bulk.user_id, PlanQuota.MEMBERS)
+        free_members = quotas.lock_quota(uow, bulk.user_id, PlanQuota.MEMBERS)
     with uow.session.begin_nested() as attempt:
-        (restored, made_active), last = batches.restore_batch(uow, bulk)
-        is_too_many = room is not None and made_active > max(room, 0)
+        restored = batches.restore_batch(uow, bulk)
+        is_too_many = free_members is not None and restored.activated_count > max(free_members, 0)
         if is_too_many:
             attempt.rollback()
     if is_too_many:
-        if not room or room < 0:
-            raise quotas.exceeded(uow, bulk.user_id, PlanQuota.MEMBERS)
-        # Restore as many members as the plan has room for.
-        (restored, _), last = batches.restore_batch(uow, bulk, most=room)
-    return None if last is None else RestoredBatch(restored, {"undo_reached_id": last})
+        if not free_members or free_members < 0:
+            raise quotas.build_exceeded_error(uow, bulk.user_id, PlanQuota.MEMBERS)
+        # Restore as many members as the owner's plan allows.
+        restored = batches.restore_batch(uow, bulk, max_members=free_members)
+    if restored.last_id is None:
+        return None
+    return RestoredBatch(restored.restored_count, {"undo_reached_id": restored.last_id})
 
 
 def _end_undo(uow: UnitOfWork, bulk: BulkAction, job_id: int, status: str) -> None:

@@ -1,4 +1,4 @@
-"""Consent claims: what the rows of an imported file say about how members agreed."""
+"""Consent claims: statements in imported files about how members agreed to get mail."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,10 @@ MAX_CLAIMED_WORDING_CHARACTERS = 2_000
 
 @dataclass(frozen=True)
 class ClaimedConsent:
-    """The consent of a member as one row of a file states it. Only ``email`` is normalised."""
+    """A statement in one row of a file about a member's consent.
+
+    ``email`` is normalised. All other values are unchanged texts and times of the file.
+    """
 
     email: str
     how: ConsentHow
@@ -27,9 +30,10 @@ class ClaimedConsent:
     wording: str | None = None
 
 
-# OFFSET 0 makes Postgres look up one member at a time, by list and person. With a condition on the
-# status there, Postgres would read all active members of the list for each claim. An address that
-# is old already is shortened at once, because a file may have a million of them.
+# OFFSET 0 makes Postgres look up one member at a time, by list and person. If the subquery had a
+# condition on the status, Postgres would read all active members of the list for each claim. The
+# statement shortens old IP addresses immediately, because a file may contain a million IP addresses
+# that are due for shortening.
 _RECORD_CLAIMS = text("""
 INSERT INTO consent_claims (import_id, subscription_id, how, occurred_at, ip, url, wording,
     claimed_by)
@@ -52,6 +56,7 @@ WHERE i.id = :import_id AND m.status = 'active' ORDER BY m.id
 ON CONFLICT DO NOTHING
 RETURNING 1
 """)
+_DELETE_CLAIMS = text("SELECT take_back_claims(:import_id, :most)")
 
 
 def record_claims(
@@ -62,18 +67,18 @@ def record_claims(
     people: Mapping[str, int],
     claimed_by: str,
 ) -> int:
-    """Record the claims about active members of the import's list; returns their number.
+    """Record the claims about active members of the import's list, and return their number.
 
-    Call it after the members were written, while the list is locked. An import records one claim
-    of each kind per member. A time in the future or before 1970 becomes the current time. An
-    invalid IP address or URL is dropped.
+    The caller must write the members first, and must hold the list's lock. An import records at
+    most one claim of each kind per member. A claim with a time in the future or before 1970 gets
+    the current time. The function drops invalid IP addresses and URLs.
 
     Args:
-        people: maps the address of each claim to the person. The list may know the person by
-            another address.
+        people: maps the address of each claim to the id of the person. The list's record of the
+            person may contain another address.
         claimed_by: the product that wrote the file, or ``file``.
     """
-    # Postgres can't store a NUL character in a text.
+    # Postgres can't store NUL characters in texts.
     wordings = [(each.wording or "").replace("\0", "").strip() for each in claims]
     values = {
         "import_id": import_id,
@@ -81,7 +86,7 @@ def record_claims(
         "hows": [each.how.value for each in claims],
         "moments": [each.occurred_at for each in claims],
         "ips": [normalise_ip(each.ip) for each in claims],
-        "urls": [origins.page_of((each.url or "").strip()) for each in claims],
+        "urls": [origins.strip_query((each.url or "").strip()) for each in claims],
         "wordings": [each[:MAX_CLAIMED_WORDING_CHARACTERS] or None for each in wordings],
         "claimed_by": claimed_by,
         "age": timedelta(days=uow.settings.retention[Retained.IP_ADDRESSES]),
@@ -89,12 +94,10 @@ def record_claims(
     return len(uow.session.execute(_RECORD_CLAIMS, values).all())
 
 
-_DELETE_CLAIMS = text("SELECT take_back_claims(:import_id, :most)")
-
-
 def delete_claims(uow: UnitOfWork, import_id: int, *, limit: int) -> int:
-    """Delete the next claims of an import that is being undone; returns their number.
+    """Delete some claims of an import that is being undone, and return their number.
 
-    The database refuses to delete claims of any other import.
+    ``limit``: the maximum number of deleted claims. The database refuses to delete claims of
+    imports that aren't being undone.
     """
     return uow.session.scalar(_DELETE_CLAIMS, {"import_id": import_id, "most": limit}) or 0

@@ -1,4 +1,4 @@
-"""Evidence that a member agreed: the consent entries and claims that owners see."""
+"""Evidence that a member agreed to get mail, from consent entries and consent claims."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
@@ -13,24 +13,24 @@ from services import paging
 from services.paging import PageOfRows, PageRequest
 from storage.unit_of_work import UnitOfWork
 
-# The columns of an export, which has one row per member.
+# The columns about consent in an export of members.
 CONSENT_COLUMNS = (
     *("consent_at", "consent_how", "consent_ip", "consent_url", "consent_wording"),
     *("consent_confirmed_at", "consent_confirmed_ip", "consent_claimed_by"),
 )
-_MAX_EXPORTED = 100
+_MAX_EXPORTED_PER_MEMBER = 100
 
 
 class ConsentEvidence(NamedTuple):
     """A consent entry or a consent claim.
 
     Attributes:
-        claimed_by: the source of a claim: ``owner``, or the product that wrote the file. ``None``
-            for an act that Pressroom saw itself.
-        confirmed: whether Pressroom saw that the act was by the person who has the address. They
-            followed a mailed link, then or later, or were logged in.
-        list_id: the list to which the person agreed. After a transfer, this is another list.
-        place: orders pieces of evidence with equal times.
+        claimed_by: ``owner``, or the product that wrote the imported file. ``None`` if Pressroom
+            itself observed the consent.
+        confirmed: whether Pressroom knows that the consent came from the address's owner, because
+            the person followed a mailed link or was logged in.
+        list_id: the list to which the person agreed. A transfer keeps the id of the original list.
+        place: a number that sorts pieces of evidence with equal times.
     """
 
     occurred_at: datetime
@@ -47,8 +47,9 @@ class ConsentEvidence(NamedTuple):
     place: int
 
 
-# The entries and claims of each record, and the import that last made the record active. An erased
-# person has no import. OFFSET 0 makes Postgres look up one record at a time.
+# The query returns the entries and claims of each subscription, and the import that last made the
+# subscription active. Subscriptions of erased people have no import. OFFSET 0 makes Postgres look
+# up one subscription at a time.
 _EVIDENCE = (
     text("""
 SELECT m.id AS subscription_id, e.occurred_at, e.how, e.ip, e.url, e.browser, (
@@ -94,7 +95,10 @@ _COLUMNS = tuple(_EVIDENCE.c[name] for name in ConsentEvidence._fields)
 def list_evidence(
     uow: UnitOfWork, member: Subscription, page: PageRequest
 ) -> PageOfRows[ConsentEvidence]:
-    """Return a page of the evidence about one member, newest first; raises ``cursor.invalid``."""
+    """Return a page of the evidence about one member, newest first.
+
+    Raises ``cursor.invalid``.
+    """
     query = paging.by_moment(select(*_COLUMNS), _EVIDENCE.c.occurred_at, _EVIDENCE.c.place, page)
     rows = [ConsentEvidence(*row) for row in uow.session.execute(query, {"ids": [member.id]})]
     return paging.cut(
@@ -102,52 +106,55 @@ def list_evidence(
     )
 
 
-def evidence_by_member(
+def read_evidence_by_member(
     connection: Connection, subscription_ids: Collection[int]
 ) -> Mapping[int, list[ConsentEvidence]]:
-    """Return the newest hundred pieces of evidence per member; members without any are missing.
+    """Return the newest hundred pieces of evidence per member.
 
-    ``connection`` has the one view of the database that an export reads.
+    Members without evidence are missing in the result.
+
+    ``connection``: the connection of an export, so that the export reads one consistent snapshot.
     """
     query = select(_EVIDENCE.c.subscription_id, *_COLUMNS).order_by(
         _EVIDENCE.c.occurred_at.desc(), _EVIDENCE.c.place.desc()
     )
     evidence: dict[int, list[ConsentEvidence]] = defaultdict(list)
     for subscription_id, *values in connection.execute(query, {"ids": list(subscription_ids)}):
-        if len(evidence[subscription_id]) < _MAX_EXPORTED:
+        if len(evidence[subscription_id]) < _MAX_EXPORTED_PER_MEMBER:
             evidence[subscription_id].append(ConsentEvidence(*values))
     return evidence
 
 
-def export_values(evidence: Collection[ConsentEvidence]) -> tuple[str | None, ...]:
-    """Return the values of ``CONSENT_COLUMNS``: the newest act of the member, or else a claim.
+def build_export_values(evidence: Collection[ConsentEvidence]) -> tuple[str | None, ...]:
+    """Return the values of ``CONSENT_COLUMNS`` for one member.
 
-    A claim by a file is preferred to one by the owner, because the file is further evidence. A
-    confirmation has columns of its own, as in the files of other products.
+    The values come from the newest piece of the strongest evidence. Consent that Pressroom observed
+    is stronger than a claim. A claim from a file is stronger than a claim of the owner. A
+    confirmation has its own columns, because files of other products have such columns too.
     """
-    least_doubt = min(map(_doubt, evidence), default=None)
-    surest = [each for each in evidence if _doubt(each) == least_doubt]
-    confirmation = next((each for each in surest if each.how == ConsentHow.CONFIRMATION), None)
-    act = next((each for each in surest if each.how != ConsentHow.CONFIRMATION), None)
-    if act is None:
-        act = confirmation
+    best_rank = min(map(_rank_by_strength, evidence), default=None)
+    strongest = [each for each in evidence if _rank_by_strength(each) == best_rank]
+    confirmation = next((each for each in strongest if each.how == ConsentHow.CONFIRMATION), None)
+    consent = next((each for each in strongest if each.how != ConsentHow.CONFIRMATION), None)
+    if consent is None:
+        consent = confirmation
         confirmation = None
-    if act is None:
+    if consent is None:
         return (None,) * len(CONSENT_COLUMNS)
     return (
-        clock.iso(act.occurred_at),
-        act.how,
-        act.ip,
-        act.url,
-        act.wording,
-        clock.iso(confirmation.occurred_at) if confirmation else None,
+        clock.format_timestamp(consent.occurred_at),
+        consent.how,
+        consent.ip,
+        consent.url,
+        consent.wording,
+        clock.format_timestamp(confirmation.occurred_at) if confirmation else None,
         confirmation.ip if confirmation else None,
-        act.claimed_by,
+        consent.claimed_by,
     )
 
 
-def _doubt(evidence: ConsentEvidence) -> int:
-    """Rank the evidence by how little it proves; 0 is the best."""
+def _rank_by_strength(evidence: ConsentEvidence) -> int:
+    """Return a rank of the evidence. The strongest evidence has rank 0."""
     if evidence.claimed_by is None:
         return 0
     return 2 if evidence.claimed_by == "owner" else 1

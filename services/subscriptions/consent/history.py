@@ -7,7 +7,7 @@ from sqlalchemy import text
 from models import Subscription
 from storage.unit_of_work import UnitOfWork
 
-# A person who often leaves and returns has more entries. Only the newest ones are copied.
+# The limit concerns people who often leave and return. Only the newest entries are copied.
 _MAX_COPIED_ENTRIES = 1_000
 _ALL_ROWS = 2**31 - 1
 _COPY_ENTRIES = text("""
@@ -27,7 +27,7 @@ INSERT INTO consent_entries (list_id, user_id, how, occurred_at, ip, url, browse
 SELECT :to_list_id, :user_id, how, occurred_at, ip, url, browser, wording_version, of_list_id,
     import_id
 FROM source AS s
--- The target still has its own entries, and those of an earlier transfer.
+-- Skip entries about the target list, and entries that an earlier transfer copied.
 WHERE of_list_id <> :to_list_id AND NOT EXISTS (
     SELECT FROM consent_entries AS e WHERE e.user_id = :user_id AND e.list_id = :to_list_id
         AND e.of_list_id = s.of_list_id AND e.how = s.how AND e.occurred_at = s.occurred_at
@@ -44,10 +44,13 @@ ON CONFLICT DO NOTHING
 """)
 
 
-def copy_history(uow: UnitOfWork, source: Subscription, target: Subscription) -> None:
-    """Copy the consent history of a member to their record on another list.
+_ERASE = text("SELECT erase_consent(CAST(:people AS bigint[]), :most)")
 
-    Each entry and claim is copied once, however often the member is moved back and forth.
+
+def copy_history(uow: UnitOfWork, source: Subscription, target: Subscription) -> None:
+    """Copy the consent history of a member to the member's record on another list.
+
+    Repeated transfers of the member don't create duplicates of entries and claims.
     """
     values = {
         "user_id": source.user_id,
@@ -61,12 +64,10 @@ def copy_history(uow: UnitOfWork, source: Subscription, target: Subscription) ->
     uow.session.execute(_COPY_CLAIMS, values)
 
 
-_ERASE = text("SELECT erase_consent(CAST(:people AS bigint[]), :most)")
-
-
 def erase_history(uow: UnitOfWork, people: Sequence[int], *, limit: int = _ALL_ROWS) -> int:
-    """Delete the consent history of erased or purged people; returns the number of rows.
+    """Delete the consent history of erased or purged people, and return the number of rows.
 
-    The wordings of lists that they owned are blanked. The database skips the ids of other people.
+    The database also blanks the consent wordings of the people's lists, and skips the ids of people
+    who aren't erased.
     """
     return uow.session.scalar(_ERASE, {"people": list(people), "most": limit}) or 0

@@ -1,4 +1,4 @@
-"""Counts of the people who came onto a list from one IP network."""
+"""Counts the people who joined a list from the same IP network."""
 
 from collections.abc import Collection, Mapping
 
@@ -8,8 +8,8 @@ from models import Subscription
 from services.subscriptions.consent.evidence import ConsentEvidence
 from storage.unit_of_work import UnitOfWork
 
-MAX_OTHERS = 1_000
-# An index holds the people of one network next to each other. Postgres stops at the limit.
+MAX_COUNTED_PEOPLE = 1_000
+# The index sorts people by network, so Postgres only reads as many rows as the limit.
 _COUNT_OTHERS = text("""
 SELECT asked.ip, (
     SELECT count(*) FROM (
@@ -21,15 +21,20 @@ SELECT asked.ip, (
 ) AS others
 FROM unnest(CAST(:ips AS text[])) AS asked (ip)
 """)
+_COUNT_LARGEST_NETWORK = text("""
+SELECT count(DISTINCT user_id) FROM consent_entries
+WHERE list_id = :list_id AND ip IS NOT NULL
+GROUP BY network_of_ip(ip) ORDER BY 1 DESC LIMIT 1
+""")
 
 
-def count_others(
+def count_people_by_network(
     uow: UnitOfWork, member: Subscription, evidence: Collection[ConsentEvidence]
 ) -> Mapping[str, int]:
-    """Count the other people who came onto the member's list from the network of each address.
+    """Count the other people who joined the member's list from the networks in the evidence.
 
-    Only addresses that Pressroom saw itself count. The result maps each address to its count,
-    which is at most ``MAX_OTHERS``.
+    The function skips IP addresses in claims. The result maps each IP address to the number of
+    people, which is at most ``MAX_COUNTED_PEOPLE``.
     """
     ips = {each.ip for each in evidence if each.ip is not None and each.claimed_by is None}
     if not ips:
@@ -38,18 +43,11 @@ def count_others(
         "ips": sorted(ips),
         "list_id": member.list_id,
         "user_id": member.user_id,
-        "most": MAX_OTHERS,
+        "most": MAX_COUNTED_PEOPLE,
     }
     return {row.ip: row.others for row in uow.session.execute(_COUNT_OTHERS, values)}
 
 
-_COUNT_LARGEST_NETWORK = text("""
-SELECT count(DISTINCT user_id) FROM consent_entries
-WHERE list_id = :list_id AND ip IS NOT NULL
-GROUP BY network_of_ip(ip) ORDER BY 1 DESC LIMIT 1
-""")
-
-
 def count_largest_network(uow: UnitOfWork, list_id: int) -> int:
-    """Return the largest number of people who came onto the list from one network."""
+    """Return the largest number of people who joined the list from one network."""
     return uow.session.scalar(_COUNT_LARGEST_NETWORK, {"list_id": list_id}) or 0

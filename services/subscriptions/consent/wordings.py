@@ -1,4 +1,4 @@
-"""Consent wordings: the versions of the text to which people agree when they join a list."""
+"""Consent wordings: versions of the text to which people agree when joining a list."""
 
 from collections.abc import Iterable, Mapping
 
@@ -13,17 +13,17 @@ MAX_WORDINGS = 1_000
 
 
 def choose_wording(uow: UnitOfWork, mailing_list: MailingList, wording: str | None) -> None:
-    """Set or remove the list's current wording; raises ``list.consent_wordings``.
+    """Set or remove the list's current wording. Raises ``list.consent_wordings``.
 
-    A text that the list had before gets its earlier version.
+    A text that the list used before keeps the earlier version number.
     """
     wording = (wording or "").strip()
     if not wording:
         mailing_list.consent_wording_version = None
         uow.session.flush()
         return
-    # Lock the list, so that two changes of its wording can't run at the same time. Changes of
-    # members don't wait for this lock.
+    # Lock the list, so that two transactions can't change the wording at the same time. Changes of
+    # members don't wait for a ``key_share`` lock.
     row = select(MailingList.id).where(MailingList.id == mailing_list.id)
     uow.session.execute(row.with_for_update(key_share=True))
     of_list = ConsentWording.list_id == mailing_list.id
@@ -39,8 +39,8 @@ def choose_wording(uow: UnitOfWork, mailing_list: MailingList, wording: str | No
     uow.session.flush()
 
 
-def current_wordings(uow: UnitOfWork, lists: Iterable[MailingList]) -> Mapping[int, str]:
-    """Return the current wordings by list id; lists without a wording are missing."""
+def read_current_wordings(uow: UnitOfWork, lists: Iterable[MailingList]) -> Mapping[int, str]:
+    """Return the current wordings by list id. Lists without a wording are missing."""
     versions = [
         (each.id, each.consent_wording_version)
         for each in lists

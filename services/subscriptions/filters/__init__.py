@@ -1,6 +1,7 @@
-"""Filters: which members of a list an owner means, written as JSON and never as SQL.
+"""Filters: conditions in JSON that select members of a list.
 
-``grammar`` reads a filter into combinations of ``conditions`` on what ``names`` lists;
-``member_filter`` has all of it for one list, and ``searching`` finds a page of its members.
-docs/filters.md is what callers read.
+``names`` contains the names and values that a filter may contain. ``grammar`` parses a filter.
+``conditions`` builds SQL conditions. ``member_filter`` combines these modules for one list.
+``searching`` reads pages of matching members, and ``member_counts`` counts matching members.
+docs/filters.md documents filters for callers of the API.
 """

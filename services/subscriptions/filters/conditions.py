@@ -1,4 +1,9 @@
-"""The SQL of one comparison of a filter: with a column, a tag or a field of members."""
+"""Builds SQL conditions from a filter's comparisons with columns, tags and fields of members.
+
+Comparisons of texts ignore case, by the full case folding of Unicode that ``str.casefold`` uses.
+The conditions name a collation of Postgres for the case folding, so that the locale of the database
+doesn't matter. All values are bound parameters of the SQL statement.
+"""
 
 import json
 import re
@@ -28,11 +33,11 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 
 from core.errors import DomainError
-from core.languages.shown_lines import strip_unseen
+from core.languages.shown_lines import strip_invisible
 from models import MemberTag, Subscription, SubscriptionStatus
 from services.accounts import email_addresses
 from services.subscriptions.filters.names import (
-    STATUS,
+    STATUS_NAME,
     FilterName,
     Operator,
     Span,
@@ -40,22 +45,33 @@ from services.subscriptions.filters.names import (
     ValueKind,
 )
 
-# Text is compared without case, by the full case folding of Unicode, as ``str.casefold`` has it.
-# Postgres does the same in a collation of its own, so that the locale of the database has no part
-# in it. Values are bound, and never a part of a statement's text.
-
 Condition = ColumnElement[bool]
 
-# No fields or no tags: in the words of the conditions of partial indexes.
-NONE: ColumnElement[Any] = literal_column("'{}'")
-_FOLDING = "pg_unicode_fast"
+# An index for parts of texts contains sequences of three characters, so shorter texts can't use the
+# index.
+MIN_INDEXED_CHARACTERS = 3
+# The empty value of the columns ``fields`` and ``tag_ids``. Partial indexes contain the same
+# expression, so Postgres recognises that an index covers the condition.
+_EMPTY: ColumnElement[Any] = literal_column("'{}'")
+_CASE_FOLDING_COLLATION = "pg_unicode_fast"
+# The greatest character of Unicode, so all addresses with a prefix sort before the prefix followed
+# by this character.
+_LAST_CHARACTER = "\U0010ffff"
+_COMPARISONS: Mapping[Operator, Callable[[Any, Any], Condition]] = {
+    Operator.BEFORE: lt,
+    Operator.NOT_AFTER: le,
+    Operator.AFTER: gt,
+    Operator.NOT_BEFORE: ge,
+}
 
 
 @dataclass(frozen=True)
 class Members:
-    """The subscriptions, or some of them, that a filter is about.
+    """The rows of subscriptions that a condition compares.
 
-    ``tag_ids``: of the tags that it names and that the list has, by those names.
+    Attributes:
+        tag_ids: maps each tag name in the filter to the tag's id. Tags that the list doesn't have
+            are missing.
     """
 
     rows: FromClause = Subscription.__table__
@@ -64,112 +80,123 @@ class Members:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The condition on one name. It is never ``is_not``, which is the complement of ``is``.
+    """A comparison of one name with values.
 
     Attributes:
-        values: several for ``in``, none for ``exists``, else one.
+        operator: any operator except ``is_not``. The parser replaces ``is_not`` by the negation of
+            ``is``.
+        values: several values for ``in``, no value for ``exists``, and one value for all other
+            operators.
     """
 
     name: FilterName
     operator: Operator
     values: tuple[Value, ...] = ()
 
-    def sql(self, members: Members) -> Condition:
-        of_own = self.name.field_id is not None
-        return (_of_field if of_own else _BY_NAME[self.name.name])(self, members)
-
-    def indexed(self, members: Members) -> Condition | None:
-        """Return a condition that an index answers, and that is true of every matching member."""
+    def build_condition(self, members: Members) -> Condition:
         if self.name.field_id is not None:
-            return _indexed_field(self, members)
-        found = None if self.operator is Operator.EXISTS else _INDEXED.get(self.name.name)
-        return None if found is None else found(self, members)
+            return _compare_field(self, members)
+        return _CONDITION_BUILDERS[self.name.name](self, members)
+
+    def build_indexed_condition(self, members: Members) -> Condition | None:
+        """Build a condition that an index can check and that every matching member meets.
+
+        Return ``None`` if no such condition exists.
+        """
+        if self.name.field_id is not None:
+            return _build_indexed_field_condition(self, members)
+        if self.operator is Operator.EXISTS:
+            return None
+        build = _INDEXED_CONDITION_BUILDERS.get(self.name.name)
+        return None if build is None else build(self, members)
 
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
-        """Return whether members of this status match; ``None`` if more decides."""
-        return status in self.values if self.name == STATUS else None
+        """Return whether all members with this status match.
+
+        Return ``None`` if other values of the member decide.
+        """
+        return status in self.values if self.name == STATUS_NAME else None
 
     def comparisons(self) -> "Iterator[Comparison]":
         yield self
 
 
-def folded(value: ColumnElement[str]) -> ColumnElement[str]:
-    return func.casefold(collate(value, _FOLDING))
+_ConditionBuilder = Callable[[Comparison, Members], Condition]
+_IndexedConditionBuilder = Callable[[Comparison, Members], Condition | None]
 
 
-def pattern(operator: Operator, value: str) -> str:
-    """For ``LIKE``, which has wildcards of its own."""
+def _fold_case(value: ColumnElement[str]) -> ColumnElement[str]:
+    return func.casefold(collate(value, _CASE_FOLDING_COLLATION))
+
+
+def _build_pattern(operator: Operator, value: str) -> str:
+    """Build a pattern for ``LIKE``, with the wildcards in the value escaped."""
     escaped = re.sub(r"([\\%_])", r"\\\1", value)
     return f"%{escaped}%" if operator is Operator.CONTAINS else f"{escaped}%"
 
 
-def of_text(comparison: Comparison, column: ColumnElement[str]) -> Condition:
-    """Return the SQL condition that compares a text column, ignoring case."""
+def _compare_text(comparison: Comparison, column: ColumnElement[str]) -> Condition:
+    """Build the condition that compares a text column, ignoring case."""
     operator = comparison.operator
-    values = [form for value in comparison.values for form in _forms_of(str(value))]
+    values = [form for value in comparison.values for form in _list_unicode_forms(str(value))]
     if operator in {Operator.CONTAINS, Operator.BEGINS}:
-        patterns = [folded(literal(pattern(operator, value))) for value in values]
-        return or_(*(folded(column).like(each) for each in patterns))
-    return folded(column).in_([folded(literal(value)) for value in values])
+        patterns = [_fold_case(literal(_build_pattern(operator, value))) for value in values]
+        return or_(*(_fold_case(column).like(each) for each in patterns))
+    return _fold_case(column).in_([_fold_case(literal(value)) for value in values])
 
 
-def _forms_of(value: str) -> Iterable[str]:
-    """Return the text in Unicode's forms NFC and NFD, because stored texts may be in either."""
+def _list_unicode_forms(value: str) -> Iterable[str]:
+    """Return the text in the Unicode forms NFC and NFD, because stored texts have either form."""
     return dict.fromkeys(unicodedata.normalize(form, value) for form in ("NFC", "NFD"))
 
 
-_Of = Callable[[Comparison, Members], Condition]
-_Indexed = Callable[[Comparison, Members], Condition | None]
-
-# A shorter text is in too many others for an index of three characters at a time.
-MIN_INDEXED_CHARACTERS = 3
-# The last character of Unicode, which no address has.
-_LAST = "\U0010ffff"
-
-
-def _of_name(comparison: Comparison, members: Members) -> Condition:
+def _compare_name(comparison: Comparison, members: Members) -> Condition:
     column = members.rows.c.name
     if comparison.operator is Operator.EXISTS:
-        # An empty name is none.
+        # A member with an empty name counts as a member without a name.
         return column != ""
-    return of_text(comparison, column)
+    return _compare_text(comparison, column)
 
 
-def _of_address(comparison: Comparison, members: Members) -> Condition:
-    column, operator = members.rows.c.email, comparison.operator
+def _compare_address(comparison: Comparison, members: Members) -> Condition:
+    column = members.rows.c.email
+    operator = comparison.operator
     if operator is Operator.EXISTS:
         return column.is_not(None)
     values = [str(value) for value in comparison.values]
-    # Keep a value that consists of whitespace, because this value matches no address. An empty
-    # value would match all addresses.
-    lowered = unicodedata.normalize("NFC", strip_unseen(values[0]) or values[0]).lower()
+    # Keep a value that consists of whitespace, so that the value matches no address. An empty value
+    # would match all addresses.
+    lowered = unicodedata.normalize("NFC", strip_invisible(values[0]) or values[0]).lower()
     if operator is Operator.CONTAINS:
-        return column.like(pattern(operator, lowered))
+        return column.like(_build_pattern(operator, lowered))
     if operator is Operator.BEGINS:
-        # As the index of a list's addresses compares them, and not that of their parts.
-        return and_(column.bool_op("~>=~")(lowered), column.bool_op("~<~")(lowered + _LAST))
-    return column.in_([_address(value) for value in values])
+        # The index of a list's addresses supports the operators ``~>=~`` and ``~<~``. With
+        # ``LIKE``, Postgres might choose the slower index for parts of addresses.
+        return and_(
+            column.bool_op("~>=~")(lowered), column.bool_op("~<~")(lowered + _LAST_CHARACTER)
+        )
+    return column.in_([_normalise_address(value) for value in values])
 
 
-def _address(value: str) -> str:
-    # Text that is no address is the address of no member.
+def _normalise_address(value: str) -> str:
+    # An invalid address stays unchanged except for its case, and matches no member.
     with suppress(DomainError):
         return email_addresses.normalise_address(value)
     return value.lower()
 
 
-def _of_column(comparison: Comparison, members: Members) -> Condition:
+def _compare_column(comparison: Comparison, members: Members) -> Condition:
     column = members.rows.c[comparison.name.name]
     if comparison.operator is Operator.EXISTS:
         return column.is_not(None)
     return column.in_(comparison.values)
 
 
-def _of_moment(comparison: Comparison, members: Members) -> Condition:
-    return _within(comparison, members.rows.c[comparison.name.name])
+def _compare_moment_column(comparison: Comparison, members: Members) -> Condition:
+    return _compare_moment(comparison, members.rows.c[comparison.name.name])
 
 
-def _within(comparison: Comparison, moment: ColumnElement[object]) -> Condition:
+def _compare_moment(comparison: Comparison, moment: ColumnElement[object]) -> Condition:
     (span,) = comparison.values
     assert isinstance(span, Span)
     match comparison.operator:
@@ -185,113 +212,119 @@ def _within(comparison: Comparison, moment: ColumnElement[object]) -> Condition:
             return and_(moment >= span.begin, moment < span.end)
 
 
-def _of_tag(comparison: Comparison, members: Members) -> Condition:
+def _compare_tags(comparison: Comparison, members: Members) -> Condition:
     column = members.rows.c.tag_ids
     if comparison.operator is Operator.EXISTS:
-        # The id of a tag that was deleted may be left.
-        return and_(column != NONE, exists().where(MemberTag.id == any_(column)))
-    # A stored filter has ids; in it, a name is that of a tag that the list did not have.
-    found = (
+        # The column may still contain ids of deleted tags.
+        return and_(column != _EMPTY, exists().where(MemberTag.id == any_(column)))
+    # A stored filter contains ids of tags, and names of tags that the list didn't have. A name in a
+    # stored filter matches no member.
+    possible_ids = (
         each if isinstance(each, int) else members.tag_ids.get(str(each))
         for each in comparison.values
     )
-    named = [tag_id for tag_id in found if tag_id is not None]
-    return column.bool_op("&&")(cast(named, column.type))
+    tag_ids = [tag_id for tag_id in possible_ids if tag_id is not None]
+    return column.bool_op("&&")(cast(tag_ids, column.type))
 
 
-_BY_NAME: Mapping[str, _Of] = {
-    **dict.fromkeys(("status", "type", "import_id"), _of_column),
-    "email": _of_address,
-    "name": _of_name,
-    # All sources are written in lower case.
+_CONDITION_BUILDERS: Mapping[str, _ConditionBuilder] = {
+    **dict.fromkeys(("status", "type", "import_id"), _compare_column),
+    "email": _compare_address,
+    "name": _compare_name,
+    # The database stores all sources in lower case.
     "source": lambda comparison, members: members.rows.c.source.in_(
         [str(value).lower() for value in comparison.values]
     ),
     "email_enabled": lambda comparison, members: members.rows.c.email_enabled.is_(
         comparison.values[0]
     ),
-    "joined_at": lambda comparison, members: _within(
+    "joined_at": lambda comparison, members: _compare_moment(
         comparison, func.coalesce(members.rows.c.joined_at, members.rows.c.created_at)
     ),
-    **dict.fromkeys(("created_at", "updated_at"), _of_moment),
-    "tag": _of_tag,
+    **dict.fromkeys(("created_at", "updated_at"), _compare_moment_column),
+    "tag": _compare_tags,
 }
 
 
-def _indexed_text(of: _Of, comparison: Comparison, members: Members) -> Condition | None:
+def _build_indexed_text_condition(
+    build: _ConditionBuilder, comparison: Comparison, members: Members
+) -> Condition | None:
     is_part = comparison.operator is Operator.CONTAINS
     if is_part and len(str(comparison.values[0])) < MIN_INDEXED_CHARACTERS:
         return None
-    return of(comparison, members)
+    return build(comparison, members)
 
 
-_INDEXED: Mapping[str, _Indexed] = {
-    "email": partial(_indexed_text, _of_address),
-    "name": partial(_indexed_text, _of_name),
-    "import_id": _of_column,
-    "created_at": _of_moment,
-    # The day of most members is that of their record; one index has those of the others.
+_INDEXED_CONDITION_BUILDERS: Mapping[str, _IndexedConditionBuilder] = {
+    "email": partial(_build_indexed_text_condition, _compare_address),
+    "name": partial(_build_indexed_text_condition, _compare_name),
+    "import_id": _compare_column,
+    "created_at": _compare_moment_column,
+    # The column ``joined_at`` is empty for members who joined when the record was created. The
+    # index on ``joined_at`` therefore contains few members.
     "joined_at": lambda comparison, members: or_(
-        _within(comparison, members.rows.c.joined_at),
-        and_(members.rows.c.joined_at.is_(None), _within(comparison, members.rows.c.created_at)),
+        _compare_moment(comparison, members.rows.c.joined_at),
+        and_(
+            members.rows.c.joined_at.is_(None),
+            _compare_moment(comparison, members.rows.c.created_at),
+        ),
     ),
     "tag": lambda comparison, members: and_(
-        members.rows.c.tag_ids != NONE, _of_tag(comparison, members)
+        members.rows.c.tag_ids != _EMPTY, _compare_tags(comparison, members)
     ),
 }
 
 
-def _of_field(comparison: Comparison, members: Members) -> Condition:
+def _compare_field(comparison: Comparison, members: Members) -> Condition:
+    """Build the condition that compares an owner's field in the JSON column ``fields``."""
     key = literal(str(comparison.name.field_id))
-    fields, operator = members.rows.c.fields, comparison.operator
-    value = fields.op("->", return_type=JSONB())(key)
-    words = fields.op("->>", return_type=Text())(key)
+    fields = members.rows.c.fields
+    operator = comparison.operator
+    json_value = fields.op("->", return_type=JSONB())(key)
+    text_value = fields.op("->>", return_type=Text())(key)
     if operator is Operator.EXISTS:
-        return value.is_not(None)
+        return json_value.is_not(None)
     match comparison.name.kind:
         case ValueKind.NUMBER:
-            wanted = [_json(each) for each in comparison.values]
-            if operator not in _COMPARED:
-                return value.in_(wanted)
-            is_reached = _COMPARED[operator](value, wanted[0])
-            # In the order of JSON documents, values of other types stand before and after all
-            # numbers.
-            return and_(func.jsonb_typeof(value) == "number", is_reached)
+            numbers = [_build_json(each) for each in comparison.values]
+            if operator not in _COMPARISONS:
+                return json_value.in_(numbers)
+            is_reached = _COMPARISONS[operator](json_value, numbers[0])
+            # Postgres sorts JSON values of other types before or after all numbers.
+            return and_(func.jsonb_typeof(json_value) == "number", is_reached)
         case ValueKind.DAY:
-            # The days of four-digit years are in the order of their texts.
-            days, words = [str(each) for each in comparison.values], collate(words, "C")
-            compared = _COMPARED.get(operator)
-            return words.in_(days) if compared is None else compared(words, days[0])
+            # Days with four-digit years have the same order as their texts.
+            days = [str(each) for each in comparison.values]
+            day_value = collate(text_value, "C")
+            compare = _COMPARISONS.get(operator)
+            return day_value.in_(days) if compare is None else compare(day_value, days[0])
         case ValueKind.BOOLEAN:
-            return value == _json(comparison.values[0])
+            return json_value == _build_json(comparison.values[0])
         case _:
-            return of_text(comparison, words)
+            return _compare_text(comparison, text_value)
 
 
-_COMPARED: Mapping[Operator, Callable[[Any, Any], Condition]] = {
-    Operator.BEFORE: lt,
-    Operator.NOT_AFTER: le,
-    Operator.AFTER: gt,
-    Operator.NOT_BEFORE: ge,
-}
-
-
-def _json_text(value: Value) -> str:
+def _write_json(value: Value) -> str:
     return str(value) if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
 
 
-def _json(value: Value) -> ColumnElement[object]:
-    return cast(literal(_json_text(value), Text()), JSONB())
+def _build_json(value: Value) -> ColumnElement[object]:
+    return cast(literal(_write_json(value), Text()), JSONB())
 
 
-def _indexed_field(comparison: Comparison, members: Members) -> Condition | None:
-    """Return whether the folded document has a folded value: one index serves all types."""
+def _build_indexed_field_condition(comparison: Comparison, members: Members) -> Condition | None:
+    """Build the condition that the JSON document of all fields contains one of the values.
+
+    The condition ignores case. Postgres can check the condition by the index of the column
+    ``fields``, which contains the fields of all types.
+    """
     if comparison.operator not in {Operator.IS, Operator.IN}:
         return None
-    fields, key = members.rows.c.fields, json.dumps(str(comparison.name.field_id))
-    document = cast(folded(cast(fields, Text())), JSONB())
-    values = (_json_text(value) for value in comparison.values)
-    texts = (form for value in values for form in _forms_of(value))
-    parts = [literal(f"{{{key}: {each}}}", Text()) for each in texts]
-    held = [document.contains(cast(folded(part), JSONB())) for part in parts]
-    return and_(fields != NONE, or_(*held))
+    fields = members.rows.c.fields
+    key = json.dumps(str(comparison.name.field_id))
+    document = cast(_fold_case(cast(fields, Text())), JSONB())
+    json_texts = (_write_json(value) for value in comparison.values)
+    forms = (form for json_text in json_texts for form in _list_unicode_forms(json_text))
+    parts = [literal(f"{{{key}: {form}}}", Text()) for form in forms]
+    contains_value = [document.contains(cast(_fold_case(part), JSONB())) for part in parts]
+    return and_(fields != _EMPTY, or_(*contains_value))

@@ -1,4 +1,10 @@
-"""A filter as JSON, read strictly: what is not in the grammar is refused, with its place."""
+"""Parses filters from JSON, and rejects everything that the grammar doesn't contain.
+
+An error names the place of the problem in the filter.
+
+In SQL, a comparison with a missing value is neither true nor false. The negation of a filter must
+match all members that the filter doesn't match. ``Negation`` therefore treats NULL as false.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,31 +19,47 @@ from services.subscriptions.filters import names
 from services.subscriptions.filters.conditions import Comparison, Condition, Members
 from services.subscriptions.filters.names import FilterName, Operator
 
-# SQL knows of no value beside true and false: a condition on a missing name is neither. Where
-# that would matter, below a complement, it counts as false, so that ``not`` is the complement.
+# A filter may contain at most this many nested objects, including the innermost condition.
+MAX_DEPTH = 5
+MAX_CONDITIONS = 50
+# The maximum number of values in a condition with the operator ``in``.
+MAX_VALUES_PER_CONDITION = 100
+MAX_VALUES_PER_FILTER = 500
 
 
 @dataclass(frozen=True)
-class Several:
-    """``all`` or ``any``"""
+class Combination:
+    """The combination of several filters by ``all`` or ``any``."""
 
-    are_all: bool
+    needs_all: bool
     parts: "tuple[Node, ...]"
 
-    def sql(self, members: Members) -> Condition:
-        return (and_ if self.are_all else or_)(*(part.sql(members) for part in self.parts))
+    def build_condition(self, members: Members) -> Condition:
+        combine = and_ if self.needs_all else or_
+        return combine(*(part.build_condition(members) for part in self.parts))
 
-    def indexed(self, members: Members) -> Condition | None:
-        known = [found for part in self.parts if (found := part.indexed(members)) is not None]
-        if self.are_all:
-            return and_(*known) if known else None
-        return or_(*known) if len(known) == len(self.parts) else None
+    def build_indexed_condition(self, members: Members) -> Condition | None:
+        """Build a condition that an index can check and that every matching member meets.
+
+        Return ``None`` if no such condition exists.
+        """
+        possible_conditions = [part.build_indexed_condition(members) for part in self.parts]
+        conditions = [each for each in possible_conditions if each is not None]
+        if self.needs_all:
+            return and_(*conditions) if conditions else None
+        return or_(*conditions) if len(conditions) == len(self.parts) else None
 
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
-        known = {part.is_true_of(status) for part in self.parts}
-        # A part that is false decides all, and a part that is true any.
-        decides = not self.are_all
-        return decides if decides in known else None if None in known else not decides
+        """Return whether all members with this status match the filter.
+
+        Return ``None`` if other values of the member decide.
+        """
+        results = {part.is_true_of(status) for part in self.parts}
+        # A false part makes ``all`` false, and a true part makes ``any`` true.
+        decisive_result = not self.needs_all
+        if decisive_result in results:
+            return decisive_result
+        return None if None in results else not decisive_result
 
     def comparisons(self) -> Iterator[Comparison]:
         for part in self.parts:
@@ -45,118 +67,127 @@ class Several:
 
 
 @dataclass(frozen=True)
-class Complement:
-    """``not``"""
+class Negation:
+    """The negation of a filter by ``not``."""
 
     part: "Node"
 
-    def sql(self, members: Members) -> Condition:
-        return not_(func.coalesce(self.part.sql(members), false()))
+    def build_condition(self, members: Members) -> Condition:
+        return not_(func.coalesce(self.part.build_condition(members), false()))
 
-    def indexed(self, _: Members) -> Condition | None:
+    def build_indexed_condition(self, _: Members) -> Condition | None:
         return None
 
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
-        known = self.part.is_true_of(status)
-        return None if known is None else not known
+        """Return whether all members with this status match the filter.
+
+        Return ``None`` if other values of the member decide.
+        """
+        result = self.part.is_true_of(status)
+        return None if result is None else not result
 
     def comparisons(self) -> Iterator[Comparison]:
         yield from self.part.comparisons()
 
 
-# A filter or a part of it.
-Node = Comparison | Several | Complement
-
-# Objects that stand inside of one another, the innermost condition included.
-MAX_DEPTH = 5
-MAX_CONDITIONS = 50
-# The values of one condition with `in`.
-MAX_VALUES = 100
-MAX_VALUES_IN_ALL = 500
+# A filter, or a part of a filter.
+Node = Comparison | Combination | Negation
 
 
-def parse(written: object, names: Mapping[str, FilterName]) -> Node:
-    """Raises ``filter.invalid``, which names the place, such as ``filter.all[2].any[0].is``."""
-    return _Reader(names).node(written, "filter", 1)
+def parse_filter(written: object, names: Mapping[str, FilterName]) -> Node:
+    """Parse the JSON value of a filter, or raise ``filter.invalid``.
+
+    The error names the place of the problem, for example ``filter.all[2].any[0].is``.
+    """
+    return _Parser(names).parse_node(written, "filter", 1)
 
 
-def _refuse(place: str, code: str, rule: str) -> NoReturn:
+def _raise_invalid(place: str, code: str, rule: str) -> NoReturn:
     raise FILTER_INVALID(place=place, rule=rule, problems=(FieldProblem(place, code, rule),))
 
 
 @dataclass
-class _Reader:
-    names: Mapping[str, FilterName]
-    conditions: int = 0
-    values: int = 0
+class _Parser:
+    """A parser for one filter, which counts the filter's conditions and values."""
 
-    def node(self, written: object, place: str, depth: int) -> Node:
+    names: Mapping[str, FilterName]
+    condition_count: int = 0
+    value_count: int = 0
+
+    def parse_node(self, written: object, place: str, depth: int) -> Node:
         if not isinstance(written, dict):
-            _refuse(place, "type", "must be an object")
+            _raise_invalid(place, "type", "must be an object")
         if depth > MAX_DEPTH:
-            _refuse(place, "too_deep", f"stands in more than {MAX_DEPTH - 1} others")
+            _raise_invalid(place, "too_deep", f"stands in more than {MAX_DEPTH - 1} others")
         if "field" in written:
-            return self._condition(written, place)
+            return self._parse_condition(written, place)
         match list(written):
             case ["all" | "any" as word]:
-                return Several(word == "all", self._parts(written[word], f"{place}.{word}", depth))
+                parts = self._parse_parts(written[word], f"{place}.{word}", depth)
+                return Combination(word == "all", parts)
             case ["not"]:
-                return Complement(self.node(written["not"], f"{place}.not", depth + 1))
-        _refuse(place, "form", "has either all, any or not alone, or field and one operator")
+                return Negation(self.parse_node(written["not"], f"{place}.not", depth + 1))
+        _raise_invalid(place, "form", "has either all, any or not alone, or field and one operator")
 
-    def _parts(self, written: object, place: str, depth: int) -> tuple[Node, ...]:
+    def _parse_parts(self, written: object, place: str, depth: int) -> tuple[Node, ...]:
         if not isinstance(written, list) or not 0 < len(written) <= MAX_CONDITIONS:
-            _refuse(place, "type", f"must be a list of 1 to {MAX_CONDITIONS} filters")
-        parts = enumerate(written)
-        return tuple(self.node(part, f"{place}[{number}]", depth + 1) for number, part in parts)
+            _raise_invalid(place, "type", f"must be a list of 1 to {MAX_CONDITIONS} filters")
+        return tuple(
+            self.parse_node(part, f"{place}[{number}]", depth + 1)
+            for number, part in enumerate(written)
+        )
 
-    def _condition(self, written: dict[str, object], place: str) -> Node:
-        self.conditions += 1
-        if self.conditions > MAX_CONDITIONS:
-            _refuse(
+    def _parse_condition(self, written: dict[str, object], place: str) -> Node:
+        self.condition_count += 1
+        if self.condition_count > MAX_CONDITIONS:
+            _raise_invalid(
                 place, "too_many", f"is one more than the {MAX_CONDITIONS} conditions there may be"
             )
-        asked = written["field"]
-        name = self.names.get(asked) if isinstance(asked, str) else None
+        field = written["field"]
+        name = self.names.get(field) if isinstance(field, str) else None
         if name is None:
-            _refuse(f"{place}.field", "unknown", f"is not known; there are {', '.join(self.names)}")
-        others = [key for key in written if key != "field"]
-        if len(others) != 1:
-            _refuse(place, "form", "has one operator beside field")
-        (word,) = others
+            rule = f"is not known; there are {', '.join(self.names)}"
+            _raise_invalid(f"{place}.field", "unknown", rule)
+        words = [key for key in written if key != "field"]
+        if len(words) != 1:
+            _raise_invalid(place, "form", "has one operator beside field")
+        (word,) = words
         if word not in name.operators:
-            able = ", ".join(name.operators)
-            # An error repeats little of what a caller sent.
-            shown = word if word in set(Operator) else "operator"
-            _refuse(f"{place}.{shown}", "operator", f"{name.name} goes with {able}")
-        found = _compared(name, Operator(word), written[word], f"{place}.{word}")
-        self.values += sum(len(each.values) for each in found.comparisons())
-        if self.values > MAX_VALUES_IN_ALL:
-            rule = f"has more than what is left of the {MAX_VALUES_IN_ALL} values of a filter"
-            _refuse(f"{place}.{word}", "too_many", rule)
-        return found
+            supported = ", ".join(name.operators)
+            # An error only repeats known words of the request.
+            place_word = word if word in set(Operator) else "operator"
+            _raise_invalid(
+                f"{place}.{place_word}", "operator", f"{name.name} goes with {supported}"
+            )
+        node = _parse_comparison(name, Operator(word), written[word], f"{place}.{word}")
+        self.value_count += sum(len(each.values) for each in node.comparisons())
+        if self.value_count > MAX_VALUES_PER_FILTER:
+            rule = f"has more than what is left of the {MAX_VALUES_PER_FILTER} values of a filter"
+            _raise_invalid(f"{place}.{word}", "too_many", rule)
+        return node
 
 
-def _compared(name: FilterName, operator: Operator, written: object, place: str) -> Node:
+def _parse_comparison(name: FilterName, operator: Operator, written: object, place: str) -> Node:
     match operator:
         case Operator.EXISTS:
             if not isinstance(written, bool):
-                _refuse(place, "type", "must be true or false")
-            has_one = Comparison(name, operator)
-            return has_one if written else Complement(has_one)
+                _raise_invalid(place, "type", "must be true or false")
+            has_value = Comparison(name, operator)
+            return has_value if written else Negation(has_value)
         case Operator.IN:
-            if not isinstance(written, list) or not 0 < len(written) <= MAX_VALUES:
-                _refuse(place, "type", f"must be a list of 1 to {MAX_VALUES} values")
-            several = [_value(name, each, f"{place}[{i}]") for i, each in enumerate(written)]
-            return Comparison(name, operator, tuple(several))
+            if not isinstance(written, list) or not 0 < len(written) <= MAX_VALUES_PER_CONDITION:
+                rule = f"must be a list of 1 to {MAX_VALUES_PER_CONDITION} values"
+                _raise_invalid(place, "type", rule)
+            values = [_parse_value(name, each, f"{place}[{i}]") for i, each in enumerate(written)]
+            return Comparison(name, operator, tuple(values))
         case Operator.IS_NOT:
-            value = _value(name, written, place)
-            return Complement(Comparison(name, Operator.IS, (value,)))
-    return Comparison(name, operator, (_value(name, written, place),))
+            value = _parse_value(name, written, place)
+            return Negation(Comparison(name, Operator.IS, (value,)))
+    return Comparison(name, operator, (_parse_value(name, written, place),))
 
 
-def _value(name: FilterName, written: object, place: str) -> names.Value:
+def _parse_value(name: FilterName, written: object, place: str) -> names.Value:
     try:
-        return names.read(name, written)
-    except names.WrongValue as error:
-        _refuse(place, "type", str(error))
+        return names.parse_value(name, written)
+    except names.InvalidValue as error:
+        _raise_invalid(place, "type", str(error))

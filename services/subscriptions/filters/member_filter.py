@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import FromClause, and_, func, or_, select, text
 
 from core.errors.mailing import FILTER_TOO_LARGE, SEGMENT_FIELD_RETIRED, SEGMENT_TAG_DELETED
-from core.languages.shown_lines import strip_unseen
+from core.languages.shown_lines import strip_invisible
 from models import MailingList, MemberField, Subscription, SubscriptionStatus
 from services.access.caller import Caller
 from services.subscriptions import fields, tags
@@ -19,119 +19,24 @@ from services.subscriptions.fields import OwnFields
 from services.subscriptions.filters import grammar
 from services.subscriptions.filters.conditions import Condition, Members
 from services.subscriptions.filters.grammar import Node
-from services.subscriptions.filters.names import OF_FIELD, STATUS, TAG, Operator, known_names
+from services.subscriptions.filters.names import (
+    FIELD_PREFIX,
+    STATUS_NAME,
+    TAG_NAME,
+    Operator,
+    build_filter_names,
+)
 from services.subscriptions.members import locks
 from storage.unit_of_work import UnitOfWork
 
-
-@dataclass(frozen=True)
-class MemberFilter:
-    """A filter that was read, for the members of one list.
-
-    They are active, unless the filter itself names statuses, or the caller does.
-
-    Attributes:
-        fields: of the list's owner, by which it was read.
-        tag_ids: of the tags that it names and that the list has, by those names.
-    """
-
-    node: Node
-    fields: OwnFields
-    tag_ids: Mapping[str, int]
-
-    def statuses(
-        self, asked: Collection[SubscriptionStatus] | None = None
-    ) -> tuple[SubscriptionStatus, ...]:
-        """Return the statuses that a matching member can have.
-
-        Args:
-            asked: only these, instead of the active members alone.
-        """
-        if asked is None:
-            names_status = any(each.name == STATUS for each in self.node.comparisons())
-            asked = tuple(SubscriptionStatus) if names_status else (SubscriptionStatus.ACTIVE,)
-        return tuple(
-            each
-            for each in SubscriptionStatus
-            if each in asked and self.node.is_true_of(each) is not False
-        )
-
-    @property
-    def is_all_active(self) -> bool:
-        """Return whether the filter matches all active members, and nobody else."""
-        active = SubscriptionStatus.ACTIVE
-        return self.statuses() == (active,) and self.node.is_true_of(active) is True
-
-    def condition(
-        self,
-        rows: FromClause = Subscription.__table__,
-        *,
-        asked: Collection[SubscriptionStatus] | None = None,
-    ) -> Condition:
-        """Return the condition of a matching member; the statement restricts them to the list.
-
-        ``rows``: the subscriptions, or some of them with all of their columns.
-        """
-        has_status = rows.c.status.in_(self.statuses(asked))
-        return and_(has_status, self.node.sql(Members(rows, self.tag_ids)))
-
-    def indexed(self) -> Condition | None:
-        """A condition that an index answers, and that is true of every member whom it means."""
-        return self.node.indexed(Members(tag_ids=self.tag_ids))
-
-
-def read(uow: UnitOfWork, mailing_list: MailingList, written: object) -> MemberFilter:
-    """The filter that is written as JSON. Raises ``filter.invalid``."""
-    own = fields.read_own_fields(uow, mailing_list.user_id)
-    node = grammar.parse(written, known_names(own.by_key.values()))
-    named = [each.values for each in node.comparisons() if each.name == TAG]
-    # A tag that the list does not have is on no member.
-    wanted = {str(value) for values in named for value in values}
-    tag_ids = tags.find_tag_ids(uow, mailing_list.id, wanted, make=False)
-    return MemberFilter(node, own, tag_ids)
-
-
-MIN_SOUGHT_CHARACTERS = 2
-MAX_SOUGHT_CHARACTERS = 200
-MAX_FOUND_OF_EACH = 10
-
-
-@dataclass(frozen=True)
-class FoundMember:
-    list_id: int
-    list_title: str
-    user_id: int
-    email: str
-    name: str | None
-
-
-@dataclass(frozen=True)
-class Found:
-    lists: Sequence[MailingList]
-    members: Sequence[FoundMember]
-
-
-def find(uow: UnitOfWork, caller: Caller, sought: str) -> Found:
-    """Find the caller's lists by title or slug, and active members by the start of their address.
-
-    The result is empty if ``sought`` has fewer than ``MIN_SOUGHT_CHARACTERS`` characters. The
-    duration of a search grows with the number of the owner's lists, but not with the number of
-    members.
-    """
-    words = unicodedata.normalize("NFC", strip_unseen(sought)).lower()
-    if not MIN_SOUGHT_CHARACTERS <= len(words) <= MAX_SOUGHT_CHARACTERS:
-        return Found([], [])
-    pattern = re.sub(r"([\\%_])", r"\\\1", words)
-    each, contains = MailingList, f"%{pattern}%"
-    own = each.user_id == caller.user_id, each.archived_at.is_(None)
-    has_words = or_(func.lower(each.title).like(contains), each.slug.like(contains))
-    newest = select(each).where(*own, has_words).order_by(each.created_at.desc(), each.id.desc())
-    values = {"owner_id": caller.user_id, "beginning": f"{pattern}%", "most": MAX_FOUND_OF_EACH}
-    members = [FoundMember(*row) for row in uow.session.execute(_FIND_MEMBERS, values)]
-    return Found(uow.session.scalars(newest.limit(MAX_FOUND_OF_EACH)).all(), members)
-
-
-# Each list has its own look into the index of addresses, so that a long list costs no more.
+MIN_SEARCH_CHARACTERS = 2
+MAX_SEARCH_CHARACTERS = 200
+MAX_RESULTS_PER_KIND = 10
+# A filter that a person writes is much shorter. The limit bounds the storage and the response sizes
+# of an owner with thousands of filters.
+MAX_FILTER_BYTES = 16_384
+_SINGLE_VALUE_OPERATORS = frozenset({Operator.IS, Operator.IS_NOT})
+# The subquery looks up addresses in the index of one list, so long lists take no longer.
 _FIND_MEMBERS = text("""
 SELECT l.id, l.title, m.user_id, m.email, m.name FROM lists AS l CROSS JOIN LATERAL (
     SELECT user_id, email, name FROM subscriptions
@@ -141,123 +46,263 @@ WHERE l.user_id = :owner_id AND l.archived_at IS NULL ORDER BY m.email, l.id LIM
 """)
 
 
-# Far more than a person writes. An owner may have thousands of filters, which are listed and kept.
-MAX_FILTER_BYTES = 16_384
-_OF_ONE = frozenset({Operator.IS, Operator.IS_NOT})
+@dataclass(frozen=True)
+class MemberFilter:
+    """A parsed filter for the members of one list.
 
+    The filter only matches active members, unless the filter or the caller names other statuses.
 
-def keep(
-    uow: UnitOfWork, mailing_list: MailingList, written: Any, *, make_tags: bool = False
-) -> dict[str, Any]:
-    """A caller's filter as it is stored. Its tags can't be deleted until the transaction ends.
-
-    A stored filter contains the ids of fields and tags instead of their names. A stored filter
-    therefore matches the same members after a field or a tag is renamed, even if another field or
-    tag gets the old name.
-
-    ``make_tags``: whether tags are made that the list has not. Otherwise they keep their names, and
-    are on no member for good. Raises ``filter.invalid``, ``filter.too_large`` and ``list.busy``,
-    for new tags ``tag.too_many``.
+    Attributes:
+        fields: the fields of the list's owner.
+        tag_ids: maps each tag name in the filter to the tag's id. Tags that the list doesn't have
+            are missing.
     """
-    living = [each for each in _fields(uow, mailing_list) if each.retired_at is None]
-    node = grammar.parse(written, known_names(living))
+
+    node: Node
+    fields: OwnFields
+    tag_ids: Mapping[str, int]
+
+    def list_statuses(
+        self, allowed: Collection[SubscriptionStatus] | None = None
+    ) -> tuple[SubscriptionStatus, ...]:
+        """Return the statuses that a matching member can have.
+
+        Args:
+            allowed: the only statuses that the result may contain. By default, the result may
+                contain the statuses that the filter names, or else only the status ``active``.
+        """
+        if allowed is None:
+            names_status = any(each.name == STATUS_NAME for each in self.node.comparisons())
+            allowed = tuple(SubscriptionStatus) if names_status else (SubscriptionStatus.ACTIVE,)
+        return tuple(
+            each
+            for each in SubscriptionStatus
+            if each in allowed and self.node.is_true_of(each) is not False
+        )
+
+    @property
+    def is_all_active(self) -> bool:
+        """Return whether the filter matches all active members, and nobody else."""
+        active = SubscriptionStatus.ACTIVE
+        return self.list_statuses() == (active,) and self.node.is_true_of(active) is True
+
+    def build_condition(
+        self,
+        rows: FromClause = Subscription.__table__,
+        *,
+        allowed: Collection[SubscriptionStatus] | None = None,
+    ) -> Condition:
+        """Build the SQL condition of a matching member, without a condition on the list.
+
+        Args:
+            rows: the table ``subscriptions``, or a subquery with all columns of the table.
+            allowed: the only statuses that matching members may have.
+        """
+        has_status = rows.c.status.in_(self.list_statuses(allowed))
+        return and_(has_status, self.node.build_condition(Members(rows, self.tag_ids)))
+
+    def build_indexed_condition(self) -> Condition | None:
+        """Build a condition that an index can check and that every matching member meets.
+
+        Return ``None`` if no such condition exists.
+        """
+        return self.node.build_indexed_condition(Members(tag_ids=self.tag_ids))
+
+
+def read_filter(uow: UnitOfWork, mailing_list: MailingList, written: object) -> MemberFilter:
+    """Parse a filter in JSON for the members of a list. Raises ``filter.invalid``."""
+    own_fields = fields.read_own_fields(uow, mailing_list.user_id)
+    node = grammar.parse_filter(written, build_filter_names(own_fields.by_key.values()))
+    # A tag that the list doesn't have is valid in a filter, but matches no member.
+    tag_ids = tags.find_tag_ids(uow, mailing_list.id, _list_tag_names(node), create=False)
+    return MemberFilter(node, own_fields, tag_ids)
+
+
+def _list_tag_names(node: Node) -> list[str]:
+    return [
+        str(value) for each in node.comparisons() if each.name == TAG_NAME for value in each.values
+    ]
+
+
+@dataclass(frozen=True)
+class MatchedMember:
+    """A member in the result of a search, with the member's list."""
+
+    list_id: int
+    list_title: str
+    user_id: int
+    email: str
+    name: str | None
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """The lists and members that match the text of a search."""
+
+    lists: Sequence[MailingList]
+    members: Sequence[MatchedMember]
+
+
+def search_lists_and_members(uow: UnitOfWork, caller: Caller, query: str) -> SearchResult:
+    """Find the caller's lists by title or slug, and active members by the start of the address.
+
+    The result is empty if ``query`` has fewer than ``MIN_SEARCH_CHARACTERS`` characters. The
+    duration of a search grows with the number of the owner's lists, but not with the number of
+    members.
+    """
+    words = unicodedata.normalize("NFC", strip_invisible(query)).lower()
+    if not MIN_SEARCH_CHARACTERS <= len(words) <= MAX_SEARCH_CHARACTERS:
+        return SearchResult([], [])
+    pattern = re.sub(r"([\\%_])", r"\\\1", words)
+    contains_words = or_(
+        func.lower(MailingList.title).like(f"%{pattern}%"), MailingList.slug.like(f"%{pattern}%")
+    )
+    newest_lists = (
+        select(MailingList)
+        .where(
+            MailingList.user_id == caller.user_id,
+            MailingList.archived_at.is_(None),
+            contains_words,
+        )
+        .order_by(MailingList.created_at.desc(), MailingList.id.desc())
+        .limit(MAX_RESULTS_PER_KIND)
+    )
+    values = {"owner_id": caller.user_id, "beginning": f"{pattern}%", "most": MAX_RESULTS_PER_KIND}
+    members = [MatchedMember(*row) for row in uow.session.execute(_FIND_MEMBERS, values)]
+    return SearchResult(uow.session.scalars(newest_lists).all(), members)
+
+
+def prepare_stored_filter(
+    uow: UnitOfWork, mailing_list: MailingList, written: Any, *, create_tags: bool = False
+) -> dict[str, Any]:
+    """Convert a caller's filter to a filter that can be stored, and lock the filter's tags.
+
+    A stored filter contains the ids of fields and tags instead of names. A stored filter therefore
+    matches the same members after a field or a tag is renamed, even if another field or tag gets
+    the old name. The locks prevent the deletion of the tags until the transaction ends.
+
+    Raises ``filter.invalid``, ``filter.too_large``, ``list.busy`` and ``tag.too_many``.
+
+    ``create_tags``: whether to create tags that the list doesn't have. If no tags are created, the
+    stored filter contains the names of missing tags. The name of a missing tag matches no member.
+    """
+    current_fields = [each for each in _read_fields(uow, mailing_list) if each.retired_at is None]
+    node = grammar.parse_filter(written, build_filter_names(current_fields))
     size = len(json.dumps(written, ensure_ascii=False, separators=(",", ":")).encode())
     if size > MAX_FILTER_BYTES:
         raise FILTER_TOO_LARGE(most=MAX_FILTER_BYTES, size=size)
-    names = [str(value) for each in node.comparisons() if each.name == TAG for value in each.values]
-    with locks.waiting_briefly(uow):
-        tag_ids = tags.find_tag_ids(uow, mailing_list.id, names, make=make_tags, hold=True)
-    field_ids = {each.key: str(each.id) for each in living}
-    kept: dict[str, Any] = _rewritten(
+    names = _list_tag_names(node)
+    with locks.limit_lock_waits(uow):
+        tag_ids = tags.find_tag_ids(uow, mailing_list.id, names, create=create_tags, lock=True)
+    field_ids = {each.key: str(each.id) for each in current_fields}
+    stored_filter: dict[str, Any] = _replace_names(
         written, field_ids.__getitem__, lambda name: tag_ids.get(tags.normalise_tag(name), name)
     )
-    return kept
+    return stored_filter
 
 
-def read_stored(
-    uow: UnitOfWork, mailing_list: MailingList, kept: Mapping[str, Any], *, hold: bool = False
+def read_stored_filter(
+    uow: UnitOfWork,
+    mailing_list: MailingList,
+    stored_filter: Mapping[str, Any],
+    *,
+    lock: bool = False,
 ) -> MemberFilter:
-    """The filter, to be used by a caller.
+    """Parse a stored filter for a caller.
 
-    With ``hold``, its tags can't be deleted until the transaction ends. Raises
-    ``segment.field_retired``, ``segment.tag_deleted``, for ``hold`` ``list.busy``.
+    Raises ``segment.field_retired``, ``segment.tag_deleted``, and ``list.busy`` if ``lock`` is set.
+
+    ``lock``: whether to lock the filter's tags, so that the tags can't be deleted until the
+    transaction ends.
     """
-    node, fields = _parsed(uow, mailing_list, kept, hold=hold)
-    named = {each.name.field_id for each in node.comparisons()}
-    for each in fields:
-        if each.id in named and each.retired_at is not None:
-            raise SEGMENT_FIELD_RETIRED(key=each.key)
-    return _member_filter(node, fields)
+    node, all_fields = _parse_stored_filter(uow, mailing_list, stored_filter, lock=lock)
+    used_field_ids = {each.name.field_id for each in node.comparisons()}
+    for field in all_fields:
+        if field.id in used_field_ids and field.retired_at is not None:
+            raise SEGMENT_FIELD_RETIRED(key=field.key)
+    return _create_member_filter(node, all_fields)
 
 
-def read_begun(uow: UnitOfWork, mailing_list: MailingList, kept: Mapping[str, Any]) -> MemberFilter:
-    """The filter of a bulk action or an export that has begun.
+def read_for_running_job(
+    uow: UnitOfWork, mailing_list: MailingList, stored_filter: Mapping[str, Any]
+) -> MemberFilter:
+    """Parse the stored filter of a running bulk action or export.
 
-    A field that was retired meanwhile still means the values that members have of it. Raises
-    ``segment.tag_deleted``, which may be when a job that had ended is begun again.
+    A field may be retired while the job runs. The filter still uses the members' values of this
+    field. Raises ``segment.tag_deleted`` if a tag was deleted before the job was restarted.
     """
-    return _member_filter(*_parsed(uow, mailing_list, kept))
+    return _create_member_filter(*_parse_stored_filter(uow, mailing_list, stored_filter))
 
 
-def shown(
-    uow: UnitOfWork, mailing_list: MailingList, *kept: Mapping[str, Any]
+def restore_names(
+    uow: UnitOfWork, mailing_list: MailingList, *stored_filters: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """The filters as callers see them; a field that was retired has its last key."""
-    keys = {str(each.id): each.key for each in _fields(uow, mailing_list)}
-    names = tags.find_tag_names(uow, set().union(*map(_tag_ids, kept)))
+    """Replace the ids in stored filters by the current keys of fields and names of tags.
+
+    The result has the form of filters in requests. A retired field has the last key of the field.
+    """
+    keys = {str(each.id): each.key for each in _read_fields(uow, mailing_list)}
+    names = tags.find_tag_names(uow, set().union(*map(_list_tag_ids, stored_filters)))
 
     def name_of(tag: Any) -> Any:
         return names.get(tag, f"deleted tag {tag}") if isinstance(tag, int) else tag
 
-    return [_rewritten(each, keys.__getitem__, name_of) for each in kept]
+    return [_replace_names(each, keys.__getitem__, name_of) for each in stored_filters]
 
 
-def _fields(uow: UnitOfWork, mailing_list: MailingList) -> list[MemberField]:
-    """Return the fields of the list's owner, retired ones too."""
+def _read_fields(uow: UnitOfWork, mailing_list: MailingList) -> list[MemberField]:
+    """Return the fields of the list's owner, including retired fields."""
     query = select(MemberField).where(MemberField.user_id == mailing_list.user_id)
     return list(uow.session.scalars(query.order_by(MemberField.id)))
 
 
-def _parsed(
-    uow: UnitOfWork, mailing_list: MailingList, kept: Mapping[str, Any], *, hold: bool = False
+def _parse_stored_filter(
+    uow: UnitOfWork,
+    mailing_list: MailingList,
+    stored_filter: Mapping[str, Any],
+    *,
+    lock: bool = False,
 ) -> tuple[Node, list[MemberField]]:
-    fields = _fields(uow, mailing_list)
-    node = grammar.parse(kept, known_names(fields, are_stored=True))
-    tag_ids = _tag_ids(kept)
-    with locks.waiting_briefly(uow) if hold else nullcontext():
-        living = tags.find_tag_names(uow, tag_ids, hold=hold)
-    if tag_ids - living.keys():
+    """Return the parsed filter, and all fields of the list's owner."""
+    all_fields = _read_fields(uow, mailing_list)
+    node = grammar.parse_filter(stored_filter, build_filter_names(all_fields, are_stored=True))
+    tag_ids = _list_tag_ids(stored_filter)
+    with locks.limit_lock_waits(uow) if lock else nullcontext():
+        existing_tags = tags.find_tag_names(uow, tag_ids, lock=lock)
+    if tag_ids - existing_tags.keys():
         raise SEGMENT_TAG_DELETED()
-    return node, fields
+    return node, all_fields
 
 
-def _member_filter(node: Node, fields: Iterable[MemberField]) -> MemberFilter:
-    living = OwnFields(each for each in fields if each.retired_at is None)
-    return MemberFilter(node, living, tag_ids={})
+def _create_member_filter(node: Node, all_fields: Iterable[MemberField]) -> MemberFilter:
+    current_fields = OwnFields(each for each in all_fields if each.retired_at is None)
+    return MemberFilter(node, current_fields, tag_ids={})
 
 
-def _tag_ids(kept: Mapping[str, Any]) -> set[int]:
-    """The ids of tags in a stored filter, which has names of those that the list did not have."""
-    found: list[Any] = []
-    _rewritten(kept, str, found.append)
-    return {each for each in found if isinstance(each, int)}
+def _list_tag_ids(stored_filter: Mapping[str, Any]) -> set[int]:
+    """Return the ids of tags in a stored filter, without the names of missing tags."""
+    ids_and_names: list[Any] = []
+    _replace_names(stored_filter, str, ids_and_names.append)
+    return {each for each in ids_and_names if isinstance(each, int)}
 
 
-def _rewritten(
-    node: Mapping[str, Any], field_name: Callable[[str], str], tag: Callable[[Any], Any]
+def _replace_names(
+    node: Mapping[str, Any],
+    replace_field: Callable[[str], str],
+    replace_tag: Callable[[Any], Any],
 ) -> dict[str, Any]:
-    """A filter that was checked, with the other name of each field and tag."""
-    found = dict(node)
-    is_of_tag = node.get("field") == TAG.name
+    """Return a valid filter with other names of the fields and tags."""
+    result = dict(node)
+    is_tag_condition = node.get("field") == TAG_NAME.name
     for word, value in node.items():
         if word in {"all", "any"}:
-            found[word] = [_rewritten(each, field_name, tag) for each in value]
+            result[word] = [_replace_names(each, replace_field, replace_tag) for each in value]
         elif word == "not":
-            found[word] = _rewritten(value, field_name, tag)
-        elif word == "field" and value.startswith(OF_FIELD):
-            found[word] = OF_FIELD + field_name(value.removeprefix(OF_FIELD))
-        elif is_of_tag and word in _OF_ONE:
-            found[word] = tag(value)
-        elif is_of_tag and word == Operator.IN:
-            found[word] = [tag(each) for each in value]
-    return found
+            result[word] = _replace_names(value, replace_field, replace_tag)
+        elif word == "field" and value.startswith(FIELD_PREFIX):
+            result[word] = FIELD_PREFIX + replace_field(value.removeprefix(FIELD_PREFIX))
+        elif is_tag_condition and word in _SINGLE_VALUE_OPERATORS:
+            result[word] = replace_tag(value)
+        elif is_tag_condition and word == Operator.IN:
+            result[word] = [replace_tag(each) for each in value]
+    return result

@@ -1,4 +1,4 @@
-"""The values of a filter's conditions, read strictly by the kind of what they are compared with."""
+"""The names and values that the conditions of a filter may contain."""
 
 import math
 import re
@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeGuard
 from core.ids import MAX_ID
 from models import FieldType, MemberField, SubscriptionStatus, Tier
 from services.subscriptions import tags
-from services.subscriptions.fields import ValueRefused
+from services.subscriptions.fields import InvalidAttribute
 
 
 class Operator(StrEnum):
@@ -30,51 +30,67 @@ class Operator(StrEnum):
 
 
 class ValueKind(StrEnum):
-    """The kinds of values that a name is compared with."""
+    """The kinds of values that conditions may contain."""
 
-    WORD = "word"  # one of a few
+    WORD = "word"  # A word from a fixed set, such as a status.
     TEXT = "text"
-    LABEL = "label"  # a text that is compared as a whole: a source, a tag, a choice
+    LABEL = "label"  # A source, a tag or a choice, which conditions only compare as a whole.
     NUMBER = "number"
     ID = "id"
     BOOLEAN = "boolean"
-    MOMENT = "moment"  # or a day in UTC
+    MOMENT = "moment"  # A moment with an offset, or a day in UTC.
     DAY = "day"
-    TAG_ID = "tag_id"  # in a stored filter; or the name of a tag that the list did not have
+    # The id of a tag in a stored filter, or the name of a tag that the list didn't have.
+    TAG_ID = "tag_id"
 
 
-_EQUAL = frozenset({Operator.IS, Operator.IS_NOT})
-_ORDERED = frozenset({Operator.BEFORE, Operator.AFTER, Operator.NOT_BEFORE, Operator.NOT_AFTER})
-# ``exists`` also goes with each name that a member may have no value of.
-_OPERATORS: Mapping[ValueKind, frozenset[Operator]] = {
-    ValueKind.WORD: _EQUAL | {Operator.IN},
-    ValueKind.TEXT: _EQUAL | {Operator.IN, Operator.CONTAINS, Operator.BEGINS},
-    ValueKind.LABEL: _EQUAL | {Operator.IN},
-    ValueKind.NUMBER: _EQUAL | {Operator.IN, Operator.NOT_BEFORE, Operator.NOT_AFTER},
-    ValueKind.ID: _EQUAL | {Operator.IN},
-    ValueKind.BOOLEAN: _EQUAL,
-    ValueKind.MOMENT: _EQUAL | _ORDERED,
-    ValueKind.DAY: _EQUAL | _ORDERED | {Operator.IN},
-    ValueKind.TAG_ID: _EQUAL | {Operator.IN},
+_EQUALITY_OPERATORS = frozenset({Operator.IS, Operator.IS_NOT})
+_ORDER_OPERATORS = frozenset(
+    {Operator.BEFORE, Operator.AFTER, Operator.NOT_BEFORE, Operator.NOT_AFTER}
+)
+# Names of optional values also support the operator ``exists``.
+_OPERATORS_BY_KIND: Mapping[ValueKind, frozenset[Operator]] = {
+    ValueKind.WORD: _EQUALITY_OPERATORS | {Operator.IN},
+    ValueKind.TEXT: _EQUALITY_OPERATORS | {Operator.IN, Operator.CONTAINS, Operator.BEGINS},
+    ValueKind.LABEL: _EQUALITY_OPERATORS | {Operator.IN},
+    ValueKind.NUMBER: _EQUALITY_OPERATORS | {Operator.IN, Operator.NOT_BEFORE, Operator.NOT_AFTER},
+    ValueKind.ID: _EQUALITY_OPERATORS | {Operator.IN},
+    ValueKind.BOOLEAN: _EQUALITY_OPERATORS,
+    ValueKind.MOMENT: _EQUALITY_OPERATORS | _ORDER_OPERATORS,
+    ValueKind.DAY: _EQUALITY_OPERATORS | _ORDER_OPERATORS | {Operator.IN},
+    ValueKind.TAG_ID: _EQUALITY_OPERATORS | {Operator.IN},
 }
-_KINDS: Mapping[str, ValueKind] = {
+_KIND_BY_FIELD_TYPE: Mapping[str, ValueKind] = {
     FieldType.TEXT: ValueKind.TEXT,
     FieldType.NUMBER: ValueKind.NUMBER,
     FieldType.DATE: ValueKind.DAY,
     FieldType.BOOLEAN: ValueKind.BOOLEAN,
-    # A choice that was taken away stays the value of the members who have it.
+    # A removed choice stays the value of some members, so a filter may name any choice.
     FieldType.CHOICE: ValueKind.LABEL,
 }
+# Names of fields begin with this prefix, followed by the field's key.
+FIELD_PREFIX = "fields."
+MAX_TEXT_CHARACTERS = 1000
+# The year 9999 is excluded, because Python can't represent the day after 9999-12-31.
+_YEARS = range(1970, 9999)
+_DAY_PATTERN = re.compile(r"\d{4}-\d{2}-\d{2}\Z", re.ASCII)
+_MOMENT_PATTERN = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}", re.ASCII)
+# NUL characters and surrogates, which Postgres can't store.
+_INVALID_CHARACTER = re.compile("[\0\ud800-\udfff]")
+_SPAN_RULE = (
+    "must be a day such as 2026-11-21, or a moment with an offset such as 2026-11-21T09:30:00Z, "
+    f"in the years {_YEARS[0]} to {_YEARS[-1]}"
+)
 
 
 @dataclass(frozen=True)
 class FilterName:
-    """A name that a condition may have.
+    """A name that a condition may contain.
 
     Attributes:
-        is_optional: whether a member may have no value of it.
-        words: the values of a name whose kind is ``WORD``.
-        field_id: of an owner's field.
+        is_optional: whether a member may lack the value.
+        words: the possible values of a name of the kind ``WORD``.
+        field_id: the id of the owner's field, if the name belongs to a field.
     """
 
     name: str
@@ -85,19 +101,19 @@ class FilterName:
 
     @property
     def operators(self) -> list[Operator]:
-        """Return the operators that go with the name, in the order in which documents have them."""
-        able = _OPERATORS[self.kind] | ({Operator.EXISTS} if self.is_optional else set())
-        return [operator for operator in Operator if operator in able]
+        """Return the operators for this name, in the order of the documentation."""
+        supported = _OPERATORS_BY_KIND[self.kind]
+        if self.is_optional:
+            supported |= {Operator.EXISTS}
+        return [operator for operator in Operator if operator in supported]
 
 
-# Before the key of a field.
-OF_FIELD = "fields."
-STATUS = FilterName("status", ValueKind.WORD, words=tuple(SubscriptionStatus))
-TAG = FilterName("tag", ValueKind.LABEL, is_optional=True)
-STORED_TAG = FilterName(TAG.name, ValueKind.TAG_ID, is_optional=True)
-# Names that every list has.
-COMMON = (
-    STATUS,
+STATUS_NAME = FilterName("status", ValueKind.WORD, words=tuple(SubscriptionStatus))
+TAG_NAME = FilterName("tag", ValueKind.LABEL, is_optional=True)
+STORED_TAG_NAME = FilterName(TAG_NAME.name, ValueKind.TAG_ID, is_optional=True)
+# Filters for any list may contain these names.
+COMMON_NAMES = (
+    STATUS_NAME,
     FilterName("type", ValueKind.WORD, words=tuple(Tier)),
     FilterName("email", ValueKind.TEXT, is_optional=True),
     FilterName("name", ValueKind.TEXT, is_optional=True),
@@ -107,41 +123,33 @@ COMMON = (
     FilterName("joined_at", ValueKind.MOMENT),
     FilterName("created_at", ValueKind.MOMENT),
     FilterName("updated_at", ValueKind.MOMENT),
-    TAG,
+    TAG_NAME,
 )
 
 
-def known_names(
+def build_filter_names(
     fields: Iterable[MemberField], *, are_stored: bool = False
 ) -> dict[str, FilterName]:
-    """All names, with those of an owner's fields: ``fields.`` and the field's key.
+    """Return all names for the lists of an owner who has these fields.
 
-    Stored filters have the ids of fields and tags instead.
+    ``are_stored``: whether the names are for stored filters, which contain ids of fields and tags
+    instead of keys and names.
     """
-    tag = [STORED_TAG] if are_stored else []
-    own = [
+    tag_names = [STORED_TAG_NAME] if are_stored else []
+    field_names = [
         FilterName(
-            f"{OF_FIELD}{each.id if are_stored else each.key}",
-            _KINDS[each.type],
+            f"{FIELD_PREFIX}{each.id if are_stored else each.key}",
+            _KIND_BY_FIELD_TYPE[each.type],
             is_optional=True,
             field_id=each.id,
         )
         for each in fields
     ]
-    return {each.name: each for each in (*COMMON, *tag, *own)}
-
-
-MAX_TEXT_CHARACTERS = 1000
-# Near the ends of the calendar a day has no next one.
-_YEARS = range(1970, 9999)
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}\Z", re.ASCII)
-_MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}", re.ASCII)
-# Characters that no stored text holds: NUL, and half a character.
-_NO_CHARACTER = re.compile("[\0\ud800-\udfff]")
+    return {each.name: each for each in (*COMMON_NAMES, *tag_names, *field_names)}
 
 
 class Span(NamedTuple):
-    """The time of a day in UTC, or of one moment: from ``begin`` until before ``end``."""
+    """A period that begins at ``begin`` and ends before ``end``, such as a day in UTC."""
 
     begin: datetime
     end: datetime
@@ -150,98 +158,97 @@ class Span(NamedTuple):
 Value = str | bool | int | Decimal | Span
 
 
-class WrongValue(Exception):
-    """A value that is none of its kind; the message is the rule that it breaks."""
+class InvalidValue(Exception):
+    """A condition contains an invalid value. The message is the rule for valid values."""
 
 
-def read(name: FilterName, value: object) -> Value:
-    """The value in the form in which it is compared. Raises ``WrongValue``."""
+def parse_value(name: FilterName, value: object) -> Value:
+    """Return the value in the form that SQL conditions compare, or raise ``InvalidValue``."""
     if name.kind is ValueKind.WORD:
         folded = value.casefold() if isinstance(value, str) else None
         for word in name.words:
             if word.casefold() == folded:
                 return word
-        raise WrongValue(f"must be one of {', '.join(name.words)}")
-    if name == TAG:
-        return _tag(value)
-    return _READERS[name.kind](value)
+        raise InvalidValue(f"must be one of {', '.join(name.words)}")
+    if name == TAG_NAME:
+        return _parse_tag(value)
+    return _PARSERS[name.kind](value)
 
 
-def _text(value: object) -> str:
+def _parse_text(value: object) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= MAX_TEXT_CHARACTERS:
-        raise WrongValue(f"must be a text of 1 to {MAX_TEXT_CHARACTERS} characters")
-    if _NO_CHARACTER.search(value):
-        raise WrongValue("must not hold NUL characters and half ones")
+        raise InvalidValue(f"must be a text of 1 to {MAX_TEXT_CHARACTERS} characters")
+    if _INVALID_CHARACTER.search(value):
+        raise InvalidValue("must not hold NUL characters and half ones")
     return value
 
 
-def _tag(value: object) -> str:
+def _parse_tag(value: object) -> str:
     try:
-        return tags.normalise_tag(_text(value))
-    except ValueRefused as error:
-        raise WrongValue(str(error)) from None
+        return tags.normalise_tag(_parse_text(value))
+    except InvalidAttribute as error:
+        raise InvalidValue(str(error)) from None
 
 
-def _number(value: object) -> Decimal:
+def _parse_number(value: object) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise WrongValue("must be a number")
-    # The shortest text of a fraction is what was written, up to 15 digits.
+        raise InvalidValue("must be a number")
+    # ``repr`` returns the digits of the request's body for fractions with up to 15 digits.
     return Decimal(repr(value))
 
 
-def _id(value: object) -> int:
+def _parse_id(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= MAX_ID:
-        raise WrongValue("must be an id")
+        raise InvalidValue("must be an id")
     return value
 
 
-def _boolean(value: object) -> bool:
+def _parse_boolean(value: object) -> bool:
     if not isinstance(value, bool):
-        raise WrongValue("must be true or false")
+        raise InvalidValue("must be true or false")
     return value
 
 
-def _span(value: object) -> Span:
+def _parse_span(value: object) -> Span:
     try:
-        if _has_form(value, _DAY):
+        if _matches(value, _DAY_PATTERN):
             begin = datetime.combine(date.fromisoformat(value), time(), UTC)
             length = timedelta(days=1)
-        elif _has_form(value, _MOMENT):
-            # Moments are stored in microseconds.
-            begin, length = datetime.fromisoformat(value), timedelta(microseconds=1)
+        elif _matches(value, _MOMENT_PATTERN):
+            begin = datetime.fromisoformat(value)
+            # Postgres stores moments in microseconds.
+            length = timedelta(microseconds=1)
         else:
-            raise WrongValue(_SPAN_RULE)
+            raise InvalidValue(_SPAN_RULE)
     except ValueError:
-        raise WrongValue(_SPAN_RULE) from None
+        raise InvalidValue(_SPAN_RULE) from None
     if begin.tzinfo is None or begin.year not in _YEARS:
-        raise WrongValue(_SPAN_RULE)
+        raise InvalidValue(_SPAN_RULE)
     return Span(begin, begin + length)
 
 
-_SPAN_RULE = (
-    "must be a day such as 2026-11-21, or a moment with an offset such as 2026-11-21T09:30:00Z, "
-    f"in the years {_YEARS[0]} to {_YEARS[-1]}"
-)
-
-
-def _day(value: object) -> str:
-    with suppress(ValueError):  # such as the 30th of February
-        if _has_form(value, _DAY):
+def _parse_day(value: object) -> str:
+    with suppress(ValueError):  # A day may match the pattern and not exist, such as 2026-02-30.
+        if _matches(value, _DAY_PATTERN):
             return date.fromisoformat(value).isoformat()
-    raise WrongValue("must be a day such as 2026-11-21")
+    raise InvalidValue("must be a day such as 2026-11-21")
 
 
-def _has_form(value: object, form: re.Pattern[str]) -> TypeGuard[str]:
-    return isinstance(value, str) and form.match(value) is not None
+def _matches(value: object, pattern: re.Pattern[str]) -> TypeGuard[str]:
+    return isinstance(value, str) and pattern.match(value) is not None
 
 
-_READERS: Mapping[ValueKind, Callable[[object], Value]] = {
-    ValueKind.TEXT: _text,
-    ValueKind.LABEL: _text,
-    ValueKind.NUMBER: _number,
-    ValueKind.ID: _id,
-    ValueKind.BOOLEAN: _boolean,
-    ValueKind.MOMENT: _span,
-    ValueKind.DAY: _day,
-    ValueKind.TAG_ID: lambda value: _tag(value) if isinstance(value, str) else _id(value),
+def _parse_tag_or_id(value: object) -> str | int:
+    return _parse_tag(value) if isinstance(value, str) else _parse_id(value)
+
+
+_PARSERS: Mapping[ValueKind, Callable[[object], Value]] = {
+    ValueKind.TEXT: _parse_text,
+    ValueKind.LABEL: _parse_text,
+    ValueKind.NUMBER: _parse_number,
+    ValueKind.ID: _parse_id,
+    ValueKind.BOOLEAN: _parse_boolean,
+    ValueKind.MOMENT: _parse_span,
+    ValueKind.DAY: _parse_day,
+    ValueKind.TAG_ID: _parse_tag_or_id,
 }

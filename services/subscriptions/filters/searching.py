@@ -1,16 +1,19 @@
-"""Pages of the members of a list whom a filter means, newest first.
+"""Pages of the members who match a filter, newest first.
 
-No filter has a page read more rows of a list than ``MAX_FAR_MEMBERS``, so that a page costs the
-same in a list of any size. It is looked for in three places, one after the other:
+A search reads at most ``MAX_LONG_SCAN_MEMBERS`` rows, so that a page takes the same time in lists
+of any length. A search has up to three steps:
 
-1. among the newest members, which is quick where many are meant, and is all of most lists;
-2. by the indexes of what the filter compares, which is quick where few are meant;
-3. among more of the newest, where no index helps. A page may then end before it is full, and its
-   cursor goes on after the last member who was looked at.
+1. The short scan checks the newest members. The short scan is fast if many members match, and
+   checks all members of most lists.
+2. The index search uses indexes on the values that the filter compares. The index search is fast if
+   few members match.
+3. The long scan checks more of the newest members, if no index is useful. A page of the long scan
+   may contain fewer members than the limit. The cursor of such a page continues after the last
+   checked member.
 
-The first and the last read a fixed number of rows in a fixed order, whatever the planner takes the
-list to hold. It takes a filter's conditions to have nothing to do with each other or with the age
-of a record, and would otherwise choose by that.
+A scan reads a fixed number of rows in a fixed order, so that the statistics of Postgres don't
+matter. Postgres assumes that a filter's conditions are independent of each other and of the age of
+a record. If Postgres chose the order of a scan, the assumption would lead to bad plans.
 """
 
 from dataclasses import dataclass
@@ -43,13 +46,13 @@ from services.subscriptions.members import member_pages
 from storage.expected_errors import raise_instead
 from storage.unit_of_work import UnitOfWork
 
-# 10 to 20 ms of work.
-MAX_NEAR_MEMBERS = 20_000
-# A second or less, where the rows are in memory.
-MAX_FAR_MEMBERS = 500_000
-# An index that finds more than a page's worth, of members who are all old, is given up.
-_MAX_INDEX_SECONDS = 2
-_BRIEFLY = text(f"SET LOCAL statement_timeout = '{_MAX_INDEX_SECONDS}s'")
+# A short scan takes 10 to 20 ms.
+MAX_SHORT_SCAN_MEMBERS = 20_000
+# A long scan takes at most a second if the rows are in memory.
+MAX_LONG_SCAN_MEMBERS = 500_000
+# An index search takes too long if very many members match.
+_MAX_INDEX_SEARCH_SECONDS = 2
+_LIMIT_TIME = text(f"SET LOCAL statement_timeout = '{_MAX_INDEX_SEARCH_SECONDS}s'")
 
 _TABLE = Subscription.__table__
 _record = _TABLE.c
@@ -58,119 +61,143 @@ _BEFORE: BindParameter[int] = bindparam("before", type_=BigInteger)
 
 
 @dataclass(frozen=True)
-class FoundMembers:
-    """A page of a search.
+class MemberSearchPage:
+    """A page of members who match a filter.
 
     Attributes:
-        page: as ``member_pages`` has it. It may have fewer rows than were asked for, and lead on.
-        total: how many are meant, on the first page; ``None`` where ``MAX_NEAR_MEMBERS`` are not
-            the whole list, and more are meant than the page shows.
+        page: rows in the form of ``member_pages``. A page with a cursor may contain fewer rows than
+            the limit.
+        total: the number of all matching members. Only the first page has a total. The total is
+            ``None`` if more members match than fit on the page and the list is too long to count
+            them.
     """
 
     page: PageOfRows[dict[str, Any]]
     total: int | None
 
 
-def search(
+def search_members(
     uow: UnitOfWork,
     list_id: int,
-    wanted: MemberFilter,
-    asked: PageRequest,
+    member_filter: MemberFilter,
+    page: PageRequest,
     status: SubscriptionStatus | None = None,
-) -> FoundMembers:
-    """The page after the cursor of ``asked``: of members of this status, or of active ones.
+) -> MemberSearchPage:
+    """Return a page of members with this status who match the filter.
 
-    The offset plays no part. Raises ``cursor.invalid``, ``filter.too_slow``.
+    The page begins after the cursor of the page request. A search ignores the offset of the page
+    request. Raises ``cursor.invalid``, ``filter.too_slow``.
+
+    ``status``: the status of the members. By default, the members have one of the statuses that the
+    filter names, or else the status ``active``.
     """
-    before = None if asked.cursor is None else ids.of_cursor(asked.cursor)
-    statuses = wanted.statuses(None if status is None else (status,))
+    before = None if page.cursor is None else ids.parse_id_cursor(page.cursor)
+    statuses = member_filter.list_statuses(None if status is None else (status,))
     if not statuses:
-        return FoundMembers(PageOfRows([], None), 0 if before is None else None)
+        return MemberSearchPage(PageOfRows([], None), 0 if before is None else None)
     with raise_instead(psycopg2.errors.QueryCanceled, FILTER_TOO_SLOW()):
-        return _Search(uow, list_id, wanted, statuses, asked.limit).page(before)
+        return _Search(uow, list_id, member_filter, statuses, page.limit).read_page(before)
 
 
 @dataclass(frozen=True)
 class _Search:
+    """A search for one page of members.
+
+    The parameter ``before`` of the methods is the id of the last member on the previous page.
+    """
+
     uow: UnitOfWork
     list_id: int
-    wanted: MemberFilter
+    member_filter: MemberFilter
     statuses: tuple[SubscriptionStatus, ...]
     limit: int
 
-    def page(self, before: int | None) -> FoundMembers:
-        found, end = self._found(before)
-        shown = found[: self.limit]
-        if len(found) > self.limit:
-            end = shown[-1]
+    def read_page(self, before: int | None) -> MemberSearchPage:
+        matching_ids, end = self._find_ids(before)
+        page_ids = matching_ids[: self.limit]
+        if len(matching_ids) > self.limit:
+            end = page_ids[-1]
         total = None
         if before is None and end is None:
-            total = len(shown)
-        # In a list that is not too long to count them.
-        elif before is None and self._last(MAX_NEAR_MEMBERS, None) is None:
-            seen = newest(self.statuses, MAX_NEAR_MEMBERS, by_cursor=False)
-            query = select(func.count()).select_from(seen).where(self._condition(seen))
-            total = self.uow.session.scalar(query, self._start(None))
-        rows = member_pages.of_ids(self.uow, self.list_id, self.wanted.fields, shown)
+            total = len(page_ids)
+        # Only count the matching members of a list that a short scan reads completely.
+        elif before is None and self._find_scan_end(MAX_SHORT_SCAN_MEMBERS, None) is None:
+            scanned = build_newest_query(self.statuses, MAX_SHORT_SCAN_MEMBERS, by_cursor=False)
+            query = select(func.count()).select_from(scanned).where(self._build_condition(scanned))
+            total = self.uow.session.scalar(query, self._list_parameters(None))
+        rows = member_pages.read_members_by_id(
+            self.uow, self.list_id, self.member_filter.fields, page_ids
+        )
         if rows.next_cursor is None and end is not None:
             rows = PageOfRows(rows.rows, str(end))
-        return FoundMembers(rows, total)
+        return MemberSearchPage(rows, total)
 
-    def _found(self, before: int | None) -> tuple[list[int], int | None]:
-        """Ids of those who are meant, up to one more than a page, and where the look at them ended.
+    def _find_ids(self, before: int | None) -> tuple[list[int], int | None]:
+        """Return the ids of matching members, and the id of the last checked member.
 
-        ``None``: at the end of the list.
+        The ids include at most one member after the page. The second value is ``None`` if the
+        search reached the end of the list.
         """
-        found = self._among(MAX_NEAR_MEMBERS, before)
-        if len(found) > self.limit or (end := self._last(MAX_NEAR_MEMBERS, before)) is None:
-            return found, None
-        by_index = self._by_index(before)
-        if by_index is not None:
-            return by_index, None
-        found = self._among(MAX_FAR_MEMBERS, before)
-        return found, end if len(found) > self.limit else self._last(MAX_FAR_MEMBERS, before)
+        matching_ids = self._scan(MAX_SHORT_SCAN_MEMBERS, before)
+        if len(matching_ids) > self.limit:
+            return matching_ids, None
+        end = self._find_scan_end(MAX_SHORT_SCAN_MEMBERS, before)
+        if end is None:
+            return matching_ids, None
+        indexed_ids = self._search_index(before)
+        if indexed_ids is not None:
+            return indexed_ids, None
+        matching_ids = self._scan(MAX_LONG_SCAN_MEMBERS, before)
+        if len(matching_ids) <= self.limit:
+            end = self._find_scan_end(MAX_LONG_SCAN_MEMBERS, before)
+        return matching_ids, end
 
-    def _among(self, most: int, before: int | None) -> list[int]:
-        """Ids of those who are meant among so many of the newest."""
-        seen = newest(self.statuses, most, by_cursor=before is not None)
-        query = _in_order(select(seen.c.id).where(self._condition(seen)), seen)
-        return list(self.uow.session.scalars(query.limit(self.limit + 1), self._start(before)))
+    def _scan(self, max_members: int, before: int | None) -> list[int]:
+        """Return the ids of matching members among the newest members."""
+        scanned = build_newest_query(self.statuses, max_members, by_cursor=before is not None)
+        query = _order_newest_first(
+            select(scanned.c.id).where(self._build_condition(scanned)), scanned
+        )
+        return list(
+            self.uow.session.scalars(query.limit(self.limit + 1), self._list_parameters(before))
+        )
 
-    def _last(self, most: int, before: int | None) -> int | None:
-        """The id of the last of so many, unless the list ends before it."""
-        seen = newest(self.statuses, most, by_cursor=before is not None, are_ids_alone=True)
-        query = _in_order(select(seen.c.id), seen).offset(most - 1).limit(1)
-        last: int | None = self.uow.session.scalar(query, self._start(before))
-        return last
+    def _find_scan_end(self, max_members: int, before: int | None) -> int | None:
+        """Return the id of the last member of a scan, or ``None`` if the list is shorter."""
+        scanned = build_newest_query(
+            self.statuses, max_members, by_cursor=before is not None, has_only_ids=True
+        )
+        query = _order_newest_first(select(scanned.c.id), scanned).offset(max_members - 1).limit(1)
+        end: int | None = self.uow.session.scalar(query, self._list_parameters(before))
+        return end
 
-    def _start(self, before: int | None) -> dict[str, int]:
-        """The values of the statements' parameters."""
-        start = {} if before is None else {_BEFORE.key: before}
-        return {_LIST_ID.key: self.list_id, **start}
+    def _list_parameters(self, before: int | None) -> dict[str, int]:
+        cursor_parameters = {} if before is None else {_BEFORE.key: before}
+        return {_LIST_ID.key: self.list_id, **cursor_parameters}
 
-    def _condition(self, rows: FromClause) -> Condition:
-        return self.wanted.condition(rows, asked=self.statuses)
+    def _build_condition(self, rows: FromClause) -> Condition:
+        return self.member_filter.build_condition(rows, allowed=self.statuses)
 
-    def _by_index(self, before: int | None) -> list[int] | None:
+    def _search_index(self, before: int | None) -> list[int] | None:
         """Find the newest matching members by indexes on the values that the filter compares.
 
         Return the members' ids. Return ``None`` if the filter compares values that have no index,
         or if Postgres takes too long.
         """
-        indexed = self.wanted.indexed()
-        if indexed is None:
+        indexed_condition = self.member_filter.build_indexed_condition()
+        if indexed_condition is None:
             return None
-        query = select(_record.id).where(_record.list_id == self.list_id, indexed)
-        query = query.where(self._condition(_TABLE))
+        query = select(_record.id).where(_record.list_id == self.list_id, indexed_condition)
+        query = query.where(self._build_condition(_TABLE))
         if before is not None:
             query = query.where(_record.id < before)
-        # OFFSET 0 makes Postgres find all matching members by index, and then sort them. Without
+        # OFFSET 0 makes Postgres find all matching members by index before sorting. Without
         # OFFSET 0, Postgres might test every member of the list, newest first.
-        found = query.offset(literal_column("0")).subquery()
-        newest = select(found.c.id).order_by(found.c.id.desc()).limit(self.limit + 1)
+        matching = query.offset(literal_column("0")).subquery()
+        newest = select(matching.c.id).order_by(matching.c.id.desc()).limit(self.limit + 1)
         try:
             with self.uow.session.begin_nested():
-                self.uow.session.execute(_BRIEFLY)
+                self.uow.session.execute(_LIMIT_TIME)
                 return list(self.uow.session.scalars(newest))
         except OperationalError as error:
             if not isinstance(error.orig, psycopg2.errors.QueryCanceled):
@@ -178,22 +205,23 @@ class _Search:
             return None
 
 
-# The subquery is cached for all searches, because SQLAlchemy needs a millisecond to build it.
+# The cache saves a millisecond per search, because SQLAlchemy builds each subquery only once.
 @cache
-def newest(
+def build_newest_query(
     statuses: tuple[SubscriptionStatus, ...],
-    most: int,
+    max_members: int,
     *,
     by_cursor: bool,
-    are_ids_alone: bool = False,
+    has_only_ids: bool = False,
 ) -> Subquery:
-    """Return a query for the newest members with one of the statuses, at most ``most``.
+    """Build the query for the newest members who have one of the statuses.
 
-    Its parameters are ``list_id`` and, with ``by_cursor``, the id ``before`` which they come.
+    The parameter ``list_id`` of the query is the id of the list. With ``by_cursor``, the query only
+    returns members whose id is less than the parameter ``before``.
     """
-    columns = (_record.id, _record.list_id) if are_ids_alone else tuple(_record)
+    columns = (_record.id, _record.list_id) if has_only_ids else tuple(_record)
 
-    def of_status(status: SubscriptionStatus) -> Select[Any]:
+    def build_status_query(status: SubscriptionStatus) -> Select[Any]:
         query = select(*columns).where(_record.status == status.value)
         return newest_first(
             query,
@@ -202,15 +230,15 @@ def newest(
             _record.id,
             before=_BEFORE if by_cursor else None,
             is_read_backwards=True,
-        ).limit(most)
+        ).limit(max_members)
 
-    queries = [of_status(each) for each in statuses]
+    queries = [build_status_query(each) for each in statuses]
     if len(queries) == 1:
         return queries[0].subquery()
     merged = union_all(*queries).subquery()
-    return _in_order(select(merged), merged).limit(most).subquery()
+    return _order_newest_first(select(merged), merged).limit(max_members).subquery()
 
 
 @cache
-def _in_order(query: Select[Any], rows: Subquery) -> Select[Any]:
+def _order_newest_first(query: Select[Any], rows: Subquery) -> Select[Any]:
     return query.order_by(rows.c.list_id.desc(), rows.c.id.desc())

@@ -43,12 +43,12 @@ def check_owner(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool 
     Raises ``list.not_found``, ``list.not_owner`` and, except for a dry run, ``plan.required``.
     """
     lists.get_own_list(uow, caller, list_id)
-    if not dry_run and accounts.get(uow, caller.user_id).plan != Plan.PAID:
+    if not dry_run and accounts.get_user(uow, caller.user_id).plan != Plan.PAID:
         raise PLAN_REQUIRED()
 
 
 def create_file(resources: Resources) -> NewFile:
-    """Create the place where the file of a new import is stored."""
+    """Create the encrypted file in which a new import is stored."""
     return bulk_files.create_file(resources, IMPORTS)
 
 
@@ -61,7 +61,7 @@ def discard_file(resources: Resources, prefix: str) -> None:
 def accept_members(
     resources: Resources, caller: Caller, list_id: int, body: bytes, *, key: IdempotencyKey | None
 ) -> AcceptedJob:
-    """Accept the members of one request. ``body`` must have been checked.
+    """Accept the members of one request. The caller must have validated ``body``.
 
     Raises what ``check_owner`` and ``services.jobs.idempotency`` raise, and ``quota.exceeded``.
     """
@@ -93,9 +93,10 @@ def accept_file(
     options: ImportOptions,
     by_operator: bool = False,
 ) -> AcceptedJob:
-    """Accept a file that has been stored. The user's rights must have been checked.
+    """Accept a file that has been stored. The caller must have checked the user's rights.
 
-    Raises ``quota.exceeded``, except for an operator's import. The file is then removed.
+    If a quota of the user is used up, remove the file and raise ``quota.exceeded``. Imports by
+    operators ignore the quotas.
     """
     size = file.writer.size
     values = {
@@ -120,7 +121,7 @@ def _accept(
     usage: Mapping[PlanQuota, int],
     key: IdempotencyKey | None = None,
 ) -> AcceptedJob:
-    """Store the import with its job. If the import isn't accepted, its file is removed."""
+    """Store the import and its job, or remove the file if the import isn't accepted."""
 
     def store_import(uow: UnitOfWork) -> Job:
         for quota, more in usage.items():
@@ -142,6 +143,6 @@ def _accept(
 
 
 def tidy_filename(filename: str | None) -> str | None:
-    """Return the name of a file without folders and unprintable characters, and not too long."""
+    """Return a shortened filename without folders and unprintable characters."""
     name = (filename or "").replace("\\", "/").rpartition("/")[2]
     return "".join(filter(str.isprintable, name))[-MAX_IMPORT_FILENAME_CHARACTERS:] or None

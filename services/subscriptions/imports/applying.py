@@ -1,12 +1,12 @@
 """Applies one chunk of rows to a list in one transaction, by set-based statements.
 
 ``COPY`` puts the rows into a temporary table. A statement of ``judge_statements`` compares all rows
-with the existing people, subscriptions and opt-outs. Then a few statements of ``write_statements``
+with the existing people, subscriptions and opt-outs. A few statements of ``write_statements`` then
 write the changes of all rows.
 
-The lock on the list excludes all other changes of the list until the commit. Only other chunks of
-the same import may be applied at the same time, because they contain other people. People are
-inserted in the order of their addresses, so that two imports can't deadlock.
+The lock on the list excludes all other changes of the list until the commit. Chunks of the same
+import may be applied at the same time, because they contain different people. People are inserted
+in the order of their addresses, so that two imports can't deadlock.
 """
 
 from collections import Counter
@@ -37,7 +37,7 @@ from services.subscriptions.imports import (
 from services.subscriptions.imports.chunk_extras import TagIds
 from services.subscriptions.imports.chunks import ROWS_PER_CHUNK, PreparedChunk
 from services.subscriptions.imports.judged_rows import JudgedRow
-from services.subscriptions.imports.rows import LeftOut
+from services.subscriptions.imports.rows import OmittedValue
 from services.subscriptions.imports.samples import add_problems
 from services.subscriptions.imports.staging import JUDGED
 from services.subscriptions.imports.verdicts import (
@@ -58,20 +58,21 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 _ALL_VERDICTS = (*VERDICTS, OVER_QUOTA)
-# An account can change its address without the list's lock. If the new address is in the chunk, the
-# chunk takes the person for a new one, although the person is already a member of the list. The
-# next try of the chunk finds the member.
-_PASSING_CONSTRAINTS = frozenset({"uq_subscriptions_user_id_list_id"})
-# The id may exist too. Among millions of people, one of a million new ids may.
+# An account can change its address without locking the list. A chunk with the new address then
+# treats the member as a new person, and violates this constraint. The next attempt at the chunk
+# finds the member.
+_TRANSIENT_CONSTRAINTS = frozenset({"uq_subscriptions_user_id_list_id"})
+# The constraints that an insert of new people can violate. Even a random new id may already belong
+# to one of millions of people.
 _PEOPLE_CONSTRAINTS = frozenset({"uq_users_email", "pk_users"})
 
 
-class NotInTurn(Exception):
-    """An earlier chunk isn't applied yet, but the order counts because the plan is nearly full."""
+class EarlierChunkPending(Exception):
+    """An earlier chunk must be applied first, because the owner's plan is nearly full."""
 
 
-class ChunkBroke(Exception):
-    """The database refused the changes of a chunk. Another try would fail too."""
+class ChunkFailed(Exception):
+    """The database rejected the changes of a chunk, so a retry would fail too."""
 
     def __init__(self, lines: tuple[int, int]) -> None:
         super().__init__(f"lines {lines[0]} to {lines[1]}")
@@ -80,22 +81,22 @@ class ChunkBroke(Exception):
 
 @dataclass(frozen=True)
 class AppliedChunk:
-    """The result of one chunk.
+    """The result of applying one chunk.
 
     Attributes:
         counts: the number of rows with each verdict. Rows with the verdict ``left`` are counted as
             opted out.
         updated: the number of active members whose data the rows changed.
         left_out: the number of invalid values that were omitted from imported rows.
-        dropped_expiries: expiry dates that were dropped because the member has no paid tier. The
-            keys are line numbers.
+        dropped_expiries: maps line numbers to expiry dates that were dropped because the member has
+            no paid tier.
         not_added: the CSV lines of rows that were added only in part or not at all.
     """
 
     counts: Counter[str]
     updated: int
     left_out: int
-    dropped_expiries: Mapping[int, LeftOut]
+    dropped_expiries: Mapping[int, OmittedValue]
     not_added: bytes
 
 
@@ -107,27 +108,27 @@ def commit_chunk(
 ) -> None:
     """Apply a chunk and count its rows in one transaction.
 
-    ``lock_job``: locks the import's job until the transaction ends, and returns the lease of the
-    job. Raises what ``lock_job`` and ``apply_chunk`` raise, ``ChunkBroke``, and ``list.not_found``
-    for a list that was archived.
+    ``lock_job`` locks the import's job until the transaction ends, and returns the lease of the
+    job. Raises what ``lock_job`` and ``apply_chunk`` raise, ``ChunkFailed``, and ``list.not_found``
+    for an archived list.
     """
     tag_ids: TagIds = {}
     if chunk.has_extras:
         with resources.unit_of_work() as uow:
             task = uow.session.get_one(MemberImport, import_id)
-        tag_ids = chunk_extras.make_tags(resources, task, chunk.rows)
+        tag_ids = chunk_extras.create_tags(resources, task, chunk.rows)
     try:
         with resources.unit_of_work() as uow:
             task = uow.session.get_one(MemberImport, import_id)
             try:
                 lists.get_list(uow, task.list_id)
             except DomainError as error:
-                # The list existed when the caller named it. Therefore the error means that the
-                # import is invalid, and doesn't mean that the list is missing.
+                # The list existed when the import was accepted. Therefore the error means that the
+                # import is invalid.
                 raise DomainError(Kind.INVALID, error.code, error.message) from None
             applied = apply_chunk(uow, task, chunk, tag_ids)
-            key = bulk_files.data_key(resources, task)
-            name = rejected_rows.encryption_name(task.object_prefix, chunk.number)
+            key = bulk_files.unwrap_key(resources, task)
+            name = rejected_rows.get_encryption_name(task.object_prefix, chunk.number)
             not_added = seal(applied.not_added, key, name)
             _count_rows(uow, lock_job(uow), task, chunk, applied)
             if applied.dropped_expiries:
@@ -137,10 +138,10 @@ def commit_chunk(
             )
     except IntegrityError as error:
         constraint = get_constraint(error)
-        if constraint in _PASSING_CONSTRAINTS:
+        if constraint in _TRANSIENT_CONSTRAINTS:
             raise TransientError("another act on the list came between") from error
         log.exception("import.chunk_broke", number=chunk.number, constraint=constraint)
-        raise ChunkBroke(chunk.first_and_last_line) from error
+        raise ChunkFailed(chunk.first_and_last_line) from error
 
 
 def apply_chunk(
@@ -148,28 +149,30 @@ def apply_chunk(
 ) -> AppliedChunk:
     """Add and update members unless opt-outs, deny lists or the plan forbid it.
 
-    ``tag_ids``: maps the names of tags in the rows to their ids. Raises ``NotInTurn`` and
+    ``tag_ids``: maps the names of tags in the rows to their ids. Raises ``EarlierChunkPending`` and
     ``TransientError``.
     """
-    # Copy before the list is locked, because no other change of the list must wait for that.
+    # Copy the rows before locking the list, so that other changes of the list don't wait for the
+    # copy.
     staging.copy_rows(uow, chunk.lines)
-    (locks.lock_list_as_chunk if task.side_by_side else locks.lock_list)(uow, task.list_id)
-    # Each row's verdict. Rows that change something are in the table JUDGED too.
+    (locks.lock_list_for_chunk if task.side_by_side else locks.lock_list)(uow, task.list_id)
+    # The verdicts on all rows of the chunk. The table JUDGED has only the rows that change
+    # something.
     verdicts = list(chunk.verdicts)
-    parameters = _parameters_of(task)
+    parameters = _build_parameters(task)
     parameters["has_opt_outs"] = opt_out_checks.has_opt_outs(uow, task.list_id)
     staging.copy_digests(uow, chunk.rows, all_rows=parameters["has_opt_outs"])
     if chunk.has_extras:
         chunk_extras.copy_extras(uow, chunk.rows, tag_ids)
-    judge = text(judge_statements.JUDGE[chunk.has_extras])
+    judge = text(judge_statements.JUDGE_STATEMENTS[chunk.has_extras])
     for verdict, numbers in uow.session.execute(judge, parameters):
         for number in numbers:
             verdicts[number] = verdict
     left_out = (
-        chunk_extras.find_left_out(uow, task, chunk.rows, tag_ids) if chunk.has_extras else {}
+        chunk_extras.describe_omissions(uow, task, chunk.rows, tag_ids) if chunk.has_extras else {}
     )
     may_update = parameters["update"] or chunk.has_extras
-    updated = _count(uow, judge_statements.COUNT_UPDATED) if may_update else 0
+    updated = _fetch_count(uow, judge_statements.COUNT_UPDATED) if may_update else 0
     _deny_rows(uow, task, chunk, verdicts)
     if not (task.dry_run or task.by_operator):
         _limit_to_quota(uow, task, chunk.number, verdicts)
@@ -184,15 +187,15 @@ def apply_chunk(
         for number, sentences in left_out.items()
         if verdicts[number] in (ADDED, ALREADY)
     }
-    dropped = _dropped_expiries(uow, task, chunk.rows)
-    for number, expiry in dropped.items():
+    expiries = _find_dropped_expiries(uow, task, chunk.rows)
+    for number, expiry in expiries.items():
         left_out[number] = [*left_out.get(number, ()), str(expiry)]
-    width = len(rejected_rows.header_of(task))
+    width = len(rejected_rows.get_header(task))
     return AppliedChunk(
         counts=counts,
         updated=updated,
         left_out=sum(map(len, left_out.values())),
-        dropped_expiries={chunk.rows[number].line: each for number, each in dropped.items()},
+        dropped_expiries={chunk.rows[number].line: each for number, each in expiries.items()},
         not_added=rejected_rows.format_csv_lines(chunk.rows, verdicts, left_out, width),
     )
 
@@ -200,82 +203,94 @@ def apply_chunk(
 def _deny_rows(
     uow: UnitOfWork, task: MemberImport, chunk: PreparedChunk, verdicts: list[str]
 ) -> None:
-    """Change the verdicts of rows that would be added, but are on a deny list."""
+    """Change the verdict on each row that would be added, but is on a deny list."""
     added = {
-        chunk.rows[place].email: place for place, verdict in enumerate(verdicts) if verdict == ADDED
+        chunk.rows[position].email: position
+        for position, verdict in enumerate(verdicts)
+        if verdict == ADDED
     }
     denied = deny_lists.find_denied(uow, task.user_id, added) if added else set[str]()
-    if places := [added[address] for address in denied]:
-        _write(uow, judge_statements.PUT_DENIED, {"numbers": places})
-    for place in places:
-        verdicts[place] = DENIED
+    if positions := [added[address] for address in denied]:
+        _execute_write(uow, judge_statements.MARK_DENIED, {"numbers": positions})
+    for position in positions:
+        verdicts[position] = DENIED
 
 
 def _limit_to_quota(uow: UnitOfWork, task: MemberImport, number: int, verdicts: list[str]) -> None:
-    """Change the verdicts of rows for which the owner's plan has no room.
+    """Change the verdict on each row for which the owner's plan has no room.
 
-    ``number``: the number of the chunk. Raises ``NotInTurn``.
+    ``number``: the number of the chunk. Raises ``EarlierChunkPending``.
     """
-    added = [place for place, verdict in enumerate(verdicts) if verdict == ADDED]
+    added = [position for position, verdict in enumerate(verdicts) if verdict == ADDED]
     if not added:
         return
     room = None
-    if not quotas.share(uow, task.user_id, PlanQuota.MEMBERS, most=ROWS_PER_CHUNK):
-        room = quotas.hold(uow, task.user_id, PlanQuota.MEMBERS)
+    if not quotas.lock_quota_share(uow, task.user_id, PlanQuota.MEMBERS, share_size=ROWS_PER_CHUNK):
+        room = quotas.lock_quota(uow, task.user_id, PlanQuota.MEMBERS)
         earlier = ImportChunk.import_id == task.id, ImportChunk.number < number
         if uow.session.scalar(select(func.count()).where(*earlier)) != number:
-            raise NotInTurn
-    # After one row had no room, no other row is added, so that the added rows are the first ones.
-    # The query comes after the quota's lock, because another chunk may just have found no room.
+            raise EarlierChunkPending
+    # After the plan had no room for one row, no later row is added, so that the added rows are the
+    # first rows of the file. Read ``over_quota`` after locking the quota, because another chunk may
+    # just have filled the plan.
     over_quota = select(MemberImport.over_quota).where(MemberImport.id == task.id)
     room = 0 if uow.session.scalar(over_quota) else room
-    beyond = [] if room is None else added[max(room, 0) :]
-    if beyond:
-        _write(uow, judge_statements.PUT_OVER_QUOTA, {"first": beyond[0]})
-    for place in beyond:
-        verdicts[place] = OVER_QUOTA
+    rejected_positions = [] if room is None else added[max(room, 0) :]
+    if rejected_positions:
+        _execute_write(uow, judge_statements.MARK_OVER_QUOTA, {"first": rejected_positions[0]})
+    for position in rejected_positions:
+        verdicts[position] = OVER_QUOTA
 
 
 def _write_rows(
     uow: UnitOfWork, task: MemberImport, counts: Counter[str], chunk: PreparedChunk
 ) -> None:
-    parameters = _parameters_of(task)
+    parameters = _build_parameters(task)
     known, new, changed = uow.session.execute(text(write_statements.COUNT_WRITES)).one()
-    if known and _count(uow, write_statements.LOCK_KNOWN_PEOPLE) != known:
+    if known and _fetch_count(uow, write_statements.LOCK_KNOWN_PEOPLE) != known:
         # A person was erased after the rows were judged.
         raise TransientError("a person was erased meanwhile")
     if new:
         _add_people(uow, new)
     if counts[LEFT]:
-        _write(uow, write_statements.ADD_OPT_OUTS, parameters | _undelivered_rows(chunk.rows))
-        _write(uow, write_statements.UNSUBSCRIBE, parameters)
+        _execute_write(
+            uow, write_statements.ADD_OPT_OUTS, parameters | _find_undelivered_rows(chunk.rows)
+        )
+        _execute_write(uow, write_statements.UNSUBSCRIBE, parameters)
     if changed:
-        _write(uow, write_statements.store_changes(has_extras=chunk.has_extras), parameters)
-        _write(uow, write_statements.change_members(has_extras=chunk.has_extras), parameters)
+        _execute_write(
+            uow, write_statements.build_changes_statement(has_extras=chunk.has_extras), parameters
+        )
+        _execute_write(
+            uow, write_statements.build_update_statement(has_extras=chunk.has_extras), parameters
+        )
     if counts[ADDED]:
-        _write(uow, write_statements.insert_members(has_extras=chunk.has_extras), parameters)
+        _execute_write(
+            uow, write_statements.build_insert_statement(has_extras=chunk.has_extras), parameters
+        )
 
 
 def _add_people(uow: UnitOfWork, count: int) -> None:
-    """Insert the people of new rows. ``count``: the number of these people."""
+    """Insert the people of new rows. ``count``: the number of people to insert."""
     try:
-        # To look for a conflict before each row would take half as long as the row itself.
+        # Insert without checking for conflicts, because the check would prolong each insert by
+        # half.
         with uow.session.begin_nested():
-            _write(uow, write_statements.ADD_PEOPLE)
+            _execute_write(uow, write_statements.ADD_PEOPLE)
     except IntegrityError as error:
         if get_constraint(error) not in _PEOPLE_CONSTRAINTS:
             raise
-        # Another transaction just inserted some of these people, and may have erased them again.
-        added = _write(uow, write_statements.ADD_MISSING_PEOPLE)
-        if added != count and _write(uow, write_statements.FIND_PEOPLE_AGAIN) != count:
+        # Another transaction has just inserted some of the new people, and may have erased some.
+        added = _execute_write(uow, write_statements.ADD_MISSING_PEOPLE)
+        if added != count and _execute_write(uow, write_statements.FIND_PEOPLE_AGAIN) != count:
             raise TransientError("a person was made meanwhile, and erased") from None
 
 
-def _undelivered_rows(rows: list[JudgedRow]) -> dict[str, list[int]]:
-    """Return the places of rows with bounced addresses, and of rows with complaints."""
+def _find_undelivered_rows(rows: list[JudgedRow]) -> dict[str, list[int]]:
+    """Return the positions of rows with bounced addresses, and of rows with complaints."""
     statuses = {"bounced": ("bounced", "cleaned"), "complained": ("complained",)}
     return {
-        name: [place for place, row in enumerate(rows) if row.left in words]
+        name: [position for position, row in enumerate(rows) if row.opt_out in words]
         for name, words in statuses.items()
     }
 
@@ -285,29 +300,35 @@ SELECT number FROM {JUDGED} WHERE drops_expiry AND verdict IN ('added', 'already
 """  # noqa: S608
 
 
-def _dropped_expiries(
+def _find_dropped_expiries(
     uow: UnitOfWork, task: MemberImport, rows: Sequence[JudgedRow]
-) -> dict[int, LeftOut]:
-    """Return the expiry dates that aren't stored because the member has no paid tier, by row."""
+) -> dict[int, OmittedValue]:
+    """Map row numbers to expiry dates that aren't stored because the member has no paid tier."""
     if not any(row.tier is None and row.paid_expiry for row in rows):
         return {}
     columns: Sequence[str] = (task.description or {}).get("columns", {}).get("paid_expiry", ())
     column = next(iter(columns), "paid_expiry")
     numbers = uow.session.scalars(text(_DROPPED_EXPIRIES))
-    return {n: LeftOut(column, "needs a paid tier", rows[n].paid_expiry) for n in numbers}
+    return {
+        number: OmittedValue(column, "needs a paid tier", rows[number].paid_expiry)
+        for number in numbers
+    }
 
 
 def _count_rows(
     uow: UnitOfWork, lease: Lease, task: MemberImport, chunk: PreparedChunk, applied: AppliedChunk
 ) -> None:
-    """Add the rows of an applied chunk to the counts. The import's job must be locked."""
-    # Other chunks may have been counted in between. The lock on the job now prevents that.
+    """Add the rows of an applied chunk to the counts of the import.
+
+    The caller must have locked the import's job.
+    """
+    # Reload the counts, because another chunk may have been counted before the job was locked.
     uow.session.refresh(task)
-    # Lock the job before the import, as every transaction that ends both. If another worker has the
-    # job now, the chunk is rolled back.
+    # Lock the job before the import, in the same order as other transactions, to prevent deadlocks.
+    # If another worker has taken over the job, the chunk is rolled back.
     earlier_rows = sum(getattr(task, verdict) for verdict in _ALL_VERDICTS)
-    done_rows = earlier_rows + len(chunk.rows)
-    record_progress(uow, lease, done=done_rows, total=task.received if task.is_split else None)
+    processed_rows = earlier_rows + len(chunk.rows)
+    record_progress(uow, lease, done=processed_rows, total=task.received if task.is_split else None)
     for verdict, rows in applied.counts.items():
         setattr(task, verdict, getattr(task, verdict) + rows)
     task.updated += applied.updated
@@ -316,16 +337,18 @@ def _count_rows(
     uow.after_commit(partial(IMPORTED_ROWS.inc, len(chunk.rows)))
 
 
-def _parameters_of(task: MemberImport) -> dict[str, Any]:
+def _build_parameters(task: MemberImport) -> dict[str, Any]:
     ids = {"list_id": task.list_id, "import_id": task.id, "user_id": task.user_id}
     return {**ids, "update": task.on_existing == "update"}
 
 
-def _write(uow: UnitOfWork, statement: str, parameters: dict[str, Any] | None = None) -> int:
-    """Run a statement that writes, and return the number of rows that it wrote."""
+def _execute_write(
+    uow: UnitOfWork, statement: str, parameters: dict[str, Any] | None = None
+) -> int:
+    """Run a statement, and return the number of rows that the statement wrote."""
     result = uow.session.execute(text(statement), parameters)
     return int(result.rowcount)  # type: ignore[attr-defined]
 
 
-def _count(uow: UnitOfWork, statement: str, parameters: dict[str, Any] | None = None) -> int:
+def _fetch_count(uow: UnitOfWork, statement: str, parameters: dict[str, Any] | None = None) -> int:
     return uow.session.scalar(text(statement), parameters) or 0

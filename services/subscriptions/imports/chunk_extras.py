@@ -1,6 +1,6 @@
 """The extras of a chunk's rows: fields, tags, joining dates and consent claims.
 
-Extras are copied into a temporary table of their own. Only chunks whose rows have extras run the
+Extras are copied into a separate temporary table. Only chunks whose rows have extras run the
 statements that read this table.
 """
 
@@ -30,24 +30,25 @@ TagIds = Mapping[str, int]
 _UNKNOWN_PRODUCT = "file"
 
 
-def make_tags(resources: Resources, task: MemberImport, rows: Sequence[JudgedRow]) -> TagIds:
-    """Create the tags in the rows, and return their ids. A tag is missing if the list has no room.
+def create_tags(resources: Resources, task: MemberImport, rows: Sequence[JudgedRow]) -> TagIds:
+    """Create the tags that the rows name, and return the ids of the tags by name.
 
-    This is a transaction of its own, because other transactions wait to create the same tags.
+    The result omits tags for which the list has no room. Tags are created in a separate
+    transaction, because other transactions wait to create the same tags.
     """
-    # The first row decides how a new tag is spelt.
-    names = dict.fromkeys(name for _, extras in _extras_of(rows) for name in extras.tags)
+    # The first row with a new tag decides how the tag is spelt.
+    names = dict.fromkeys(name for _, extras in _list_extras(rows) for name in extras.tags)
     if not names:
         return {}
     with suppress(DomainError), resources.unit_of_work() as uow:
-        return tags.find_tag_ids(uow, task.list_id, names, make=not task.dry_run)
+        return tags.find_tag_ids(uow, task.list_id, names, create=not task.dry_run)
     with resources.unit_of_work() as uow:
-        return tags.find_tag_ids(uow, task.list_id, names, make=False)
+        return tags.find_tag_ids(uow, task.list_id, names, create=False)
 
 
 def copy_extras(uow: UnitOfWork, rows: Sequence[JudgedRow], tag_ids: TagIds) -> None:
     lines = []
-    for number, extras in _extras_of(rows):
+    for number, extras in _list_extras(rows):
         if extras.fields or extras.tags or extras.joined_at:
             fields = staging.escape_value(orjson.dumps(extras.fields).decode())
             ids = sorted({tag_ids[name] for name in extras.tags if name in tag_ids})
@@ -68,16 +69,16 @@ RETURNING e.number
 """  # noqa: S608
 
 
-def find_left_out(
+def describe_omissions(
     uow: UnitOfWork, task: MemberImport, rows: Sequence[JudgedRow], tag_ids: TagIds
 ) -> dict[int, list[str]]:
-    """Return sentences about the values that rows are imported without, by row number.
+    """Return sentences about the omitted values of rows, by row number.
 
-    Call this after the rows have been judged. If a member would have too many tags, this function
-    removes the tags from the row.
+    The rows must have been judged. If a member would have too many tags, remove the tags from the
+    row.
     """
     sentences: dict[int, list[str]] = {}
-    for number, extras in _extras_of(rows):
+    for number, extras in _list_extras(rows):
         reasons = [str(value) for value in extras.left_out]
         missing = [name for name in extras.tags if name not in tag_ids]
         if missing and not task.dry_run:
@@ -95,7 +96,7 @@ def find_left_out(
     return sentences
 
 
-_PEOPLE = f"SELECT email, user_id FROM {JUDGED} WHERE number = ANY(:numbers)"  # noqa: S608
+_FIND_PEOPLE = f"SELECT email, user_id FROM {JUDGED} WHERE number = ANY(:numbers)"  # noqa: S608
 
 
 def add_claims(
@@ -103,39 +104,39 @@ def add_claims(
 ) -> None:
     """Store what the file claims about the consent of members. The members must have been added."""
     claims_by_row = {
-        number: [*_claims_of(rows[number].email, extras.claim)]
-        for number, extras in _extras_of(rows)
+        number: [*_list_claims(rows[number].email, extras.claim)]
+        for number, extras in _list_extras(rows)
         if extras.claim and verdicts[number] in (ADDED, ALREADY)
     }
     claims = [claim for row_claims in claims_by_row.values() for claim in row_claims]
     if claims:
-        judged = uow.session.execute(text(_PEOPLE), {"numbers": list(claims_by_row)})
+        judged = uow.session.execute(text(_FIND_PEOPLE), {"numbers": list(claims_by_row)})
         people = {row.email: row.user_id for row in judged}
         product = (task.description or {}).get("product") or _UNKNOWN_PRODUCT
         record_claims(uow, task.id, claims, people=people, claimed_by=product)
 
 
-def _claims_of(email: str, claim: Mapping[str, str]) -> Iterator[ClaimedConsent]:
-    """Yield a claim for the consent and another claim for its confirmation.
+def _list_claims(email: str, claim: Mapping[str, str]) -> Iterator[ClaimedConsent]:
+    """Yield claims for a person's consent and for the confirmation of the consent.
 
-    ``claim``: maps the name of each part to its cell.
+    ``claim`` maps each part of the consent, such as ``ip``, to the cell of the part.
     """
     get = claim.get
     if not claim.keys() <= {"confirmed_at", "confirmed_ip"}:
         how = ConsentHow(get("how", ConsentHow.FORM))
-        at = _moment_of(get("at"))
-        yield ClaimedConsent(email, how, at, get("ip"), get("url"), get("wording"))
-    confirmed_at = _moment_of(get("confirmed_at"))
+        consented_at = _parse_moment(get("at"))
+        yield ClaimedConsent(email, how, consented_at, get("ip"), get("url"), get("wording"))
+    confirmed_at = _parse_moment(get("confirmed_at"))
     if confirmed_at or get("confirmed_ip"):
         yield ClaimedConsent(email, ConsentHow.CONFIRMATION, confirmed_at, get("confirmed_ip"))
 
 
-def _moment_of(cell: str | None) -> datetime | None:
+def _parse_moment(cell: str | None) -> datetime | None:
     return None if cell is None else datetime.fromisoformat(cell)
 
 
-def _extras_of(rows: Sequence[JudgedRow]) -> Iterator[tuple[int, RowExtras]]:
+def _list_extras(rows: Sequence[JudgedRow]) -> Iterator[tuple[int, RowExtras]]:
     """Yield the number and the extras of each row that may be applied."""
     for number, row in enumerate(rows):
-        if row.extras is not None and row.code is None and row.left is None:
+        if row.extras is not None and row.code is None and row.opt_out is None:
             yield number, row.extras

@@ -10,7 +10,7 @@ from services.subscriptions.imports.judging import MAX_BATCH_ROWS
 from services.subscriptions.imports.verdicts import ALREADY, DUPLICATE, INVALID
 
 ROWS_PER_CHUNK = 10_000
-# A chunk of long rows has fewer rows.
+# A chunk with this number of characters is full, even if the chunk has few rows.
 MAX_CHUNK_CHARACTERS = 8_000_000
 
 
@@ -18,7 +18,7 @@ class Chunk(NamedTuple):
     """The next rows of a file or of a request.
 
     Attributes:
-        number: the position of the chunk in the import, from 0.
+        number: the position of the chunk in the import, counted from 0.
         has_opt_outs: whether the chunk must be applied before the chunks without opt-outs.
     """
 
@@ -40,11 +40,11 @@ class PendingChunk:
 
     def is_full(self) -> bool:
         """Return whether the chunk could exceed its maximum size with the next batch of rows."""
-        has_no_room = len(self.rows) + rows_per_batch() > ROWS_PER_CHUNK
+        has_no_room = len(self.rows) + get_rows_per_batch() > ROWS_PER_CHUNK
         return has_no_room or self.characters >= MAX_CHUNK_CHARACTERS
 
     def take_rows(self) -> list[JudgedRow]:
-        """Return the rows, and start an empty chunk."""
+        """Return the collected rows, and empty the chunk."""
         rows = self.rows
         self.rows = []
         self.characters = 0
@@ -55,8 +55,8 @@ class PendingChunk:
 class PreparedChunk:
     """A chunk that is ready to be copied into the database.
 
-    In ``verdicts``, ``already`` is provisional, because the database makes the final decision about
-    these rows. ``lines`` holds these rows in COPY format.
+    The verdict ``already`` is provisional, because the database makes the final decision about rows
+    with this verdict. ``lines`` holds the rows that the database must judge, in COPY format.
     """
 
     number: int
@@ -71,7 +71,7 @@ class PreparedChunk:
         return self.rows[0].line, self.rows[-1].line
 
 
-def rows_per_batch() -> int:
+def get_rows_per_batch() -> int:
     """Return how many rows are judged together. A batch is never larger than a chunk."""
     return min(MAX_BATCH_ROWS, ROWS_PER_CHUNK)
 

@@ -1,4 +1,4 @@
-"""The chunks that one process commits at the same time, each in a thread."""
+"""Commits several chunks at the same time, each in its own thread."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -6,25 +6,25 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 
-from services.subscriptions.imports.applying import NotInTurn
+from services.subscriptions.imports.applying import EarlierChunkPending
 
-# The database uses one core for each chunk.
+# The limit is low because the database uses one core for each chunk that is being applied.
 MAX_CHUNKS_AT_ONCE = 2
 
 
 # Optimization: two chunks of one request applied at the same time (decision 17).
-class ChunksAtOnce:
+class ChunkCommitter:
     """Chunks that threads commit at the same time.
 
-    If the owner's plan is nearly full, chunks must be committed in their order. A chunk that came
-    too early is committed again after the earlier chunks.
+    If the owner's plan is nearly full, chunks must be committed in their order. A chunk that was
+    started too early is retried after the earlier chunks.
     """
 
     def __init__(self, threads: ThreadPoolExecutor) -> None:
         self._threads = threads
         self._running: deque[tuple[Callable[[], None], Future[None]]] = deque()
 
-    def make_room(self, max_chunks: int = MAX_CHUNKS_AT_ONCE) -> None:
+    def wait_for_room(self, max_chunks: int = MAX_CHUNKS_AT_ONCE) -> None:
         """Wait until threads are committing fewer than ``max_chunks`` chunks.
 
         Raises the error of a chunk that could not be committed.
@@ -46,14 +46,14 @@ class ChunksAtOnce:
         commit, result = self._running.popleft()
         try:
             result.result()
-        except NotInTurn:
+        except EarlierChunkPending:
             commit()
 
 
 @contextmanager
-def chunks_at_once() -> Iterator[ChunksAtOnce]:
+def chunk_committer() -> Iterator[ChunkCommitter]:
     """Wait for all started chunks at the end of the block, and raise the first error."""
     with ThreadPoolExecutor(MAX_CHUNKS_AT_ONCE, thread_name_prefix="chunk") as threads:
-        chunks = ChunksAtOnce(threads)
+        chunks = ChunkCommitter(threads)
         yield chunks
         chunks.end_all()

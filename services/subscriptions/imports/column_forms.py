@@ -1,4 +1,4 @@
-"""Detects the notation of each column: its order of dates or its decimal mark."""
+"""Detects the notation of each column, which is its order of dates or its decimal mark."""
 
 import re
 from collections import defaultdict
@@ -8,12 +8,12 @@ from enum import StrEnum
 from typing import Any
 
 from core.errors.imports import IMPORT_DATE_ORDER_NEEDED
-from services.subscriptions.export_sheets import bare_cell
+from services.subscriptions.export_sheets import unguard_cell
 from services.subscriptions.imports.dates import NUMBERED_DATE, DateOrder, parse_date
 from services.subscriptions.imports.known_words import MAX_WORD_CHARACTERS
 
 _MONTHS = 12
-# Spaces or apostrophes between groups of three digits.
+# Matches spaces and apostrophes between groups of three digits.
 _GROUP_SEPARATORS = re.compile(r"(?<=\d)[ \u00a0\u202f\u2009'’](?=\d{3}(?!\d))")
 
 
@@ -32,29 +32,28 @@ _GROUP_MARKS = {DecimalMark.POINT: ",", DecimalMark.COMMA: "."}
 class ColumnForms:
     """The order of dates and the decimal mark of each column of a file, by the column's index.
 
-    A number over 12 shows the order of dates such as 03/04/2025, but it may come late in the file.
-    Therefore the first records determine the notation of a column provisionally. If later records
-    show another notation, the file is read a second time.
+    A number over 12 reveals the order of dates such as 03/04/2025, but the first such number may
+    come late in the file. Therefore the first records determine the notation of a column
+    provisionally. If later records show another notation, the file is read a second time.
 
     Args:
-        settled: what ``settled`` returned after the same file was read for the first time.
-        date_order: the order that the owner chose. It is used for columns that don't show their
-            order.
+        notations: the result of ``find_notations`` after the file was read for the first time.
+        date_order: the order that the owner chose for columns whose dates don't reveal their order.
     """
 
     def __init__(
-        self, settled: Mapping[str, str] | None = None, date_order: DateOrder | None = None
+        self, notations: Mapping[str, str] | None = None, date_order: DateOrder | None = None
     ) -> None:
         self._date_order = date_order
         self._usual_order = date_order or DateOrder.DAY_FIRST
         # The notation with which each column is parsed.
-        self._used: dict[int, Any] = {
+        self._used_notations: dict[int, Any] = {
             int(index): DateOrder(form) if form in set(DateOrder) else DecimalMark(form)
-            for index, form in (settled or {}).items()
+            for index, form in (notations or {}).items()
         }
-        # The notations that the cells of each column show.
-        self._evidence: dict[int, set[DateOrder | DecimalMark]] = defaultdict(set)
-        # Columns with dates that are valid in both orders, with one such date.
+        # The notations that the cells of each column reveal.
+        self._evident_notations: dict[int, set[DateOrder | DecimalMark]] = defaultdict(set)
+        # Maps each column with dates that are valid in both orders to one of these dates.
         self._ambiguous_dates: dict[int, str] = {}
         # Columns with numbers that are valid with both decimal marks.
         self._ambiguous_numbers: set[int] = set()
@@ -62,34 +61,37 @@ class ColumnForms:
     def learn(
         self, dates: Iterable[int], numbers: Iterable[int], records: Sequence[Sequence[str]]
     ) -> None:
-        """Determine the notation of columns from some records, unless it is already known."""
-        for indexes, note in ((dates, self._note_date), (numbers, self._note_number)):
+        """Determine the notations of columns from some records, unless the notations are known."""
+        for indexes, record_cell in ((dates, self._record_date), (numbers, self._record_number)):
             for index in indexes:
                 for record in records:
                     if index < len(record):
-                        note(index, bare_cell(record[index]).strip())
-                if len(self._evidence[index]) == 1:
-                    self._used.setdefault(index, *self._evidence[index])
+                        record_cell(index, unguard_cell(record[index]).strip())
+                if len(self._evident_notations[index]) == 1:
+                    self._used_notations.setdefault(index, *self._evident_notations[index])
 
     def parse_date(self, index: int, cell: str) -> datetime | None:
-        """Return the date in a cell of this column. Raises ``ValueError`` as ``dates`` does."""
-        text = bare_cell(cell).strip()
-        self._note_date(index, text)
-        return parse_date(text, self._used.get(index, self._usual_order))
+        """Return the date in a cell of a column.
+
+        Raises ``ValueError`` for a cell without a valid date.
+        """
+        text = unguard_cell(cell).strip()
+        self._record_date(index, text)
+        return parse_date(text, self._used_notations.get(index, self._usual_order))
 
     def normalise_number(self, index: int, text: str) -> str:
-        """Return the number in a cell of this column, as the function ``normalise_number`` does."""
-        self._note_number(index, text)
-        return normalise_number(text, self._used.get(index))
+        """Return a number of a column with a decimal point and without group separators."""
+        self._record_number(index, text)
+        return normalise_number(text, self._used_notations.get(index))
 
-    def settled(self, header: Sequence[str]) -> dict[str, str]:
-        """Return the notation of each column. Call this method after reading the whole file.
+    def find_notations(self, header: Sequence[str]) -> dict[str, str]:
+        """Return the final notation of each column. The whole file must have been read.
 
         Raises ``import.date_order_needed``.
         """
         notations: dict[str, str] = {}
-        for index in self._ambiguous_dates.keys() | self._evidence.keys():
-            evidence = self._evidence[index]
+        for index in self._ambiguous_dates.keys() | self._evident_notations.keys():
+            evidence = self._evident_notations[index]
             if len(evidence) == 1:
                 notations[str(index)] = next(iter(evidence))
             elif index in self._ambiguous_dates or evidence == set(DateOrder):
@@ -101,32 +103,34 @@ class ColumnForms:
                 notations[str(index)] = self._date_order
         return notations
 
-    def differs(self, settled: Mapping[str, str]) -> bool:
-        """Return whether some cells were parsed in a notation other than the one in ``settled``."""
-        return any(self._parsed_as(int(index), form) != form for index, form in settled.items())
+    def has_misread_cells(self, notations: Mapping[str, str]) -> bool:
+        """Return whether some cells were parsed with other notations than ``notations``."""
+        return any(
+            self._find_used_notation(int(index), form) != form for index, form in notations.items()
+        )
 
-    def _note_date(self, index: int, text: str) -> None:
+    def _record_date(self, index: int, text: str) -> None:
         match = NUMBERED_DATE.match(text)
         if match is None or match[2] == ".":
             return
         if int(match[1]) > _MONTHS:
-            self._evidence[index].add(DateOrder.DAY_FIRST)
+            self._evident_notations[index].add(DateOrder.DAY_FIRST)
         elif int(match[3]) > _MONTHS:
-            self._evidence[index].add(DateOrder.MONTH_FIRST)
+            self._evident_notations[index].add(DateOrder.MONTH_FIRST)
         elif match[1] != match[3]:
             self._ambiguous_dates.setdefault(index, text[:MAX_WORD_CHARACTERS])
 
-    def _note_number(self, index: int, text: str) -> None:
-        marks = _possible_marks(_without_separators(text))
+    def _record_number(self, index: int, text: str) -> None:
+        marks = _find_possible_marks(_remove_separators(text))
         if len(marks) == 1:
-            self._evidence[index].add(marks[0])
+            self._evident_notations[index].add(marks[0])
         elif marks and "," in text:
             self._ambiguous_numbers.add(index)
 
-    def _parsed_as(self, index: int, form: str) -> str | None:
-        """Return the notation with which this column was parsed, or ``None`` for several."""
-        if index in self._used or form in set(DateOrder):
-            notation: str = self._used.get(index, self._usual_order)
+    def _find_used_notation(self, index: int, form: str) -> str | None:
+        """Return the notation with which a column was parsed, or ``None`` for several notations."""
+        if index in self._used_notations or form in set(DateOrder):
+            notation: str = self._used_notations.get(index, self._usual_order)
             return notation
         # If the decimal mark was unknown, numbers with a comma were rejected, and all other numbers
         # were parsed with a decimal point.
@@ -134,14 +138,15 @@ class ColumnForms:
 
 
 def normalise_number(text: str, mark: DecimalMark | None) -> str:
-    """Return a number with a decimal point and without separators between groups of digits.
+    """Return a number with a decimal point and without group separators.
 
-    Any other text is returned unchanged. ``mark``: the decimal mark of the column, if it is known.
+    A text that isn't a number is returned unchanged. ``mark``: the decimal mark of the column, if
+    the mark is known.
 
-    Raises ``ValueError`` if the mark is unknown and the value of the number depends on it.
+    Raises ``ValueError`` if the value of the number depends on an unknown mark.
     """
-    number = _without_separators(text)
-    marks = _possible_marks(number)
+    number = _remove_separators(text)
+    marks = _find_possible_marks(number)
     if mark is None and len(marks) > 1 and "," in number:
         raise ValueError("could be a thousand times as much: write it without the comma")
     used_mark = mark or DecimalMark.POINT
@@ -150,10 +155,10 @@ def normalise_number(text: str, mark: DecimalMark | None) -> str:
     return number.replace(_GROUP_MARKS[used_mark], "").replace(",", ".")
 
 
-def _possible_marks(text: str) -> list[DecimalMark]:
-    """Return the decimal marks with which the text is a number."""
+def _find_possible_marks(text: str) -> list[DecimalMark]:
+    """Return the decimal marks with which the text is a valid number."""
     return [mark for mark, pattern in _NUMBERS.items() if pattern.match(text)]
 
 
-def _without_separators(text: str) -> str:
+def _remove_separators(text: str) -> str:
     return _GROUP_SEPARATORS.sub("", text)

@@ -1,4 +1,4 @@
-"""The layout of a file: the role of each column."""
+"""The layout of a file, which is the role of each column."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from services.subscriptions.imports.known_words import normalise_word
 from services.subscriptions.imports.rows import SuppressionStatus
 
 CONSENT_PARTS = ("at", "how", "ip", "url", "wording", "confirmed_at", "confirmed_ip")
-# The prefixes of two kinds of roles: a part of the consent, and the key of a field.
+# The prefixes of the roles for parts of the consent and for fields.
 CONSENT_PREFIX = "consent."
 FIELD_PREFIX = "fields."
 # The role that the API reports for a column that isn't imported.
@@ -46,7 +46,8 @@ _SINGLE_ROLES: Mapping[str, Collection[str]] = {
     "created_at": ("joined_at",),
     **{CONSENT_PREFIX + part: () for part in CONSENT_PARTS},
 }
-# Maps each role that any number of columns may have to the role that excludes it, in the same way.
+# Maps each role that any number of columns may have to its excluding role. If the owner's mapping
+# uses the excluding role, a column doesn't get the excluded role because of its header.
 _LIST_ROLES = {"tags": "", "tier": "tier", "paid": "tier"}
 _DATES = ("paid_expiry", "joined_at", "created_at", "consent.at", "consent.confirmed_at")
 # Maps a role in the API to internal roles that the API reports as this role.
@@ -74,7 +75,7 @@ class ConsentSubject(StrEnum):
 
 
 class Basis(Enum):
-    """How a column was recognised as a consent column.
+    """The way in which a column was recognised as a consent column.
 
     Unless the basis is ``KNOWN``, the cells of the column must confirm that it is a consent column.
     """
@@ -86,12 +87,12 @@ class Basis(Enum):
 
 
 class ConsentColumn(NamedTuple):
-    """A consent column, which states consent, opting out, confirmation or a status.
+    """A column that states consent, opting out, confirmation or a status.
 
     Attributes:
         reason: the status that "yes" stands for in an opt-out column, for example "bounced".
         may_be_tier: whether an unrecognised word in the column is treated as the name of a tier.
-        is_time: whether the header names a time. If so, a date in the column means "yes".
+        is_time: whether the header names a time, so that a date in the column means "yes".
         product: the product that exported the file, if all cells are in ``product_words``.
     """
 
@@ -117,8 +118,8 @@ class ColumnLayout:
         ignored_consent: consent columns for which the owner's mapping has another role.
         unclear: columns whose header is about consent, but doesn't state what "yes" means.
         fields: columns that hold the owner's fields.
-        mapped_fields: maps columns to the fields that the owner's mapping assigned. Each value
-            holds the key of the field, and the type of the field or "".
+        mapped_fields: maps columns to the fields that the owner's mapping assigned. Each value is a
+            pair of the field's key and the field's type, which is "" if the mapping names no type.
         ignored: columns that the mapping ignores.
     """
 
@@ -133,12 +134,12 @@ class ColumnLayout:
     mapped_fields: dict[int, tuple[str, str]] = field(default_factory=dict)
     ignored: set[int] = field(default_factory=set)
 
-    def of(self, *roles: str) -> list[int]:
-        """Return the columns of these roles."""
+    def find_columns(self, *roles: str) -> list[int]:
+        """Return the columns that have any of these roles."""
         return [index for role in roles for index in self.roles.get(role, ())]
 
-    def first(self, role: str) -> int | None:
-        return next(iter(self.of(role)), None)
+    def find_first_column(self, role: str) -> int | None:
+        return next(iter(self.find_columns(role)), None)
 
     def add(self, role: str, index: int) -> None:
         self.roles.setdefault(role, []).append(index)
@@ -153,30 +154,30 @@ class ColumnLayout:
         elif role not in set(ConsentSubject):
             self.add(role, index)
 
-    def dates(self) -> list[int]:
+    def find_date_columns(self) -> list[int]:
         """Return the columns of dates and times."""
-        return self.of(*_DATES) + self.of_type(FieldType.DATE)
+        return self.find_columns(*_DATES) + self.find_fields_of_type(FieldType.DATE)
 
-    def of_type(self, type_: FieldType) -> list[int]:
+    def find_fields_of_type(self, type_: FieldType) -> list[int]:
         return [index for index, field in self.fields.items() if field.type == type_]
 
-    def meanings(self) -> dict[int, str]:
-        """Return the roles of each column that has a role, as text."""
+    def describe_roles(self) -> dict[int, str]:
+        """Return the roles of each column as text, except columns without a role."""
         roles_of: dict[int, list[str]] = {}
         for role, indexes in self._columns_by_role().items():
             for index in dict.fromkeys(indexes):
                 roles_of.setdefault(index, []).append(role)
         return {index: ", ".join(roles) for index, roles in roles_of.items()}
 
-    def described(self) -> dict[str, Sequence[str]]:
-        """Return the headers of the columns of each role that is used."""
+    def list_headers_by_role(self) -> dict[str, Sequence[str]]:
+        """Map each role that is used to the headers of its columns."""
         return {
             role: [self.header[index] for index in indexes]
             for role, indexes in self._columns_by_role().items()
         }
 
     def _columns_by_role(self) -> dict[str, list[int]]:
-        columns = {role: self.of(role, *_INTERNAL_ROLES.get(role, ())) for role in ROLES}
+        columns = {role: self.find_columns(role, *_INTERNAL_ROLES.get(role, ())) for role in ROLES}
         for index in self.consent:
             columns[self.mapped.get(index, "status")].append(index)
         columns |= {FIELD_PREFIX + field.key: [index] for index, field in self.fields.items()}
@@ -205,7 +206,7 @@ def detect_layout(header: Sequence[str], mapping: Mapping[str, str] | None) -> C
 
 
 def find_column(header: Sequence[str], column: str) -> int:
-    """Return the index of the column that a mapping names; raises ``import.mapping_column``."""
+    """Return the index of the column that a mapping names. Raises ``import.mapping_column``."""
     if column in header:
         return header.index(column)
     word = normalise_word(column)
@@ -234,7 +235,7 @@ def _check_role(role: str, earlier_roles: Collection[str]) -> None:
     if role not in ROLES and not role.startswith(FIELD_PREFIX):
         names = ", ".join((*ROLES, "fields.<key>", "fields.<key>:<type>"))
         raise errors.IMPORT_MAPPING_ROLE(role=role[:MAX_COLUMN_NAME_CHARACTERS_SHOWN], roles=names)
-    # The type of a field follows a colon.
+    # In a role, a colon separates the key of a field from its type.
     name, _, _ = role.partition(":")
     if name not in _SHARED_ROLES and name in [each.partition(":")[0] for each in earlier_roles]:
         raise errors.IMPORT_MAPPING_ROLE_TWICE(role=name)
@@ -245,12 +246,14 @@ def _assign_by_header(
 ) -> None:
     """Assign the roles that match the header of a column.
 
-    Most roles go only to the first matching column. But several columns may hold the same part of a
+    Most roles go only to the first matching column. Several columns may hold the same part of a
     person's name, such as the last name. ``word``: the normalised header. ``mapped_roles``: the
     roles in the owner's mapping.
     """
     for role, excluding_roles in _SINGLE_ROLES.items():
-        is_free = not layout.of(role) or (role in _NAME_PARTS and role not in mapped_roles)
+        is_free = not layout.find_columns(role) or (
+            role in _NAME_PARTS and role not in mapped_roles
+        )
         if word in COLUMNS[role] and is_free and mapped_roles.isdisjoint(excluding_roles):
             layout.add(role, index)
             return

@@ -1,7 +1,7 @@
-"""The plan of a file's columns: the field that each column fills.
+"""The plan of a file's columns, which names the field that each column fills.
 
-The plan is stored with the import. If another process reads the file again, it uses the same fields
-and doesn't create them again.
+The plan is stored with the import. A process that reads the file again uses the same fields and
+doesn't create new fields.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ from services.subscriptions.imports.samples import ImportSamples, store_samples
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# If a file has more columns, all of them are read, but the result names only the first ones.
+# All columns of a file are read, but the result names at most this number of columns.
 MAX_COLUMNS_SHOWN = 500
 MAX_COLUMN_NAME_CHARACTERS = 200
 Sample = Sequence[Sequence[str]]
@@ -42,20 +42,21 @@ class ColumnPlan:
         self._import_id = task.id
         self.keys: dict[str, str] = {}
 
-    def note_header(self, header: Sequence[str], sample: Sample) -> None:
+    def store_header(self, header: Sequence[str], sample: Sample) -> None:
         """Store the header and some cells before the roles of the columns are known.
 
-        If the file is refused because no column has addresses, the owner can choose the column.
+        If no column is recognised as the column of addresses, the owner uses the cells to choose
+        this column.
         """
         with self._resources.unit_of_work() as uow:
             task = uow.session.get_one(MemberImport, self._import_id)
             if task.columns is None:
                 task.columns = _describe_plan(ColumnLayout(header), 0, {})
-                samples = ImportSamples.of(header, sample, (), {})
+                samples = ImportSamples.collect(header, sample, (), {})
                 store_samples(self._resources, task, samples)
 
     def find_fields(self, layout: ColumnLayout, sample: Sample) -> None:
-        """Assign columns of the layout to the owner's fields. Create fields if the options say so.
+        """Assign columns of the layout to the owner's fields, and create new fields if allowed.
 
         Raises ``import.mapping_field`` and ``import.too_many_fields``.
         """
@@ -65,7 +66,8 @@ class ColumnPlan:
             plan: Mapping[str, Any] = task.columns or {}
             self._assign_known_fields(uow, task, layout, plan.get("fields", {}))
             covered = plan.get("covered", 0)
-            # A dry run doesn't store the fields that it would create.
+            # A dry run proposes new fields in each reading of the file, because a dry run stores no
+            # fields.
             first = 0 if task.dry_run and sample else covered
             new_fields: dict[int, MemberField] = {}
             if first < len(layout.header):
@@ -94,9 +96,9 @@ class ColumnPlan:
     def _match_or_create(
         self, uow: UnitOfWork, task: MemberImport, layout: ColumnLayout, sample: Sample, first: int
     ) -> dict[int, MemberField]:
-        """Assign fields to the columns from ``first`` on. Return the fields that are new.
+        """Assign fields to column ``first`` and the columns after it. Return the new fields.
 
-        A dry run doesn't create them.
+        A dry run returns new fields without creating them.
         """
         columns = range(first, len(layout.header))
         existing = fields.list_fields(uow, task.user_id)
@@ -106,14 +108,15 @@ class ColumnPlan:
                 if index not in layout.fields:
                     raise errors.IMPORT_MAPPING_FIELD(key=key[:60])
             return {}
-        others = [field for field in layout.fields.values() if field.id <= 0]
-        keys = [field.key for field in (*existing, *others)]
+        proposed_fields = [field for field in layout.fields.values() if field.id <= 0]
+        keys = [field.key for field in (*existing, *proposed_fields)]
         new = field_columns.propose_fields(layout, columns, keys, sample)
-        room = max(0, MAX_FIELDS - len(existing) - len(others))
+        room = max(0, MAX_FIELDS - len(existing) - len(proposed_fields))
         if len(new) > room and not first:
             labels = [repr(field.label[:60]) for field in new.values()][:MAX_COLUMN_NAMES_SHOWN]
             raise errors.IMPORT_TOO_MANY_FIELDS(count=len(new), room=room, names=", ".join(labels))
-        # Later rows may add columns for which there is no room. The result names these columns.
+        # Later rows may add columns for which there is no room. The result lists columns without a
+        # field as ignored.
         new = dict(islice(new.items(), room))
         if not task.dry_run:
             for index, field in new.items():
@@ -133,7 +136,7 @@ def _describe_plan(
     ``covered``: the number of columns whose fields were determined. ``creates``: maps the index of
     each column that gets a new field to the type of the field.
     """
-    meanings = layout.meanings()
+    meanings = layout.describe_roles()
     consent = layout.consent
     names = [name[:MAX_COLUMN_NAME_CHARACTERS] for name in layout.header]
     ignored = (name for index, name in enumerate(names) if index not in meanings)

@@ -12,7 +12,8 @@ _WORDS = load_words("column_vocabulary.toml")
 NAME_OR_PART = normalise_words(_WORDS["name_or_part"])
 # Maps each role of a column to the headers that are known for the role.
 COLUMNS = {role: normalise_words(words) for role, words in _WORDS["columns"].items()}
-# Each product with headers that identify the product's exports. All headers must be present.
+# Pairs of a product and the headers that identify the product's exports. An export has all headers
+# of a pair.
 PRODUCTS = [
     (product, normalise_words(headers))
     for product, alternatives in _WORDS["products"].items()

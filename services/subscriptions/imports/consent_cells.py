@@ -1,7 +1,7 @@
 """Determines the subscription status that a cell of a consent column states.
 
-The status depends on what the column is about and on what the cell means. For example, "no" in a
-column about consent means that the person is unsubscribed. In an opt-out column, "no" states
+The status depends on the subject of the column and on the meaning of the cell. For example, "no" in
+a column about consent means that the person is unsubscribed. In an opt-out column, "no" states
 nothing.
 """
 
@@ -50,7 +50,7 @@ STATUS_VALUES = {
     "subscribed": WANTED,
     **{each.value: each for each in (UNSUBSCRIBED, BOUNCED, COMPLAINED, NOT_SUBSCRIBED)},
 }
-# The words in the status columns of some products, with their statuses.
+# Maps each product to the words in its status columns, and each word to its status.
 _PRODUCT_STATUSES = {
     product: {normalise_word(word): SuppressionStatus(status) for word, status in words.items()}
     for product, words in load_words("consent.toml")["own_statuses"].items()
@@ -69,9 +69,9 @@ _CONSENT_ANSWERS: Mapping[Meaning, Answer] = {
     **dict.fromkeys((Meaning.NO, Meaning.REFUSED), UNSUBSCRIBED),
     Meaning.NOT_SUBSCRIBED: NOT_SUBSCRIBED,
 }
-# Maps the subject of a column and the meaning of a cell to the status that the cell states. A
-# meaning that is missing here counts as unrecognised. In an opt-out column, "yes" or a date stands
-# for the status in ``reason`` of the column.
+# Maps the subject of a column and the meaning of a cell to the status that the cell states. A cell
+# is unrecognised if the map of its column lacks the cell's meaning. In an opt-out column, "yes" or
+# a date stands for the status in ``reason`` of the column.
 _ANSWERS: Mapping[ConsentSubject, Mapping[Meaning, Answer]] = {
     ConsentSubject.OPTING_OUT: {
         **_OPT_OUT_ANSWERS,
@@ -119,7 +119,7 @@ class StatusValues:
         product_statuses = _PRODUCT_STATUSES.get(product or "", {})
         for value, status in self._statuses.items():
             if status is WANTED and product_statuses.get(normalise_word(value)) in OPT_OUTS:
-                raise _opt_out_value(value)
+                raise _build_opt_out_error(value)
 
 
 def check_status_values(statuses: Mapping[str, str]) -> None:
@@ -133,7 +133,7 @@ def check_status_values(statuses: Mapping[str, str]) -> None:
             reason = f"{status[:MAX_WORD_CHARACTERS]!r} is not one of {', '.join(STATUS_VALUES)}."
             raise IMPORT_STATUS_VALUES(reason=reason)
         if status == "subscribed" and interpret_item(value) in OPT_OUT_WORDS:
-            raise _opt_out_value(value)
+            raise _build_opt_out_error(value)
 
 
 def find_status(
@@ -148,7 +148,7 @@ def find_status(
     if column.subject is ConsentSubject.STATUS:
         product_statuses = _PRODUCT_STATUSES.get(product or "", {})
     return find_strictest(
-        _status_of_item(item, column, product_statuses, values) for item in split_items(cell)
+        _find_item_status(item, column, product_statuses, values) for item in split_items(cell)
     )
 
 
@@ -163,13 +163,13 @@ def is_bare_no(cell: str) -> bool:
 
 
 def find_strictest(answers: Iterable[Answer]) -> Answer:
-    """Return the strictest of these statuses, or ``None`` if no cell states a status."""
+    """Return the strictest status in ``answers``, or ``None`` if there is no status."""
     statuses = [answer for answer in answers if answer is not None]
     return max(statuses, key=STRICTNESS.__getitem__, default=None)
 
 
 def name_answer(answer: Answer) -> str:
-    """Return the name that this status has in ``read_as`` in the result of an import."""
+    """Return the name of a status in the attribute ``read_as`` of an import's result."""
     if answer is None:
         return "nothing"
     return "subscribed" if answer is WANTED else answer.value
@@ -180,7 +180,7 @@ def fold_value(text: str) -> str:
     return " ".join(fold_text(text).split())
 
 
-def _status_of_item(
+def _find_item_status(
     item: str,
     column: ConsentColumn,
     product_statuses: Mapping[str, SuppressionStatus],
@@ -191,7 +191,7 @@ def _status_of_item(
         status = mapped or product_statuses.get(normalise_word(item))
         if status is not None:
             return status
-    meaning = _meaning(item, column)
+    meaning = _find_meaning(item, column)
     if meaning is Meaning.YES and column.subject is ConsentSubject.OPTING_OUT:
         return column.reason
     answer = _ANSWERS[column.subject].get(meaning, UNKNOWN)
@@ -203,8 +203,8 @@ def _status_of_item(
     return mapped or UNKNOWN
 
 
-def _meaning(item: str, column: ConsentColumn) -> Meaning:
-    """Return the meaning of an item in this column. In some columns a date means "yes"."""
+def _find_meaning(item: str, column: ConsentColumn) -> Meaning:
+    """Return the meaning of an item in a consent column. In some columns a date means "yes"."""
     meaning = interpret_item(item)
     is_opting_out = column.subject is ConsentSubject.OPTING_OUT
     if meaning is Meaning.DATE and (is_opting_out or column.is_time):
@@ -215,6 +215,6 @@ def _meaning(item: str, column: ConsentColumn) -> Meaning:
     return meaning
 
 
-def _opt_out_value(value: str) -> DomainError:
+def _build_opt_out_error(value: str) -> DomainError:
     beginning = value[:MAX_WORD_CHARACTERS]
     return IMPORT_STATUS_VALUES(reason=f"{beginning!r} is an opt-out and can't become subscribed.")

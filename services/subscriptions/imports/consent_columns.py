@@ -29,7 +29,7 @@ from services.subscriptions.imports.known_words import (
 from services.subscriptions.imports.rows import SuppressionStatus
 
 _WORDS = load_words("consent.toml")
-# The statuses that "yes" stands for in the kinds of opt-out columns.
+# Maps each kind of opt-out column to the status that "yes" stands for.
 _OPT_OUT_REASONS = {
     "not_subscribed": SuppressionStatus.NOT_SUBSCRIBED,
     "unsubscribed": SuppressionStatus.UNSUBSCRIBED,
@@ -38,7 +38,8 @@ _OPT_OUT_REASONS = {
     "complained": SuppressionStatus.COMPLAINED,
     "soft_bounced": SuppressionStatus.MAY_PASS,
 }
-# The kinds of consent columns. The keys are also the names of the word lists in ``consent.toml``.
+# Maps each kind of consent column to its description. A kind is also the name of a list of headers
+# in ``consent.toml``.
 _KINDS = {
     "status": ConsentColumn(ConsentSubject.STATUS, Basis.KNOWN),
     "status_or_tier": ConsentColumn(ConsentSubject.STATUS, Basis.KNOWN, may_be_tier=True),
@@ -50,13 +51,16 @@ _KINDS = {
         for kind, reason in _OPT_OUT_REASONS.items()
     },
 }
-_BY_MAPPING = {role: _KINDS[role] for role in ("status", "subscribed", "unsubscribed", "confirmed")}
-_BY_HEADER = {
+_COLUMNS_BY_ROLE = {
+    role: _KINDS[role] for role in ("status", "subscribed", "unsubscribed", "confirmed")
+}
+_COLUMNS_BY_HEADER = {
     normalise_word(name): _KINDS[kind]
     for kind, names in _WORDS["headers"].items()
     for name in names
 }
-# Known headers of columns that aren't about consent, although a word in them may suggest consent.
+# Known headers of columns that aren't about consent, although a word in the header may suggest
+# consent.
 _OTHER_HEADERS = frozenset().union(*COLUMNS.values(), OWN_COLUMNS)
 # For each list of phrases, a pattern that matches any of the phrases as whole words.
 _PATTERNS = {
@@ -69,7 +73,7 @@ _OPT_OUT_PATTERNS = {name: _PATTERNS[name] for name in ("complained", "bounced",
 _OTHER_PATTERNS = {
     name: _PATTERNS[name] for name in ("opted_in", "confirmed", "subscribed", "status")
 }
-_CONSENTS = frozenset({"opted_in", "subscribed"})
+_CONSENT_KINDS = frozenset({"opted_in", "subscribed"})
 _UNCLEAR = _PATTERNS["unclear"]
 _NEGATIONS = _PATTERNS["negations"]
 _ANSWERS = _PATTERNS["answers"]
@@ -86,7 +90,7 @@ _MAX_PART_CHARACTERS = max(map(len, _PARTS))
 
 
 class Unclear(Enum):
-    """The result for a header that is about consent, but doesn't state what "yes" means."""
+    """The result of recognising a header about consent that doesn't state what "yes" means."""
 
     HEADER = "header"
 
@@ -94,17 +98,18 @@ class Unclear(Enum):
 def add_consent_columns(layout: ColumnLayout) -> None:
     """Add the consent columns of a file to its layout.
 
-    ``layout.consent`` gets the columns that the mapping or their header marks as consent columns.
+    ``layout.consent`` gets each column that the mapping or the header marks as a consent column.
     ``layout.ignored_consent`` gets consent columns that the owner mapped to another role.
     ``layout.unclear`` gets columns whose header doesn't state what "yes" means.
     """
     for index, name in enumerate(layout.header):
         role = layout.mapped.get(index)
-        if role in _BY_MAPPING:
-            layout.consent[index] = _BY_MAPPING[role]
+        if role in _COLUMNS_BY_ROLE:
+            layout.consent[index] = _COLUMNS_BY_ROLE[role]
             continue
         if layout.product == "pressroom" and name.startswith(FIELD_PREFIX):
-            # In files that Pressroom exported, these columns hold the owner's fields.
+            # In a file that Pressroom exported, a column with this prefix holds a field of the
+            # owner.
             continue
         column = recognise_header(name)
         if isinstance(column, ConsentColumn):
@@ -116,7 +121,7 @@ def add_consent_columns(layout: ColumnLayout) -> None:
 
 
 def refuse_unclear_columns(layout: ColumnLayout, indexes: Iterable[int]) -> None:
-    """Raise ``import.column_ambiguous`` for the first column whose header is unclear, if any."""
+    """Raise ``import.column_ambiguous`` if any columns have unclear headers."""
     for index in indexes:
         raise IMPORT_COLUMN_AMBIGUOUS(column=layout.header[index].strip()[:MAX_WORD_CHARACTERS])
 
@@ -128,9 +133,9 @@ def recognise_header(name: str) -> ConsentColumn | Unclear | None:
 
 @lru_cache(1024)
 def _recognise_beginning(name: str) -> ConsentColumn | Unclear | None:
-    if column := _BY_HEADER.get(normalise_word(name)):
+    if column := _COLUMNS_BY_HEADER.get(normalise_word(name)):
         return column
-    text = _phrase(name)
+    text = _normalise_header(name)
     if normalise_word(name) in _OTHER_HEADERS or not _is_about_consent(text):
         return None
     reasons = []
@@ -139,14 +144,14 @@ def _recognise_beginning(name: str) -> ConsentColumn | Unclear | None:
         if pattern.search(rest):
             reasons.append(kind)
             rest = pattern.sub(" ", rest)
-    others = [kind for kind, pattern in _OTHER_PATTERNS.items() if pattern.search(rest)]
-    if not reasons and (others in ([], ["status"])) and _NOT_ABOUT_MAIL.search(rest):
+    kinds = [kind for kind, pattern in _OTHER_PATTERNS.items() if pattern.search(rest)]
+    if not reasons and (kinds in ([], ["status"])) and _NOT_ABOUT_MAIL.search(rest):
         return None
-    is_contradictory = bool(reasons) and not _CONSENTS.isdisjoint(others)
-    is_negated = _NEGATIONS.search(rest) is not None and others[:1] != ["status"]
-    if is_contradictory or is_negated or not (reasons or others):
+    is_contradictory = bool(reasons) and not _CONSENT_KINDS.isdisjoint(kinds)
+    is_negated = _NEGATIONS.search(rest) is not None and kinds[:1] != ["status"]
+    if is_contradictory or is_negated or not (reasons or kinds):
         return Unclear.HEADER
-    kind = (reasons or others)[0]
+    kind = (reasons or kinds)[0]
     column = _KINDS["soft_bounced" if kind == "bounced" and _SOFT.search(rest) else kind]
     return column._replace(basis=Basis.WORDS, is_time=_TIME.search(text) is not None)
 
@@ -157,14 +162,17 @@ def _is_about_consent(text: str) -> bool:
     return any(pattern.search(text) for pattern in _ANY_WORD)
 
 
-def _phrase(name: str) -> str:
+def _normalise_header(name: str) -> str:
     """Return the words of a header, separated by single spaces."""
-    words = [part for word in split_words(name) for part in _parts_of(word)]
+    words = [part for word in split_words(name) for part in _split_word(word)]
     return " ".join(words).replace("e mail", "email")
 
 
-def _parts_of(word: str) -> Sequence[str]:
-    """Split a word such as "optout" into known parts, or return only ``word`` if that fails."""
+def _split_word(word: str) -> Sequence[str]:
+    """Split a word such as "optout" into known parts.
+
+    Return a word with unknown parts unchanged.
+    """
     if len(word) > MAX_WORD_CHARACTERS:
         return (word,)
     splits: dict[int, tuple[str, ...]] = {0: ()}

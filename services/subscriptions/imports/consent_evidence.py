@@ -1,4 +1,4 @@
-"""Judges by its cells whether a column is a consent column."""
+"""Judges whether a column is a consent column by the cells of the column."""
 
 from collections.abc import Sequence
 from typing import Self
@@ -27,8 +27,8 @@ class ColumnEvidence:
     """The evidence in the cells of a column that the column is a consent column.
 
     Args:
-        column: the consent column that this column may be.
-        values: the status values that the owner assigned.
+        column: the kind of consent column that the column may be.
+        values: the statuses that the owner assigned to values in the file.
     """
 
     def __init__(self, column: ConsentColumn, values: StatusValues) -> None:
@@ -41,20 +41,21 @@ class ColumnEvidence:
         self._has_text = False
         self._has_only_status_words = True
         self._has_only_product_words = True
-        # The distinct words in the column. At most one word more than the limit is collected.
+        # The distinct words in the column. No more words are collected after their number has
+        # exceeded ``MAX_STATUS_WORDS``.
         self._words: set[str] = set()
 
     @classmethod
     def of_sample(
         cls, column: ConsentColumn, values: StatusValues, sample: Records, index: int
     ) -> Self:
-        """Return the evidence of the cells that some records have in this column."""
+        """Return the evidence in the cells of one column of a sample."""
         evidence = cls(column, values)
         for record in sample:
-            evidence.note(record[index] if index < len(record) else "")
+            evidence.add_cell(record[index] if index < len(record) else "")
         return evidence
 
-    def note(self, cell: str) -> None:
+    def add_cell(self, cell: str) -> None:
         """Add a cell of the column to the evidence."""
         for item in split_items(cell):
             meaning = interpret_item(item)
@@ -75,7 +76,7 @@ class ColumnEvidence:
 
     @property
     def is_consent(self) -> bool:
-        """Return whether the cells seen so far indicate that this is a consent column."""
+        """Return whether the cells read so far indicate a consent column."""
         column = self._column
         if column.product is not None:
             return self._has_only_product_words and (
@@ -92,11 +93,11 @@ class ColumnEvidence:
 
     @property
     def may_be_status(self) -> bool:
-        """Return whether all cells seen so far are status words, and few different words occur."""
+        """Return whether all cells read so far are status words, and few words are distinct."""
         return self._has_only_status_words and len(self._words) <= MAX_STATUS_WORDS
 
 
 def has_only_status_words(sample: Records, index: int) -> bool:
-    """Return whether each cell of this column in the sample is empty or a status word."""
+    """Return whether each sampled cell of a column is empty or a status word."""
     cells = (record[index].strip() for record in sample if index < len(record))
     return all(not cell or all(map(is_exact_word, split_items(cell))) for cell in cells)

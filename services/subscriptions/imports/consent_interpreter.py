@@ -56,35 +56,36 @@ _NO_STATUS = ConsentAnswer(WANTED)
 
 
 class ConsentInterpreter:
-    """Interprets the consent columns of one file, and counts the values in these columns.
+    """An interpreter of the consent columns of one file, which also counts the values.
 
     Some consent columns can be recognised only by their cells. For these columns, the decision is
     provisional at first, because it depends on the first rows of the file. If later rows contradict
     the decision, the file is read a second time.
 
     Args:
-        settled: what ``settled`` returned after the same file was read for the first time.
+        earlier_decisions: the result of ``find_decisions`` after the file was read for the first
+            time.
         status_values: maps each status value in the file to the status that the owner assigned.
     """
 
     def __init__(
         self,
-        settled: Mapping[str, bool] | None = None,
+        earlier_decisions: Mapping[str, bool] | None = None,
         status_values: Mapping[str, str] | None = None,
     ) -> None:
-        self._settled = settled
+        self._earlier_decisions = earlier_decisions
         self.values = StatusValues(status_values)
         # The columns that can be recognised as consent columns only by their cells. The keys are
         # the indexes of the columns.
-        self._columns: dict[int, ConsentColumn] = {}
+        self._judged_columns: dict[int, ConsentColumn] = {}
         self._evidence: dict[int, ColumnEvidence] = {}
-        # The decision with which the rows are read. It is true for a consent column.
+        # Maps each judged column to whether the rows are read with the column as a consent column.
         self._decisions: dict[int, bool] = {}
         self._counts: Counter[tuple[int, str, Answer]] = Counter()
         self._ignored_opt_outs: Counter[int] = Counter()
         self._reader: ConsentReader | None = None
 
-    def unclear_columns(self, layout: ColumnLayout, sample: Records) -> Iterator[int]:
+    def find_unclear_columns(self, layout: ColumnLayout, sample: Records) -> Iterator[int]:
         """Yield the columns with unclear headers, except columns of numbers, links or addresses."""
         column = ConsentColumn(ConsentSubject.CONSENT, Basis.WORDS)
         for index in sorted(layout.unclear):
@@ -100,8 +101,8 @@ class ConsentInterpreter:
         self._watch_unknown_columns(layout, sample)
         for index, column in layout.consent.items():
             if column.basis is not Basis.KNOWN or column.product is not None:
-                self._columns.setdefault(index, column)
-        for index, column in self._columns.items():
+                self._judged_columns.setdefault(index, column)
+        for index, column in self._judged_columns.items():
             if index not in self._evidence:
                 self._decide_column(index, column, sample)
             if self._decisions[index]:
@@ -113,26 +114,26 @@ class ConsentInterpreter:
                 layout.product = None
         self.values.check(layout.product)
 
-    def reader(self, layout: ColumnLayout) -> "ConsentReader":
-        """Return a new reader for records with this layout. Discard the previous reader."""
+    def create_reader(self, layout: ColumnLayout) -> "ConsentReader":
+        """Return a reader for records with a layout, and discard the previous reader."""
         self._count_rows()
         self._reader = ConsentReader(self, layout)
         return self._reader
 
-    def watched_columns(self) -> list[int]:
-        """Return the columns for which later cells may still change the decision."""
+    def find_watched_columns(self) -> list[int]:
+        """Return the columns for which later cells can still change the decision."""
         return [
             index
-            for index, column in self._columns.items()
+            for index, column in self._judged_columns.items()
             if column.basis is not Basis.VALUES or self._evidence[index].may_be_status
         ]
 
-    def note(self, index: int, cell: str) -> None:
+    def add_cell(self, index: int, cell: str) -> None:
         """Add a cell of a watched column to the evidence about the column."""
-        self._evidence[index].note(cell)
+        self._evidence[index].add_cell(cell)
 
     def count(self, index: int, cell: str, answer: Answer, rows: int) -> None:
-        """Add to the number of rows that have this cell in this column."""
+        """Increase the number of rows with a certain cell in a column."""
         value = index, cell.strip()[:MAX_WORD_CHARACTERS], answer
         if value in self._counts or len(self._counts) < MAX_VALUES_COUNTED:
             self._counts[value] += rows
@@ -141,22 +142,22 @@ class ConsentInterpreter:
         """Increase the opt-out count of a consent column that the mapping ignores."""
         self._ignored_opt_outs[index] += rows if answer in OPT_OUTS else 0
 
-    def settled(self) -> dict[str, bool]:
-        """Return the final decisions. Call this method after reading the whole file.
+    def find_decisions(self) -> dict[str, bool]:
+        """Map each column that is judged by its cells to whether it is a consent column.
 
-        The result maps each column that is judged by its cells to whether it is a consent column.
+        The whole file must have been read.
         """
         return {
             str(index): is_consent
             for index, is_consent in self._final_decisions().items()
-            if is_consent or self._columns[index].basis is not Basis.VALUES
+            if is_consent or self._judged_columns[index].basis is not Basis.VALUES
         }
 
-    def differs(self) -> bool:
+    def has_misread_rows(self) -> bool:
         """Return whether the file contradicts a provisional decision and must be read again."""
         return self._final_decisions() != self._decisions
 
-    def values_by_column(self) -> dict[int, list[dict[str, Any]]]:
+    def list_values_by_column(self) -> dict[int, list[dict[str, Any]]]:
         """Return the values of each consent column, with the row count and status of each value.
 
         Unrecognised values come first, then the most frequent values.
@@ -166,12 +167,12 @@ class ConsentInterpreter:
         for (index, value, answer), rows in sorted(
             self._counts.items(), key=lambda entry: (entry[0][2] is not UNKNOWN, -entry[1])
         ):
-            of_column = values.setdefault(index, [])
-            if len(of_column) < MAX_VALUES_SHOWN:
-                of_column.append({"value": value, "rows": rows, "read_as": name_answer(answer)})
+            column_values = values.setdefault(index, [])
+            if len(column_values) < MAX_VALUES_SHOWN:
+                column_values.append({"value": value, "rows": rows, "read_as": name_answer(answer)})
         return values
 
-    def unknown_values(self, header: Sequence[str]) -> list[dict[str, Any]]:
+    def list_unknown_values(self, header: Sequence[str]) -> list[dict[str, Any]]:
         """Return the unrecognised values and their columns, sorted by descending number of rows."""
         self._count_rows()
         return [
@@ -180,27 +181,32 @@ class ConsentInterpreter:
             if answer is UNKNOWN
         ][:MAX_VALUES_SHOWN]
 
-    def ignored_opt_outs(self) -> dict[int, int]:
+    def count_ignored_opt_outs(self) -> dict[int, int]:
         """Return the number of opt-outs in each consent column that the mapping ignores."""
         self._count_rows()
         return dict(self._ignored_opt_outs)
 
     def _watch_unknown_columns(self, layout: ColumnLayout, sample: Records) -> None:
-        others = {*layout.meanings(), *layout.mapped, *layout.unclear, *self._columns}
+        known_columns = {
+            *layout.describe_roles(),
+            *layout.mapped,
+            *layout.unclear,
+            *self._judged_columns,
+        }
         column = ConsentColumn(ConsentSubject.STATUS, Basis.VALUES)
         room = MAX_COLUMNS_WATCHED
         for index in range(len(layout.header)):
-            if room and index not in others and has_only_status_words(sample, index):
-                self._columns[index] = column
+            if room and index not in known_columns and has_only_status_words(sample, index):
+                self._judged_columns[index] = column
                 room -= 1
 
     def _decide_column(self, index: int, column: ConsentColumn, sample: Records) -> None:
         evidence = ColumnEvidence.of_sample(column, self.values, sample, index)
         self._evidence[index] = evidence
-        if self._settled is None:
+        if self._earlier_decisions is None:
             self._decisions[index] = evidence.is_consent
         else:
-            self._decisions[index] = self._settled.get(str(index), False)
+            self._decisions[index] = self._earlier_decisions.get(str(index), False)
 
     def _final_decisions(self) -> dict[int, bool]:
         return {index: evidence.is_consent for index, evidence in self._evidence.items()}
@@ -211,7 +217,7 @@ class ConsentInterpreter:
 
 
 class ConsentReader:
-    """Returns the status of each record in a file with one layout."""
+    """A reader of the status of each record in a file with one layout."""
 
     def __init__(self, interpreter: ConsentInterpreter, layout: ColumnLayout) -> None:
         self._interpreter = interpreter
@@ -246,7 +252,7 @@ class ConsentReader:
         self._groups.clear()
 
     def _choose_columns(self) -> None:
-        self._watched = self._interpreter.watched_columns()
+        self._watched = self._interpreter.find_watched_columns()
         self.indexes = sorted({*self._columns, *self._watched})
         # The first index is repeated so that itemgetter returns a tuple even for a single column.
         self._pick = itemgetter(*self.indexes, self.indexes[0]) if self.indexes else None
@@ -254,11 +260,11 @@ class ConsentReader:
     def _add_group(self, picked: tuple[str, ...]) -> "_RowGroup":
         cells = dict(zip(self.indexes, picked, strict=False))
         for index in self._watched:
-            self._interpreter.note(index, cells[index])
-        group = _RowGroup(*self._answers(cells))
+            self._interpreter.add_cell(index, cells[index])
+        group = _RowGroup(*self._find_answers(cells))
         if len(self._groups) >= MAX_CACHED_ROWS:
             self.count_rows()
-        if len(self._interpreter.watched_columns()) < len(self._watched):
+        if len(self._interpreter.find_watched_columns()) < len(self._watched):
             self.count_rows()
             self._choose_columns()
             picked = tuple(cells[index] for index in (*self.indexes, *self.indexes[:1]))
@@ -269,7 +275,7 @@ class ConsentReader:
         self._groups[picked] = group
         return group
 
-    def _answers(
+    def _find_answers(
         self, cells: Mapping[int, str]
     ) -> tuple[ConsentAnswer, list[tuple[int, str, Answer]]]:
         """Return the status of a row, and the cell and status of each consent column."""

@@ -6,7 +6,7 @@ from enum import StrEnum
 from functools import lru_cache
 from unicodedata import category
 
-from services.subscriptions.export_sheets import bare_cell
+from services.subscriptions.export_sheets import unguard_cell
 from services.subscriptions.imports.dates import DateOrder, parse_date
 from services.subscriptions.imports.known_words import (
     MAX_TEXT_CHARACTERS,
@@ -20,12 +20,12 @@ from services.subscriptions.imports.known_words import (
 _WORDS = load_words("consent.toml")
 _FILLERS = normalise_words(_WORDS["cell_phrases"]["fillers"])
 _NEGATIONS = normalise_words(_WORDS["cell_phrases"]["negations"])
-_SOFT = normalise_words(_WORDS["cell_phrases"]["soft"])
-_EXACT = normalise_words(_WORDS["cell_phrases"]["exact"])
-_GENERIC = normalise_words(_WORDS["cell_phrases"]["generic"])
+_SOFT_WORDS = normalise_words(_WORDS["cell_phrases"]["soft"])
+_EXACT_WORDS = normalise_words(_WORDS["cell_phrases"]["exact"])
+_GENERIC_WORDS = normalise_words(_WORDS["cell_phrases"]["generic"])
 # The maximum number of words in an answer, such as "no" in "unsubscribed: no". If more words follow
-# an opt-out word, "no" in these words doesn't contradict the opt-out.
-_MAX_SHORT_ANSWER = 2
+# an opt-out word, a "no" among the words doesn't contradict the opt-out.
+_MAX_ANSWER_WORDS = 2
 _ZERO_DATE = re.compile(r"0{1,4}[-/.]0{1,2}[-/.]0{1,4}(?:[t ][0:.]+z?)?\Z")
 _NUMBER = re.compile(r"[+-]?\d+(?:[.,]\d+)?\Z", re.ASCII)
 _ZERO = re.compile(r"[+-]?0+(?:[.,]0+)?\Z")
@@ -36,8 +36,8 @@ _MINUS = "\N{MINUS SIGN}"
 # example, would change the meaning.
 _PLAIN = re.compile(r"[\w\s.,;:!'\"()\[\]/&’-]*\Z")
 _SOFT_CODE = re.compile(r"(?<![\w.])4(?:\d\d|\.\d{1,3}\.\d{1,3})(?![\w.])", re.ASCII)
-# The years in which a person can have opted out. Programs represent "never" as a date far outside
-# these years.
+# The years in which a person can have opted out. Some programs store "never" as a date outside this
+# range of years.
 _YEARS = range(1980, 2100)
 
 
@@ -82,9 +82,9 @@ _MEANINGS = {
 }
 # Words with these meanings are recognised even if more text follows, as in "unsubscribed
 # (2024-01-02)".
-_BEFORE_TEXT = OPT_OUT_WORDS | {Meaning.NOT_SUBSCRIBED, Meaning.MAY_PASS}
+_PREFIX_MEANINGS = OPT_OUT_WORDS | {Meaning.NOT_SUBSCRIBED, Meaning.MAY_PASS}
 _MEMBER_WORDS = frozenset({Meaning.ALLOWED, Meaning.ACTIVE, Meaning.CUSTOMER})
-_STATUS_WORDS = _BEFORE_TEXT | _MEMBER_WORDS
+_STATUS_WORDS = _PREFIX_MEANINGS | _MEMBER_WORDS
 _SIGNS = {
     **dict.fromkeys(("\\n", "#n/a"), Meaning.EMPTY),
     **dict.fromkeys("✓✔☑✅", Meaning.YES),
@@ -94,7 +94,7 @@ _SIGNS = {
 
 def split_items(cell: str) -> Iterator[str]:
     """Yield the items of a list such as ``['HARD_BOUNCE']``, or the cell if it isn't a list."""
-    text = bare_cell(cell).strip()[:MAX_TEXT_CHARACTERS]
+    text = unguard_cell(cell).strip()[:MAX_TEXT_CHARACTERS]
     is_list = text[:1] == "[" and text[-1:] == "]"
     # PostgreSQL formats a list with braces. If there is a colon inside the braces, the text is a
     # JSON object instead.
@@ -108,14 +108,14 @@ def split_items(cell: str) -> Iterator[str]:
 def interpret_item(text: str) -> Meaning:
     """Return the meaning of a cell that isn't a list, or of one item of a list."""
     folded = fold_text(text).strip(_BLANKS)
-    meaning = _sign(folded)
+    meaning = _interpret_sign(folded)
     if meaning is not None:
         return meaning
     words = split_words(text)
     meaning = _MEANINGS.get("".join(words))
-    if meaning in _BEFORE_TEXT or (meaning is not None and _PLAIN.match(folded)):
+    if meaning in _PREFIX_MEANINGS or (meaning is not None and _PLAIN.match(folded)):
         return meaning
-    return Meaning.DATE if is_date(text.strip(_BLANKS)) else _phrase(folded, words)
+    return Meaning.DATE if is_date(text.strip(_BLANKS)) else _interpret_phrase(folded, words)
 
 
 def is_exact_word(text: str) -> bool:
@@ -127,7 +127,9 @@ def is_opt_out_from_mail(text: str) -> bool:
     """Return whether the whole text is a word that can only mean an opt-out from mail."""
     word = normalise_word(text)
     meaning = _MEANINGS.get(word)
-    return meaning in OPT_OUT_WORDS and meaning is not Meaning.REFUSED and word not in _GENERIC
+    return (
+        meaning in OPT_OUT_WORDS and meaning is not Meaning.REFUSED and word not in _GENERIC_WORDS
+    )
 
 
 def is_date(text: str) -> bool:
@@ -149,14 +151,14 @@ def is_number(text: str) -> bool:
     return _NUMBER.match(text) is not None and interpret_item(text) is Meaning.UNKNOWN
 
 
-def _sign(text: str) -> Meaning | None:
+def _interpret_sign(text: str) -> Meaning | None:
     """Return the meaning of a number or a sign, or ``None`` for a text with words."""
     if not text or text in _SIGNS:
         return _SIGNS.get(text, Meaning.EMPTY)
     if _is_dash(text) or _ZERO_DATE.match(text):
         return Meaning.BLANK
     if _NUMBER.match(text):
-        return _number(text)
+        return _interpret_number(text)
     # "Active?" is a question and states nothing. In "-1 active", the minus sign makes the meaning
     # unclear.
     return Meaning.UNKNOWN if text[0] in "+-" or "?" in text else None
@@ -166,7 +168,7 @@ def _is_dash(text: str) -> bool:
     return all(category(character) == "Pd" or character == _MINUS for character in text)
 
 
-def _number(text: str) -> Meaning:
+def _interpret_number(text: str) -> Meaning:
     if _ZERO.match(text):
         return Meaning.NO
     if _ONE.match(text):
@@ -174,39 +176,39 @@ def _number(text: str) -> Meaning:
     return Meaning.DATE if is_date(text) else Meaning.UNKNOWN
 
 
-def _phrase(text: str, words: list[str]) -> Meaning:
+def _interpret_phrase(text: str, words: list[str]) -> Meaning:
     """Return the meaning of a text that contains a known word and other words."""
     while len(words) > 1 and words[0] in _FILLERS:
         words = words[1:]
-    meaning, rest = _longest_word(words)
+    meaning, rest = _find_longest_word(words)
     if meaning is Meaning.UNKNOWN and len(words) > 1 and words[0] in _NEGATIONS:
-        meaning, rest = _longest_word(words[1:])
+        meaning, rest = _find_longest_word(words[1:])
         if meaning in _MEMBER_WORDS and not rest:
             return Meaning.NOT_SUBSCRIBED
         # "Not unsubscribed" means that a person hasn't opted out, but doesn't state that they
         # consented.
-        return Meaning.BLANK if meaning in _BEFORE_TEXT and not rest else Meaning.UNKNOWN
-    if meaning not in _BEFORE_TEXT:
+        return Meaning.BLANK if meaning in _PREFIX_MEANINGS and not rest else Meaning.UNKNOWN
+    if meaning not in _PREFIX_MEANINGS:
         return Meaning.UNKNOWN
-    if meaning is Meaning.BOUNCED and (_SOFT.intersection(words) or _SOFT_CODE.search(text)):
+    if meaning is Meaning.BOUNCED and (_SOFT_WORDS.intersection(words) or _SOFT_CODE.search(text)):
         return Meaning.MAY_PASS
-    return Meaning.UNKNOWN if _contradicts(rest) else meaning
+    return Meaning.UNKNOWN if _has_contradiction(rest) else meaning
 
 
-def _longest_word(words: list[str]) -> tuple[Meaning, list[str]]:
+def _find_longest_word(words: list[str]) -> tuple[Meaning, list[str]]:
     """Return the meaning of the longest known term at the start, and the words after the term."""
     for count in range(len(words), 0, -1):
         word = "".join(words[:count])
         meaning = _MEANINGS.get(word)
-        can_end_here = count == len(words) or word not in _EXACT
-        if meaning is not None and meaning in _STATUS_WORDS and can_end_here:
+        may_be_prefix = count == len(words) or word not in _EXACT_WORDS
+        if meaning is not None and meaning in _STATUS_WORDS and may_be_prefix:
             return meaning, words[count:]
     return Meaning.UNKNOWN, words
 
 
-def _contradicts(words: list[str]) -> bool:
+def _has_contradiction(words: list[str]) -> bool:
     """Return whether the words after an opt-out contradict it, as in "unsubscribed: no"."""
-    if len(words) <= _MAX_SHORT_ANSWER and any(
+    if len(words) <= _MAX_ANSWER_WORDS and any(
         word in _NEGATIONS or _MEANINGS.get(word) is Meaning.NO or word == "0" for word in words
     ):
         return True

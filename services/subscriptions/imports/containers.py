@@ -1,7 +1,6 @@
 """Opens the container of a file: gzip, zip, or none.
 
-The number of bytes that come out of a container is limited, because a small archive may expand to
-any size.
+The size of the expanded content is limited, because a small archive may expand to any size.
 """
 
 import io
@@ -20,22 +19,23 @@ READ_BYTES = 64 * 1024
 WINDOW_BYTES = 1024 * 1024
 MAX_EXPANDED_BYTES = 10 * 1024**3
 MAX_EXPANSION_RATIO = 200
-# Below this size a high ratio does no harm, and short files may be very repetitive.
+# The expansion ratio of smaller files isn't limited, because short files may be very repetitive and
+# do no harm.
 RATIO_GRACE_BYTES = 1024**2
-# This allows thousands of entries. The limit is needed because the module zipfile loads the whole
-# directory into memory.
+# The size is enough for thousands of entries. The limit is needed because the module zipfile loads
+# the whole directory of a zip file into memory.
 MAX_DIRECTORY_BYTES = 256 * 1024
-# A gzip file is a sequence of members. Real files have far fewer members than this limit. Reading
-# a member takes a few microseconds, even if the member is empty.
+# A gzip file is a sequence of members. Real files have far fewer members than this limit. The limit
+# bounds the time for reading empty members, because each member takes a few microseconds.
 MAX_GZIP_MEMBERS = 1_000_000
 
-_FIRST_BYTES = 512
+_FIRST_PART_BYTES = 512
 _ZEROS = re.compile(rb"\0*")
 _MAGIC_BYTES = 8
 _GZIP = b"\x1f\x8b"
 _ZIP = b"PK\x03\x04"
 _EMPTY_ZIP = b"PK\x05\x06"
-_FOREIGN = {
+_UNSUPPORTED_FORMATS = {
     b"\xd0\xcf\x11\xe0": "an old Excel workbook",
     b"%PDF": "a PDF",
     b"BZh": "a bzip2 archive",
@@ -50,13 +50,18 @@ _FOREIGN = {
     b"GIF87a": "a picture (GIF)",
     b"GIF89a": "a picture (GIF)",
 }
-# The files that macOS and Windows put into archives.
-_LITTER = re.compile(r"__MACOSX/|(.*/)?(\._[^/]*|\.DS_Store|Thumbs\.db|desktop\.ini)\Z", re.DOTALL)
-_BROKEN_ZIP = (zipfile.BadZipFile, zlib.error, ValueError, KeyError, IndexError, OverflowError)
+# Matches the files that macOS and Windows put into archives.
+_SYSTEM_FILES = re.compile(
+    r"__MACOSX/|(.*/)?(\._[^/]*|\.DS_Store|Thumbs\.db|desktop\.ini)\Z", re.DOTALL
+)
+_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, ValueError, KeyError, IndexError, OverflowError)
 
 
 class Source(Protocol):
-    """Bytes that are read once. A zip file must be seekable: its directory is at its end."""
+    """A file that is read once.
+
+    A zip file must be seekable, because its directory is at its end.
+    """
 
     def read(self, size: int, /) -> bytes: ...
 
@@ -70,13 +75,13 @@ class RangeReader(Protocol):
     def read_at(self, offset: int, count: int, /) -> bytes: ...
 
 
-def ranged_file(ranges: RangeReader) -> io.BufferedReader:
+def open_ranged_file(ranges: RangeReader) -> io.BufferedReader:
     """Return a seekable file that keeps ``WINDOW_BYTES`` of the object in memory."""
     return io.BufferedReader(_Ranges(ranges), WINDOW_BYTES)
 
 
 def open_container(source: Source) -> tuple[str, Iterator[bytes]]:
-    """Return the name of the container, and the bytes inside.
+    """Return the name of a file's container, and the bytes inside the container.
 
     Raises ``import.unknown_format``, and for a zip file ``import.archive_…``. All other errors are
     raised while the bytes are read.
@@ -86,14 +91,14 @@ def open_container(source: Source) -> tuple[str, Iterator[bytes]]:
         return "gzip", _refuse_nested(_gunzip(chunks))
     if head.startswith((_ZIP, _EMPTY_ZIP)):
         return "zip", _refuse_nested(_unzip(source))
-    _refuse_foreign(head)
+    _refuse_unsupported(head)
     return "plain", _Expansion().limit(chunks)
 
 
 def take_head(chunks: Iterator[bytes], size: int) -> tuple[bytes, Iterator[bytes]]:
     """Return at least the first ``size`` bytes, and all chunks including these bytes.
 
-    If there are fewer than ``size`` bytes, the head is everything.
+    The head of a file with fewer bytes is the whole file.
     """
     head = b""
     while len(head) < size and (chunk := next(chunks, b"")):
@@ -127,29 +132,29 @@ class _Ranges(io.RawIOBase):
 
 
 def _refuse_nested(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Return the chunks; raise ``import.unknown_format`` for an archive within the archive."""
+    """Return the chunks, or raise ``import.unknown_format`` for an archive within the archive."""
     head, all_chunks = take_head(chunks, _MAGIC_BYTES)
     if head.startswith((_GZIP, _ZIP)):
         raise errors.IMPORT_UNKNOWN_FORMAT(what="an archive in an archive")
-    _refuse_foreign(head)
+    _refuse_unsupported(head)
     return all_chunks
 
 
-def _refuse_foreign(head: bytes) -> None:
-    for magic, what in _FOREIGN.items():
+def _refuse_unsupported(head: bytes) -> None:
+    for magic, format_name in _UNSUPPORTED_FORMATS.items():
         if head.startswith(magic):
-            raise errors.IMPORT_UNKNOWN_FORMAT(what=what)
+            raise errors.IMPORT_UNKNOWN_FORMAT(what=format_name)
 
 
 @dataclass
 class _Expansion:
-    """Counts the bytes that were read, and the bytes that they expanded to."""
+    """The number of bytes that were read from a container, and of the bytes after expansion."""
 
     read: int = 0
     expanded: int = 0
 
     def add(self, data: bytes) -> bytes:
-        """Count expanded bytes and return them; raise ``import.expands_too_much``."""
+        """Count and return expanded bytes. Raises ``import.expands_too_much``."""
         self.expanded += len(data)
         if self.expanded > MAX_EXPANDED_BYTES:
             how = f"more than {MAX_EXPANDED_BYTES // 1024**3} GB"
@@ -172,16 +177,15 @@ def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
     members = 0
     for chunk in chunks:
         expansion.read += len(chunk)
-        # zlib copies the unused part of its input. A new member gets a small part of the chunk, and
-        # each further part is twice as large. Otherwise each of many tiny members would cost a copy
-        # of the rest of the chunk.
+        # A new member gets a small part of the chunk, because zlib copies the unused part of its
+        # input. Each further part is twice as large, so that large members are read quickly.
         position = 0
         part_bytes = READ_BYTES
-        while (position := position if member else _after_zeros(chunk, position)) < len(chunk):
+        while (position := position if member else _skip_zeros(chunk, position)) < len(chunk):
             if member is None:
                 member = zlib.decompressobj(wbits=31)
                 members += 1
-                part_bytes = _FIRST_BYTES
+                part_bytes = _FIRST_PART_BYTES
                 if members > MAX_GZIP_MEMBERS:
                     raise errors.IMPORT_GZIP_MEMBERS(most=MAX_GZIP_MEMBERS)
             part = memoryview(chunk)[position : position + part_bytes]
@@ -199,14 +203,14 @@ def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
         raise errors.IMPORT_TRUNCATED(container="gzip")
 
 
-def _after_zeros(chunk: bytes, position: int) -> int:
+def _skip_zeros(chunk: bytes, position: int) -> int:
     zeros = _ZEROS.match(chunk, position)
     assert zeros is not None
     return zeros.end()
 
 
 class _LimitedReads:
-    """Limits the size of each read, so that zipfile can't load a huge directory."""
+    """A file that limits the size of each read, so that zipfile can't load a huge directory."""
 
     def __init__(self, source: IO[bytes]) -> None:
         self._source = source
@@ -226,27 +230,27 @@ def _unzip(source: Source) -> Iterator[bytes]:
     file = cast("IO[bytes]", _LimitedReads(cast("IO[bytes]", source)))
     try:
         archive = zipfile.ZipFile(file)
-    except _BROKEN_ZIP:
+    except _ZIP_ERRORS:
         raise errors.IMPORT_TRUNCATED(container="zip") from None
-    entry = _only_entry(archive)
+    entry = _find_only_entry(archive)
     expansion = _Expansion(min(entry.compress_size, file.seek(0, 2)))
     try:
-        with archive.open(entry) as inside:
-            while data := inside.read(READ_BYTES):
+        with archive.open(entry) as content:
+            while data := content.read(READ_BYTES):
                 yield expansion.add(data)
     except EOFError:
         raise errors.IMPORT_TRUNCATED(container="zip") from None
-    except _BROKEN_ZIP:
+    except _ZIP_ERRORS:
         raise errors.IMPORT_DAMAGED(container="zip") from None
 
 
-def _only_entry(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
+def _find_only_entry(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     if "[Content_Types].xml" in archive.namelist():
         raise errors.IMPORT_UNKNOWN_FORMAT(what="an Excel workbook or another Office document")
     entries = [
         entry
         for entry in archive.infolist()
-        if not entry.is_dir() and not _LITTER.match(entry.filename)
+        if not entry.is_dir() and not _SYSTEM_FILES.match(entry.filename)
     ]
     if not entries:
         raise errors.IMPORT_EMPTY_ARCHIVE()
@@ -256,8 +260,8 @@ def _only_entry(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     (entry,) = entries
     if entry.flag_bits & 0x1:
         raise errors.IMPORT_ARCHIVE_ENCRYPTED()
-    # Other methods are rare, and Python's readers of other methods don't limit the output of one
-    # read.
+    # Refuse rare compression methods, because Python doesn't limit the output of one read with
+    # these methods.
     if entry.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
         raise errors.IMPORT_UNKNOWN_FORMAT(what="a zip file compressed in an unusual way")
     return entry

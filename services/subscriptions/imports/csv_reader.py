@@ -2,8 +2,8 @@
 
 The csv module doesn't report where a record begins, or whether a quote was ever closed. After a
 stray quote, the module reads the following records as part of one cell. Therefore a record of
-several lines is accepted only if its quotes are in the places that RFC 4180 requires. Otherwise the
-first line of the record is rejected, and the lines after it are parsed again.
+several lines is accepted only if its quotes are in the places that RFC 4180 requires. The first
+line of a record with misplaced quotes is rejected, and the following lines are parsed again.
 """
 
 import csv
@@ -24,13 +24,15 @@ from services.subscriptions.imports.rows import RejectedRecord
 MAX_RECORD_CHARACTERS = MAX_LINE_CHARACTERS
 MAX_RECORD_LINES = 10_000
 # After each stray quote, up to ``MAX_RECORD_CHARACTERS`` are parsed again. After this number of
-# stray quotes, lines aren't parsed again, so that the time stays in proportion to the file's size.
+# stray quotes in a file, lines aren't parsed again, so that the time stays proportional to the
+# file's size.
 MAX_STRAY_QUOTES = 500
 
 # A line that no file contains, because the decoder removes null characters.
-_END = "\0"
+_END_LINE = "\0"
 
-# The csv module has one limit for the whole process. Its default is below the limits above.
+# The csv module has one limit for the whole process, whose default is below
+# ``MAX_RECORD_CHARACTERS``.
 csv.field_size_limit(4 * MAX_RECORD_CHARACTERS)
 
 Record = tuple[int, list[str]]
@@ -49,13 +51,13 @@ class CsvRecords:
     def __init__(self, blocks: Iterator[Block], delimiter: str) -> None:
         self._blocks = blocks
         self._delimiter = delimiter
-        # Lines that must be parsed again. The last list of lines is parsed first.
+        # Lists of lines that must be parsed again. The last list of lines is parsed first.
         self._unparsed: list[list[str]] = []
         # The lines that the csv module has read since the start of the current record.
         self._buffer: deque[_LineGroup] = deque()
         # The line where the current record begins, and the line that the csv module reads next.
-        self._start = 1
-        self._next = 1
+        self._start_line = 1
+        self._next_line = 1
         self._stray_quotes = 0
         self._has_ended = False
         self._has_skipped_line = False
@@ -63,20 +65,20 @@ class CsvRecords:
 
     def __iter__(self) -> Iterator[Record | RejectedRecord]:
         while not self._is_exhausted:
-            yield from self._segment()
+            yield from self._read_segment()
 
-    def _segment(self) -> Iterator[Record | RejectedRecord]:
+    def _read_segment(self) -> Iterator[Record | RejectedRecord]:
         """Yield the records up to a stray quote, a line that is too long, or the end."""
-        self._next = self._start
+        self._next_line = self._start_line
         self._has_ended = False
         self._buffer.clear()
-        line_before = self._start - 1
-        lines = chain.from_iterable(self._feed())
+        line_before = self._start_line - 1
+        lines = chain.from_iterable(self._feed_lines())
         reader = csv.reader(lines, delimiter=self._delimiter, skipinitialspace=True)
         for cells in reader:
             if self._has_ended:
                 break
-            start = self._start
+            start = self._start_line
             after = line_before + reader.line_num + 1
             is_multiline = after > start + 1
             if (
@@ -86,30 +88,32 @@ class CsvRecords:
             ):
                 yield self._reject_first_line()
                 return
-            self._start = after
+            self._start_line = after
             if cells:
                 yield start, cells
-        if cells != [_END]:
+        if cells != [_END_LINE]:
             if self._stray_quotes < MAX_STRAY_QUOTES:
                 yield self._reject_first_line()
                 return
-            yield self._unclosed_quote(self._start, self._lines_before(self._start + 1)[0])
-        self._start = self._next
+            yield self._build_rejection(
+                self._start_line, self._get_lines_before(self._start_line + 1)[0]
+            )
+        self._start_line = self._next_line
         if self._has_skipped_line:
             self._has_skipped_line = False
-            yield reject_long_line(self._start)
-            self._start += 1
+            yield reject_long_line(self._start_line)
+            self._start_line += 1
 
-    def _feed(self) -> Iterator[list[str]]:
+    def _feed_lines(self) -> Iterator[list[str]]:
         """Yield lines for the csv module.
 
-        The last line is ``_END``. If the csv module returns this line as a record, no quote is
-        open.
+        The last line is ``_END_LINE``. If the csv module returns ``_END_LINE`` as a separate
+        record, no quote is still open.
         """
         while True:
             while self._buffer and self._is_parsed(self._buffer[0]):
                 self._buffer.popleft()
-            record_lines = self._lines_before(self._next)
+            record_lines = self._get_lines_before(self._next_line)
             characters = sum(map(len, record_lines))
             if len(record_lines) > MAX_RECORD_LINES or characters > MAX_RECORD_CHARACTERS:
                 break
@@ -122,24 +126,24 @@ class CsvRecords:
                 if not isinstance(block, str):
                     break
                 lines = list(split_lines(block))
-            self._buffer.append(_LineGroup(self._next, lines))
-            self._next += len(lines)
+            self._buffer.append(_LineGroup(self._next_line, lines))
+            self._next_line += len(lines)
             yield lines
         self._has_ended = True
-        yield [_END]
+        yield [_END_LINE]
 
     def _is_parsed(self, group: _LineGroup) -> bool:
-        return group.first + len(group.lines) <= self._start
+        return group.first + len(group.lines) <= self._start_line
 
-    def _lines_before(self, after: int) -> list[str]:
+    def _get_lines_before(self, after: int) -> list[str]:
         """Return the lines of the current record before line ``after``."""
         record_lines = []
         for first, lines in self._buffer:
-            record_lines += lines[max(0, self._start - first) : max(0, after - first)]
+            record_lines += lines[max(0, self._start_line - first) : max(0, after - first)]
         return record_lines
 
     def _has_stray_quote(self, after: int) -> bool:
-        lines = self._lines_before(after)
+        lines = self._get_lines_before(after)
         strict = csv.reader(lines, delimiter=self._delimiter, skipinitialspace=True, strict=True)
         try:
             deque(strict, maxlen=0)
@@ -148,17 +152,17 @@ class CsvRecords:
         return False
 
     def _reject_first_line(self) -> RejectedRecord:
-        """Reject the first line of the current record, and parse the lines after it again."""
+        """Reject the first line of the current record, and parse the following lines again."""
         self._stray_quotes += 1
-        first_line, *other_lines = self._lines_before(self._next)
-        line = self._start
-        self._start += 1
+        first_line, *other_lines = self._get_lines_before(self._next_line)
+        line = self._start_line
+        self._start_line += 1
         if other_lines:
             self._unparsed.append(other_lines)
         self._is_exhausted = False
-        return self._unclosed_quote(line, first_line)
+        return self._build_rejection(line, first_line)
 
-    def _unclosed_quote(self, line: int, text: str) -> RejectedRecord:
+    def _build_rejection(self, line: int, text: str) -> RejectedRecord:
         (cells,) = csv.reader([text], delimiter=self._delimiter, quoting=csv.QUOTE_NONE)
         reason = "A quote that opens here is not closed where its cell ends."
         return RejectedRecord(line, "row.unclosed_quote", reason, cells)

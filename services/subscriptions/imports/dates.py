@@ -7,7 +7,7 @@ from functools import cache, lru_cache
 
 from babel.dates import get_month_names
 
-from services.subscriptions.export_sheets import bare_cell
+from services.subscriptions.export_sheets import unguard_cell
 from services.subscriptions.imports.column_vocabulary import is_no
 from services.subscriptions.imports.known_words import MAX_WORD_CHARACTERS, normalise_word
 
@@ -15,8 +15,8 @@ from services.subscriptions.imports.known_words import MAX_WORD_CHARACTERS, norm
 NUMBERED_DATE = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})(?!\d)", re.ASCII)
 _YEAR_FIRST = re.compile(r"(\d{4})[/.](\d{1,2})[/.](\d{1,2})(?!\d)", re.ASCII)
 _CHINESE = re.compile(r"(\d{4})\s?年\s?(\d{1,2})\s?月\s?(\d{1,2})\s?日", re.ASCII)
-# Matches "31. Dezember 2025" and "31 de diciembre de 2025". In Russian, a letter for "year" may
-# follow.
+# Matches dates such as "31 de diciembre de 2025". In Russian, a letter for "year" may follow the
+# number of the year.
 _DAY_MONTH = re.compile(
     r"(\d{1,2})(?:\.|er|º|-)?\s?(?:de )?([^\W\d_]+)\.?,?[ -]?(?:de )?(\d{4})(?: ?\u0433\.?)?(?!\d)"
 )
@@ -25,12 +25,12 @@ _TIME = re.compile(
     r"(?:,| at| um| à| \u0432|T)? ?(\d{1,2}):(\d\d)(?::(\d\d)(?:\.\d+)?)?(?: ?([ap])\.?m\.?)?\Z",
     re.ASCII | re.IGNORECASE,
 )
-# Spreadsheets store a date as a serial number: the number of days since day 0.
+# Spreadsheets store a date as a serial number, which is the number of days since day 0.
 _SERIAL = re.compile(r"([2-7]\d{4})(?:[.,](\d{1,12}))?\Z", re.ASCII)
-# Day 0 of Excel, LibreOffice and Google Sheets.
+# The day that Excel, LibreOffice and Google Sheets use as day 0 of serial numbers.
 _SERIAL_EPOCH = datetime(1899, 12, 30, tzinfo=UTC)
 _LANGUAGES = ("en", "de", "fr", "es", "ru")
-_NOON = 12
+_NOON_HOUR = 12
 
 
 class DateOrder(StrEnum):
@@ -47,12 +47,12 @@ def parse_date(cell: str, order: DateOrder = DateOrder.DAY_FIRST) -> datetime | 
     """Return the date and time in a cell, or ``None`` if the cell is empty or means "no".
 
     The time is in UTC unless the cell names a zone. The notation may be ISO 8601, or numbers with
-    dots, slashes or hyphens. The name of a month may be in one of six languages. A number may be
+    dots, slashes or hyphens. The name of a month may be in one of five languages. A number may be
     the serial number of a date in a spreadsheet, or the seconds or milliseconds since 1970.
 
     Raises ``ValueError`` with the rule that the cell breaks.
     """
-    text = bare_cell(cell).strip()
+    text = unguard_cell(cell).strip()
     if is_no(text):
         return None
     moment = _parse(text, order) if len(text) <= MAX_WORD_CHARACTERS else None
@@ -91,7 +91,7 @@ def _parse(text: str, order: DateOrder) -> datetime | None:
 
 
 def _parse_notation(text: str, order: DateOrder) -> datetime | None:
-    """Return a date in numbers or words, with or without a time; raises ``ValueError``."""
+    """Return a date in numbers or words, with or without a time. Raises ``ValueError``."""
     if match := NUMBERED_DATE.match(text):
         is_month_first = match[2] != "." and order is DateOrder.MONTH_FIRST
         year = match[4]
@@ -101,10 +101,10 @@ def _parse_notation(text: str, order: DateOrder) -> datetime | None:
         year, month, day = match.groups()
     elif match := _DAY_MONTH.match(text):
         day, month_name, year = match.groups()
-        month = _number_of_month(month_name)
+        month = _find_month(month_name)
     elif match := _MONTH_DAY.match(text):
         month_name, day, year = match.groups()
-        month = _number_of_month(month_name)
+        month = _find_month(month_name)
     else:
         return None
     moment = datetime(int(year), int(month), int(day), tzinfo=UTC)
@@ -115,17 +115,17 @@ def _parse_notation(text: str, order: DateOrder) -> datetime | None:
         return None
     hour = int(time[1])
     if half := time[4]:
-        hour = hour % _NOON + (_NOON if half.lower() == "p" else 0)
+        hour = hour % _NOON_HOUR + (_NOON_HOUR if half.lower() == "p" else 0)
     return moment.replace(hour=hour, minute=int(time[2]), second=int(time[3] or 0))
 
 
-def _number_of_month(name: str) -> int:
+def _find_month(name: str) -> int:
     """Return the number of a month, or 0 for a name that isn't known."""
-    return _months().get(normalise_word(name), 0)
+    return _load_months().get(normalise_word(name), 0)
 
 
 @cache
-def _months() -> dict[str, int]:
+def _load_months() -> dict[str, int]:
     """Return the numbers of the months, by their normalised names and short names."""
     return {
         normalise_word(name): number

@@ -1,8 +1,8 @@
 """Decodes the bytes of a file into text.
 
 A byte-order mark determines the encoding. A file without a byte-order mark is UTF-16 if many bytes
-at even positions, or many at odd positions, are zero. In all other files, the encoding is UTF-8
-unless most characters beyond ASCII are invalid UTF-8. In that case, the module
+at even positions, or many at odd positions, are zero. Any other file is UTF-8 unless most
+characters beyond ASCII are invalid UTF-8. For a file with mostly invalid UTF-8,
 ``encoding_detection`` detects the encoding, at first from the beginning of the file.
 
 A few invalid bytes in a UTF-8 file become lone surrogates in the text, so that ``is_damaged`` can
@@ -27,7 +27,8 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 # The minimum share of zeros at even or odd positions in UTF-16, so that a few stray zeros don't
-# count. In scripts with letters that end in a zero byte, the other positions have zeros too.
+# count. In some scripts, zeros also occur at the other positions, because some letters end in a
+# zero byte.
 _MIN_ZEROS_OF_UTF16 = 0.2
 # Error handlers of the decoders that keep undecodable bytes as lone surrogates.
 _ERROR_HANDLERS = {"utf-8": "surrogateescape", WINDOWS_1252: "surrogateescape"}
@@ -41,14 +42,14 @@ _AS_WINDOWS_1252 = {
 
 
 class DecodedText:
-    """Decodes the bytes of a file, and removes null characters from the text.
+    """The decoded text of a file, without null characters.
 
     ``damaged`` becomes true at the first bytes that are invalid in the encoding. ``is_binary`` is
     true if the first line has control characters, as in a binary file.
 
-    If ``named`` is set, ``encoding`` is that encoding. Otherwise the encoding is detected from the
-    first ``head_bytes`` bytes of the file. After the last chunk, ``settled_encoding`` may return a
-    different encoding.
+    If ``named`` is set, ``encoding`` equals ``named``. If ``named`` isn't set, the encoding is
+    detected from the first ``head_bytes`` bytes of the file. After the last chunk,
+    ``find_final_encoding`` may return another encoding.
 
     Raises ``EncodingUnclear`` for a short file whose encoding can't be detected.
     """
@@ -62,8 +63,7 @@ class DecodedText:
         self._evidence = EncodingEvidence()
         head, all_chunks = take_head(iter(chunks), head_bytes)
         unicode_encoding, mark_bytes = _detect_unicode(head, named)
-        # A byte-order mark proves the encoding. The zero bytes in UTF-16 text prove the encoding
-        # too.
+        # A byte-order mark or the zero bytes in UTF-16 text prove the encoding.
         self._is_certain = mark_bytes > 0 or unicode_encoding not in (None, "utf-8")
         self.encoding = named or unicode_encoding or WINDOWS_1252
         text = head[mark_bytes:].decode(self.encoding, "replace")
@@ -75,7 +75,7 @@ class DecodedText:
 
     def __iter__(self) -> Iterator[str]:
         decoder = codecs.getincrementaldecoder(self.encoding)()
-        is_settled = self._is_named or self._is_certain
+        is_certain = self._is_named or self._is_certain
         for chunk in chain(self._chunks, [None]):
             data = chunk or b""
             is_end = chunk is None
@@ -83,20 +83,21 @@ class DecodedText:
                 text = decoder.decode(data, is_end)
                 is_valid = True
             except UnicodeDecodeError:
-                # The decoder still has the bytes that it kept from the previous chunk.
+                # Decode the chunk again with an error handler. After the error, the decoder still
+                # has the incomplete character from the end of the previous chunk.
                 is_valid = False
                 self.damaged = True
                 decoder.errors = _ERROR_HANDLERS.get(self.encoding, "replace")
                 text = decoder.decode(data, is_end)
                 decoder.errors = "strict"
-            if not is_settled:
-                self._note(data, text, is_valid=is_valid)
+            if not is_certain:
+                self._add_evidence(data, text, is_valid=is_valid)
             if text := text.replace("\0", ""):
                 yield text
         self._evidence.end()
 
-    def settled_encoding(self) -> str:
-        """Return the encoding found in the whole file. Call this method after the last chunk.
+    def find_final_encoding(self) -> str:
+        """Return the encoding that the whole file reveals. The whole file must have been decoded.
 
         Raises ``EncodingUnclear``.
         """
@@ -106,7 +107,7 @@ class DecodedText:
             return self.encoding
         return self._evidence.decide()
 
-    def reads_like(self, encoding: str) -> bool:
+    def is_equivalent_to(self, encoding: str) -> bool:
         """Return whether the names would be the same if the file were decoded with ``encoding``.
 
         Addresses may differ, because bytes that are invalid UTF-8 are repaired only in names.
@@ -114,18 +115,18 @@ class DecodedText:
         is_repaired = (self.encoding, encoding) == ("utf-8", WINDOWS_1252)
         return encoding == self.encoding or (is_repaired and self._beyond_ascii == self._invalid)
 
-    def _note(self, data: bytes, text: str, *, is_valid: bool) -> None:
+    def _add_evidence(self, data: bytes, text: str, *, is_valid: bool) -> None:
         if self.encoding != "utf-8":
-            self._evidence.note(data)
+            self._evidence.add_bytes(data)
         elif is_valid:
             # In UTF-8, a character beyond ASCII has one to three extra bytes, so the count may be
             # too high.
             self._beyond_ascii += max(0, len(data) - len(text))
-            self._evidence.note(data if data.isascii() else b"\n")
+            self._evidence.add_bytes(data if data.isascii() else b"\n")
         else:
             self._beyond_ascii += sum(not character.isascii() for character in text)
             self._invalid += len(_DAMAGE.findall(text))
-            self._evidence.note(data)
+            self._evidence.add_bytes(data)
 
 
 def is_damaged(text: str) -> bool:
@@ -166,7 +167,7 @@ def _detect_encoding(head: bytes, *, is_complete: bool) -> str:
     Raises ``EncodingUnclear`` if the head is the whole file and several encodings remain possible.
     """
     evidence = EncodingEvidence()
-    evidence.note(head)
+    evidence.add_bytes(head)
     if is_complete:
         evidence.end()
     try:

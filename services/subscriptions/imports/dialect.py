@@ -1,4 +1,4 @@
-"""Detects the dialect of a file: its delimiter, its header, its column of addresses."""
+"""Detects the dialect of a file, which is its delimiter, its header and its column of addresses."""
 
 import csv
 import re
@@ -13,9 +13,9 @@ from services.subscriptions.imports.line_blocks import split_lines
 
 DELIMITERS = (",", ";", "\t", "|")
 SAMPLE_RECORDS = 100
-# Some exports have one or two titles above the header.
+# The header is searched in this number of lines, because some exports have titles above the header.
 MAX_TITLE_LINES = 10
-# No address is longer (RFC 5321), so longer cells need not be searched.
+# The maximum length of an address (RFC 5321). Longer cells are never addresses.
 MAX_ADDRESS_CHARACTERS = 254
 
 # The first line of a file may declare the delimiter for Excel.
@@ -29,11 +29,11 @@ class Dialect(NamedTuple):
     """The dialect of a file, and a sample of its records.
 
     Attributes:
-        delimiter: the delimiter of a CSV file; ``None`` for JSON Lines.
+        delimiter: the delimiter of a CSV file, or ``None`` for JSON Lines.
         sample: the first records below the header.
         email: the column with addresses in most of its cells, if there is one.
-        header_line: the line of the header; ``None`` if the file has no header.
-        skip_through: rows begin after this line.
+        header_line: the line of the header, or ``None`` if the file has no header.
+        skip_through: the last line that isn't a row.
     """
 
     delimiter: str | None
@@ -50,17 +50,18 @@ def detect_csv_dialect(
     """Return the dialect of a CSV file.
 
     ``text``: the text of the file, or its beginning if ``is_complete`` is false. ``mapping``: the
-    columns that the owner named.
+    owner's mapping of columns to roles.
     """
     declaration = _DECLARATION.match(text)
     usual_delimiter = "\t" if (filename or "").lower().endswith((".tsv", ".tab")) else ","
-    # For each delimiter, the first records by the lines where they begin.
+    # Maps each delimiter to the first records that the delimiter yields.
     candidates = {
         delimiter: _parse_sample(text, delimiter, is_complete=is_complete)
         for delimiter in ([declaration[1]] if declaration else DELIMITERS)
     }
     delimiter = max(
-        candidates, key=lambda each: (*_rank([*candidates[each].values()]), each == usual_delimiter)
+        candidates,
+        key=lambda each: (*_rank_records([*candidates[each].values()]), each == usual_delimiter),
     )
     declaration_lines = 1 if declaration else 0
     lines = [*candidates[delimiter]][declaration_lines:]
@@ -68,10 +69,11 @@ def detect_csv_dialect(
     position = _find_header(records, mapping)
     if position is None:
         email = find_email_column(records)
-        header = _invent_header(records, email)
+        header = _build_default_header(records, email)
         return Dialect(delimiter, header, records, email, skip_through=declaration_lines)
     sample = records[position + 1 :]
-    # A header that spans several lines is skipped as a whole, because its record begins here.
+    # A header that spans several lines is skipped as a whole, because the number of a record is its
+    # first line.
     line = lines[position]
     return Dialect(delimiter, records[position], sample, find_email_column(sample), line, line)
 
@@ -88,12 +90,12 @@ def find_email_column(records: Sequence[Record]) -> int | None:
 
 
 def extend_header(header: Sequence[str], width: int) -> list[str]:
-    """Return the header with names such as "column 3" for the columns that it lacks."""
+    """Extend a header to ``width`` columns with names such as "column 3"."""
     return [*header, *(f"column {index + 1}" for index in range(len(header), width))]
 
 
 def _parse_sample(text: str, delimiter: str, *, is_complete: bool) -> dict[int, list[str]]:
-    """Return the first records that aren't blank, by the lines where they begin."""
+    """Return the first non-blank records, by the lines where the records begin."""
     reader = csv.reader(iter(split_lines(text)), delimiter=delimiter, skipinitialspace=True)
     records: dict[int, list[str]] = {}
     line = 1
@@ -109,7 +111,7 @@ def _parse_sample(text: str, delimiter: str, *, is_complete: bool) -> dict[int, 
     return records
 
 
-def _rank(records: Sequence[Record]) -> tuple[float, float, int]:
+def _rank_records(records: Sequence[Record]) -> tuple[float, float, int]:
     """Return a rank that is highest for the records that the right delimiter yields.
 
     Records with addresses, or with a known header, count most. An equal number of cells in all
@@ -125,13 +127,13 @@ def _rank(records: Sequence[Record]) -> tuple[float, float, int]:
 
 
 def _find_header(records: Sequence[Record], mapping: Mapping[str, str]) -> int | None:
-    """Return the position of the header, or ``None`` if the first record isn't a header."""
+    """Return the position of the header, or ``None`` for a file without a header."""
     for position, cells in enumerate(records[:MAX_TITLE_LINES]):
         if _has_email_header(cells) or any(name in mapping for name in cells if name):
             return position
         if any(map(_is_like_address, cells)):
-            # Only the record before the first address can be the header, and only if it has as many
-            # cells.
+            # The header can only be the record before the first address, if the two records have
+            # equally many cells.
             has_header = position and len(records[position - 1]) == len(cells)
             return position - 1 if has_header else None
     return 0 if records else None
@@ -145,22 +147,22 @@ def _is_like_address(cell: str) -> bool:
     return len(cell) <= MAX_ADDRESS_CHARACTERS and _ADDRESS.match(cell.strip()) is not None
 
 
-def _invent_header(records: Sequence[Record], email: int | None) -> list[str]:
+def _build_default_header(records: Sequence[Record], email: int | None) -> list[str]:
     """Return a header for a file without a header.
 
-    If the file has only one column next to the addresses, this column may hold the name.
+    If the file has only one column besides the addresses, this column may hold the name.
     """
     header = extend_header((), max(map(len, records), default=0))
     if email is None:
         return header
     header[email] = "email"
-    others = [index for index in range(len(header)) if index != email]
-    if len(others) == 1:
-        cells = [record[others[0]] for record in records if others[0] < len(record)]
+    other_columns = [index for index in range(len(header)) if index != email]
+    if len(other_columns) == 1:
+        cells = [record[other_columns[0]] for record in records if other_columns[0] < len(record)]
         is_status = all(is_exact_word(cell) for cell in cells if cell.strip())
         has_other_characters = any(
             character.isdecimal() or character in "@:/" for cell in cells for character in cell
         )
         if not is_status and not has_other_characters:
-            header[others[0]] = "name"
+            header[other_columns[0]] = "name"
     return header

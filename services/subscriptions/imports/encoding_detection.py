@@ -42,11 +42,11 @@ _NAME_CHARACTERS = {
 
 _WORD = re.compile(r"[^\s.,;:()&+/|\"<>@_-]+")
 _EAST_ASIAN_SCRIPTS = {"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "IDEOGRAPHIC"}
-_AROUND_A_WORD = "’‘'´`“”„«»…!?¡¿"
-_INSIDE_A_WORD = frozenset("’‘·´ʼ・ー々〇")
+_SURROUNDING_CHARACTERS = "’‘'´`“”„«»…!?¡¿"
+_INNER_CHARACTERS = frozenset("’‘·´ʼ・ー々〇")
 # The Unicode categories of control characters, unassigned characters, private characters and
 # surrogates.
-_NO_CHARACTERS = frozenset({"Cc", "Cn", "Co", "Cs"})
+_INVALID_CATEGORIES = frozenset({"Cc", "Cn", "Co", "Cs"})
 # If cells are decoded with a wrong encoding, the share of plausible words is usually below this
 # limit.
 _MIN_PLAUSIBLE_SHARE = 0.9
@@ -55,30 +55,32 @@ _MIN_PLAUSIBLE_SHARE = 0.9
 _SHARE_MARGIN = 0.02
 _MIN_WESTERN_SHARE = 0.97
 
-# Maps chardet's name of an encoding to our name of the encoding, if the two names differ.
-_OF_CHARDET = {
+# Maps chardet's names of encodings to the names in ``encodings``, if the two names differ.
+_NAMES_OF_CHARDET = {
     "shift_jis_2004": "cp932",
     "euc_jis_2004": "euc_jp",
     "big5hkscs": "cp950",
 }
 # The maximum number of bytes that chardet analyses.
 _MAX_SAMPLE_BYTES = 64 * 1024
-# The best encoding is chosen only if chardet's confidence in it exceeds the confidence in the
-# second best encoding by a factor. The factor depends on the number of ambiguous cells. It is
-# largest for fewer than ``_FEW`` cells, and smallest for at least ``_MANY`` cells.
-_FEW = 3
-_MANY = 20
-_FACTOR_FOR_FEW = 3.0
-_FACTOR = 2.0
-_FACTOR_FOR_MANY = 1.2
-# An East Asian encoding can be chosen if at least the first share of the characters is frequent in
-# names. With at least the second share, the encoding remains possible.
+# The best encoding is chosen only if chardet's confidence in the best encoding exceeds the
+# confidence in the second best encoding by a factor. The factor depends on the number of ambiguous
+# cells.
+_MIN_FACTOR_FEW_CELLS = 3.0
+_MIN_FACTOR = 2.0
+_MIN_FACTOR_MANY_CELLS = 1.2
+_FEW_CELLS = 3
+_MANY_CELLS = 20
+# The minimum share of characters that are frequent in names at which an East Asian encoding can be
+# chosen.
 _MIN_NAME_SHARE = 0.34
+# The minimum share of characters that are frequent in names at which an East Asian encoding remains
+# possible.
 _RIVAL_NAME_SHARE = 0.25
-_EAST_ASIAN_FACTOR = 1.5
-# Cyrillic and Greek encodings. If Hebrew text is decoded with one of these encodings, the result
-# may look like lower-case letters.
-_WITH_CAPITALS = frozenset({"cp1251", "koi8-r", "cp1253"})
+_MIN_EAST_ASIAN_FACTOR = 1.5
+# Cyrillic and Greek encodings. If Hebrew text is decoded with a Cyrillic or Greek encoding, the
+# result may look like lower-case letters.
+_CYRILLIC_AND_GREEK = frozenset({"cp1251", "koi8-r", "cp1253"})
 _MIN_LOWER_CASE_WORDS = 10
 
 
@@ -100,7 +102,7 @@ class _Decoding(NamedTuple):
 
     Attributes:
         words: the words in the cells that contain non-ASCII letters.
-        plausible: the number of these words that look like real words.
+        plausible: the number of ``words`` that look like real words.
     """
 
     cells: Sequence[str]
@@ -141,7 +143,7 @@ def detect_encoding(cells: Sequence[bytes], rows: Sequence[bytes]) -> str:
 
 
 def _decode_cells(cells: Sequence[bytes]) -> dict[str, _Decoding]:
-    """Return the decoded cells for each encoding that can decode all of them."""
+    """Return the decoded cells for each encoding that can decode all cells."""
     decodings: dict[str, _Decoding] = {}
     for encoding in _CANDIDATES:
         try:
@@ -174,46 +176,51 @@ def _is_plausible_in(encoding: str, word: str) -> bool:
 
 @lru_cache(16_384)
 def _is_plausible_east_asian(word: str) -> bool:
-    letters = _letters_of(word)
-    return letters is not None and _scripts_of(letters) <= _EAST_ASIAN_SCRIPTS
+    letters = _extract_letters(word)
+    return letters is not None and _find_scripts(letters) <= _EAST_ASIAN_SCRIPTS
 
 
 @lru_cache(16_384)
 def _is_plausible(word: str) -> bool:
     """Return whether a word has letters of a single script, and no capitals inside the word."""
-    letters = _letters_of(word)
+    letters = _extract_letters(word)
     if not letters:
         return letters is not None
-    scripts = _scripts_of(letters)
+    scripts = _find_scripts(letters)
     is_latin = scripts <= {"ASCII", "LATIN"}
     return (is_latin or len(scripts) == 1) and _has_fitting_case(letters, is_latin=is_latin)
 
 
-def _letters_of(word: str) -> str | None:
-    """Return the letters and accents of a word, or ``None`` if other characters make it unlikely.
+def _extract_letters(word: str) -> str | None:
+    """Return the letters and accents of a word, or ``None`` for an implausible word.
 
     Accents are unlikely at the start of a word. Digits, and symbols beyond ASCII, are unlikely
     among letters.
     """
-    if any(not each.isascii() and unicodedata.category(each) in _NO_CHARACTERS for each in word):
+    if any(
+        not each.isascii() and unicodedata.category(each) in _INVALID_CATEGORIES for each in word
+    ):
         return None
-    core = word.strip(_AROUND_A_WORD)
+    core = word.strip(_SURROUNDING_CHARACTERS)
     letters = "".join(each for each in core if unicodedata.category(each)[0] in "LM")
     if not letters:
         return ""
     if unicodedata.category(letters[0])[0] == "M":
         return None
-    others = (each for each in core if each not in letters)
-    if any(each.isdigit() or not (each.isascii() or each in _INSIDE_A_WORD) for each in others):
+    other_characters = (each for each in core if each not in letters)
+    if any(
+        each.isdigit() or not (each.isascii() or each in _INNER_CHARACTERS)
+        for each in other_characters
+    ):
         return None
     return letters
 
 
-def _scripts_of(letters: str) -> set[str]:
-    return {_script_of(letter) for letter in letters} - {"COMBINING"}
+def _find_scripts(letters: str) -> set[str]:
+    return {_find_script(letter) for letter in letters} - {"COMBINING"}
 
 
-def _script_of(letter: str) -> str:
+def _find_script(letter: str) -> str:
     if letter.isascii():
         return "ASCII"
     return re.split("[ -]", unicodedata.name(letter, ""), maxsplit=1)[0]
@@ -246,7 +253,7 @@ def _is_mostly_western(
         if name in _EAST_ASIAN or name == WINDOWS_1252:
             continue
         cells = zip(western.cells, rival.cells, is_western_cell, strict=True)
-        verdicts = [is_fitting for text, other, is_fitting in cells if text != other]
+        verdicts = [is_fitting for text, rival_text, is_fitting in cells if text != rival_text]
         if sum(verdicts) < _MIN_WESTERN_SHARE * len(verdicts):
             return False
     return any(is_western_cell)
@@ -258,12 +265,12 @@ def _rank_encodings(cells: Iterable[bytes]) -> dict[str, float]:
     import chardet
 
     sample = b"\n".join(cells)[:_MAX_SAMPLE_BYTES]
-    include = {*_CANDIDATES, *_OF_CHARDET} - {"euc_jp", "cp950"}
+    include = {*_CANDIDATES, *_NAMES_OF_CHARDET} - {"euc_jp", "cp950"}
     options = {"ignore_threshold": True, "compat_names": False, "include_encodings": include}
     confidences: dict[str, float] = {}
     for result in chardet.detect_all(sample, **options):  # type: ignore[arg-type]
         name = (result["encoding"] or "").lower()
-        encoding = _OF_CHARDET.get(name, name)
+        encoding = _NAMES_OF_CHARDET.get(name, name)
         confidences[encoding] = max(confidences.get(encoding, 0.0), result["confidence"])
     return confidences
 
@@ -276,13 +283,13 @@ def _choose_best(
     ``ambiguous_cells``: the number of cells whose text differs between the possible encodings.
     """
     words = max((len(decoding.words) for decoding in possible.values()), default=0)
-    others = sorted(
+    alphabetic = sorted(
         (name for name in possible if name not in _EAST_ASIAN),
         key=lambda name: -confidences.get(name, 0.0),
     )
     shares = sorted(
         (
-            (_name_share(decoding, name), name)
+            (_measure_name_share(decoding, name), name)
             for name, decoding in possible.items()
             if name in _EAST_ASIAN
         ),
@@ -290,34 +297,34 @@ def _choose_best(
     )
     if shares:
         share, name = shares[0]
-        name_factor = _FACTOR if words < _MANY else _EAST_ASIAN_FACTOR
+        name_factor = _MIN_FACTOR if words < _MANY_CELLS else _MIN_EAST_ASIAN_FACTOR
         if share >= _MIN_NAME_SHARE and all(share >= name_factor * each for each, _ in shares[1:]):
-            confidence = confidences.get(others[0], 0.0) if others else 0.0
-            is_best = confidences.get(name, 0.0) >= _EAST_ASIAN_FACTOR * confidence
-            return name if is_best or not others else None
+            confidence = confidences.get(alphabetic[0], 0.0) if alphabetic else 0.0
+            is_best = confidences.get(name, 0.0) >= _MIN_EAST_ASIAN_FACTOR * confidence
+            return name if is_best or not alphabetic else None
         if share >= _RIVAL_NAME_SHARE:
             return None
-    if not others:
+    if not alphabetic:
         return None
-    best = others[0]
+    best = alphabetic[0]
     confidence = confidences.get(best, 0.0)
     # The rules in ``western_text`` have already rejected Windows-1252, so Windows-1252 needs a
     # larger lead than other encodings.
-    is_doubtful = ambiguous_cells < _FEW or best == WINDOWS_1252
-    factor = _FACTOR_FOR_FEW if is_doubtful else _FACTOR
-    if ambiguous_cells >= _MANY:
-        factor = _FACTOR_FOR_MANY
-    rivals = [name for name in others if possible[name].cells != possible[best].cells]
+    is_doubtful = ambiguous_cells < _FEW_CELLS or best == WINDOWS_1252
+    factor = _MIN_FACTOR_FEW_CELLS if is_doubtful else _MIN_FACTOR
+    if ambiguous_cells >= _MANY_CELLS:
+        factor = _MIN_FACTOR_MANY_CELLS
+    rivals = [name for name in alphabetic if possible[name].cells != possible[best].cells]
     rival_confidence = max((confidences.get(name, 0.0) for name in rivals), default=0.0)
     if not confidence or confidence < factor * rival_confidence:
         return None
-    if best in _WITH_CAPITALS and words < _MIN_LOWER_CASE_WORDS:
+    if best in _CYRILLIC_AND_GREEK and words < _MIN_LOWER_CASE_WORDS:
         letters = "".join(possible[best].words)
         return best if any(each.isupper() for each in letters if not each.isascii()) else None
     return best
 
 
-def _name_share(decoding: _Decoding, encoding: str) -> float:
+def _measure_name_share(decoding: _Decoding, encoding: str) -> float:
     """Return which share of the characters is frequent in names in the encoding's language."""
     characters = [each for word in decoding.words for each in word if not each.isascii()]
     frequent = _NAME_CHARACTERS[_EAST_ASIAN[encoding]]
@@ -336,7 +343,7 @@ def _decode_rows(
     decoded_rows: dict[str, list[str]] = {}
     for encoding in sorted(decodings, key=lambda each: -confidences.get(each, 0.0)):
         texts = [row.decode(encoding, "replace") for row in rows]
-        # Prefer rows with many non-ASCII letters, because the encodings differ most there.
+        # Prefer rows with many non-ASCII letters, because encodings differ only in these letters.
         texts.sort(key=lambda row: sum(not letter.isascii() for letter in row), reverse=True)
         if texts[:ROWS_SHOWN] not in decoded_rows.values():
             decoded_rows[encoding] = texts[:ROWS_SHOWN]

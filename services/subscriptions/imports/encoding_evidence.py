@@ -19,24 +19,24 @@ _MAX_ROW_BYTES = 400
 
 
 class EncodingEvidence:
-    """Collects cells with non-ASCII bytes from a file, up to a limit per byte value."""
+    """A collection of cells with non-ASCII bytes from a file, up to a limit per byte value."""
 
     def __init__(self) -> None:
         # The distinct cells, in the order of the file.
         self._cells: dict[bytes, None] = {}
-        # Some rows with such cells. If the encoding is unclear, the owner sees some of these rows.
+        # Some rows with non-ASCII bytes, which the owner sees if the encoding is unclear.
         self._rows: list[bytes] = []
         self._counts = dict.fromkeys(range(0x80, 0x100), 0)
         self._incomplete_row = b""
-        # Finds the non-ASCII bytes that still need more cells. The pattern is ``None`` when there
-        # are enough cells for every byte value.
+        # Finds the non-ASCII bytes that still need more cells. The pattern is ``None`` after enough
+        # cells for every byte value were collected.
         self._pattern = self._needed_bytes()
 
     @property
     def has_cells(self) -> bool:
         return bool(self._cells)
 
-    def note(self, data: bytes) -> None:
+    def add_bytes(self, data: bytes) -> None:
         """Collect cells from the next part of the file, and skip the part if it is all ASCII."""
         if data.isascii() and self._incomplete_row.isascii():
             self._incomplete_row = (self._incomplete_row + data)[-_MAX_CELL_BYTES:]
@@ -82,7 +82,7 @@ class EncodingEvidence:
 
 
 def _cell_around(data: bytes, position: int) -> tuple[bytes, int]:
-    """Return the cell that contains the byte at this position, and the position after the cell."""
+    """Return the cell that contains the byte at ``position``, and the position after the cell."""
     before = data[max(0, position - _MAX_CELL_BYTES) : position].translate(_TO_LINE_ENDS)
     limit = position + _MAX_CELL_BYTES
     match = _CELL_END.search(data, position, limit)

@@ -26,7 +26,8 @@ ENCODINGS: Mapping[str, str] = {
     "cp950": "Traditional Chinese (Big5)",
     "cp949": "Korean (EUC-KR)",
 }
-# Other names of these encodings and of their subsets, in lower case and without punctuation.
+# Maps other names of encodings and of their subsets to encodings. The names are in lower case and
+# without punctuation.
 _ALIASES = {
     "utf16le": "utf-16",
     **dict.fromkeys(("latin1", "iso88591", "iso885915", "ansi"), WINDOWS_1252),

@@ -1,4 +1,4 @@
-"""The end of an import: status, result, mail to the owner, and removal of the file."""
+"""Ends an import by recording its result, mailing the owner and removing the file."""
 
 from datetime import timedelta
 from typing import Any
@@ -16,60 +16,68 @@ from services import removals
 from services.access import quotas
 from services.accounts import account_mails
 from services.accounts.account_mails import MailKind
-from services.feed.catalogue import FeedEventType, announce
+from services.feed.catalogue import FeedEventType, announce_event
 from services.jobs.lease import Lease
-from services.jobs.records import KEPT_FOR_RETRY, describe_error, is_retry_sensible
+from services.jobs.records import RETRY_INPUT_RETENTION, describe_error, is_retry_sensible
 from services.jobs.transitions import complete_job, fail_job
 from services.subscriptions.imports.verdicts import COUNTS
 from storage.unit_of_work import UnitOfWork
 
-# The file of a dry run is kept for this time, so that the owner can look again or import it.
-DRY_RUN_FILE_KEPT = timedelta(days=1)
-# Per owner, because no plan limits the size of these files.
+# The file of a dry run is stored for this time, so that the owner can import the file without
+# uploading the file again.
+DRY_RUN_FILE_RETENTION = timedelta(days=1)
+# The maximum number of dry-run files per owner. The limit is needed because no plan limits the size
+# of dry-run files.
 MAX_DRY_RUN_FILES = 3
 _MAX_RECENT_IMPORTS = 100
 NOTICE_WINDOW = timedelta(hours=1)
-# A program may import all day, and its owner would not read all those mails.
+# The maximum number of result mails per owner and window, because a program may import all day.
 MAX_NOTICES_PER_WINDOW = 20
 MAX_TITLE_CHARACTERS = 60
 _NO_FILENAME = "a file"
 
 
 def end_import(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
-    """End an import whose chunks have all been applied, with its job. Raises ``LeaseLost``."""
+    """End an import and its job after all chunks have been applied. Raises ``LeaseLost``."""
     if not task.received:
         fail_job(uow, lease, IMPORT_NO_ROWS())
     elif task.source == "members" and task.received == task.invalid:
         fail_job(uow, lease, MEMBERS_ALL_INVALID())
     elif task.over_quota:
-        error = quotas.exceeded(uow, task.user_id, PlanQuota.MEMBERS)
+        error = quotas.build_exceeded_error(uow, task.user_id, PlanQuota.MEMBERS)
         fail_job(uow, lease, error)
     else:
-        complete_job(uow, lease, result_of(task))
+        complete_job(uow, lease, build_result(task))
         task.status = "succeeded"
         _finish(uow, task, lease.job_id)
 
 
 def end_with_job(uow: UnitOfWork, job: Job) -> None:
-    """End the import of a failed or cancelled job. Applied chunks stay, and can be undone."""
+    """End the import of a failed or cancelled job.
+
+    The owner can undo chunks that were already applied.
+    """
     task = uow.session.get(MemberImport, job.subject_id)
     if task is not None:
         task.status = job.status
         task.error = describe_error(job)
         task.side_by_side = False
-        keep_for = KEPT_FOR_RETRY if is_retry_sensible(job) else timedelta(0)
+        keep_for = RETRY_INPUT_RETENTION if is_retry_sensible(job) else timedelta(0)
         if task.error is not None and task.error["code"] == IMPORT_ENCODING_NEEDED.code:
             # Keep the file, because the owner must see some rows of the file to choose the
             # encoding.
-            keep_for = DRY_RUN_FILE_KEPT
+            keep_for = DRY_RUN_FILE_RETENTION
         _finish(uow, task, job.id, keep_for=keep_for)
 
 
 def _finish(
     uow: UnitOfWork, task: MemberImport, job_id: int, *, keep_for: timedelta = timedelta(0)
 ) -> None:
-    """Announce the end, and remove the file. The verdicts on its rows are in the database."""
-    announce(
+    """Announce the end of an import, and remove the file.
+
+    The database has the verdicts on the rows.
+    """
+    announce_event(
         uow,
         task.user_id,
         FeedEventType.IMPORT_ENDED,
@@ -80,27 +88,28 @@ def _finish(
     )
     _mail_owner(uow, task)
     task.finished_at = func.now()
-    # If the job is restarted, it finds the remaining chunks by itself.
+    # Delete the waiting chunks, because a restarted job determines the remaining chunks again.
     uow.session.execute(delete(WaitingChunk).where(WaitingChunk.import_id == task.id))
     if task.dry_run and task.source == "file" and not task.by_operator:
         _remove_older_dry_runs(uow, task)
         if task.status != "cancelled":
-            keep_for = max(keep_for, DRY_RUN_FILE_KEPT)
+            keep_for = max(keep_for, DRY_RUN_FILE_RETENTION)
     removals.forget_objects(uow, f"{task.object_prefix}/", after=keep_for)
 
 
 def _remove_older_dry_runs(uow: UnitOfWork, task: MemberImport) -> None:
-    """Remove the files of the owner's older dry runs, except the newest of them."""
-    others = MemberImport.user_id == task.user_id, MemberImport.id != task.id
-    recent = select(MemberImport).where(*others).order_by(MemberImport.id.desc())
+    """Remove the files of the owner's earlier dry runs, except the newest dry runs."""
+    are_earlier = MemberImport.user_id == task.user_id, MemberImport.id != task.id
+    recent = select(MemberImport).where(*are_earlier).order_by(MemberImport.id.desc())
     dry_runs = [
-        other
-        for other in uow.session.scalars(recent.limit(_MAX_RECENT_IMPORTS))
-        if other.dry_run and other.finished_at
+        recent_import
+        for recent_import in uow.session.scalars(recent.limit(_MAX_RECENT_IMPORTS))
+        if recent_import.dry_run and recent_import.finished_at
     ]
     for dry_run in dry_runs[MAX_DRY_RUN_FILES - 1 :][:MAX_DRY_RUN_FILES]:
         key = f"{dry_run.object_prefix}/"
-        # Schedule the removal for now. A later removal would mean that the file can still be used.
+        # Schedule the removal for now, because a file with a later removal time could still be
+        # imported.
         if removals.keep_object(uow, key):
             removals.forget_objects(uow, key)
 
@@ -108,7 +117,8 @@ def _remove_older_dry_runs(uow: UnitOfWork, task: MemberImport) -> None:
 def restart_with_job(uow: UnitOfWork, job: Job) -> bool:
     """Restart a failed import with its job. Return false if the import can't be restarted.
 
-    It can't if it was undone, because the undo wouldn't include the members that it adds now.
+    An undone import can't be restarted, because its undo wouldn't include the members that a
+    restart adds.
     """
     task = _lock_unless_being_undone(uow, job.subject_id)
     if task is None or task.files_removed_at is not None or task.undone_at is not None:
@@ -118,7 +128,8 @@ def restart_with_job(uow: UnitOfWork, job: Job) -> bool:
     task.status = "running"
     task.error = None
     task.finished_at = None
-    # A later undo starts at the first member again, because the import may add members before that.
+    # A later undo must start at the first member again, because a restarted import may change
+    # members that an earlier undo has passed.
     task.undo_restored = None
     task.undo_removed = None
     return True
@@ -127,12 +138,13 @@ def restart_with_job(uow: UnitOfWork, job: Job) -> bool:
 def _lock_unless_being_undone(uow: UnitOfWork, import_id: int | None) -> MemberImport | None:
     """Lock an import, and prevent its undo until the transaction ends.
 
-    Return ``None`` if its undo is in progress.
+    Return ``None`` if an undo of the import is in progress.
     """
     task = uow.session.get(MemberImport, import_id)
     if task is None:
         return None
-    # Lock the undo's job before the import, as the start of an undo does.
+    # Lock the undo's job before the import, in the same order as the start of an undo, to prevent
+    # deadlocks.
     undo_id = task.undo_job_id
     undo = uow.session.get(Job, undo_id, with_for_update=True) if undo_id else None
     query = select(MemberImport).where(MemberImport.id == import_id)
@@ -143,8 +155,8 @@ def _lock_unless_being_undone(uow: UnitOfWork, import_id: int | None) -> MemberI
     return None if is_in_progress or has_just_begun else task
 
 
-def result_of(task: MemberImport) -> dict[str, Any]:
-    """Return the result of the import's job: the counts and the columns."""
+def build_result(task: MemberImport) -> dict[str, Any]:
+    """Return the counts and columns of an import as the result of the import's job."""
     counts = {name: getattr(task, name) for name in COUNTS}
     result = {**counts, "import_id": task.id, "dry_run": task.dry_run}
     if task.columns is None:
@@ -153,20 +165,21 @@ def result_of(task: MemberImport) -> dict[str, Any]:
         **result,
         "left_out": task.left_out,
         "unknown_status": task.unknown_status,
-        **columns_of(task),
+        **get_columns(task),
     }
 
 
-def columns_of(task: MemberImport) -> dict[str, Any]:
+def get_columns(task: MemberImport) -> dict[str, Any]:
     """Return the meanings of the columns of the file, and the ignored columns."""
     columns = task.columns or {}
     return {name: columns.get(name, []) for name in ("columns", "ignored_columns")}
 
 
 def _mail_owner(uow: UnitOfWork, task: MemberImport) -> None:
-    """Mail the owner how the import of a file ended, unless they disabled these mails.
+    """Mail the result of a file's import to the owner, unless the owner disabled these mails.
 
-    A request needs no mail because its caller waits, and a command because the operator does.
+    Imports from requests and by operators send no mail, because the caller or operator waits for
+    the result.
     """
     needs_mail = task.source == "file" and not (task.dry_run or task.by_operator)
     if not needs_mail or task.status == "cancelled":
@@ -198,7 +211,7 @@ def _mail_owner(uow: UnitOfWork, task: MemberImport) -> None:
         sentences.append(f"{task.over_quota:,} found no room in your plan.")
     if task.left_out:
         sentences.append(f"{task.left_out:,} values did not fit their fields and were left out.")
-    account_mails.mail_person(uow, MailKind.IMPORT_ENDED, owner, " ".join(sentences))
+    account_mails.enqueue_mail_to(uow, MailKind.IMPORT_ENDED, owner, " ".join(sentences))
 
 
 def _shorten(text: str) -> str:

@@ -8,7 +8,7 @@ from core.errors.imports import IMPORT_MAPPING_FIELD, IMPORT_MAPPING_TYPE
 from models import FieldType, MemberField
 from services.subscriptions import misleading_texts
 from services.subscriptions.fields import (
-    KEY_FORM,
+    KEY_PATTERN,
     MAX_KEY_CHARACTERS,
     MAX_LABEL_CHARACTERS,
 )
@@ -17,9 +17,11 @@ from services.subscriptions.imports.column_vocabulary import OWN_COLUMNS
 from services.subscriptions.imports.field_values import guess_type
 from services.subscriptions.imports.known_words import normalise_word
 
-# A limit because a file may have a hundred thousand columns. No owner may have as many fields.
+# The maximum number of fields that one file can propose, because a file may have a hundred thousand
+# columns. The limit exceeds the number of fields that an owner may have.
 MAX_NEW_FIELDS = 500
-# An import can't create a field of choices, because the choices must be defined first.
+# The types of fields that an import can create. Fields of choices are missing, because an owner
+# must define the choices first.
 NEW_TYPES = (FieldType.TEXT, FieldType.NUMBER, FieldType.DATE, FieldType.BOOLEAN)
 
 _NOT_OF_A_KEY = re.compile(r"[^a-z0-9]+")
@@ -49,8 +51,8 @@ def match_fields(
             for text in (field.key, field.label):
                 if name := normalise(text):
                     by_name.setdefault(name, field)
-        for index in _nameable_columns(layout, columns):
-            match = by_name.get(normalise(_name(layout, index)))
+        for index in _find_nameable_columns(layout, columns):
+            match = by_name.get(normalise(_get_name(layout, index)))
             if match is not None and match not in layout.fields.values():
                 layout.fields[index] = match
 
@@ -58,10 +60,10 @@ def match_fields(
 def propose_fields(
     layout: ColumnLayout, columns: Collection[int], taken_keys: Collection[str], sample: Records
 ) -> dict[int, MemberField]:
-    """Return a new field for each of these columns that has no role yet.
+    """Propose a new field for each of ``columns`` that has no role yet.
 
-    The new fields have negative ids. There are at most ``MAX_NEW_FIELDS``. ``taken_keys``: the keys
-    of the owner's fields.
+    At most ``MAX_NEW_FIELDS`` fields are proposed, and their ids are negative. ``taken_keys``: the
+    keys of the owner's fields.
 
     Raises ``import.mapping_field``, ``import.mapping_type``.
     """
@@ -70,27 +72,27 @@ def propose_fields(
     for index in columns:
         if index in layout.mapped_fields and index not in layout.fields:
             mapped_key, _ = layout.mapped_fields[index]
-            if KEY_FORM.match(mapped_key) is None:
+            if KEY_PATTERN.match(mapped_key) is None:
                 raise IMPORT_MAPPING_FIELD(key=mapped_key[:60])
-            new_fields[index] = _new_field(layout, index, mapped_key, sample)
+            new_fields[index] = _build_field(layout, index, mapped_key, sample)
             keys.add(mapped_key)
-    for index in _unknown_columns(layout, columns):
+    for index in _find_unknown_columns(layout, columns):
         if len(new_fields) >= MAX_NEW_FIELDS:
             break
-        cells = _cells(sample, index)
-        # A comma at the end of each line makes a blank column.
+        cells = _get_cells(sample, index)
+        # A comma at the end of each line adds a blank column to a file.
         is_blank = not layout.header[index].strip() and not any(map(str.strip, cells))
         word = normalise_word(layout.header[index])
         if is_blank or (layout.product == "pressroom" and word in OWN_COLUMNS):
             continue
-        key = find_free_key(_name(layout, index), keys)
+        key = find_free_key(_get_name(layout, index), keys)
         keys.add(key)
-        new_fields[index] = _new_field(layout, index, key, sample)
+        new_fields[index] = _build_field(layout, index, key, sample)
     return new_fields
 
 
 def find_free_key(name: str, taken_keys: Collection[str]) -> str:
-    """Return a key that resembles the name of a column, and that no field has."""
+    """Return an unused key that resembles the name of a column."""
     decomposed = unicodedata.normalize("NFKD", name[: 10 * MAX_KEY_CHARACTERS]).casefold()
     plain = "".join(c for c in decomposed if not unicodedata.combining(c))
     key = _NOT_OF_A_KEY.sub("_", plain).strip("_")[:MAX_KEY_CHARACTERS].rstrip("_")
@@ -105,30 +107,30 @@ def find_free_key(name: str, taken_keys: Collection[str]) -> str:
     return free_key
 
 
-def _nameable_columns(layout: ColumnLayout, columns: Iterable[int]) -> list[int]:
+def _find_nameable_columns(layout: ColumnLayout, columns: Iterable[int]) -> list[int]:
     """Return the columns whose header may be the name of a field of the owner.
 
     A consent column may also hold a field of the owner if it was recognised only by its cells or by
     single words in its header.
     """
-    meanings = layout.meanings()
+    meanings = layout.describe_roles()
     uncertain = {
         index
         for index, column in layout.consent.items()
         if column.basis is not Basis.KNOWN and meanings[index] == "status"
     }
-    others = {*_unknown_columns(layout, columns)} | uncertain
-    return [index for index in columns if index in others]
+    nameable = {*_find_unknown_columns(layout, columns)} | uncertain
+    return [index for index in columns if index in nameable]
 
 
-def _unknown_columns(layout: ColumnLayout, columns: Iterable[int]) -> list[int]:
+def _find_unknown_columns(layout: ColumnLayout, columns: Iterable[int]) -> list[int]:
     """Return the columns that have no role, and that the owner's mapping doesn't name."""
-    known = {*layout.meanings(), *layout.mapped_fields, *layout.ignored}
+    known = {*layout.describe_roles(), *layout.mapped_fields, *layout.ignored}
     return [index for index in columns if index not in known]
 
 
-def _new_field(layout: ColumnLayout, index: int, key: str, sample: Records) -> MemberField:
-    text = " ".join(_name(layout, index)[: 10 * MAX_LABEL_CHARACTERS].split())
+def _build_field(layout: ColumnLayout, index: int, key: str, sample: Records) -> MemberField:
+    text = " ".join(_get_name(layout, index)[: 10 * MAX_LABEL_CHARACTERS].split())
     label = "".join(filter(str.isprintable, text))[:MAX_LABEL_CHARACTERS].strip()
     if not label or not misleading_texts.is_fit_for_label(label):
         label = f"Column {index + 1}"
@@ -136,13 +138,13 @@ def _new_field(layout: ColumnLayout, index: int, key: str, sample: Records) -> M
     if mapped_type and mapped_type not in NEW_TYPES:
         rule = f"A new field has one of {', '.join(NEW_TYPES)}."
         raise IMPORT_MAPPING_TYPE(type=mapped_type[:60], key=key, rule=rule)
-    type_ = FieldType(mapped_type) if mapped_type else guess_type(_cells(sample, index))
+    type_ = FieldType(mapped_type) if mapped_type else guess_type(_get_cells(sample, index))
     return MemberField(id=-index - 1, key=key, label=label, type=type_, choices=[])
 
 
-def _name(layout: ColumnLayout, index: int) -> str:
+def _get_name(layout: ColumnLayout, index: int) -> str:
     return layout.header[index].strip().removeprefix(FIELD_PREFIX)
 
 
-def _cells(sample: Records, index: int) -> list[str]:
+def _get_cells(sample: Records, index: int) -> list[str]:
     return [record[index] for record in sample if index < len(record)]

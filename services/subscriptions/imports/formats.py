@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from core.errors import imports as errors
-from core.languages.shown_lines import strip_unseen
+from core.languages.shown_lines import strip_invisible
 from models import FieldType
 from services.subscriptions.imports.column_forms import ColumnForms
 from services.subscriptions.imports.column_layout import (
@@ -48,11 +48,13 @@ _ADDRESS_ROLES = ("email", "name", "first_name", "last_name")
 
 Outcome = MemberRow | RejectedRecord | None
 Records = Sequence[Sequence[str]]
-# Assigns columns of the layout to the owner's fields. The records are a sample from the beginning
-# of the file. When later records add columns, the function is called again without records.
+# A function that assigns columns of the layout to the owner's fields. The records are a sample from
+# the beginning of the file. When later records add columns, the function is called again without
+# records.
 FindFields = Callable[[ColumnLayout, Records], None]
-# Receives the header and a sample of the records before the roles of the columns are known.
-NoteHeader = Callable[[Sequence[str], Records], None]
+# A function that receives the header and a sample of the records before the roles of the columns
+# are known.
+StoreHeader = Callable[[Sequence[str], Records], None]
 
 
 @dataclass(frozen=True)
@@ -77,10 +79,11 @@ class FileDescription:
 
 @dataclass(frozen=True)
 class RowReader:
-    """The rows and rejected records of a file, in the order of the file. Can be iterated once.
+    """The rows and rejected records of a file, in the order of the file.
 
-    ``sample`` contains some records of the file. In JSON Lines, later records may add columns to
-    ``header``. The records in the sample don't have these columns.
+    A reader can be iterated once. ``sample`` contains some records of the file. In JSON Lines,
+    later records may add columns to ``header``. The records in the sample lack columns that were
+    added later.
     """
 
     outcomes: Iterator[Outcome]
@@ -99,7 +102,7 @@ class RowReader:
 
 
 def ignore_columns(_: object, __: object) -> None:
-    """Do nothing: the ``FindFields`` and ``NoteHeader`` of callers that need neither."""
+    """Do nothing, for callers that need neither ``FindFields`` nor ``StoreHeader``."""
 
 
 def open_member_rows(
@@ -107,7 +110,7 @@ def open_member_rows(
     filename: str | None = None,
     mapping: Mapping[str, str] | None = None,
     find_fields: FindFields = ignore_columns,
-    note_header: NoteHeader = ignore_columns,
+    store_header: StoreHeader = ignore_columns,
     *,
     forms: ColumnForms | None = None,
     consent: ConsentInterpreter | None = None,
@@ -116,13 +119,13 @@ def open_member_rows(
     """Detect the format of a file of members, and return its rows.
 
     Args:
-        source: the file. A zip file needs ``seek`` and ``tell`` (see ``ranged_file``). For other
-            files, ``read`` is enough.
+        source: the file. A zip file needs ``seek`` and ``tell`` (see ``open_ranged_file``). All
+            other files need only ``read``.
         mapping: maps columns to the roles or fields that the owner assigned. A column is named by
             its header or by its index from 0. The mapping takes precedence over the header.
         forms: detects how columns write dates and numbers.
         consent: interprets the consent columns.
-        encoding: the encoding that the owner chose; ``None`` to detect the encoding.
+        encoding: the encoding that the owner chose, or ``None`` to detect the encoding.
 
     Raises ``EncodingUnclear``, ``import.empty``, ``import.no_email_column``,
     ``import.unknown_format``, ``import.mapping_…``, ``import.column_ambiguous``,
@@ -131,12 +134,12 @@ def open_member_rows(
     """
     file = _open_file(source, filename, mapping, encoding)
     sample = file.dialect.sample
-    note_header(file.dialect.header, sample)
+    store_header(file.dialect.header, sample)
     interpreter = consent or ConsentInterpreter()
 
     def add_consent(layout: ColumnLayout) -> None:
         add_consent_columns(layout)
-        refuse_unclear_columns(layout, interpreter.unclear_columns(layout, sample))
+        refuse_unclear_columns(layout, interpreter.find_unclear_columns(layout, sample))
         interpreter.decide(layout, sample)
 
     layouts = _LayoutDetector(file.dialect, mapping, add_consent, find_fields)
@@ -153,7 +156,7 @@ def open_suppression_rows(
     """Detect the format of a file of suppressions, bounces or complaints, and return its rows.
 
     Only the columns with addresses and names have roles. The module ``suppression_files``
-    interprets the other columns. Parameters and errors are as in ``open_member_rows``.
+    interprets the other columns. ``open_member_rows`` describes the parameters and errors.
     """
     file = _open_file(source, filename, mapping, encoding)
     layouts = _LayoutDetector(file.dialect, mapping, _keep_address_roles, ignore_columns)
@@ -171,10 +174,10 @@ class _OpenFile:
 
 
 class _LayoutDetector:
-    """Detects the layout of a file, and detects it again when later records add columns.
+    """A detector of a file's layout, which is extended when later records add columns.
 
     Args:
-        interpret_columns: adds, changes or removes roles of the layout.
+        interpret_columns: a function that adds, changes or removes roles of the layout.
     """
 
     def __init__(
@@ -192,13 +195,14 @@ class _LayoutDetector:
         self.email = self._find_email(dialect)
         interpret_columns(self.layout)
         find_fields(self.layout, self._sample)
-        # The columns found so far. The caller keeps this list, so later columns are added in place.
+        # The header with all columns found so far. The ``RowReader`` shares this list, so later
+        # columns are added in place.
         self.header = [*self.layout.header]
 
     def extend(self, header: Sequence[str]) -> ColumnLayout:
         """Return the layout for a header with more columns."""
         layout = self._detect(header)
-        layout.roles["email"] = self.layout.of("email")
+        layout.roles["email"] = self.layout.find_columns("email")
         layout.fields = dict(self.layout.fields)
         self._interpret_columns(layout)
         self._find_fields(layout, ())
@@ -213,14 +217,14 @@ class _LayoutDetector:
 
     def _find_email(self, dialect: Dialect) -> int:
         """Return the column of addresses, found by the mapping, by its header, or by its cells."""
-        email = self.layout.first("email")
+        email = self.layout.find_first_column("email")
         if email is None:
             if dialect.email is None:
                 raise errors.IMPORT_NO_EMAIL_COLUMN(columns=describe_columns(dialect.header))
             email = dialect.email
             self.layout.add("email", email)
-            # The records may have more columns than the header, and one of these may be the column
-            # of addresses.
+            # The column of addresses may be beyond the end of the header, because records may have
+            # more columns than the header.
             self.layout.header = extend_header(dialect.header, email + 1)
         return email
 
@@ -235,13 +239,13 @@ def _open_file(
         sample, is_complete=is_complete, mapping=mapping or {}, filename=filename
     )
     if text.is_binary and dialect.delimiter and dialect.email is None:
-        # The bytes of a binary file don't name columns.
+        # Refuse a binary file, because the file can't have a header with the names of columns.
         raise errors.IMPORT_UNKNOWN_FORMAT(what="a binary file, not a table")
     return _OpenFile(container, text, dialect, blocks)
 
 
 def _take_sample(blocks: Iterator[Block]) -> tuple[str, bool, Iterator[Block]]:
-    """Return the text of the first blocks, whether they are the whole file, and all blocks.
+    """Return the text of the first blocks, whether the text is the whole file, and all blocks.
 
     Raises ``import.empty``.
     """
@@ -252,7 +256,7 @@ def _take_sample(blocks: Iterator[Block]) -> tuple[str, bool, Iterator[Block]]:
         characters += len(block) if isinstance(block, str) else 0
     is_complete = characters < HEAD_BYTES // 4
     if is_complete and not any(
-        not isinstance(block, str) or strip_unseen(block) for block in first_blocks
+        not isinstance(block, str) or strip_invisible(block) for block in first_blocks
     ):
         raise errors.IMPORT_EMPTY()
     sample = repair_text("".join(block for block in first_blocks if isinstance(block, str)))
@@ -260,7 +264,7 @@ def _take_sample(blocks: Iterator[Block]) -> tuple[str, bool, Iterator[Block]]:
 
 
 def _keep_address_roles(layout: ColumnLayout) -> None:
-    layout.roles = {role: layout.of(role) for role in _ADDRESS_ROLES}
+    layout.roles = {role: layout.find_columns(role) for role in _ADDRESS_ROLES}
 
 
 def _read_rows(
@@ -268,15 +272,17 @@ def _read_rows(
 ) -> RowReader:
     dialect = file.dialect
     layout = layouts.layout
-    forms.learn(layout.dates(), layout.of_type(FieldType.NUMBER), dialect.sample)
+    forms.learn(
+        layout.find_date_columns(), layout.find_fields_of_type(FieldType.NUMBER), dialect.sample
+    )
 
-    def mapper_for(layout: ColumnLayout) -> RowMapper:
-        return RowMapper(layout, layouts.email, forms, consent.reader(layout))
+    def create_mapper(layout: ColumnLayout) -> RowMapper:
+        return RowMapper(layout, layouts.email, forms, consent.create_reader(layout))
 
     if dialect.delimiter is None:
-        outcomes = _map_objects(file.blocks, layouts, mapper_for)
+        outcomes = _map_objects(file.blocks, layouts, create_mapper)
     else:
-        outcomes = _map_csv(file, dialect.delimiter, mapper_for(layout))
+        outcomes = _map_csv(file, dialect.delimiter, create_mapper(layout))
     description = FileDescription(
         container=file.container,
         format="csv" if dialect.delimiter else "jsonl",
@@ -284,7 +290,7 @@ def _read_rows(
         delimiter=dialect.delimiter,
         header_line=dialect.header_line,
         product=layout.product,
-        columns=layout.described(),
+        columns=layout.list_headers_by_role(),
     )
     return RowReader(outcomes, file.text, layouts.header, dialect.sample, description)
 
@@ -303,12 +309,12 @@ def _map_csv(file: _OpenFile, delimiter: str, mapper: RowMapper) -> Iterator[Out
 def _map_objects(
     blocks: Iterable[Block],
     layouts: _LayoutDetector,
-    mapper_for: Callable[[ColumnLayout], RowMapper],
+    create_mapper: Callable[[ColumnLayout], RowMapper],
 ) -> Iterator[Outcome]:
     """Yield the rows of JSON Lines. Keys that first appear in later objects become columns too."""
     header = [*layouts.header]
     known_keys = set(header)
-    mapper = mapper_for(layouts.layout)
+    mapper = create_mapper(layouts.layout)
     for record in read_objects(blocks):
         if isinstance(record, RejectedRecord):
             yield record
@@ -319,5 +325,5 @@ def _map_objects(
             if len(extended) > len(header):
                 header = extended
                 known_keys = set(extended)
-                mapper = mapper_for(layouts.extend(header))
+                mapper = create_mapper(layouts.extend(header))
         yield mapper.map_record(line, arrange_cells(values, header))

@@ -1,30 +1,30 @@
-"""The helpers of an import: jobs that apply its chunks, in several processes at the same time.
+"""Runs the helpers of an import, which are jobs that apply chunks in several processes.
 
-    import job    Stores the chunks. Adds a row to waiting_chunks for each chunk. Enqueues a helper.
-        │         The import job then has no worker, and its lease never expires.
-        v
-    first helper  Claims a chunk by writing its own job and attempt into the row of the chunk.
-        │         Enqueues one more helper if more chunks are waiting and no helper is queued.
-        v
-    each helper   Applies the chunk in one transaction. The transaction checks the leases of the
-        │         helper and of the import job. It deletes the row of the chunk.
-        v
-    last helper   Finds no waiting chunk and no other helper. Ends the import job and the import.
+1. The import job stores the chunks, adds a row to ``waiting_chunks`` for each chunk, and enqueues a
+   helper. The import job then has no worker, and its lease never expires.
+2. The first helper claims a chunk by writing its own job and attempt into the chunk's row. The
+   helper enqueues one more helper if more chunks are waiting and no helper is queued.
+3. Each helper applies its chunk in one transaction. The transaction checks the leases of the helper
+   and of the import job, and deletes the row of the chunk.
+4. The last helper finds no waiting chunk and no other helper. The last helper ends the import job
+   and the import.
 
-The job of a helper ends when no chunk is waiting. If only one helper of an import has a chunk, it
-applies two chunks at the same time. A helper's claim on a chunk is valid while the same attempt of
-the helper's job is running. If the import was cancelled, or if the helper lost its lease, the chunk
-is rolled back.
+A helper ends when no chunk is waiting. A helper applies two chunks at the same time if no other
+helper of the import has a chunk. A helper's claim on a chunk is valid while the same attempt of the
+helper's job is running. If the import was cancelled, or if the helper lost its lease, the chunk is
+rolled back.
 
-Chunks of one file have no address in common. If two imports into a list run at the same time, one
-of them has only one helper, and the two take turns on the lock of the list.
+Chunks of one file have no address in common, but two imports may contain the same people. Therefore
+only one import into a list may have several helpers at the same time. Another import into the list
+has a single helper, which locks the list for each chunk.
 
 Chunks with opt-outs are applied first. The other chunks wait until all chunks with opt-outs have
 been applied.
 
-A chunk that kills its process is tried three times. From the second try on, the helper takes no
-other chunk in this turn, so that another chunk loses at most one try. The import fails after the
-third try, or if the database refuses the chunk. But all other chunks are applied before that.
+A chunk that kills its process is tried three times. A helper that retries a chunk claims no other
+chunk in the same turn, so that each other chunk loses at most one try. The import fails after the
+third try of a chunk, or if the database rejects a chunk. All other chunks are applied before the
+import fails.
 """
 
 from collections.abc import Sequence
@@ -55,18 +55,18 @@ from services.jobs.outbox import enqueue_job
 from services.jobs.transitions import (
     cancel_job,
     complete_job,
+    delegate_to_helpers,
     fail_job,
     hand_back_job,
-    leave_to_helpers,
     lock_shared_lease,
     record_progress,
 )
 from services.subscriptions.imports import applying, endings
-from services.subscriptions.imports.applying import ChunkBroke, NotInTurn
+from services.subscriptions.imports.applying import ChunkFailed, EarlierChunkPending
 from services.subscriptions.imports.chunks import PreparedChunk
 from services.subscriptions.imports.chunks_at_once import (
     MAX_CHUNKS_AT_ONCE,
-    chunks_at_once,
+    chunk_committer,
 )
 from services.subscriptions.imports.stored_chunks import fetch_chunk
 from storage.database import Statement
@@ -77,18 +77,19 @@ MAX_TRIES = 3
 
 
 class ImportEnded(Exception):
-    """The import has ended, or was restarted, and doesn't need this helper."""
+    """The import of a helper has ended or was restarted, so that the helper isn't needed."""
 
 
-# No chunk causes these errors, and the process of the helper survives them.
-_ERRORS_OF_NO_CHUNK = (
+# Errors for which no chunk is responsible. After one of these errors, the interrupted attempt
+# doesn't count as a try of the chunk.
+_ERRORS_UNRELATED_TO_CHUNKS = (
     *(DomainError, TransientError, SQLAlchemyError, psycopg2.Error),
-    *(ImportEnded, JobCancelled, LeaseLost, NotInTurn),
+    *(ImportEnded, JobCancelled, LeaseLost, EarlierChunkPending),
 )
 
 
 @dataclass(frozen=True)
-class _Work:
+class _HelperTask:
     """The import that a helper works on, and the lease of the import's job.
 
     All helpers of an import share the lease of the import's job.
@@ -98,67 +99,72 @@ class _Work:
     task: MemberImport
 
 
-_MISSING = """
+_MISSING_CHUNKS = """
 SELECT generate_series(0, CAST(:chunks AS bigint) - 1) AS number
 EXCEPT SELECT number FROM import_chunks WHERE import_id = :import_id ORDER BY number
 """
 
 
-def missing_chunks(uow: UnitOfWork, task: MemberImport) -> list[int]:
+def find_missing_chunks(uow: UnitOfWork, task: MemberImport) -> list[int]:
     """Return the numbers of the chunks that haven't been applied."""
-    return list(uow.session.scalars(text(_MISSING), {"import_id": task.id, "chunks": task.chunks}))
+    return list(
+        uow.session.scalars(text(_MISSING_CHUNKS), {"import_id": task.id, "chunks": task.chunks})
+    )
 
 
-_WAIT = f"""
+_ADD_WAITING_CHUNKS = f"""
 INSERT INTO waiting_chunks (import_id, number)
-SELECT :import_id, number FROM ({_MISSING}) AS missing ON CONFLICT DO NOTHING
+SELECT :import_id, number FROM ({_MISSING_CHUNKS}) AS missing ON CONFLICT DO NOTHING
 """  # noqa: S608
 
 
-def hand_over(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
+def hand_over_chunks(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
     """Leave the chunks of an import to helpers. Raises ``LeaseLost``.
 
-    ``lease``: the lease of the import's job. All chunks of the import must have been stored.
+    ``lease``: the lease of the import's job. All chunks must have been stored.
     """
-    leave_to_helpers(uow, lease)
-    let_chunks_in_together(uow, task)
+    delegate_to_helpers(uow, lease)
+    enable_parallel_chunks(uow, task)
     uow.session.flush()
-    uow.session.execute(text(_WAIT), {"import_id": task.id, "chunks": task.chunks})
+    uow.session.execute(text(_ADD_WAITING_CHUNKS), {"import_id": task.id, "chunks": task.chunks})
     _enqueue_helper(uow, lease.job_id, task)
 
 
-_LOCK_CHOICE = text(
+_LOCK_DECISION = text(
     "SELECT pg_advisory_xact_lock(hashtext('imports.side_by_side'), hashint8(:list_id))"
 )
 
 
-def let_chunks_in_together(uow: UnitOfWork, task: MemberImport) -> None:
-    """Allow several chunks of this import at the same time, unless another import was allowed that.
+def enable_parallel_chunks(uow: UnitOfWork, task: MemberImport) -> None:
+    """Allow an import to apply several chunks at the same time if no other import may.
 
-    The chunks of two imports may contain the same people.
+    Only one import into a list may apply several chunks at the same time, because two imports may
+    contain the same people.
     """
-    # If two imports into one list come here at the same time, the second import sees the first.
-    uow.session.execute(_LOCK_CHOICE, {"list_id": task.list_id})
-    others = MemberImport.list_id == task.list_id, MemberImport.id != task.id
+    # Lock the decision, so that the second of two simultaneous imports into a list sees the first.
+    uow.session.execute(_LOCK_DECISION, {"list_id": task.list_id})
+    are_other_imports = MemberImport.list_id == task.list_id, MemberImport.id != task.id
     are_allowed = MemberImport.status == "running", MemberImport.side_by_side
-    task.side_by_side = not uow.session.scalar(select(exists().where(*others, *are_allowed)))
+    task.side_by_side = not uow.session.scalar(
+        select(exists().where(*are_other_imports, *are_allowed))
+    )
 
 
 def run_helper(resources: Resources, lease: Lease) -> None:
     """Apply chunks for one turn. Raises what ``applying.commit_chunk`` raises."""
     try:
-        work = _start_turn(resources, lease)
-        if work is not None and not _apply_chunks(resources, lease, work):
+        helper_task = _start_turn(resources, lease)
+        if helper_task is not None and not _apply_chunks(resources, lease, helper_task):
             return
-    except (ImportEnded, NotInTurn):
+    except (ImportEnded, EarlierChunkPending):
         pass
     _end_helper(resources, lease)
 
 
 def _end_import_with_helper(uow: UnitOfWork, job: Job) -> None:
-    """Fail the import because its helper failed. If a chunk may have killed it, replace the helper.
+    """Replace a helper that a chunk may have killed, or fail the import of a helper that failed.
 
-    The chunk is then tried again, up to ``MAX_TRIES`` times.
+    The new helper tries the chunk again, up to ``MAX_TRIES`` times in total.
     """
     import_lease = lock_shared_lease(uow, job.subject_id)
     if import_lease is None or job.error is None:
@@ -189,28 +195,30 @@ def _enqueue_helper(uow: UnitOfWork, job_id: int, task: MemberImport) -> None:
     enqueue_job(uow, APPLY_CHUNKS, user_id=None, on_behalf_of=task.user_id, subject_id=job_id)
 
 
-def _start_turn(resources: Resources, lease: Lease) -> _Work | None:
-    """Enqueue one more helper if there is work for it. Return ``None`` if the import has ended."""
+def _start_turn(resources: Resources, lease: Lease) -> _HelperTask | None:
+    """Start a turn, and enqueue one more helper if chunks are waiting for another helper."""
     with resources.unit_of_work() as uow:
-        # Lock the helper's own job first, as every transaction that locks both jobs.
+        # Lock the helper's job before the import's job, in the same order as other transactions, to
+        # prevent deadlocks.
         renew_lease(uow, lease)
         import_lease = lock_shared_lease(uow, lease.subject_id)
         if import_lease is None:
             return None
         task = uow.session.get_one(MemberImport, import_lease.subject_id)
-        if import_lease.cancelled.is_set():  # by an API of another release without this job kind
+        # An API of an older release, which doesn't know helpers, may have cancelled the import.
+        if import_lease.cancelled.is_set():
             cancel_job(uow, import_lease)
             return None
-        waiting = sum(chunk.tries < MAX_TRIES for chunk in _next_chunks(uow, task))
-        statuses = _other_helpers(uow, lease, task)
+        waiting = sum(chunk.tries < MAX_TRIES for chunk in _find_next_chunks(uow, task))
+        statuses = _find_other_helpers(uow, lease, task)
         # Optimization: several helper jobs for one imported file (decision 17).
         max_helpers = MAX_SHARES if task.side_by_side else 1
         if JobStatus.QUEUED not in statuses and len(statuses) + 1 < min(waiting, max_helpers):
             _enqueue_helper(uow, import_lease.job_id, task)
-    return _Work(import_lease, task)
+    return _HelperTask(import_lease, task)
 
 
-def _next_chunks(uow: UnitOfWork, task: MemberImport) -> Sequence[WaitingChunk]:
+def _find_next_chunks(uow: UnitOfWork, task: MemberImport) -> Sequence[WaitingChunk]:
     """Return the waiting chunks with opt-outs, or all waiting chunks if none has opt-outs."""
     query = select(WaitingChunk).where(WaitingChunk.import_id == task.id)
     waiting = uow.session.scalars(query.order_by(WaitingChunk.number)).all()
@@ -218,8 +226,8 @@ def _next_chunks(uow: UnitOfWork, task: MemberImport) -> Sequence[WaitingChunk]:
     return [chunk for chunk in waiting if chunk.number in opt_outs] or waiting
 
 
-def _other_helpers(uow: UnitOfWork, lease: Lease, task: MemberImport) -> Sequence[str]:
-    """Return the statuses of the import's other helpers that have not ended."""
+def _find_other_helpers(uow: UnitOfWork, lease: Lease, task: MemberImport) -> Sequence[str]:
+    """Return the statuses of the import's other helpers, except helpers that have ended."""
     helpers = records.is_working_on(lease.subject_id, [APPLY_CHUNKS], task.user_id)
     return uow.session.scalars(select(Job.status).where(helpers, Job.id != lease.job_id)).all()
 
@@ -227,7 +235,7 @@ def _other_helpers(uow: UnitOfWork, lease: Lease, task: MemberImport) -> Sequenc
 # Claims the first chunk that no helper has claimed. Chunks without opt-outs wait until all chunks
 # with opt-outs are applied. A chunk that was tried before can only be the first chunk in a helper's
 # turn.
-_TAKE = Statement("""
+_CLAIM_CHUNK = Statement("""
     UPDATE waiting_chunks SET job_id = :job_id, attempt = :attempt, tries = tries + 1
     WHERE import_id = :import_id AND number = (
         SELECT number FROM waiting_chunks AS w
@@ -248,22 +256,22 @@ _OTHER_CLAIMS = Statement("""
     AND j.attempt = w.attempt AND j.status = 'running' LIMIT 1
     """)
 _CLAIMED = "import_id = :import_id AND job_id = :job_id AND attempt = :attempt"
-_GIVE_BACK = Statement(f"""
+_RELEASE_CHUNK = Statement(f"""
     UPDATE waiting_chunks SET job_id = NULL, attempt = NULL, tries = tries - 1 WHERE {_CLAIMED}
     RETURNING number
     """)  # noqa: S608
-_GIVE_UP = Statement(f"""
+_ABANDON_CHUNK = Statement(f"""
     UPDATE waiting_chunks SET job_id = NULL, attempt = NULL, tries = :most
     WHERE {_CLAIMED} AND number = :number RETURNING number
     """)  # noqa: S608
 
 
-def _apply_chunks(resources: Resources, lease: Lease, work: _Work) -> bool:
+def _apply_chunks(resources: Resources, lease: Lease, helper_task: _HelperTask) -> bool:
     """Apply chunks until the turn is over or no chunk is free.
 
-    Return whether no chunk is free. Otherwise the helper's job is queued again.
+    Return true if no chunk is free. Queue the helper's job again and return false after the turn.
     """
-    task = work.task
+    task = helper_task.task
     turn = Turn()
     tries = 0
     claim = {"import_id": task.id, "job_id": lease.job_id, "attempt": lease.attempt}
@@ -271,21 +279,23 @@ def _apply_chunks(resources: Resources, lease: Lease, work: _Work) -> bool:
 
     def commit(chunk: PreparedChunk) -> None:
         try:
-            lock_job = partial(_lock_import_job, lease=lease, work=work, number=chunk.number)
+            lock_job = partial(
+                _lock_import_job, lease=lease, helper_task=helper_task, number=chunk.number
+            )
             applying.commit_chunk(resources, task.id, chunk, lock_job)
-        except ChunkBroke:
-            resources.database.rows(_GIVE_UP, most=MAX_TRIES, number=chunk.number, **claim)
+        except ChunkFailed:
+            resources.database.rows(_ABANDON_CHUNK, most=MAX_TRIES, number=chunk.number, **claim)
 
     try:
         # Optimization: two chunks applied at the same time by one helper (decision 17).
-        with chunks_at_once() as commits:
+        with chunk_committer() as commits:
             while True:
-                commits.make_room(_find_max_chunks(resources, lease, task))
+                commits.wait_for_room(_find_max_chunks(resources, lease, task))
                 lease.check_cancelled()
-                claims = resources.database.rows(_TAKE, is_first=tries == 0, **candidates)
+                claims = resources.database.rows(_CLAIM_CHUNK, is_first=tries == 0, **candidates)
                 if not claims and commits.end_all():
-                    # The chunks that were just applied may have contained opt-outs. Other chunks
-                    # waited for these opt-outs.
+                    # Try again to claim a chunk, because other chunks may have waited for the
+                    # opt-outs in the chunks that were just applied.
                     continue
                 if not claims:
                     break
@@ -295,10 +305,10 @@ def _apply_chunks(resources: Resources, lease: Lease, work: _Work) -> bool:
                     break
         if not claims:
             return True
-    except _ERRORS_OF_NO_CHUNK:
-        # If the database is unreachable, the first error already says so.
+    except _ERRORS_UNRELATED_TO_CHUNKS:
+        # Ignore a database error, because the original error is raised anyway.
         with suppress(psycopg2.Error):
-            resources.database.rows(_GIVE_BACK, **claim)
+            resources.database.rows(_RELEASE_CHUNK, **claim)
         raise
     with resources.unit_of_work() as uow:
         hand_back_job(uow, lease)
@@ -306,7 +316,7 @@ def _apply_chunks(resources: Resources, lease: Lease, work: _Work) -> bool:
 
 
 def _find_max_chunks(resources: Resources, lease: Lease, task: MemberImport) -> int:
-    """Return how many chunks this helper may apply at the same time.
+    """Return how many chunks a helper may apply at the same time.
 
     The maximum is two chunks, because three chunks at the same time are slower on two cores.
     """
@@ -316,17 +326,19 @@ def _find_max_chunks(resources: Resources, lease: Lease, task: MemberImport) -> 
     return MAX_CHUNKS_AT_ONCE
 
 
-def _lock_import_job(uow: UnitOfWork, *, lease: Lease, work: _Work, number: int) -> Lease:
-    """Lock the import's job until the transaction ends, and return its lease.
+def _lock_import_job(
+    uow: UnitOfWork, *, lease: Lease, helper_task: _HelperTask, number: int
+) -> Lease:
+    """Lock the import's job until the transaction ends, and return the lease of the import's job.
 
-    The helper's claim on the chunk is deleted. Raises ``LeaseLost`` if the helper has no claim, and
-    ``ImportEnded``.
+    The helper's claim on the chunk is deleted. Raises ``LeaseLost`` if the helper has no claim on
+    the chunk, and ``ImportEnded`` if the import has ended.
     """
     record_progress(uow, lease, done=0)
-    import_lease = lock_shared_lease(uow, work.import_lease.job_id)
-    if import_lease is None or import_lease.attempt != work.import_lease.attempt:
+    import_lease = lock_shared_lease(uow, helper_task.import_lease.job_id)
+    if import_lease is None or import_lease.attempt != helper_task.import_lease.attempt:
         raise ImportEnded
-    chunk = WaitingChunk.import_id == work.task.id, WaitingChunk.number == number
+    chunk = WaitingChunk.import_id == helper_task.task.id, WaitingChunk.number == number
     claim = WaitingChunk.job_id == lease.job_id, WaitingChunk.attempt == lease.attempt
     deleted = delete(WaitingChunk).where(*chunk, *claim).returning(WaitingChunk.number)
     if uow.session.scalar(deleted) is None:
@@ -336,7 +348,7 @@ def _lock_import_job(uow: UnitOfWork, *, lease: Lease, work: _Work, number: int)
 
 def _end_helper(resources: Resources, lease: Lease) -> None:
     """End a helper that finds no chunk. If no other helper has a chunk, end the import too."""
-    failed = _failed_chunk(resources, lease)
+    chunk_error = _find_chunk_error(resources, lease)
     with resources.unit_of_work() as uow:
         renew_lease(uow, lease)
         import_lease = lock_shared_lease(uow, lease.subject_id)
@@ -344,23 +356,24 @@ def _end_helper(resources: Resources, lease: Lease) -> None:
             task = uow.session.get_one(MemberImport, import_lease.subject_id)
             if task.applied == task.chunks:
                 endings.end_import(uow, import_lease, task)
-            elif failed is not None:
-                fail_job(uow, import_lease, failed)
-            elif not _other_helpers(uow, lease, task):
-                # This helper gave a chunk back, and no other helper will apply it.
+            elif chunk_error is not None:
+                fail_job(uow, import_lease, chunk_error)
+            elif not _find_other_helpers(uow, lease, task):
+                # Queue the job again, because the helper released a chunk that no other helper will
+                # apply.
                 hand_back_job(uow, lease)
                 return
         complete_job(uow, lease, {})
 
 
-def _failed_chunk(resources: Resources, lease: Lease) -> DomainError | None:
+def _find_chunk_error(resources: Resources, lease: Lease) -> DomainError | None:
     """Return the error of a failed chunk, or ``None`` while other chunks may still be applied."""
     with resources.unit_of_work() as uow:
         import_id = uow.session.scalar(select(Job.subject_id).where(Job.id == lease.subject_id))
         task = uow.session.get(MemberImport, import_id)
         if task is None:
             return None
-        waiting = _next_chunks(uow, task)
+        waiting = _find_next_chunks(uow, task)
         if not waiting or any(_can_be_applied(uow, chunk) for chunk in waiting):
             return None
     number = waiting[0].number
@@ -370,7 +383,7 @@ def _failed_chunk(resources: Resources, lease: Lease) -> DomainError | None:
 
 
 def _can_be_applied(uow: UnitOfWork, chunk: WaitingChunk) -> bool:
-    """Return whether a helper is applying this chunk, or may still try to apply the chunk."""
+    """Return whether a helper is applying a chunk, or may still try to apply the chunk."""
     if chunk.tries < MAX_TRIES:
         return True
     is_running = Job.attempt == chunk.attempt, Job.status == JobStatus.RUNNING

@@ -1,7 +1,8 @@
-"""The job of an import: reads the rows, and adds the members or leaves that to helpers.
+"""Runs the job of an import, which reads the rows and adds the members.
 
-Any part of a file may be damaged. Therefore the job stores the whole file as chunks before a member
-is added. The API has checked the members of a request. Therefore the job adds them while it reads.
+Any part of a file may be damaged, so the job stores the whole file as chunks before a member is
+added. The API has already validated the members of a request, so the job adds these members while
+it reads the request.
 
 The job reads in turns of a few seconds. All turns take place in one process, because an open file
 can't be moved to another process. If the process crashes or has too many open files, another
@@ -25,13 +26,13 @@ from services.jobs.kinds import JobKind, register_kind
 from services.jobs.lease import JobCancelled, Lease, renew_lease
 from services.jobs.transitions import record_progress, set_total
 from services.subscriptions.imports import applying, endings, helper_jobs
-from services.subscriptions.imports.applying import ChunkBroke
+from services.subscriptions.imports.applying import ChunkFailed
 from services.subscriptions.imports.chunks import (
     ROWS_PER_CHUNK,
     PreparedChunk,
     prepare_chunk,
 )
-from services.subscriptions.imports.chunks_at_once import chunks_at_once
+from services.subscriptions.imports.chunks_at_once import chunk_committer
 from services.subscriptions.imports.file_rows import FileFacts, FileRows
 from services.subscriptions.imports.request_rows import REQUEST_DESCRIPTION, RequestRows
 from services.subscriptions.imports.samples import store_samples
@@ -39,15 +40,16 @@ from services.subscriptions.imports.stored_chunks import StoredChunks, fetch_chu
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# After this time another process reads the file from the start.
+# The maximum time for which the job stays in one process. After this time, another process reads
+# the file from the start.
 MAX_STAY_SECONDS = 3600.0
 
 
 def run_import(resources: Resources, lease: Lease) -> Generator[None, None, None]:
-    """Do the job. Yield after each turn while the next turn must be in this process.
+    """Run the job of an import. Yield before each turn that must take place in the same process.
 
     Raises a ``DomainError`` with a code ``import.…`` for a file that can't be read,
-    ``list.not_found`` for a list that was archived, and ``quota.exceeded`` for the chunks.
+    ``list.not_found`` for an archived list, and ``quota.exceeded`` for the chunks.
     """
     with resources.unit_of_work() as uow:
         task = uow.session.get(MemberImport, lease.subject_id)
@@ -90,7 +92,8 @@ def _add_members(
             with resources.unit_of_work() as uow:
                 renew_lease(uow, lease)
                 task = uow.session.get_one(MemberImport, task.id)
-                # Not after each chunk, because a later chunk may be finished first.
+                # Record the number of chunks after the turn, because a later chunk may be finished
+                # before an earlier chunk.
                 task.chunks = max(task.chunks, rows.count)
                 task.received = max(task.received, rows.received)
                 task.is_split = is_complete
@@ -103,12 +106,13 @@ def _begin_turn(
     resources: Resources, lease: Lease, task: MemberImport, rows: RequestRows
 ) -> MemberImport:
     with resources.unit_of_work() as uow:
-        # The total doesn't count as progress. Otherwise a chunk could kill processes without limit.
+        # Setting the total doesn't count as progress. If it did, a chunk that kills its process
+        # would be tried without limit.
         set_total(uow, lease, total=rows.total)
         task = uow.session.get_one(MemberImport, task.id)
         task.description = {**REQUEST_DESCRIPTION}
         if rows.total > ROWS_PER_CHUNK:
-            helper_jobs.let_chunks_in_together(uow, task)
+            helper_jobs.enable_parallel_chunks(uow, task)
     return task
 
 
@@ -122,13 +126,14 @@ def _add_chunks(resources: Resources, lease: Lease, task: MemberImport, rows: Re
         numbers = select(ImportChunk.number).where(ImportChunk.import_id == task.id)
         applied = set(uow.session.scalars(numbers))
     # Optimization: two chunks of one request applied at the same time (decision 17).
-    with chunks_at_once() as commits:
+    with chunk_committer() as commits:
         while not rows.is_complete:
             lease.check_cancelled()
             chunk = rows.next_chunk()
-            # An earlier process may have applied chunks. To skip them takes less than a second.
+            # Skip chunks that an earlier process has applied. Skipping all chunks takes less than a
+            # second.
             if chunk is not None and chunk.number not in applied:
-                commits.make_room()
+                commits.wait_for_room()
                 prepared = prepare_chunk(chunk.number, chunk.rows)
                 commits.start(partial(_commit_chunk, resources, lease, task.id, prepared))
                 if turn.is_over():
@@ -161,16 +166,18 @@ def _store_file(
 
 
 def _store_next_chunk(rows: FileRows, stored: StoredChunks) -> FileFacts | None:
-    """Store the next chunk. After the last chunk, mark weaker rows in one of the stored chunks.
+    """Store the next chunk, or mark the weaker rows in one chunk after all chunks are stored.
 
-    Return how to interpret the file when nothing is left to do, and ``None`` before.
+    Return how to interpret the file after all chunks are stored and marked, and ``None`` before.
     """
     chunk = rows.next_chunk()
     if chunk is not None:
         stored.store(chunk)
-    elif rows.seen.has_outdone and stored.has_unmarked:
-        stored.mark_next(rows.seen)
-    is_stored = rows.is_complete and not (rows.seen.has_outdone and stored.has_unmarked)
+    elif rows.seen.has_stricter_rows and stored.has_unmarked_chunks:
+        stored.mark_next_chunk(rows.seen)
+    is_stored = rows.is_complete and not (
+        rows.seen.has_stricter_rows and stored.has_unmarked_chunks
+    )
     return rows.find_facts() if is_stored else None
 
 
@@ -183,17 +190,17 @@ def _record_progress(
     *,
     facts: FileFacts | None,
 ) -> MemberImport:
-    """Record how far the file has been read; raises ``LeaseLost`` and ``quota.exceeded``."""
-    is_split = facts is not None and facts.is_read_so and facts.error is None
+    """Record how far the file has been read. Raises ``LeaseLost`` and ``quota.exceeded``."""
+    is_split = facts is not None and facts.are_applied and facts.error is None
     with resources.unit_of_work() as uow:
-        # Fails if another worker has the job now, in the transaction of the progress.
+        # Lock the job, and fail if another worker has taken over the job.
         if is_split:
             record_progress(uow, lease, done=0, total=rows.received)
         elif rows.received > task.received:
             record_progress(uow, lease, done=0)
         else:
-            # While the file is read again, no progress is recorded. Otherwise a job whose process
-            # crashes repeatedly would never fail.
+            # While the file is read again, no progress is recorded, so that a job whose process
+            # crashes repeatedly fails at last.
             renew_lease(uow, lease)
         task = uow.session.get_one(MemberImport, task.id)
         new_bytes = max(0, stored.size - task.chunk_bytes)
@@ -214,11 +221,11 @@ def _record_progress(
 
 
 def _store_facts(task: MemberImport, facts: FileFacts) -> None:
-    """Store how to interpret the file, for when it is read again."""
+    """Store how to interpret the file, because the file may be read again."""
     task.encoding = facts.encoding or task.encoding
     task.column_forms = dict(facts.forms)
     task.consent_columns = None if facts.consent is None else dict(facts.consent)
-    if not facts.is_read_so:
+    if not facts.are_applied:
         task.chunk_bytes = 0
         task.received = 0
         task.description = None
@@ -231,29 +238,30 @@ def _store_facts(task: MemberImport, facts: FileFacts) -> None:
 
 
 def _finish(resources: Resources, lease: Lease, task: MemberImport) -> None:
-    """Hand the chunks over to helpers. An import of one chunk is applied and ended here."""
+    """Hand several chunks over to helpers, or apply a single chunk and end the import."""
     with resources.unit_of_work() as uow:
-        missing = helper_jobs.missing_chunks(uow, task)
+        missing = helper_jobs.find_missing_chunks(uow, task)
         if missing and task.chunks > 1:
-            helper_jobs.hand_over(uow, lease, uow.session.get_one(MemberImport, task.id))
+            helper_jobs.hand_over_chunks(uow, lease, uow.session.get_one(MemberImport, task.id))
             return
     for number in missing:
         lease.check_cancelled()
         _commit_chunk(resources, lease, task.id, fetch_chunk(resources, task, number))
     with resources.unit_of_work() as uow:
-        # Lock the job before the import, as every transaction that locks both.
+        # Lock the job before the import, in the same order as other transactions, to prevent
+        # deadlocks.
         renew_lease(uow, lease)
         endings.end_import(uow, lease, uow.session.get_one(MemberImport, task.id))
 
 
 def _commit_chunk(resources: Resources, lease: Lease, import_id: int, chunk: PreparedChunk) -> None:
     def lock_job(uow: UnitOfWork) -> Lease:
-        # The lock on the job prevents the other chunk from being counted at the same time.
+        # The lock on the job prevents two chunks from being counted at the same time.
         renew_lease(uow, lease)
         return lease
 
     try:
         applying.commit_chunk(resources, import_id, chunk, lock_job)
-    except ChunkBroke as error:
+    except ChunkFailed as error:
         first, last = error.lines
         raise JOB_ROWS_FAILED(first=first, last=last) from None

@@ -20,19 +20,19 @@ MAX_STATUS_VALUES = 200
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """How the rows of a file are applied.
+    """The options with which the rows of a file are applied.
 
     Attributes:
         dry_run: whether all rows are judged, but nothing is changed.
         on_existing: ``skip`` only adds the fields and tags that active members lack. ``update``
-            also changes their names, tiers and fields.
+            also changes the names, tiers and fields of active members.
         mapping: maps columns of the file, by name or index, to their roles.
         kind: whether the rows are members or suppressed addresses.
         create_fields: whether a field is created for each column without a known meaning.
         date_order: whether the day or the month comes first, for columns that don't reveal it.
         status_values: maps consent values in the file to the status that the owner assigned.
-        encoding: the encoding of the file, one of ``encodings.ENCODINGS``. ``None`` means
-            that it is detected.
+        encoding: the encoding of the file, one of ``encodings.ENCODINGS``. ``None`` means that the
+            encoding is detected.
     """
 
     dry_run: bool = False
@@ -46,7 +46,7 @@ class ImportOptions:
 
     @property
     def stored_values(self) -> dict[str, Any]:
-        """The values of the columns of ``MemberImport``."""
+        """The options as values of the columns of ``MemberImport``."""
         mapping = dict(self.mapping) if self.mapping else None
         status_values = dict(self.status_values) if self.status_values else None
         return {**vars(self), "mapping": mapping, "status_values": status_values}
@@ -67,7 +67,10 @@ def read_encoding(name: str | None) -> str | None:
 
 
 def read_mapping(text: str | None, error: ErrorType) -> dict[str, str] | None:
-    """Parse ``ImportOptions.mapping`` from JSON. Raises ``error`` for any other text."""
+    """Parse ``ImportOptions.mapping`` from JSON.
+
+    Raises ``error`` for a text that isn't a JSON object of strings.
+    """
     if text is None:
         return None
     parsed = _parse_strings(text)
@@ -77,7 +80,7 @@ def read_mapping(text: str | None, error: ErrorType) -> dict[str, str] | None:
 
 
 def read_status_values(text: str | None) -> dict[str, str] | None:
-    """Parse ``ImportOptions.status_values`` from JSON; raises ``import.status_values``."""
+    """Parse ``ImportOptions.status_values`` from JSON. Raises ``import.status_values``."""
     if text is None:
         return None
     parsed = _parse_strings(text)
@@ -89,7 +92,7 @@ def read_status_values(text: str | None) -> dict[str, str] | None:
 
 
 def _parse_strings(text: str) -> dict[str, str] | None:
-    """Parse a JSON object whose values are strings; return ``None`` for any other text."""
+    """Parse a JSON object whose values are strings, or return ``None`` for any other text."""
     try:
         parsed = orjson.loads(text)
     except orjson.JSONDecodeError:

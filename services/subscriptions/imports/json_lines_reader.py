@@ -1,6 +1,7 @@
-"""Reads the records of a JSON Lines file: one object per line.
+"""Reads the records of a JSON Lines file, which has one object per line.
 
-Each object has its own keys. The values of a nested object become columns such as ``person.name``.
+Objects may have different keys. The values of a nested object become columns such as
+``person.name``.
 """
 
 import io
@@ -11,19 +12,20 @@ from typing import Any
 import orjson
 
 from core.errors import imports as errors
-from core.languages.shown_lines import strip_unseen
+from core.languages.shown_lines import strip_invisible
 from services.subscriptions.imports.containers import READ_BYTES, Source
 from services.subscriptions.imports.dialect import Dialect, find_email_column
 from services.subscriptions.imports.line_blocks import Block, reject_long_line, split_lines
 from services.subscriptions.imports.rows import ABSENT, RejectedRecord
 
-# Keys beyond this number don't become columns.
+# The maximum number of keys that become columns.
 MAX_JSON_KEYS = 300
 MAX_JSON_KEY_CHARACTERS = 200
 # The maximum depth of nested objects. Objects that are nested more deeply aren't split into
 # columns.
 MAX_JSON_DEPTH = 5
-# A larger file must be JSON Lines, because a parsed document takes several times as much memory.
+# The maximum size of a JSON file that isn't JSON Lines. A parsed document takes several times as
+# much memory as the file.
 MAX_DOCUMENT_BYTES = 16 * 1024**2
 
 _OBJECT = re.compile(r'\{[ \t]*["}]')
@@ -59,11 +61,11 @@ def convert_document(stored: io.BufferedReader, size: int) -> Source:
 
 
 def detect_json_lines(sample: str) -> Dialect | None:
-    """Return the keys in the beginning of a JSON Lines file, or ``None`` for other files.
+    """Return the keys of the first objects in a JSON Lines file, or ``None`` for other files.
 
     Raises ``import.json_array``, ``import.no_readable_row``.
     """
-    text = strip_unseen(sample)
+    text = strip_invisible(sample)
     if _ARRAY_OR_SPREAD_OBJECT.match(text):
         raise errors.IMPORT_JSON_ARRAY()
     if not _OBJECT.match(text):
@@ -78,7 +80,7 @@ def detect_json_lines(sample: str) -> Dialect | None:
 
 
 def read_objects(blocks: Iterable[Block]) -> Iterator[tuple[int, Values] | RejectedRecord]:
-    """Yield the line and the values of each object, or a rejected record."""
+    """Yield the line and the values of each object, and a rejected record for any other line."""
     line = 0
     for block in blocks:
         if not isinstance(block, str):

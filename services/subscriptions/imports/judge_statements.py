@@ -1,8 +1,8 @@
 """The SQL statements that judge a chunk's rows against people, subscriptions and opt-outs.
 
-OFFSET 0 makes Postgres look up one row at a time. Its statistics don't include a list or an import
-that is growing now. Without OFFSET 0, Postgres would expect one row, and would choose a plan that
-reads the whole list for each row. Postgres would also read all people at once.
+``OFFSET 0`` makes Postgres look up one row at a time. The statistics of Postgres don't include the
+rows of a list or an import that is just growing. Without ``OFFSET 0``, Postgres would choose a plan
+that reads the whole list for each row, or all people at once.
 """
 
 from services.subscriptions.imports.staging import (
@@ -13,30 +13,33 @@ from services.subscriptions.imports.staging import (
 )
 from services.subscriptions.members.opt_out_checks import build_opt_out_query
 
-# The subquery hides the list's id from the planner. Otherwise the planner estimates the members of
-# the list by statistics. For a new list it expects none, and would read all members for each row.
+# The subquery hides the list's id from the planner. If the planner saw the id, it would trust
+# outdated statistics, expect a new list to be empty, and read all members for each row.
 _LIST = "(SELECT CAST(:list_id AS bigint) AS list_id OFFSET 0)"
-# A member who changed their address has several addresses, so several rows may belong to them. The
-# strictest row is applied. The member's other rows are duplicates, even if they are in other
-# chunks. The strictest row is always applied first, because chunks with opt-outs and with rows that
-# prevent others are applied first. Rows are sorted by person, so that the transactions of two
-# chunks can't deadlock.
-_NAMED = """first AS (
+# Selects the row to apply for each member who has changed their address. Several rows may belong to
+# one member, because former addresses identify the member too. The strictest row of the member is
+# applied, and the member's other rows are duplicates, even in other chunks. Chunks with the
+# strictest rows are applied before other chunks. Rows are sorted by person, so that the
+# transactions of two chunks can't deadlock.
+_APPLIED_ROWS = """first AS (
     SELECT DISTINCT ON (user_id) user_id, number, has_left FROM known WHERE has_moved
     ORDER BY user_id, has_left DESC, is_withheld DESC, number
-), once AS (
+), recorded AS (
     INSERT INTO named_members AS n (import_id, user_id, has_left)
     SELECT :import_id, user_id, has_left FROM first ORDER BY user_id
     ON CONFLICT (import_id, user_id) DO UPDATE SET has_left = true
     WHERE excluded.has_left AND NOT n.has_left
     RETURNING user_id
 ), named AS (
-    SELECT first.number FROM first JOIN once USING (user_id)
+    SELECT first.number FROM first JOIN recorded USING (user_id)
 )"""
-# Active members without changes need no row, unless the file states their consent.
-_OF_WHOM = "WHERE k.has_left OR k.is_updated OR k.is_again OR NOT k.is_active OR k.drops_expiry"
+# Excludes active members without changes. Chunks with extras include unchanged members, because the
+# file may state their consent.
+_CHANGED_ROWS = (
+    "WHERE k.has_left OR k.is_updated OR k.is_duplicate OR NOT k.is_active OR k.drops_expiry"
+)
 # The opt-outs of the people in the rows, found by person and by the digests of their addresses.
-_SAID_NO = f"""
+_ROW_OPT_OUTS = f"""
     SELECT k.number, o.kind FROM known AS k CROSS JOIN {_LIST} AS l
     CROSS JOIN LATERAL ({build_opt_out_query("l.list_id", "user_id = k.user_id")}) AS o
     WHERE :has_opt_outs
@@ -44,17 +47,17 @@ _SAID_NO = f"""
     SELECT d.number, o.kind FROM {STAGED_DIGESTS} AS d CROSS JOIN {_LIST} AS l
     CROSS JOIN LATERAL ({build_opt_out_query("l.list_id", "address_hmac = d.digest")}) AS o
 """  # noqa: S608
-_VALUES = "k.name, k.tier, k.paid_expiry, k.clears_expiry"
+_ROW_VALUES = "k.name, k.tier, k.paid_expiry, k.clears_expiry"
 # An active member who only gets fields and tags keeps their name and tier.
-_NEW_VALUES = """CASE WHEN k.is_active AND NOT :update THEN '' ELSE k.name END,
+_ROW_VALUES_WITH_EXTRAS = """CASE WHEN k.is_active AND NOT :update THEN '' ELSE k.name END,
         CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.tier END,
         CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.paid_expiry END,
         k.clears_expiry AND (:update OR NOT k.is_active)"""
-# Finds the person who has the row's address. The list's own copy of the address decides first,
-# because the owner may know a member only by an earlier address. Next comes the person who has the
-# address now (``u``), then a person who had it before. OFFSET 0 also makes Postgres choose an index
-# without regard to the value of the id. There is no LIMIT, because Postgres would then read a table
-# from its start instead of an index.
+# Finds the person who has the row's address. A member whose record in the list has the address
+# comes first, because the owner may know the member only by a former address. The person who has
+# the address now (``u``) comes second, and a person who formerly had the address comes third.
+# ``OFFSET 0`` also makes Postgres choose an index without regard to the value of the id. The
+# subqueries have no LIMIT, because a LIMIT would make Postgres scan a table instead of an index.
 _PERSON = """
 SELECT CASE WHEN former.known IS NULL OR EXISTS (
     SELECT FROM subscriptions
@@ -75,10 +78,10 @@ FROM (
 """
 
 
-def _judge(*, has_extras: bool) -> str:
-    """Return the statement that fills the table JUDGED, and returns the numbers of each verdict.
+def _build_judge_statement(*, has_extras: bool) -> str:
+    """Build the statement that fills the table JUDGED and returns the row numbers of each verdict.
 
-    If the file has no tier or no name, the member keeps their own.
+    A member keeps their tier or name if the file has no tier or name.
     """
     return f"""
 WITH known AS (
@@ -86,7 +89,7 @@ WITH known AS (
         coalesce(m.status = 'active', false) AS is_active,
         EXISTS (SELECT FROM former_addresses WHERE user_id = p.id OFFSET 0) AS has_moved,
         NOT s.has_left AND coalesce(m.status = 'active', false)
-            AND {_gets_other_values("s", has_extras=has_extras)} AS is_updated,
+            AND {_build_change_condition("s", has_extras=has_extras)} AS is_updated,
         s.tier IS NULL AND s.paid_expiry IS NOT NULL AND coalesce(m.type, 'free') = 'free'
             AND (:update OR m.status IS DISTINCT FROM 'active') AS drops_expiry
     FROM {STAGED} AS s CROSS JOIN {_LIST} AS l
@@ -98,33 +101,34 @@ WITH known AS (
             {", fields, tag_ids, joined_at" if has_extras else ""} FROM subscriptions
         WHERE list_id = l.list_id AND user_id = p.id OFFSET 0
     ) AS m ON true
-), said_no AS ({_SAID_NO}), {_NAMED}, kept AS (
+), row_opt_outs AS ({_ROW_OPT_OUTS}), {_APPLIED_ROWS}, inserted AS (
     INSERT INTO {JUDGED}
-    SELECT k.number, k.email, {_NEW_VALUES if has_extras else _VALUES},
+    SELECT k.number, k.email, {_ROW_VALUES_WITH_EXTRAS if has_extras else _ROW_VALUES},
         coalesce(k.user_id, k.fresh_id), k.user_id IS NULL, k.subscription_id,
-        CASE WHEN k.is_again THEN 'duplicate'
+        CASE WHEN k.is_duplicate THEN 'duplicate'
             WHEN k.has_left THEN 'left'
             WHEN k.is_active THEN 'already'
             WHEN no_list.number IS NOT NULL THEN 'opted_out'
             ELSE 'added' END,
-        no_mail.number IS NULL, k.is_updated AND NOT k.is_again, k.drops_expiry
+        no_mail.number IS NULL, k.is_updated AND NOT k.is_duplicate, k.drops_expiry
     FROM (
-        SELECT *, has_moved AND number NOT IN (SELECT number FROM named) AS is_again FROM known
+        SELECT *, has_moved AND number NOT IN (SELECT number FROM named) AS is_duplicate FROM known
         WHERE NOT is_withheld
     ) AS k
-    LEFT JOIN said_no AS no_list ON no_list.number = k.number AND no_list.kind = 'list'
-    LEFT JOIN said_no AS no_mail ON no_mail.number = k.number AND no_mail.kind = 'email'
-    {_OF_WHOM if not has_extras else ""}
+    LEFT JOIN row_opt_outs AS no_list ON no_list.number = k.number AND no_list.kind = 'list'
+    LEFT JOIN row_opt_outs AS no_mail ON no_mail.number = k.number AND no_mail.kind = 'email'
+    {_CHANGED_ROWS if not has_extras else ""}
     RETURNING number, verdict
 )
-SELECT verdict, array_agg(number) FROM kept GROUP BY verdict
+SELECT verdict, array_agg(number) FROM inserted GROUP BY verdict
 """  # noqa: S608
 
 
-def _gets_other_values(row: str, *, has_extras: bool) -> str:
-    """Return the SQL condition that the row changes the active member ``m``.
+def _build_change_condition(row: str, *, has_extras: bool) -> str:
+    """Build the SQL condition that a row changes the active member ``m``.
 
-    Members always get values that they lack. Existing values change only if the import updates.
+    Missing values of a member are always added. Existing values change only with the option
+    ``update``.
     """
     extras = """OR e.number IS NOT NULL AND (
                 CASE WHEN :update THEN m.fields || e.fields ELSE e.fields || m.fields END
@@ -136,13 +140,13 @@ def _gets_other_values(row: str, *, has_extras: bool) -> str:
             :update AND {row}.name <> ''
                 AND normalize({row}.name) IS DISTINCT FROM normalize(m.name)
             OR :update AND {row}.tier IS DISTINCT FROM m.type AND {row}.tier IS NOT NULL
-            OR :update AND {new_expiry(row)} IS DISTINCT FROM m.paid_expiry
+            OR :update AND {build_new_expiry(row)} IS DISTINCT FROM m.paid_expiry
             {extras if has_extras else ""}
         )"""
 
 
-def new_expiry(row: str) -> str:
-    """Return the SQL expression for the new end of member ``m``'s paid tier after an import."""
+def build_new_expiry(row: str) -> str:
+    """Build the SQL expression for the end of member ``m``'s paid tier after an import."""
     return f"""CASE WHEN coalesce({row}.tier, m.type) = 'free' THEN NULL
         WHEN {row}.paid_expiry IS NOT NULL OR {row}.clears_expiry THEN {row}.paid_expiry
         WHEN {row}.tier IS NULL OR m.paid_expiry > now() THEN m.paid_expiry END"""
@@ -150,17 +154,19 @@ def new_expiry(row: str) -> str:
 
 # Decides again whether active members change, after tags have been removed from some rows.
 JUDGE_AGAIN = f"""
-UPDATE {JUDGED} AS j SET is_updated = {_gets_other_values("j", has_extras=True)}
+UPDATE {JUDGED} AS j SET is_updated = {_build_change_condition("j", has_extras=True)}
 FROM {JUDGED} AS k JOIN {STAGED_EXTRAS} AS e ON e.number = k.number CROSS JOIN LATERAL (
     SELECT name, type, paid_expiry, fields, tag_ids, joined_at FROM subscriptions
     WHERE id = k.subscription_id OFFSET 0
 ) AS m
 WHERE j.number = k.number AND j.verdict = 'already' AND j.number = ANY(:numbers)
 """  # noqa: S608
-# The statement for chunks without extras, and the statement for chunks with extras.
-JUDGE = {has_extras: _judge(has_extras=has_extras) for has_extras in (False, True)}
-PUT_OVER_QUOTA = f"""
+# Maps whether a chunk has extras to the statement that judges the chunk.
+JUDGE_STATEMENTS = {
+    has_extras: _build_judge_statement(has_extras=has_extras) for has_extras in (False, True)
+}
+MARK_OVER_QUOTA = f"""
 UPDATE {JUDGED} SET verdict = 'over_quota' WHERE verdict = 'added' AND number >= :first
 """  # noqa: S608
-PUT_DENIED = f"UPDATE {JUDGED} SET verdict = 'denied' WHERE number = ANY(:numbers)"  # noqa: S608
+MARK_DENIED = f"UPDATE {JUDGED} SET verdict = 'denied' WHERE number = ANY(:numbers)"  # noqa: S608
 COUNT_UPDATED = f"SELECT count(*) FROM {JUDGED} WHERE is_updated"  # noqa: S608

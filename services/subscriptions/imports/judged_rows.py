@@ -8,8 +8,8 @@ import orjson
 
 from services.subscriptions.imports.rows import (
     STRICTNESS,
-    LeftOut,
     MemberRow,
+    OmittedValue,
     RejectedRecord,
     RowExtras,
     SuppressionStatus,
@@ -29,14 +29,15 @@ class JudgedRow(NamedTuple):
     A chunk stores the fields in this order, except ``extras``.
 
     Attributes:
-        line: the physical line where the row begins, from 1. In a request, the position of the
-            member.
-        email: the normalised address. This attribute is empty if the address is invalid, or if
-            another row with the same address is used instead.
+        line: the physical line where the row begins, from 1. In a request, the line is the position
+            of the member.
+        email: the normalised address. ``email`` is empty if the address is invalid, or if another
+            row with the same address is applied instead.
         paid_expiry: the end of the paid tier. ``CLEARED`` removes the stored end. ``None`` means
             that the row doesn't state an end.
-        left: the opt-out status in the file (unsubscribed, cleaned, bounced or complained), if any.
-        cells: the original columns.
+        opt_out: the opt-out status in the file (unsubscribed, cleaned, bounced or complained), if
+            any.
+        cells: the original cells of the row.
     """
 
     line: int
@@ -44,7 +45,7 @@ class JudgedRow(NamedTuple):
     name: str = ""
     tier: str | None = None
     paid_expiry: str | None = None
-    left: str | None = None
+    opt_out: str | None = None
     code: str | None = None
     reason: str | None = None
     cells: Sequence[str] = ()
@@ -58,7 +59,7 @@ class JudgedRow(NamedTuple):
     @property
     def strictness(self) -> int:
         """The rank of the row's status in ``STRICTNESS``. The row must not have a ``code``."""
-        return STRICTNESS[SuppressionStatus(self.left or SuppressionStatus.WANTED)]
+        return STRICTNESS[SuppressionStatus(self.opt_out or SuppressionStatus.WANTED)]
 
 
 def reject_row(row: MemberRow | RejectedRecord | JudgedRow, code: str, reason: str) -> JudgedRow:
@@ -66,7 +67,7 @@ def reject_row(row: MemberRow | RejectedRecord | JudgedRow, code: str, reason: s
 
 
 def encode_rows(rows: Sequence[JudgedRow]) -> bytes:
-    """Encode rows for a chunk. Extras are stored apart, because few rows have any."""
+    """Encode rows for a chunk. Extras are encoded separately, because few rows have extras."""
     extras = {str(place): tuple(row.extras) for place, row in enumerate(rows) if row.extras}
     return orjson.dumps({"rows": rows, "extras": extras}, default=_STORED_FIELDS)
 
@@ -76,6 +77,6 @@ def decode_rows(data: bytes) -> list[JudgedRow]:
     rows = [JudgedRow(*row) for row in stored["rows"]]
     for place, extras in stored["extras"].items():
         values = RowExtras(*extras)
-        values = values._replace(left_out=[LeftOut(*each) for each in values.left_out])
+        values = values._replace(left_out=[OmittedValue(*each) for each in values.left_out])
         rows[int(place)] = rows[int(place)]._replace(extras=values)
     return rows

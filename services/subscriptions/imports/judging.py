@@ -21,8 +21,8 @@ from services.subscriptions.imports.judged_rows import (
 from services.subscriptions.imports.rows import STRICTNESS, MemberRow, RejectedRecord
 from services.subscriptions.imports.seen_addresses import SeenAddresses
 
-# Rows are judged in batches, because addresses are checked and looked up faster together. A row may
-# have a quarter of a million characters, so the characters of a batch are bounded too.
+# Rows are judged in batches, because addresses are validated and looked up faster together. A row
+# may have a quarter of a million characters, so the number of characters in a batch is limited too.
 MAX_BATCH_ROWS = 2_000
 MAX_BATCH_CHARACTERS = 1_000_000
 
@@ -39,7 +39,8 @@ def judge_rows(
             batch.append(row)
             characters += sum(map(len, row.cells))
             if isinstance(row, MemberRow) and row.extras is not None:
-                # The sentences about values that don't fit are much longer than the cells.
+                # Count the sentences about omitted values too, because the sentences are much
+                # longer than the cells.
                 characters += sum(map(len, map(str, row.extras.left_out)))
             if characters >= MAX_BATCH_CHARACTERS:
                 break
@@ -52,9 +53,9 @@ def _judge_batch(
     batch: list[MemberRow | RejectedRecord], seen: SeenAddresses
 ) -> Iterator[JudgedRow]:
     members = [row for row in batch if isinstance(row, MemberRow)]
-    normalised = email_addresses.normalise_all([row.email for row in members])
+    normalised = email_addresses.normalise_addresses([row.email for row in members])
     strictest = _find_strictest(members, normalised)
-    # The addresses for which an earlier row of the file is used.
+    # The addresses for which an earlier row of the file is applied.
     used = set()
     for address, earlier in seen.add(strictest).items():
         if earlier >= strictest[address]:
@@ -80,7 +81,7 @@ def _judge_batch(
 
 
 def _accept_row(row: MemberRow, address: str) -> JudgedRow:
-    paid_expiry = None if row.paid_expiry is None else clock.iso(row.paid_expiry)
+    paid_expiry = None if row.paid_expiry is None else clock.format_timestamp(row.paid_expiry)
     if row.clears_expiry:
         paid_expiry = CLEARED
     return JudgedRow(
@@ -89,7 +90,7 @@ def _accept_row(row: MemberRow, address: str) -> JudgedRow:
         name=row.name,
         tier=row.tier,
         paid_expiry=paid_expiry,
-        left=row.suppression.value if row.is_opt_out else None,
+        opt_out=row.suppression.value if row.is_opt_out else None,
         cells=row.cells,
         extras=row.extras,
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 MAX_WORD_CHARACTERS = 60
-# If a header or cell has more characters than this, only its beginning is compared.
+# Only this number of characters at the beginning of a header or cell is compared with known words.
 MAX_TEXT_CHARACTERS = 200
 
 _NOT_A_WORD = re.compile(r"[\W_]+")

@@ -9,9 +9,9 @@ from typing import Final
 
 from services.subscriptions.imports.rows import RejectedRecord
 
-# The line of a member is far shorter. In memory, a line of this length takes a few megabytes,
-# because it is copied, and a character can take four bytes. A longer line is skipped while it
-# arrives, so that it is never in memory as a whole.
+# A line of this length takes a few megabytes of memory, because the line is copied, and a character
+# can take four bytes. A longer line is skipped while it is read, so that it is never in memory as a
+# whole. The line of a member is far shorter.
 MAX_LINE_CHARACTERS = 256 * 1024
 
 _LINE_END = re.compile(r"\r\n?|\n")
@@ -29,9 +29,9 @@ Block = str | SkippedLine
 
 
 def cut_blocks(texts: Iterable[str], limit: int = MAX_LINE_CHARACTERS) -> Iterator[Block]:
-    """Yield the text in blocks of whole lines. Only the last line may lack a line end.
+    """Yield the text of a file in blocks of whole lines. Only the last line may lack a line end.
 
-    ``SKIPPED`` takes the place of each line that is longer than ``limit``.
+    ``SKIPPED`` takes the place of each line that is longer than ``limit`` characters.
     """
     # The text of the incomplete last line, and its length. The text of a line that is already too
     # long is discarded.
@@ -76,7 +76,7 @@ def reject_long_line(line: int) -> RejectedRecord:
 def _skip_long_lines(text: str, limit: int) -> Iterator[Block]:
     """Yield the text of whole lines, with ``SKIPPED`` in the place of each line that is too long.
 
-    A text that arrived in one piece may contain such lines.
+    A single text from the decoder may contain lines that are too long.
     """
     if len(text) <= limit:
         yield text

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from unicodedata import normalize
 
-from core.languages.shown_lines import JOINERS, caseless
-from services.subscriptions.export_sheets import bare_cell
+from core.languages.shown_lines import JOINERS, fold_case
+from services.subscriptions.export_sheets import unguard_cell
 from services.subscriptions.imports.column_layout import ColumnLayout
 from services.subscriptions.imports.column_vocabulary import NAME_OR_PART
 from services.subscriptions.imports.known_words import normalise_word
@@ -29,35 +29,35 @@ def assign_name_column(
     ``Name`` is the first name. If ``Name`` also contains the other column's text in most rows of
     the sample, ``Name`` is the full name.
     """
-    index = layout.first("name")
-    first_names = layout.of("first_name")
-    last_names = layout.of("last_name")
+    index = layout.find_first_column("name")
+    first_names = layout.find_columns("first_name")
+    last_names = layout.find_columns("last_name")
     has_other_part = bool(first_names) != bool(last_names)
     if index is None or not has_other_part or "name" in (mapping or {}).values():
         return
     if normalise_word(layout.header[index]) not in NAME_OR_PART:
         return
-    other_index = (first_names or last_names)[0]
+    part_index = (first_names or last_names)[0]
     pairs = [
-        (tidy_cell(record[index]), tidy_cell(record[other_index]))
+        (tidy_cell(record[index]), tidy_cell(record[part_index]))
         for record in sample
-        if max(index, other_index) < len(record)
+        if max(index, part_index) < len(record)
     ]
     pairs = [pair for pair in pairs if all(pair)]
-    repeated = sum(_contains(name, other) for name, other in pairs)
+    repeated = sum(_contains(name, part) for name, part in pairs)
     if repeated * 2 < len(pairs):
         layout.roles["last_name" if first_names else "first_name"] = layout.roles.pop("name")
 
 
 class NameReader:
-    """Reads the member's name from each record of a file with one layout."""
+    """A reader of the member's name in each record of a file with one layout."""
 
     def __init__(self, layout: ColumnLayout) -> None:
-        self._name = layout.first("name")
+        self._name = layout.find_first_column("name")
         self._is_full_name = (
             self._name is None or normalise_word(layout.header[self._name]) not in NAME_OR_PART
         )
-        self._parts = [layout.of(role) for role in NAME_PARTS]
+        self._parts = [layout.find_columns(role) for role in NAME_PARTS]
         self._has_parts = any(self._parts)
         name_columns = () if self._name is None else (self._name,)
         self.indexes = [*name_columns, *(index for indexes in self._parts for index in indexes)]
@@ -68,8 +68,7 @@ class NameReader:
         if not self._has_parts or (name and self._is_full_name):
             return name
         first, middle, last = (
-            _without_repetition([tidy_cell(cells[index]) for index in indexes])
-            for indexes in self._parts
+            _join_cells([tidy_cell(cells[index]) for index in indexes]) for indexes in self._parts
         )
         if not name:
             return _join_parts(first, middle, last)
@@ -84,7 +83,7 @@ class NameReader:
 
 def tidy_cell(cell: str) -> str:
     """Return the name in a cell, without an apostrophe that prevents formulas in spreadsheets."""
-    return tidy_name(bare_cell(cell) if "'" in cell else cell)
+    return tidy_name(unguard_cell(cell) if "'" in cell else cell)
 
 
 def tidy_name(name: str) -> str:
@@ -99,8 +98,8 @@ def tidy_name(name: str) -> str:
     return " ".join("".join(characters).split())[:MAX_MEMBER_NAME_CHARACTERS].rstrip()
 
 
-def _without_repetition(cells: Iterable[str]) -> str:
-    """Join the cells of several columns with the same part of a name; omit repeated words."""
+def _join_cells(cells: Iterable[str]) -> str:
+    """Join the cells of several columns with the same part of a name, without repetition."""
     parts: list[str] = []
     for cell in cells:
         if cell and not any(_contains(part, cell) for part in parts):
@@ -109,7 +108,7 @@ def _without_repetition(cells: Iterable[str]) -> str:
 
 
 def _join_parts(first: str, middle: str, last: str) -> str:
-    """Return the full name; omit a part if another part already contains all of its words."""
+    """Return the full name without a part whose words all occur in another part."""
     if last and first != last and _contains(first, last):
         last = ""
     elif first and first != last and _contains(last, first):
@@ -128,4 +127,4 @@ def _contains(name: str, part: str) -> bool:
     if _EAST_ASIAN.match(part):
         # Chinese, Japanese and Korean names are often written without spaces between their parts.
         return part in name
-    return set(caseless(part).split()) <= set(caseless(name).split())
+    return set(fold_case(part).split()) <= set(fold_case(name).split())

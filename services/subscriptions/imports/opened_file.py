@@ -10,7 +10,7 @@ from services.subscriptions import bulk_files
 from services.subscriptions.imports.column_forms import ColumnForms
 from services.subscriptions.imports.column_plan import ColumnPlan
 from services.subscriptions.imports.consent_interpreter import ConsentInterpreter
-from services.subscriptions.imports.containers import ranged_file
+from services.subscriptions.imports.containers import open_ranged_file
 from services.subscriptions.imports.dates import DateOrder
 from services.subscriptions.imports.encoding_detection import EncodingUnclear
 from services.subscriptions.imports.formats import (
@@ -32,13 +32,13 @@ from storage.resources import Resources
 
 @dataclass(frozen=True)
 class OpenedFile:
-    """An open file.
+    """A file that is open for reading, with the objects that collect facts about the file.
 
     Attributes:
-        rows: the rows of the file. They can be iterated once.
+        rows: the rows of the file, which can be iterated once.
         samples: cells of each column, and the first rows of a dry run.
-        forms: learns how the columns write dates and numbers.
-        statuses: learns which columns state consent or a reason for not mailing a person.
+        forms: detects the notation of dates and numbers in each column.
+        statuses: detects which columns state consent or a reason for not mailing a person.
         may_mix_opt_outs: whether the file may have both members and opt-outs.
         interpreted_values: returns the interpretation of the consent values, for the owner.
     """
@@ -61,7 +61,7 @@ def open_file(resources: Resources, task: MemberImport) -> OpenedFile:
     try:
         return open_kind(resources, task)
     except EncodingUnclear as unclear:
-        # The owner chooses the encoding from these readings.
+        # Store the readings, because the owner chooses the encoding by comparing the readings.
         with resources.unit_of_work() as uow:
             locked = uow.session.get_one(MemberImport, task.id)
             samples = ImportSamples((), (), readings=readings_by_encoding(unclear))
@@ -75,15 +75,15 @@ def readings_by_encoding(unclear: EncodingUnclear) -> list[dict[str, Any]]:
 
 
 def _open_members(resources: Resources, task: MemberImport) -> OpenedFile:
-    forms = _column_forms(task)
+    forms = _create_column_forms(task)
     readings = ConsentInterpreter(task.consent_columns, task.status_values)
     plan = ColumnPlan(resources, task)
     reader = open_member_rows(
-        ranged_file(bulk_files.stored_file(resources, task)),
+        open_ranged_file(bulk_files.open_stored_file(resources, task)),
         task.filename,
         task.mapping,
         plan.find_fields,
-        plan.note_header if task.dry_run else ignore_columns,
+        plan.store_header if task.dry_run else ignore_columns,
         forms=forms,
         consent=readings,
         encoding=task.encoding,
@@ -93,15 +93,15 @@ def _open_members(resources: Resources, task: MemberImport) -> OpenedFile:
 
     def interpreted_values() -> dict[str, Any]:
         return {
-            "values": readings.values_by_column(),
-            "ignored_opt_outs": readings.ignored_opt_outs(),
-            "unknown": readings.unknown_values(reader.header),
+            "values": readings.list_values_by_column(),
+            "ignored_opt_outs": readings.count_ignored_opt_outs(),
+            "unknown": readings.list_unknown_values(reader.header),
         }
 
     return OpenedFile(
         reader=reader,
         rows=chain(first_rows, rows),
-        samples=ImportSamples.of(reader.header, reader.sample, first_rows, plan.keys),
+        samples=ImportSamples.collect(reader.header, reader.sample, first_rows, plan.keys),
         forms=forms,
         statuses=readings,
         may_mix_opt_outs=True,
@@ -111,7 +111,7 @@ def _open_members(resources: Resources, task: MemberImport) -> OpenedFile:
 
 def _open_suppressions(resources: Resources, task: MemberImport) -> OpenedFile:
     reader = open_suppression_rows(
-        convert_document(ranged_file(bulk_files.stored_file(resources, task)), task.size),
+        convert_document(open_ranged_file(bulk_files.open_stored_file(resources, task)), task.size),
         task.filename,
         task.mapping,
         encoding=task.encoding,
@@ -122,19 +122,19 @@ def _open_suppressions(resources: Resources, task: MemberImport) -> OpenedFile:
         ImportKind(task.kind),
         mapping=task.mapping,
         status_values=task.status_values,
-        settled=task.consent_columns,
+        earlier_decisions=task.consent_columns,
     )
     return OpenedFile(
         reader=reader,
         rows=suppressions.read(reader),
         samples=ImportSamples((), ()),
-        forms=_column_forms(task),
+        forms=_create_column_forms(task),
         statuses=suppressions,
         may_mix_opt_outs=False,
-        interpreted_values=lambda: {"unknown": suppressions.unknown_values()},
+        interpreted_values=lambda: {"unknown": suppressions.list_unknown_values()},
     )
 
 
-def _column_forms(task: MemberImport) -> ColumnForms:
+def _create_column_forms(task: MemberImport) -> ColumnForms:
     order = DateOrder(task.date_order) if task.date_order else None
     return ColumnForms(task.column_forms, order)

@@ -1,4 +1,4 @@
-"""The existing imports of an owner: to find, list, retry and read them again."""
+"""Finds, lists, retries and undoes the existing imports of an owner."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -41,7 +41,7 @@ _UNREAD: Mapping[str, Any] = {
 def get_import(
     uow: UnitOfWork, caller: Caller, import_id: int, *, lock: bool = False
 ) -> MemberImport:
-    """Return an import of the caller; raises ``import.not_found``."""
+    """Return an import of the caller. Raises ``import.not_found``."""
     return IMPORT_UNDO.find_row(uow, caller, import_id, lock=lock)
 
 
@@ -59,7 +59,7 @@ def list_imports(
 
 
 def list_recent_failures(uow: UnitOfWork, user_id: int) -> Sequence[MemberImport]:
-    """Return the owner's imports that failed in the last seven days, newest first; at most five."""
+    """Return up to five imports of the owner that failed in the last seven days, newest first."""
     has_failed = MemberImport.status == "failed", MemberImport.dry_run.is_(False)
     is_recent = MemberImport.finished_at > func.now() - timedelta(days=7)
     query = select(MemberImport).where(MemberImport.user_id == user_id, *has_failed, is_recent)
@@ -88,7 +88,8 @@ def read_again(uow: UnitOfWork, caller: Caller, import_id: int, options: ImportO
     task = get_import(uow, caller, import_id, lock=True)
     if task.status == "running":
         raise errors.IMPORT_RUNNING()
-    # A job that failed by an internal error can be retried. A second job must not do its work too.
+    # A job that failed because of an internal error can be retried. Therefore a second job for the
+    # same import is refused.
     can_be_retried = task.error is not None and task.error["code"].startswith("job.")
     has_file = task.dry_run and not can_be_retried and task.undo_job_id is None
     if not has_file or not removals.keep_object(uow, f"{task.object_prefix}/"):
@@ -115,10 +116,10 @@ def retry_import(uow: UnitOfWork, caller: Caller, import_id: int) -> None:
 
 
 def undo_import(uow: UnitOfWork, caller: Caller, import_id: int) -> int | None:
-    """Start or continue the undo of an import. Return its job's id, or ``None`` if it is complete.
+    """Start or continue the undo of an import. Return the undo's job id, or ``None`` when complete.
 
-    An undo skips members who were changed later. After these later changes are undone, another call
-    can undo the import for those members too. Raises ``auth.login_again``, ``import.not_found``,
+    An undo skips members who were changed later. After the later changes are undone, another call
+    can undo the import for the skipped members. Raises ``auth.login_again``, ``import.not_found``,
     ``import.running`` and ``import.undo_over``.
     """
     require_recent_login(uow, caller)

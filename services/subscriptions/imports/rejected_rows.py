@@ -1,4 +1,4 @@
-"""The rows that weren't added, with the reasons, as a CSV file for the owner to correct."""
+"""Formats the rows that weren't added as a CSV file that the owner can correct."""
 
 import codecs
 import csv
@@ -28,7 +28,7 @@ from services.subscriptions.imports.verdicts import (
 from storage.encryption import unseal
 from storage.resources import Resources
 
-# These columns follow the columns of the file.
+# The columns that follow the columns of the imported file.
 ADDED_COLUMNS = ("line", "code", "reason")
 REASONS = {
     ALREADY: ("member.already", "The person is an active member."),
@@ -47,11 +47,12 @@ def format_csv_lines(
     left_out: Mapping[int, Sequence[str]],
     width: int,
 ) -> bytes:
-    """Return CSV lines of the rows that were not added, or only in part, with codes and reasons.
+    """Return compressed CSV lines of rows that were added only in part or not at all.
 
     Args:
-        left_out: sentences about the values that rows were imported without, by row number.
-        width: the number of columns in the header. Cells beyond it come after the added columns.
+        left_out: maps row numbers to sentences about the omitted values of the rows.
+        width: the number of columns in the header. Cells beyond the header come after the added
+            columns.
     """
     text = io.StringIO()
     writer = csv.writer(text, quoting=csv.QUOTE_ALL)
@@ -64,7 +65,7 @@ def format_csv_lines(
             reason = row.reason or ""
         else:
             code, reason = REASONS.get(verdict, (_LEFT_OUT, "Some of its values are left out:"))
-        # Only sentences that may quote the file could begin a formula.
+        # A spreadsheet could interpret a reason that quotes the file as a formula.
         if sentences or row.code is not None:
             reason = guard_foreign_cell(" ".join([reason, *sentences]))
         cells = guard_foreign_cells(row.cells)
@@ -73,20 +74,20 @@ def format_csv_lines(
     return zlib.compress(text.getvalue().encode(errors="replace"), level=1)
 
 
-def encryption_name(prefix: str, number: int) -> str:
+def get_encryption_name(prefix: str, number: int) -> str:
     """Return the name under which the rejected rows of one chunk are encrypted."""
     return f"{prefix}/not-added/{number}"
 
 
-def header_line(header: Sequence[str]) -> bytes:
+def format_header_line(header: Sequence[str]) -> bytes:
     text = io.StringIO()
     cells = *map(guard_foreign_cell, header), *ADDED_COLUMNS
     csv.writer(text, quoting=csv.QUOTE_ALL).writerow(cells)
     return text.getvalue().encode(errors="replace")
 
 
-def header_of(task: MemberImport) -> list[str]:
-    """Return the names of the file's columns. They are empty until the file has been opened."""
+def get_header(task: MemberImport) -> list[str]:
+    """Return the names of the file's columns, or an empty list until the file has been opened."""
     header: list[str] = (task.description or {}).get("header", [])
     return header
 
@@ -100,14 +101,14 @@ def stream_rejected_rows(resources: Resources, import_id: int) -> Iterator[bytes
     with resources.unit_of_work() as uow:
         task = uow.session.get(MemberImport, import_id)
         is_gone = task is None or task.files_removed_at is not None
-        if task is None or is_gone or accounts.get(uow, task.user_id).erased_at is not None:
+        if task is None or is_gone or accounts.get_user(uow, task.user_id).erased_at is not None:
             raise IMPORT_ERRORS_GONE()
     prefix = task.object_prefix
-    key = bulk_files.data_key(resources, task)
+    key = bulk_files.unwrap_key(resources, task)
 
-    def pieces() -> Iterator[bytes]:
+    def stream_pieces() -> Iterator[bytes]:
         # Without a byte-order mark, Excel would open the file as Windows-1252.
-        yield codecs.BOM_UTF8 + header_line(header_of(task))
+        yield codecs.BOM_UTF8 + format_header_line(get_header(task))
         chunks = select(ImportChunk).where(ImportChunk.import_id == import_id)
         number = -1
         while True:
@@ -117,6 +118,6 @@ def stream_rejected_rows(resources: Resources, import_id: int) -> Iterator[bytes
             if chunk is None:
                 return
             number = chunk.number
-            yield zlib.decompress(unseal(chunk.not_added, key, encryption_name(prefix, number)))
+            yield zlib.decompress(unseal(chunk.not_added, key, get_encryption_name(prefix, number)))
 
-    return pieces()
+    return stream_pieces()

@@ -7,7 +7,7 @@ import orjson
 
 from models import MemberImport
 from services.subscriptions import bulk_files
-from services.subscriptions.imports.chunks import Chunk, PendingChunk, rows_per_batch
+from services.subscriptions.imports.chunks import Chunk, PendingChunk, get_rows_per_batch
 from services.subscriptions.imports.judging import judge_rows
 from services.subscriptions.imports.member_names import tidy_name
 from services.subscriptions.imports.rows import MemberRow, SuppressionStatus
@@ -19,7 +19,7 @@ REQUEST_DESCRIPTION: Mapping[str, Any] = {"format": "request", "header": ["email
 
 
 class RequestRows:
-    """The members of one request. Their chunks aren't stored, because the request is.
+    """The rows of one request, whose chunks aren't stored, because the request itself is stored.
 
     Attributes:
         total: the number of members.
@@ -28,10 +28,10 @@ class RequestRows:
     """
 
     def __init__(self, resources: Resources, task: MemberImport) -> None:
-        body = b"".join(bulk_files.stored_file(resources, task).stream())
+        body = b"".join(bulk_files.open_stored_file(resources, task).stream())
         members = orjson.loads(body)["members"]
         self._seen = SeenAddresses()
-        self._batches = judge_rows(_member_rows(members), self._seen, rows_per_batch())
+        self._batches = judge_rows(_member_rows(members), self._seen, get_rows_per_batch())
         self._pending = PendingChunk()
         self.total = len(members)
         self.received = 0

@@ -1,4 +1,4 @@
-"""Reads the extras of a record: its fields, its tags, its join date, its consent.
+"""Reads the extras of a record, which are its fields, tags, join date and consent.
 
 A value that breaks a rule is left out, and the rest of the row is imported. The result of the
 import lists the values that were left out.
@@ -15,8 +15,8 @@ import orjson
 from core import clock
 from models import ConsentHow
 from services.subscriptions import tags
-from services.subscriptions.export_sheets import bare_cell
-from services.subscriptions.fields import FieldValue, ValueRefused
+from services.subscriptions.export_sheets import unguard_cell
+from services.subscriptions.fields import FieldValue, InvalidAttribute
 from services.subscriptions.imports.column_forms import ColumnForms
 from services.subscriptions.imports.column_layout import (
     CONSENT_PARTS,
@@ -25,26 +25,27 @@ from services.subscriptions.imports.column_layout import (
     ColumnLayout,
 )
 from services.subscriptions.imports.field_values import abbreviate_cell, parse_value
-from services.subscriptions.imports.rows import LeftOut, RowExtras
+from services.subscriptions.imports.rows import OmittedValue, RowExtras
 from services.subscriptions.tags import MAX_TAGS_OF_MEMBER
 
 MAX_CLAIM_CHARACTERS = 2_000
 
-# The parts of the consent that are times, and the parts that are IP addresses.
+# The parts of the consent that are times.
 _TIMES = ("at", "confirmed_at")
+# The parts of the consent that are IP addresses.
 _IP_ADDRESSES = ("ip", "confirmed_ip")
 
 
 class RowExtrasReader:
-    """Reads the extras of the records of a file with one layout."""
+    """A reader of the extras in the records of a file with one layout."""
 
     def __init__(self, layout: ColumnLayout, forms: ColumnForms) -> None:
         self._layout = layout
         self._forms = forms
-        self._tag_columns = layout.of("tags")
+        self._tag_columns = layout.find_columns("tags")
         # A file that Pressroom exported may have both columns.
-        self._joined_at_columns = layout.of("joined_at", "created_at")
-        parts = ((part, layout.first(CONSENT_PREFIX + part)) for part in CONSENT_PARTS)
+        self._joined_at_columns = layout.find_columns("joined_at", "created_at")
+        parts = ((part, layout.find_first_column(CONSENT_PREFIX + part)) for part in CONSENT_PARTS)
         self._consent_columns = {part: index for part, index in parts if index is not None}
         self.indexes = [
             *(*layout.fields, *self._tag_columns),
@@ -56,17 +57,17 @@ class RowExtrasReader:
 
         ``cells`` must have a cell for every column of the file.
         """
-        left_out: list[LeftOut] = []
-        fields = dict(self._fields(cells, left_out))
-        tag_names = self._tags(cells, left_out) if self._tag_columns else ()
-        claim = dict(self._claims(cells, left_out)) if self._consent_columns else {}
-        joined_at = self._joined_at(cells, claim, left_out)
+        left_out: list[OmittedValue] = []
+        fields = dict(self._read_fields(cells, left_out))
+        tag_names = self._read_tags(cells, left_out) if self._tag_columns else ()
+        claim = dict(self._read_claims(cells, left_out)) if self._consent_columns else {}
+        joined_at = self._read_joined_at(cells, claim, left_out)
         if not (fields or tag_names or claim or joined_at or left_out):
             return None
         return RowExtras(fields, tag_names, joined_at, claim, left_out)
 
-    def _fields(
-        self, cells: Sequence[str], left_out: list[LeftOut]
+    def _read_fields(
+        self, cells: Sequence[str], left_out: list[OmittedValue]
     ) -> Iterator[tuple[str, FieldValue]]:
         for index, field in self._layout.fields.items():
             if not cells[index]:
@@ -76,51 +77,54 @@ class RowExtrasReader:
                 if value is not None:
                     yield str(field.id), value
             except ValueError as error:
-                left_out.append(self._leave_out(index, error, cells[index]))
+                left_out.append(self._build_omission(index, error, cells[index]))
 
-    def _tags(self, cells: Sequence[str], left_out: list[LeftOut]) -> Sequence[str]:
+    def _read_tags(self, cells: Sequence[str], left_out: list[OmittedValue]) -> Sequence[str]:
         names: dict[str, str] = {}
         for index in self._tag_columns:
             # Only the first problem of a cell is reported, even if the cell has many tags.
-            problem: LeftOut | None = None
+            problem: OmittedValue | None = None
             for text in split_tags(cells[index]):
                 try:
                     name = tags.normalise_tag(text)
-                except ValueRefused as error:
-                    problem = problem or self._leave_out(index, f"each {error}", text)
+                except InvalidAttribute as error:
+                    problem = problem or self._build_omission(index, f"each {error}", text)
                     continue
                 if tags.fold_tag(name) in names or len(names) < MAX_TAGS_OF_MEMBER:
                     names.setdefault(tags.fold_tag(name), name)
                 else:
                     rule = f"a member has at most {MAX_TAGS_OF_MEMBER} tags"
-                    problem = problem or self._leave_out(index, rule)
+                    problem = problem or self._build_omission(index, rule)
             if problem is not None:
                 left_out.append(problem)
         return [*names.values()]
 
-    def _claims(self, cells: Sequence[str], left_out: list[LeftOut]) -> Iterator[tuple[str, str]]:
+    def _read_claims(
+        self, cells: Sequence[str], left_out: list[OmittedValue]
+    ) -> Iterator[tuple[str, str]]:
         for part, index in self._consent_columns.items():
-            text = bare_cell(cells[index]).strip()
+            text = unguard_cell(cells[index]).strip()
             if not text:
                 continue
             try:
                 if value := self._parse_claim(part, index, text):
                     yield part, value
             except ValueError as error:
-                left_out.append(self._leave_out(index, error, text))
+                left_out.append(self._build_omission(index, error, text))
 
-    def _joined_at(
-        self, cells: Sequence[str], claim: Mapping[str, str], left_out: list[LeftOut]
+    def _read_joined_at(
+        self, cells: Sequence[str], claim: Mapping[str, str], left_out: list[OmittedValue]
     ) -> str | None:
         for index in self._joined_at_columns:
             try:
                 moment = self._forms.parse_date(index, cells[index])
             except ValueError as error:
-                left_out.append(self._leave_out(index, error, cells[index]))
+                left_out.append(self._build_omission(index, error, cells[index]))
             else:
                 if moment is not None:
-                    return clock.iso(moment)
-        # Mailchimp exports no other date on which the person joined.
+                    return clock.format_timestamp(moment)
+        # Use the time of the consent as the join date, because Mailchimp exports no other join
+        # date.
         return claim.get("confirmed_at") or claim.get("at")
 
     def _parse_claim(self, part: str, index: int, text: str) -> str | None:
@@ -130,12 +134,13 @@ class RowExtrasReader:
         """
         if part in _TIMES:
             moment = self._forms.parse_date(index, text)
-            return None if moment is None else clock.iso(moment)
+            return None if moment is None else clock.format_timestamp(moment)
         if len(text) > MAX_CLAIM_CHARACTERS:
             raise ValueError(f"must have at most {MAX_CLAIM_CHARACTERS:,} characters")
         if part in _IP_ADDRESSES:
             try:
-                # The exports of Pressroom have only the network of an old address.
+                # Accept a network too, because Pressroom exports only the network of an old IP
+                # address.
                 ipaddress.ip_network(text, strict=False)
             except ValueError:
                 raise ValueError("must be an IP address") from None
@@ -143,17 +148,17 @@ class RowExtrasReader:
             raise ValueError(f"must be one of {', '.join(ConsentHow)}")
         return text
 
-    def _leave_out(self, index: int, rule: object, cell: str | None = None) -> LeftOut:
+    def _build_omission(self, index: int, rule: object, cell: str | None = None) -> OmittedValue:
         column = self._layout.header[index].strip()[:MAX_COLUMN_NAME_CHARACTERS_SHOWN]
-        return LeftOut(column, str(rule), None if cell is None else abbreviate_cell(cell))
+        return OmittedValue(column, str(rule), None if cell is None else abbreviate_cell(cell))
 
 
 def split_tags(cell: str) -> Iterator[str]:
-    """Yield the tag names in a cell: separated by commas, with or without quotes, or a JSON array.
+    """Yield the tag names in a cell, which are separated by commas or form a JSON array.
 
-    A name may be longer than a tag name can be.
+    The names may be longer than a valid tag name.
     """
-    text = " ".join(bare_cell(cell).split())
+    text = " ".join(unguard_cell(cell).split())
     names: list[Any] = []
     if text.startswith("["):
         with suppress(ValueError):

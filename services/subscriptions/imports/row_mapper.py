@@ -6,8 +6,8 @@ from datetime import datetime
 from functools import lru_cache
 from operator import itemgetter
 
-from core.languages.shown_lines import strip_unseen
-from services.subscriptions.export_sheets import bare_cell
+from core.languages.shown_lines import strip_invisible
+from services.subscriptions.export_sheets import unguard_cell
 from services.subscriptions.imports.column_forms import ColumnForms
 from services.subscriptions.imports.column_layout import ColumnLayout
 from services.subscriptions.imports.column_vocabulary import TIERS, is_no
@@ -25,15 +25,15 @@ from services.subscriptions.imports.rows import (
 )
 
 _IN_BRACKETS = re.compile(r"([^<>]*)<([^<>\s]+)>\Z")
-# The last character of a cell that needs a closer look: the cell is empty, has brackets, or ends
-# with the character that old programs append to a file.
+# The last characters of cells that need further parsing, because the cell is empty, has an address
+# in angle brackets, or ends with the character that old programs append to a file.
 _ODD_ENDS = ("", ">", "\x1a")
-# From the lowest tier to the highest tier.
+# The tiers of members, from the lowest to the highest.
 _TIERS = ("free", "silver", "gold")
 
 
 class RowMapper:
-    """Converts the records of a file with one layout. ``email`` is the column of addresses."""
+    """A converter of a file's records into rows. ``email``: the column of addresses."""
 
     def __init__(
         self, layout: ColumnLayout, email: int, forms: ColumnForms, consent: ConsentReader
@@ -41,12 +41,12 @@ class RowMapper:
         self._email = email
         self._forms = forms
         self._names = NameReader(layout)
-        self._expiry = layout.first("paid_expiry")
+        self._expiry = layout.find_first_column("paid_expiry")
         self._consent = consent
         self._tiers = _TierReader(layout)
         self._has_tiers = bool(self._tiers.indexes)
         extras = RowExtrasReader(layout, forms)
-        # Most files have no such columns.
+        # Most files have no columns of extras.
         self._extras = extras if extras.indexes else None
         single_columns = [index for index in (email, self._expiry) if index is not None]
         columns = (
@@ -75,14 +75,14 @@ class RowMapper:
         if not email.isascii() or email[:1] == "'" or email[-1:] in _ODD_ENDS:
             email, name_in_cell = _split_address(email)
             name = name or name_in_cell
-            if not email and not any(strip_unseen(cell) for cell in cells):
+            if not email and not any(strip_invisible(cell) for cell in cells):
                 return None
             if not email:
                 reason = "There is no e-mail address in this row."
                 return RejectedRecord(line, "row.no_email", reason, cells)
-        return self._row(line, email, name, cells, padded)
+        return self._map_row(line, email, name, cells, padded)
 
-    def _row(
+    def _map_row(
         self, line: int, email: str, name: str, cells: list[str], padded: list[str]
     ) -> MemberRow | RejectedRecord:
         """Return the member's row. ``padded``: ``cells`` plus an empty cell per missing column."""
@@ -123,7 +123,7 @@ class RowMapper:
             if status is not SuppressionStatus.WANTED:
                 # An opt-out is imported even if the end date of its paid tier can't be parsed.
                 return None, False
-            raise ValueError(f"{bare_cell(cell).strip()[:60]!r} is no date.") from None
+            raise ValueError(f"{unguard_cell(cell).strip()[:60]!r} is no date.") from None
         # If the file has a tier column and both the tier and the end are empty, the stored end
         # stays.
         can_clear = tier is not None or not self._has_tiers
@@ -131,15 +131,15 @@ class RowMapper:
 
 
 class _TierReader:
-    """Reads the tier of each record from the columns about tiers and payment."""
+    """A reader of each record's tier in the columns about tiers and payment."""
 
     def __init__(self, layout: ColumnLayout) -> None:
         self._layout = layout
-        self.indexes = sorted({*layout.of("tier", "paid", "active_subscription")})
+        self.indexes = sorted({*layout.find_columns("tier", "paid", "active_subscription")})
         # The first index is repeated so that itemgetter returns a tuple even for a single column.
         self._pick = itemgetter(*self.indexes, self.indexes[0]) if self.indexes else None
         # Most records of a file repeat a few combinations of cells, so the result is cached.
-        self._cached = lru_cache(1024)(self._tier)
+        self._cached = lru_cache(1024)(self._find_tier)
 
     def read(self, cells: Sequence[str]) -> str | None:
         """Return the tier of a record, or ``None`` if the record names no tier.
@@ -151,19 +151,19 @@ class _TierReader:
         picked = self._pick(cells)
         # Only short cells are cached, so that the cache doesn't use too much memory.
         is_short = max(map(len, picked)) <= MAX_WORD_CHARACTERS
-        return self._cached(picked) if is_short else self._tier(picked)
+        return self._cached(picked) if is_short else self._find_tier(picked)
 
-    def _tier(self, picked: tuple[str, ...]) -> str | None:
+    def _find_tier(self, picked: tuple[str, ...]) -> str | None:
         layout = self._layout
         cells = dict(zip(self.indexes, picked, strict=False))
-        tiers = {"silver" for index in layout.of("paid") if not is_no(cells[index])}
-        for index in layout.of("tier"):
+        tiers = {"silver" for index in layout.find_columns("paid") if not is_no(cells[index])}
+        for index in layout.find_columns("tier"):
             tier = TIERS.get(normalise_word(cells[index]))
             # In a file from Ghost, the column has the names that the owner chose for paid tiers.
             if tier is None and layout.product == "ghost" and cells[index].strip():
                 tier = "silver"
             tiers.add(tier or "")
-        for index in layout.of("active_subscription"):
+        for index in layout.find_columns("active_subscription"):
             if is_no(cells[index]):
                 return "free"
             tiers.add("silver")
@@ -172,7 +172,7 @@ class _TierReader:
 
 def _split_address(email: str) -> tuple[str, str]:
     """Split ``Jane Doe <jane@example.com>`` into the address and the name."""
-    email = strip_unseen(bare_cell(email))
+    email = strip_invisible(unguard_cell(email))
     if match := _IN_BRACKETS.match(email):
-        return strip_unseen(match[2]), tidy_cell(match[1].strip(' "'))
+        return strip_invisible(match[2]), tidy_cell(match[1].strip(' "'))
     return email, ""

@@ -21,7 +21,7 @@ class SuppressionStatus(StrEnum):
     COMPLAINED = "complained"
 
 
-# A row with one of these statuses is an opt-out.
+# The statuses that make a row an opt-out.
 OPT_OUTS = frozenset(
     {
         SuppressionStatus.UNSUBSCRIBED,
@@ -30,7 +30,8 @@ OPT_OUTS = frozenset(
         SuppressionStatus.COMPLAINED,
     }
 )
-# If several rows have the same address, only the row with the highest rank is applied.
+# The rank of each status. If several rows have the same address, only the row with the highest rank
+# is applied.
 STRICTNESS = {
     SuppressionStatus.WANTED: 0,
     SuppressionStatus.MAY_PASS: 1,
@@ -55,8 +56,8 @@ class AbsentCell(str):
 ABSENT = AbsentCell()
 
 
-class LeftOut(NamedTuple):
-    """A value that isn't imported, although the rest of its row is.
+class OmittedValue(NamedTuple):
+    """A value that isn't imported, although the rest of the value's row is imported.
 
     ``rule`` is the rule that the value breaks. ``cell`` is ``None`` if the rule doesn't concern the
     text of one cell.
@@ -74,11 +75,11 @@ class RowExtras(NamedTuple):
     """The values of a row beyond name, tier and status. Most files have no such values.
 
     Attributes:
-        fields: values by the field's id as text.
+        fields: maps the id of each field, as text, to the value of the field.
         tags: distinct tag names.
         joined_at: the time at which the person joined the list that the file comes from, in ISO
             8601.
-        claim: what the file states about the person's consent, by the name of each part.
+        claim: maps each part of the person's consent, such as ``ip``, to the statement in the file.
         left_out: the values that could not be imported.
     """
 
@@ -86,14 +87,14 @@ class RowExtras(NamedTuple):
     tags: Sequence[str]
     joined_at: str | None
     claim: Mapping[str, str]
-    left_out: Sequence[LeftOut]
+    left_out: Sequence[OmittedValue]
 
 
 NO_EXTRAS = RowExtras({}, (), None, {}, ())
 
 
 class RowProblem(NamedTuple):
-    """The reason why a row with a valid address isn't imported: an error code and a sentence."""
+    """The error code and the sentence for a row with a valid address that isn't imported."""
 
     code: str
     reason: str
@@ -104,7 +105,7 @@ class MemberRow(NamedTuple):
 
     Attributes:
         line: the physical line where the record begins, from 1.
-        tier: free, silver or gold; ``None`` if the file names no tier.
+        tier: free, silver or gold, or ``None`` if the file names no tier.
         cells: the original cells in the order of the header. A record may have fewer or more cells
             than the header.
         problem: why the row isn't imported. If an address has several rows, only the strictest row

@@ -1,8 +1,8 @@
 """Samples of an imported file that the owner can see.
 
-The samples are some cells of each column, the first rows of a dry run, and problems of rows. They
-are personal data, so they are stored encrypted with the key of the import's file. They are removed
-together with the file of rejected rows.
+The samples are some cells of each column, the first rows of a dry run, and problems of rows.
+Samples are personal data, so they are encrypted with the key of the import's file. Samples are
+removed together with the file of rejected rows.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,8 +28,8 @@ from services.subscriptions.imports.judged_rows import (
 from services.subscriptions.imports.rows import (
     NO_EXTRAS,
     STRICTNESS,
-    LeftOut,
     MemberRow,
+    OmittedValue,
     RejectedRecord,
 )
 from storage.encryption import seal, unseal
@@ -38,7 +38,8 @@ from storage.resources import Resources
 MAX_ROWS_SHOWN = 5
 MAX_EXAMPLES = 3
 MAX_EXAMPLE_CHARACTERS = 60
-# For further columns, the owner sees only the header.
+# The maximum number of columns with example cells. The owner sees only the headers of further
+# columns.
 MAX_COLUMNS_WITH_EXAMPLES = 500
 MAX_LEFT_OUT_SHOWN = 20
 MAX_PROBLEMS = 50
@@ -71,7 +72,7 @@ class ImportSamples(NamedTuple):
     readings: Sequence[Mapping[str, Any]] = ()
 
     @classmethod
-    def of(
+    def collect(
         cls,
         header: Sequence[str],
         records: Sequence[Sequence[str]],
@@ -83,17 +84,17 @@ class ImportSamples(NamedTuple):
         ``keys``: maps the ids of fields, as text, to the keys of the fields.
         """
         columns = range(min(len(header), MAX_COLUMNS_WITH_EXAMPLES))
-        examples = [_examples(records, index) for index in columns]
-        return cls(examples, list(_preview(rows, keys)))
+        examples = [_collect_examples(records, index) for index in columns]
+        return cls(examples, list(_preview_rows(rows, keys)))
 
 
 class Problems:
-    """Groups the problems of a file's rows by column and rule, with the first examples of each."""
+    """The problems of a file's rows, grouped by column and rule, with examples of each group."""
 
     def __init__(self, groups: Iterable[Mapping[str, Any]] = ()) -> None:
         self._groups = {(group["column"], group["rule"]): {**group} for group in groups}
 
-    def note(self, rows: Iterable[JudgedRow]) -> None:
+    def add_rows(self, rows: Iterable[JudgedRow]) -> None:
         """Add the problems of rows, except rows that only repeat an address."""
         for row in rows:
             if row.code is not None and row.code != DUPLICATE_CODE:
@@ -106,7 +107,8 @@ class Problems:
         group = self._groups.get((column, rule))
         if group is None:
             if len(self._groups) >= MAX_PROBLEMS:
-                # A rule may quote a cell, so there may be as many rules as rows.
+                # Collect further problems in one group. There may be as many rules as rows, because
+                # a rule may quote a cell.
                 column = None
                 rule = "Other problems"
             new: dict[str, Any] = {"column": column, "rule": rule, "rows": 0, "examples": []}
@@ -116,7 +118,7 @@ class Problems:
             group["examples"].append({"line": line, "cell": cell[:MAX_EXAMPLE_CHARACTERS]})
 
     def groups(self) -> list[dict[str, Any]]:
-        """Return the groups, the most frequent first."""
+        """Return the groups of problems, the most frequent first."""
         return sorted(self._groups.values(), key=lambda group: -group["rows"])
 
 
@@ -145,19 +147,21 @@ def mark_duplicates(
 
 
 def store_samples(resources: Resources, task: MemberImport, samples: ImportSamples) -> None:
-    key = bulk_files.data_key(resources, task)
+    key = bulk_files.unwrap_key(resources, task)
     values = tuple(samples._replace(consent=dict(samples.consent)))
     stored = orjson.dumps(values, option=orjson.OPT_NON_STR_KEYS)
-    task.samples = seal(stored, key, _name(task))
+    task.samples = seal(stored, key, _build_encryption_name(task))
 
 
-def add_problems(resources: Resources, task: MemberImport, left_out: Mapping[int, LeftOut]) -> None:
+def add_problems(
+    resources: Resources, task: MemberImport, left_out: Mapping[int, OmittedValue]
+) -> None:
     """Add values that couldn't be imported to the stored problems of the file.
 
     ``left_out`` maps line numbers to these values. The caller must hold the lock that is used to
-    count chunks. Otherwise two chunks could overwrite each other's problems.
+    count chunks, so that two chunks don't overwrite each other's problems.
     """
-    samples = _load(resources, task)
+    samples = _load_samples(resources, task)
     problems = Problems(samples.problems)
     for line, value in left_out.items():
         problems.add(value.column, value.rule, line, value.cell or "")
@@ -165,7 +169,7 @@ def add_problems(resources: Resources, task: MemberImport, left_out: Mapping[int
 
 
 def add_samples(resources: Resources, result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the result of an import's job together with the samples, unless they were removed."""
+    """Return the result of an import's job with the import's samples, unless they were removed."""
     if "import_id" not in result:
         return {**result}
     query = select(MemberImport).where(MemberImport.id == result["import_id"])
@@ -173,9 +177,9 @@ def add_samples(resources: Resources, result: Mapping[str, Any]) -> dict[str, An
         task = uow.session.scalar(query.options(undefer(MemberImport.samples)))
     samples = ImportSamples((), ())
     if task is not None and task.files_removed_at is None:
-        samples = _load(resources, task)
+        samples = _load_samples(resources, task)
     columns = [
-        {**column, "examples": examples, **_consent_of(samples, index)}
+        {**column, "examples": examples, **_find_consent(samples, index)}
         for index, (column, examples) in enumerate(
             zip(result.get("columns", ()), chain(samples.examples, repeat(())), strict=False)
         )
@@ -190,8 +194,11 @@ def add_samples(resources: Resources, result: Mapping[str, Any]) -> dict[str, An
     return {**result, **{name: value for name, value in values.items() if value}}
 
 
-def _consent_of(samples: ImportSamples, index: int) -> dict[str, Any]:
-    """Return how a consent column's values were interpreted; empty for other columns."""
+def _find_consent(samples: ImportSamples, index: int) -> dict[str, Any]:
+    """Return how a consent column's values were interpreted.
+
+    The result is empty for other columns.
+    """
     values = {
         name: samples.consent.get(name, {}).get(str(index))
         for name in ("values", "ignored_opt_outs")
@@ -199,27 +206,27 @@ def _consent_of(samples: ImportSamples, index: int) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _load(resources: Resources, task: MemberImport) -> ImportSamples:
+def _load_samples(resources: Resources, task: MemberImport) -> ImportSamples:
     if task.samples is None:
         return ImportSamples((), ())
-    key = bulk_files.data_key(resources, task)
-    return ImportSamples(*orjson.loads(unseal(task.samples, key, _name(task))))
+    key = bulk_files.unwrap_key(resources, task)
+    return ImportSamples(*orjson.loads(unseal(task.samples, key, _build_encryption_name(task))))
 
 
-def _name(task: MemberImport) -> str:
+def _build_encryption_name(task: MemberImport) -> str:
     return f"{task.object_prefix}/samples"
 
 
-def _examples(records: Sequence[Sequence[str]], index: int) -> list[str]:
+def _collect_examples(records: Sequence[Sequence[str]], index: int) -> list[str]:
     cells = (
         record[index].strip()[:MAX_EXAMPLE_CHARACTERS] for record in records if index < len(record)
     )
     return [*dict.fromkeys(filter(None, cells))][:MAX_EXAMPLES]
 
 
-def _preview(rows: Sequence[AnyRow], keys: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def _preview_rows(rows: Sequence[AnyRow], keys: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     members = [row.email for row in rows if isinstance(row, MemberRow)]
-    normalised = iter(email_addresses.normalise_all(members))
+    normalised = iter(email_addresses.normalise_addresses(members))
     for row in rows:
         if isinstance(row, RejectedRecord):
             yield {"line": row.line, "code": row.code, "reason": row.reason}
@@ -236,7 +243,9 @@ def _preview(rows: Sequence[AnyRow], keys: Mapping[str, str]) -> Iterator[dict[s
                 "email": address,
                 "name": row.name or None,
                 "type": row.tier or Tier.FREE.value,
-                "paid_expiry": None if row.paid_expiry is None else clock.iso(row.paid_expiry),
+                "paid_expiry": None
+                if row.paid_expiry is None
+                else clock.format_timestamp(row.paid_expiry),
                 "status": row.suppression.value
                 if row.is_opt_out
                 else SubscriptionStatus.ACTIVE.value,

@@ -1,4 +1,4 @@
-"""The set of addresses in one file, which tells which rows have the same address."""
+"""Remembers the addresses of one file, in order to detect rows with the same address."""
 
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
@@ -6,9 +6,10 @@ from itertools import chain
 
 from core.errors import imports as errors
 
-# These addresses take about ten megabytes. No request has more of them.
+# The maximum number of addresses in memory, which take about ten megabytes. A request never has
+# more addresses.
 MAX_ADDRESSES_IN_MEMORY = 100_000
-# The addresses on disk: about twenty million of the usual length.
+# The maximum size of the addresses on disk, which is enough for about twenty million addresses.
 MAX_SEEN_BYTES = 1024**3
 MAX_ADDRESSES_PER_QUERY = 2_000
 
@@ -21,13 +22,14 @@ class SeenAddresses:
     database deletes it.
 
     Attributes:
-        has_outdone: whether the file has a row that is stricter than an earlier row of its address.
+        has_stricter_rows: whether the file has a row that is stricter than an earlier row with the
+            same address.
     """
 
     def __init__(self, max_bytes: int = MAX_SEEN_BYTES) -> None:
-        self.has_outdone = False
+        self.has_stricter_rows = False
         self._in_memory: dict[str, int] = {}
-        # An empty name makes a temporary database.
+        # SQLite creates a temporary database for an empty name.
         self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         for setting in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -8000"):
             self._database.execute(f"PRAGMA {setting}")
@@ -41,7 +43,7 @@ class SeenAddresses:
     def add(self, rows: Mapping[str, int]) -> dict[str, int]:
         """Add the addresses of some rows, each with the strictness of its strictest row.
 
-        Returns, for addresses that earlier calls added, the strictness before this call. Raises
+        Return the previous strictness of addresses that earlier calls added. Raises
         ``import.too_many_addresses`` when memory and disk space are used up.
         """
         earlier = {
@@ -56,22 +58,23 @@ class SeenAddresses:
             address: rows[address] for address, before in earlier.items() if rows[address] > before
         }
         if stricter:
-            self.has_outdone = True
+            self.has_stricter_rows = True
             self._raise_strictness(stricter)
         return earlier
 
     def find(self, addresses: Collection[str]) -> dict[str, int]:
-        """Return the strictness of each of these addresses, except addresses that weren't added."""
+        """Return the strictness of each address, except addresses that weren't added."""
         in_memory = self._in_memory.keys() & set(addresses)
         strictness = {address: self._in_memory[address] for address in in_memory}
-        others = [address for address in addresses if address not in strictness]
-        return strictness | self._find_on_disk(others)
+        addresses_on_disk = [address for address in addresses if address not in strictness]
+        return strictness | self._find_on_disk(addresses_on_disk)
 
     def close(self) -> None:
         self._database.close()
 
     def _add_to_disk(self, rows: Mapping[str, int]) -> dict[str, int]:
-        # Sorted as the index, so that neighbours are stored in the same page.
+        # Sort the addresses in the order of the index, so that neighbours are stored in the same
+        # page.
         added = sorted(rows.items())
         places = ",".join(["(?,?)"] * len(added))
         insert = f"INSERT INTO seen VALUES {places} ON CONFLICT DO NOTHING RETURNING address"  # noqa: S608 - only placeholders

@@ -34,8 +34,9 @@ _JUDGED = """
 def name_table(name: str, columns: str) -> str:
     """Return a table name that depends on the columns.
 
-    A connection pooler may give one database session to processes of two releases in turn. A later
-    process then sees the temporary tables of an earlier one, which may have other columns.
+    A connection pooler may give one database session to processes of two releases in turn. A
+    process of the new release may then see temporary tables of the old release, which may have
+    other columns.
     """
     return f"{name}_{hashlib.sha256(columns.encode()).hexdigest()[:8]}"
 
@@ -62,7 +63,7 @@ def escape_value(value: str) -> str:
 
 
 def format_rows(rows: Sequence[JudgedRow]) -> str:
-    """Return rows in the format of PostgreSQL's COPY, without the rows that affect nobody."""
+    """Return rows in the format of PostgreSQL's COPY, without the rows that change nobody."""
     new_ids = ids.neighbouring_ids(len(rows))
     lines = []
     for number, row in enumerate(rows):
@@ -74,30 +75,32 @@ def format_rows(rows: Sequence[JudgedRow]) -> str:
         lines.append(
             f"{number}\t{row.email}\t{name}\t{row.tier or NULL}\t{row.paid_expiry or NULL}\t"
             f"{'t' if row.paid_expiry == CLEARED else 'f'}\t"
-            f"{'t' if row.left else 'f'}\t{'f' if row.code is None else 't'}\t{new_ids[number]}\n"
+            f"{'t' if row.opt_out else 'f'}\t{'f' if row.code is None else 't'}\t"
+            f"{new_ids[number]}\n"
         )
     return "".join(lines)
 
 
 def copy_rows(uow: UnitOfWork, lines: str) -> None:
-    """Copy lines of rows into the table STAGED. The tables are empty when a transaction begins.
+    """Copy lines of rows into the table STAGED.
 
-    The tables are created once for each connection.
+    The temporary tables are created once per connection, and are empty when a transaction begins.
     """
     uow.session.execute(text(_TABLES))
     copy_lines(uow, STAGED, lines)
 
 
 def copy_digests(uow: UnitOfWork, rows: Sequence[JudgedRow], *, all_rows: bool) -> None:
-    """Copy the digests under which an opt-out of each address may be stored, the current one first.
+    """Copy the digests under which opt-outs of the addresses may be stored.
 
-    Without ``all_rows``, only rows with opt-outs are copied, because their opt-outs are stored.
+    Each address has one current digest, and an older digest per retired key. Without ``all_rows``,
+    only the digests of opt-outs are copied, because these opt-outs will be stored.
     """
     digests_of = opt_out_checks.create_address_digester(uow.settings.keyring)
     lines = (
         f"{number}\t\\\\x{digest.hex()}\t{'f' if older else 't'}\n"
         for number, row in enumerate(rows)
-        if row.code is None and (all_rows or row.left)
+        if row.code is None and (all_rows or row.opt_out)
         for older, digest in enumerate(digests_of(row.email))
     )
     digest_lines = "".join(lines)
@@ -114,8 +117,8 @@ def copy_lines(uow: UnitOfWork, table: str, lines: str) -> None:
         with statement_span(statement), connection.cursor() as cursor:
             cursor.copy_expert(statement, io.StringIO(lines))
     except psycopg2.DatabaseError as error:
-        # COPY bypasses SQLAlchemy, so it raises exceptions of the driver. If the connection breaks
-        # during COPY, the driver's error has no class of its own and no code.
+        # COPY bypasses SQLAlchemy, so the driver's exceptions aren't translated. If the connection
+        # breaks during COPY, the driver's error has no class of its own and no code.
         if isinstance(error, psycopg2.OperationalError) or error.pgcode is None:
             raise TransientError(f"the database: {type(error).__name__}") from error
         raise

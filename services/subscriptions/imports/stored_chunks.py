@@ -16,13 +16,13 @@ from storage.encryption import seal, unseal
 from storage.resources import Resources
 
 
-def chunk_key(prefix: str, number: int) -> str:
+def get_chunk_key(prefix: str, number: int) -> str:
     """Return the key of the object that holds this chunk of an import."""
     return f"{prefix}/chunks/{number:06}"
 
 
 class StoredChunks:
-    """The chunks that have been stored while a file is read.
+    """The chunks of a file that is being read and stored.
 
     Attributes:
         count: the number of stored chunks.
@@ -33,54 +33,54 @@ class StoredChunks:
     def __init__(self, resources: Resources, task: MemberImport) -> None:
         self._objects = resources.objects
         self._prefix = task.object_prefix
-        self._key = bulk_files.data_key(resources, task)
+        self._key = bulk_files.unwrap_key(resources, task)
         self._unmarked: list[int] = []
         self.count = 0
         self.opt_out_numbers: list[int] = []
         self.size = 0
 
     def store(self, chunk: Chunk) -> None:
-        self.size += self._put(chunk.number, chunk.rows)
+        self.size += self._store_rows(chunk.number, chunk.rows)
         self.count = chunk.number + 1
         self._unmarked.append(chunk.number)
         if chunk.has_opt_outs:
             self.opt_out_numbers.append(chunk.number)
 
     @property
-    def has_unmarked(self) -> bool:
-        """Return whether ``mark_next`` must be called again before the chunks may be applied."""
+    def has_unmarked_chunks(self) -> bool:
+        """Return whether ``mark_next_chunk`` must be called before the chunks may be applied."""
         return bool(self._unmarked)
 
-    def mark_next(self, seen: SeenAddresses) -> None:
+    def mark_next_chunk(self, seen: SeenAddresses) -> None:
         """Mark weaker rows as duplicates in one chunk that hasn't been checked yet.
 
         A row is weaker if another row of the file has the same address and is stricter. The whole
         file must have been read.
         """
         number = self._unmarked.pop()
-        key = chunk_key(self._prefix, number)
+        key = get_chunk_key(self._prefix, number)
         rows = decode_rows(unseal(self._objects.get(key), self._key, key))
         strictest = seen.find([row.email for row in rows if row.code is None])
         weaker = [
-            place
-            for place, row in enumerate(rows)
+            position
+            for position, row in enumerate(rows)
             if row.code is None and row.strictness < strictest[row.email]
         ]
-        for place in weaker:
-            rows[place] = reject_row(rows[place], DUPLICATE_CODE, STRICTER_ROW_REASON)
+        for position in weaker:
+            rows[position] = reject_row(rows[position], DUPLICATE_CODE, STRICTER_ROW_REASON)
         if weaker:
-            self._put(number, rows)
+            self._store_rows(number, rows)
 
-    def _put(self, number: int, rows: list[JudgedRow]) -> int:
-        """Store rows as the chunk with this number. Return the size before the encryption."""
+    def _store_rows(self, number: int, rows: list[JudgedRow]) -> int:
+        """Store rows as a chunk, and return the size of the chunk before its encryption."""
         content = encode_rows(rows)
-        key = chunk_key(self._prefix, number)
+        key = get_chunk_key(self._prefix, number)
         self._objects.put(key, seal(content, self._key, key), "application/octet-stream")
         return len(content)
 
 
 def fetch_chunk(resources: Resources, task: MemberImport, number: int) -> PreparedChunk:
     """Return a stored chunk, ready to be applied."""
-    key = chunk_key(task.object_prefix, number)
-    content = unseal(resources.objects.get(key), bulk_files.data_key(resources, task), key)
+    key = get_chunk_key(task.object_prefix, number)
+    content = unseal(resources.objects.get(key), bulk_files.unwrap_key(resources, task), key)
     return prepare_chunk(number, decode_rows(content))

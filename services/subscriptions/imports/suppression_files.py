@@ -1,4 +1,4 @@
-"""Finds in a file of suppressions, bounces or complaints why each person gets no mail.
+"""Finds the reason why each person in a file of suppressions, bounces or complaints gets no mail.
 
 Only the type, event, reason or code in a row determines the reason. The reason must be right,
 because an opt-out from such a file stays even if the import is undone.
@@ -29,7 +29,7 @@ from services.subscriptions.imports.rows import (
     SuppressionStatus,
 )
 
-# The default status of a file of each kind. It is used if the file has no column with reasons.
+# Maps each kind of file to the status of its rows if the file has no column with reasons.
 _DEFAULT_STATUSES = {
     ImportKind.SUPPRESSIONS: SuppressionStatus.UNSUBSCRIBED,
     ImportKind.BOUNCES: SuppressionStatus.BOUNCED,
@@ -42,9 +42,8 @@ _SUBJECTS = normalise_words(_WORDS["headers"]["subjects"])
 _HEADER_WORDS = _SUBJECTS | normalise_words(_WORDS["headers"]["others"])
 # The headers of columns with the responses of mail servers.
 _RESPONSES = normalise_words(_WORDS["headers"]["answers"])
-# Some columns contain numbers as reasons. Maps the header of such a column to the status of each
-# number.
-_NUMBERS = {
+# Maps the header of each column with numbers as reasons to the status of each number.
+_NUMBERED_REASONS = {
     header: {
         str(number): SuppressionStatus(status)
         for status, numbers in statuses.items()
@@ -58,20 +57,20 @@ _MEANINGS = {
     for status, words in _WORDS["words"].items()
     for word in words
 }
-# The statuses in the order of the TOML file. If several reasons apply, the first one is used.
+# The statuses in the order of the TOML file. If several reasons apply, the first status is used.
 _RANKED_STATUSES = [SuppressionStatus(status) for status in _WORDS["words"]]
 _MAY_PASS = SuppressionStatus.MAY_PASS
-# Words that are recognised only if no other word follows them.
-_EXACT = normalise_words(_WORDS["exact"]["words"])
+# Words that are recognised only without a following word.
+_EXACT_WORDS = normalise_words(_WORDS["exact"]["words"])
 # SMTP status codes such as 550 and 5.1.1. "smtp;" may precede the code, and text may follow it.
 _CODE = re.compile(
     r"(?:smtp ?[;:] ?)?[#<(\[\"']?([245])(?:\d\d|\.\d{1,3}\.\d{1,3})(?!\w|\.\d)",
     re.ASCII | re.IGNORECASE,
 )
 _ENHANCED_CODE = re.compile(r"[ -]{1,2}[#(\[]?([45])\.\d{1,3}\.\d{1,3}(?!\d)", re.ASCII)
-_SOFT = frozenset({"soft", "transient", "temporary", "temporarily"})
+_SOFT_WORDS = frozenset({"soft", "transient", "temporary", "temporarily"})
 _NEGATIONS = frozenset({"not", "no", "false", "never"})
-# The key of the only entry in ``SuppressionReader.settled``.
+# The only key in the result of ``SuppressionReader.find_decisions``.
 _HAS_REASONS = "types"
 _KIND_UNKNOWN = RowProblem(
     "row.kind_unknown", "The row gives no reason that we recognise for not mailing the person."
@@ -86,7 +85,8 @@ class SuppressionReader:
         mapping: maps columns to the roles that the owner assigned. A column with the role
             ``status`` contains the reason.
         status_values: maps values in the file to the status that the owner assigned.
-        settled: what ``settled`` returned after the same file was read for the first time.
+        earlier_decisions: the result of ``find_decisions`` after the file was read for the first
+            time.
     """
 
     def __init__(
@@ -97,11 +97,11 @@ class SuppressionReader:
         *,
         mapping: Mapping[str, str] | None = None,
         status_values: Mapping[str, str] | None = None,
-        settled: Mapping[str, bool] | None = None,
+        earlier_decisions: Mapping[str, bool] | None = None,
     ) -> None:
         self._header = header
         self._default_status = _DEFAULT_STATUSES[kind]
-        self._had_reasons = (settled or {}).get(_HAS_REASONS, False)
+        self._had_reasons = (earlier_decisions or {}).get(_HAS_REASONS, False)
         self._used_default = False
         self._values = StatusValues(status_values)
         self._sample = sample
@@ -119,18 +119,18 @@ class SuppressionReader:
                 continue
             if len(self._header) > self._width:
                 self._find_columns()
-            status = self._status(row.cells)
+            status = self._find_status(row.cells)
             if status is None:
                 unknown = SuppressionStatus.UNKNOWN
                 yield row._replace(suppression=unknown, problem=_KIND_UNKNOWN)
             else:
                 yield row._replace(suppression=status, problem=ROW_PROBLEMS.get(status))
 
-    def settled(self) -> dict[str, bool]:
-        """Return whether the file has a column with reasons. Call this after reading the file."""
+    def find_decisions(self) -> dict[str, bool]:
+        """Return whether the file has a column with reasons. The file must have been read."""
         return {_HAS_REASONS: bool(self._reason_columns) or self._had_reasons}
 
-    def differs(self) -> bool:
+    def has_misread_rows(self) -> bool:
         """Return whether the file must be read again.
 
         The file must be read again if earlier rows were given the default reason for this kind of
@@ -138,7 +138,7 @@ class SuppressionReader:
         """
         return self._used_default and bool(self._reason_columns)
 
-    def unknown_values(self) -> list[dict[str, object]]:
+    def list_unknown_values(self) -> list[dict[str, object]]:
         """Return the unrecognised values with columns and row counts, the most frequent first."""
         return [
             {"column": column, "value": value, "rows": rows}
@@ -146,7 +146,7 @@ class SuppressionReader:
         ]
 
     def _find_columns(self) -> None:
-        """Find the columns with reasons. In JSON Lines, later rows may add more columns."""
+        """Find the columns with reasons, even if later rows of JSON Lines have added columns."""
         header = self._header
         roles = self._roles
         self._width = len(header)
@@ -158,32 +158,33 @@ class SuppressionReader:
             index for index in unmapped if normalise_word(header[index]) in _RESPONSES
         ]
 
-    def _status(self, cells: Sequence[str]) -> SuppressionStatus | None:
-        """Return the status that the row assigns, or ``None`` if its reason isn't recognised."""
+    def _find_status(self, cells: Sequence[str]) -> SuppressionStatus | None:
+        """Return the status for a row's reason, or ``None`` for an unrecognised reason."""
         statuses = [
-            self._reason_status(index, _cell(cells, index)) for index in self._reason_columns
+            self._find_reason_status(index, _get_cell(cells, index))
+            for index in self._reason_columns
         ]
-        statuses += [_code_status(_cell(cells, index)) for index in self._response_columns]
+        statuses += [_find_code_status(_get_cell(cells, index)) for index in self._response_columns]
         status = next((each for each in _RANKED_STATUSES if each in statuses), None)
         if status is None:
             for index in self._reason_columns:
-                self._count_unknown(index, _cell(cells, index))
+                self._count_unknown(index, _get_cell(cells, index))
         if status or self._reason_columns or self._had_reasons:
             return status
         self._used_default = True
         return self._default_status
 
-    def _reason_status(self, index: int, cell: str) -> SuppressionStatus | None:
+    def _find_reason_status(self, index: int, cell: str) -> SuppressionStatus | None:
         name = normalise_word(self._header[index]) if index < len(self._header) else ""
-        if (numbers := _NUMBERS.get(name)) is not None:
+        if (numbers := _NUMBERED_REASONS.get(name)) is not None:
             return numbers.get(cell.strip())
-        return self._cell_status(cell)
+        return self._find_cell_status(cell)
 
-    def _cell_status(self, cell: str) -> SuppressionStatus | None:
+    def _find_cell_status(self, cell: str) -> SuppressionStatus | None:
         mapped = self._values.get(cell)
         if mapped is not None:
             return mapped if mapped in _RANKED_STATUSES else _MAY_PASS
-        return _code_status(cell) or _word_status(_reason_in(cell))
+        return _find_code_status(cell) or _find_word_status(_extract_reason(cell))
 
     def _count_unknown(self, index: int, cell: str) -> None:
         name = self._header[index].strip()[:MAX_WORD_CHARACTERS]
@@ -195,8 +196,8 @@ class SuppressionReader:
         """Return the columns in which at least half of the sampled cells are recognised reasons."""
         reason_columns = []
         for index in unmapped:
-            cells = [cell for record in self._sample if (cell := _cell(record, index).strip())]
-            known = sum(self._cell_status(cell) is not None for cell in cells)
+            cells = [cell for record in self._sample if (cell := _get_cell(record, index).strip())]
+            known = sum(self._find_cell_status(cell) is not None for cell in cells)
             if cells and known * 2 >= len(cells):
                 reason_columns.append(index)
         return reason_columns
@@ -205,12 +206,12 @@ class SuppressionReader:
 def _is_reason_header(name: str) -> bool:
     """Return whether this header is the name of a column of types, events, reasons or codes."""
     words = split_words(name)
-    return normalise_word(name) in _NUMBERS or (
+    return normalise_word(name) in _NUMBERED_REASONS or (
         all(word in _HEADER_WORDS for word in words) and any(word in _SUBJECTS for word in words)
     )
 
 
-def _code_status(cell: str) -> SuppressionStatus | None:
+def _find_code_status(cell: str) -> SuppressionStatus | None:
     """Return the status for the SMTP code at the start of the cell, or ``None`` without a code."""
     text = cell.strip()[:MAX_WORD_CHARACTERS]
     code = _CODE.match(text)
@@ -221,27 +222,27 @@ def _code_status(cell: str) -> SuppressionStatus | None:
     return SuppressionStatus.BOUNCED if is_permanent else _MAY_PASS
 
 
-def _word_status(cell: str) -> SuppressionStatus | None:
-    """Return the status for the words of a cell. If the cell is a list, interpret each item."""
-    statuses = [_item_status(split_words(item)) for item in split_items(cell)]
+def _find_word_status(cell: str) -> SuppressionStatus | None:
+    """Return the status for the words of a cell, or the status for the items of a list."""
+    statuses = [_find_item_status(split_words(item)) for item in split_items(cell)]
     return next((each for each in _RANKED_STATUSES if each in statuses), None)
 
 
-def _item_status(words: Sequence[str]) -> SuppressionStatus | None:
+def _find_item_status(words: Sequence[str]) -> SuppressionStatus | None:
     for count in range(len(words), 0, -1):
         word = "".join(words[:count])
         status = _MEANINGS.get(word)
         has_rest = count < len(words)
-        if status is None or (has_rest and word in _EXACT):
+        if status is None or (has_rest and word in _EXACT_WORDS):
             continue
         if has_rest and _NEGATIONS.intersection(words[count:]):
             return None
-        is_soft = status is SuppressionStatus.BOUNCED and _SOFT.intersection(words)
+        is_soft = status is SuppressionStatus.BOUNCED and _SOFT_WORDS.intersection(words)
         return _MAY_PASS if is_soft else status
     return None
 
 
-def _reason_in(cell: str) -> str:
+def _extract_reason(cell: str) -> str:
     """Return the cell, or only its ``code`` if the cell is a JSON object, as in Brevo's files."""
     if len(cell) > MAX_WORD_CHARACTERS * 10 or not cell.startswith("{"):
         return cell
@@ -253,5 +254,5 @@ def _reason_in(cell: str) -> str:
     return code if isinstance(code, str) else ""
 
 
-def _cell(record: Sequence[str], index: int) -> str:
+def _get_cell(record: Sequence[str], index: int) -> str:
     return record[index] if index < len(record) else ""

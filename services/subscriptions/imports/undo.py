@@ -1,30 +1,31 @@
-"""The undo of an import: restores the records that the import changed.
+"""Undoes an import by restoring the records that the import changed.
 
 A record isn't restored if it was changed after the import. A record is unchanged if its
-``updated_at`` is the time of the import. Opt-outs stay. The file's claims of consent are deleted,
-even if the member stays.
+``updated_at`` is the time of the import. Opt-outs from the import stay in force. The file's claims
+of consent are deleted, even if the member stays.
 """
 
 from sqlalchemy import text
 
 from core.errors.imports import IMPORT_NOT_FOUND, IMPORT_RUNNING, IMPORT_UNDO_OVER
 from models import JobStatus, MemberImport
-from services.feed.catalogue import FeedEventType, announce
+from services.feed.catalogue import FeedEventType, announce_event
 from services.subscriptions.consent.claims import delete_claims
 from services.subscriptions.undo import RestoredBatch, Undo
 from storage.unit_of_work import UnitOfWork
 
-BATCH = 10_000
-# A field that still has the import's value gets its earlier value, or none.
-_FIELDS_BEFORE = """CASE WHEN b.fields_after IS NULL THEN {now} ELSE (
+MEMBERS_PER_BATCH = 10_000
+# Builds the fields of a member after the undo. A field that still has the import's value gets its
+# earlier value, or is removed if it had none.
+_EARLIER_FIELDS = """CASE WHEN b.fields_after IS NULL THEN {now} ELSE (
             SELECT coalesce(jsonb_object_agg(f.key, f.value), '{{}}') FROM (
                 SELECT n.key, CASE WHEN n.value = b.fields_after -> n.key
                     THEN b.fields_before -> n.key ELSE n.value END AS value
                 FROM jsonb_each({now}) AS n
             ) AS f WHERE {none}
         ) END"""
-_EXTRAS_BEFORE = f"""fields = {
-    _FIELDS_BEFORE.format(now="m.fields", none="jsonb_typeof(f.value) <> 'null'")
+_EARLIER_EXTRAS = f"""fields = {
+    _EARLIER_FIELDS.format(now="m.fields", none="jsonb_typeof(f.value) <> 'null'")
 },
         tag_ids = CASE WHEN b.tags_added IS NULL THEN m.tag_ids ELSE
             ARRAY(SELECT unnest(m.tag_ids) EXCEPT SELECT unnest(b.tags_added) ORDER BY 1) END,
@@ -36,11 +37,13 @@ WITH first AS (
     WHERE import_id = :import_id AND subscription_id > :after
     ORDER BY subscription_id LIMIT :batch
 ), batch AS (
-    -- A range, not a join: the plan of a join would rely on statistics of a new import.
+    -- Select a range instead of a join, because the plan of a join would need statistics about a
+    -- new import.
     SELECT * FROM import_changes WHERE import_id = :import_id
         AND subscription_id > :after AND subscription_id <= (SELECT max(subscription_id) FROM first)
 ), gone AS (
-    -- All but those of members whom a later change holds: another undo may take them back.
+    -- Keep the changes of members whom a later change affects, because another undo may restore
+    -- these members.
     DELETE FROM import_changes AS c WHERE import_id = :import_id
         AND subscription_id > :after AND subscription_id <= (SELECT max(subscription_id) FROM first)
         AND NOT (c.activated AND EXISTS (
@@ -51,7 +54,7 @@ WITH first AS (
     UPDATE subscriptions AS m SET
         status = CASE WHEN b.activated THEN b.status_before ELSE m.status END,
         name = b.name_before, type = b.type_before, paid_expiry = b.paid_expiry_before,
-        {_EXTRAS_BEFORE}
+        {_EARLIER_EXTRAS}
         import_id = CASE WHEN b.activated THEN b.import_id_before ELSE m.import_id END,
         imported_at = CASE WHEN b.activated THEN b.imported_at_before ELSE m.imported_at END,
         updated_at = b.updated_at_before
@@ -64,8 +67,9 @@ WITH first AS (
         type = CASE WHEN m.type = b.type_after THEN b.type_before ELSE m.type END,
         paid_expiry = CASE WHEN m.paid_expiry IS NOT DISTINCT FROM b.paid_expiry_after
             THEN b.paid_expiry_before ELSE m.paid_expiry END,
-        {_EXTRAS_BEFORE}
-        -- By it the undo of what holds a member makes them as they were before that.
+        {_EARLIER_EXTRAS}
+        -- Keep the time of a later change, because the undo of the later change recognises the
+        -- member by this time.
         updated_at = CASE WHEN b.activated AND m.status = 'active'
             THEN m.updated_at ELSE clock_timestamp() END
     FROM batch AS b WHERE m.id = b.subscription_id AND m.updated_at <> b.applied_at AND (
@@ -78,7 +82,8 @@ WITH first AS (
             SELECT FROM jsonb_each(b.fields_after) AS a WHERE m.fields -> a.key = a.value
         ))
 ), later AS (
-    -- A later import keeps values of this one for its own undo; those must not come back either.
+    -- Correct the earlier values that a later import has stored, because the undo of the later
+    -- import must not restore values of this import.
     UPDATE import_changes AS c SET
         name_before = CASE WHEN c.name_before IS NOT DISTINCT FROM b.name_after
             THEN b.name_before ELSE c.name_before END,
@@ -86,7 +91,7 @@ WITH first AS (
             THEN b.type_before ELSE c.type_before END,
         paid_expiry_before = CASE WHEN c.paid_expiry_before IS NOT DISTINCT FROM b.paid_expiry_after
             THEN b.paid_expiry_before ELSE c.paid_expiry_before END,
-        fields_before = {_FIELDS_BEFORE.format(now="c.fields_before", none="true")},
+        fields_before = {_EARLIER_FIELDS.format(now="c.fields_before", none="true")},
         joined_at_before = CASE WHEN c.joined_at_before = b.joined_at_after
             THEN b.joined_at_before ELSE c.joined_at_before END
     FROM batch AS b CROSS JOIN LATERAL (
@@ -105,8 +110,8 @@ WITH first AS (
 )
 SELECT (SELECT count(*) FROM untouched WHERE activated), (SELECT max(subscription_id) FROM first)
 """  # noqa: S608
-# New records have no row in import_changes. A record that existed before the import isn't removed,
-# even if its row was lost, because the record is older than the import.
+# Removes the records that the import created, which have no row in import_changes. A record that
+# existed before the import is never removed, because it is older than the import.
 _REMOVE = """
 WITH batch AS (
     SELECT id, updated_at = imported_at AND created_at = imported_at AS is_untouched
@@ -121,23 +126,23 @@ SELECT (SELECT count(*) FROM removed), (SELECT max(id) FROM batch)
 
 
 def _restore_batch(uow: UnitOfWork, task: MemberImport) -> RestoredBatch | None:
-    # Records that existed before the import come first, then the new ones.
-    for statement, bookmark in ((_RESTORE, "undo_restored"), (_REMOVE, "undo_removed")):
-        values = {"import_id": task.id, "user_id": task.user_id, "batch": BATCH}
-        values["after"] = getattr(task, bookmark) or 0
+    # Restore the changed records before removing the new records.
+    for statement, position_column in ((_RESTORE, "undo_restored"), (_REMOVE, "undo_removed")):
+        values = {"import_id": task.id, "user_id": task.user_id, "batch": MEMBERS_PER_BATCH}
+        values["after"] = getattr(task, position_column) or 0
         restored, last = uow.session.execute(text(statement), values).one()
         if last is not None:
-            return RestoredBatch(restored, {bookmark: last})
-    # The file's claims about members who stay are deleted last.
-    return RestoredBatch(0, {}) if delete_claims(uow, task.id, limit=BATCH) else None
+            return RestoredBatch(restored, {position_column: last})
+    # Delete the file's claims about the remaining members last.
+    return RestoredBatch(0, {}) if delete_claims(uow, task.id, limit=MEMBERS_PER_BATCH) else None
 
 
 def _end_undo(uow: UnitOfWork, task: MemberImport, job_id: int, status: str) -> None:
     kept_members = task.added - task.undone
     if status == JobStatus.SUCCEEDED:
-        # A later change holds these members, for example another import.
+        # These members weren't restored, because a later change affects them.
         task.kept = kept_members
-    announce(
+    announce_event(
         uow,
         task.user_id,
         FeedEventType.BULK_ENDED,
@@ -161,10 +166,11 @@ IMPORT_UNDO = Undo(
     count_changed=lambda task: task.added,
     restore_batch=_restore_batch,
     end=_end_undo,
-    # If a later change holds members, the import can be undone again after that change is undone.
+    # If later changes prevent the undo for some members, the import can be undone again after the
+    # later changes are undone.
     is_complete=lambda task: task.undone_at is not None and not task.kept,
     has_total=False,
-    # An undo removes members.
+    # An undo needs a recent login because it removes members.
     needs_recent_login=True,
     initial_values=dict.fromkeys(("undone_at", "undo_restored", "undo_removed")),
 )

@@ -1,4 +1,4 @@
-"""The preview of an import's undo: the members it would restore, and those it couldn't."""
+"""Previews the undo of an import by counting the members that the undo would restore."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,16 +11,17 @@ from storage.unit_of_work import UnitOfWork
 
 MAX_PREVIEWED = 100_000
 _MAX_HOLDERS = 20
-_MINE = """WITH mine AS (
+_IMPORTED_MEMBERS = """WITH imported_members AS (
     SELECT id, status = 'active' AS is_member, updated_at = imported_at AS is_untouched, imported_at
-    FROM subscriptions WHERE import_id = :import_id LIMIT :most
+    FROM subscriptions WHERE import_id = :import_id LIMIT :max_members
 )"""
-_COUNT = text(f"""{_MINE}
+_COUNT_MEMBERS = text(f"""{_IMPORTED_MEMBERS}
 SELECT count(*), count(*) FILTER (WHERE is_member AND is_untouched),
     count(*) FILTER (WHERE NOT is_member)
-FROM mine""")  # noqa: S608
-_HOLDERS = text(f"""{_MINE}, held AS (SELECT * FROM mine WHERE is_member AND NOT is_untouched),
-by_kind AS (
+FROM imported_members""")  # noqa: S608
+_FIND_HOLDERS = text(f"""{_IMPORTED_MEMBERS}, held AS (
+    SELECT * FROM imported_members WHERE is_member AND NOT is_untouched
+), by_kind AS (
     SELECT 'bulk_action' AS kind, c.bulk_id AS id FROM held CROSS JOIN LATERAL (
         SELECT bulk_id FROM bulk_changes WHERE subscription_id = held.id
             AND applied_at > held.imported_at OFFSET 0
@@ -54,8 +55,10 @@ class UndoForecast:
         undone: the number of members that the undo would restore.
         kept: the number of members that would stay, because they were changed after the import.
         left: the number of people who have left the list.
-        held_by: the later changes. After these are undone, the kept members can be restored too.
-        is_exact: whether all members were counted. Otherwise the numbers are larger.
+        held_by: the later changes that prevent the undo for kept members. After the later changes
+            are undone, the kept members can be restored too.
+        is_exact: whether all members were counted. The real numbers are larger than an inexact
+            count.
     """
 
     undone: int
@@ -67,11 +70,11 @@ class UndoForecast:
 
 def forecast_undo(uow: UnitOfWork, task: MemberImport) -> UndoForecast:
     """Forecast the result of an undo for at most ``MAX_PREVIEWED`` members."""
-    values = {"import_id": task.id, "most": MAX_PREVIEWED + 1}
-    count, undone, left_count = uow.session.execute(_COUNT, values).one()
+    values = {"import_id": task.id, "max_members": MAX_PREVIEWED + 1}
+    count, undone, left_count = uow.session.execute(_COUNT_MEMBERS, values).one()
     kept_count = count - undone - left_count
     held_by: list[Holder] = []
     if kept_count:
-        rows = uow.session.execute(_HOLDERS, {**values, "holders": _MAX_HOLDERS})
+        rows = uow.session.execute(_FIND_HOLDERS, {**values, "holders": _MAX_HOLDERS})
         held_by = [Holder(*row) for row in rows]
     return UndoForecast(undone, kept_count, left_count, held_by, is_exact=count <= MAX_PREVIEWED)

@@ -7,8 +7,8 @@ INVALID = "invalid"
 DUPLICATE = "duplicate"
 DENIED = "denied"
 OVER_QUOTA = "over_quota"
-# The row is an opt-out. It is counted as ``opted_out``.
+# The verdict on an opt-out in the file, which results count as ``opted_out``.
 LEFT = "left"
 VERDICTS = (ADDED, ALREADY, OPTED_OUT, INVALID, DUPLICATE, DENIED)
-# The counts in an import's result.
+# The names of the counts in an import's result.
 COUNTS = ("received", *VERDICTS, "updated")

@@ -27,7 +27,8 @@ _CAPITAL = "A-ZÀ-ÖØ-ÞŒŸŠŽ"
 _MISPLACED_SYMBOLS = re.compile(
     "|".join(
         (
-            # Bytes that are undefined in Windows-1252, and symbols that never occur in names.
+            # Matches bytes that are undefined in Windows-1252, and symbols that never occur in
+            # names.
             r"[\x81\x8d\x8f\x90\x9d\xadƒˆ‰†‡˜¤¦¨¬¯±¹¸¼½¾×÷µ¢¥•‹›]",
             rf"[{_LETTER}][§©£€¡¿‚„…¶“”²³](?=[{_LETTER}])",
             rf"[§©£€™®°…²³](?=[{_LETTER}])|¶",
@@ -44,9 +45,9 @@ _MISPLACED_SYMBOLS = re.compile(
     )
 )
 
-# Accented letters next to letters with which Western languages don't combine them. The pattern also
-# finds Czech, Polish, Turkish and Baltic names, whose letters have the same bytes as Western
-# letters.
+# Matches accented letters next to letters with which Western languages don't combine them. The
+# pattern also finds Czech, Polish, Turkish and Baltic names, whose letters have the same bytes as
+# Western letters.
 _MISPLACED_LETTERS = re.compile(
     "|".join(
         (
@@ -75,7 +76,7 @@ _WORD = re.compile(rf"[{_LETTER}]+")
 _APOSTROPHE = re.compile(rf"(?<![{_LETTER}])([{_LETTER}]*)’(?=([{_LETTER}]*))")
 _QUOTATION_MARKS = re.compile("[“”„]")
 # Words that can precede an apostrophe, as in d’Angelo.
-_ELIDED = frozenset(
+_ELIDED_WORDS = frozenset(
     (
         *("d", "l", "o", "n", "m", "s", "t", "c", "j", "qu", "dell", "nell", "sant", "all", "ch"),
         *("gl", "un", "dall", "sull", "mc", "aujourd", "jusqu", "lorsqu", "puisqu", "quelqu"),
@@ -87,8 +88,8 @@ _MIN_OWNER_CHARACTERS = 3
 _MIN_ELIDED_CHARACTERS = 4
 # Prefixes before a capital letter in a name, as in McÉvoy.
 _PREFIX = re.compile(r"(?:Ma?c|D[eiua]|L[aeo]|Van|Von|Fitz|Saint|O)\Z")
-# Letters that may be lower case in a name in capitals: ß, and letters that Caps Lock doesn't affect
-# on a French keyboard.
+# Letters that may be lower case in a name in capitals. Caps Lock on a French keyboard doesn't
+# affect these letters, and the letter ß rarely has a capital.
 _SMALL_AMONG_CAPITALS = frozenset("éèçàùß")
 _MIN_ALL_CAPITALS = 2
 
@@ -110,7 +111,7 @@ def _has_paired_marks(text: str) -> bool:
 
 
 def _fits_apostrophe(before: str, after: str, text: str) -> bool:
-    """Return whether an apostrophe is plausible between these words.
+    """Return whether an apostrophe is plausible between two words.
 
     If the apostrophe isn't plausible, the byte may be the letter í in Mac Roman.
     """
@@ -121,7 +122,7 @@ def _fits_apostrophe(before: str, after: str, text: str) -> bool:
         return is_quotation or before.lower().endswith(("s", "n", "f"))
     if after.lower() in _ENDINGS:
         return len(before) >= _MIN_OWNER_CHARACTERS or after.lower() != "s"
-    if before.lower() not in _ELIDED:
+    if before.lower() not in _ELIDED_WORDS:
         return False
     is_name = len(before) == 1 and before.isupper() and after[0].islower()
     return not is_name or len(after) >= _MIN_ELIDED_CHARACTERS
@@ -144,11 +145,11 @@ def _has_fitting_case(word: str) -> bool:
     if word.islower() or word.isupper() or (word[0].isupper() and word[1:].islower()):
         return True
     capitals = sum(letter.isupper() for letter in word)
-    for at, letter in enumerate(word):
-        if letter.isascii() or not at:
+    for position, letter in enumerate(word):
+        if letter.isascii() or not position:
             continue
-        before = word[:at]
-        after = word[at + 1 :]
+        before = word[:position]
+        after = word[position + 1 :]
         if letter.isupper() and before[-1].islower():
             if not (_PREFIX.match(before) and after[:1].islower()):
                 return False

@@ -1,12 +1,12 @@
 """The SQL statements that write the changes of a chunk's rows.
 
-OFFSET 0 makes Postgres look up one row at a time, for the reason in ``judge_statements``.
+``OFFSET 0`` makes Postgres look up one row at a time, for the reason in ``judge_statements``.
 """
 
-from services.subscriptions.imports.judge_statements import new_expiry
+from services.subscriptions.imports.judge_statements import build_new_expiry
 from services.subscriptions.imports.staging import JUDGED, STAGED_DIGESTS, STAGED_EXTRAS
 
-# The number of existing people in the rows, of new people, and of records that change.
+# Counts the existing people, the new people and the changing records of a chunk.
 COUNT_WRITES = f"""
 SELECT count(*) FILTER (WHERE NOT is_new_person), count(*) FILTER (WHERE is_new_person),
     count(*) FILTER (WHERE subscription_id IS NOT NULL AND verdict <> 'left')
@@ -35,7 +35,7 @@ WITH found AS (
 UPDATE {JUDGED} SET user_id = found.id FROM found
 WHERE {JUDGED}.is_new_person AND {JUDGED}.email = found.email
 """  # noqa: S608
-# The source of an opt-out is the reason in the file.
+# Stores opt-outs, with the reason in the file as the source of each opt-out.
 ADD_OPT_OUTS = f"""
 INSERT INTO opt_outs (list_id, user_id, address_hmac, kind, source)
 SELECT :list_id, j.user_id, d.digest, 'list', CASE
@@ -62,7 +62,7 @@ SELECT list_id, user_id, 'unsubscribed', 'import', :user_id, 'import', was, 'uns
     email_enabled, email_enabled
 FROM gone
 """  # noqa: S608
-# Only the fields whose values change, so that an undo doesn't touch the other fields.
+# Selects only fields whose values change, so that an undo doesn't touch the other fields.
 _CHANGED_EXTRAS = f"""
 LEFT JOIN {STAGED_EXTRAS} AS e ON e.number = j.number
 CROSS JOIN LATERAL (
@@ -89,8 +89,8 @@ _CHANGED_NAMES = """nullif(
             ), '{}')"""
 
 
-def store_changes(*, has_extras: bool) -> str:
-    """Return the statement that stores old and new values of existing records, for an undo."""
+def build_changes_statement(*, has_extras: bool) -> str:
+    """Build the statement that stores old and new values of existing records for an undo."""
     columns = "fields_after, fields_before, tags_added, joined_at_before, joined_at_after,"
     values = "x.fields_after, x.fields_before, x.tags_added, m.joined_at, x.joined_at_after,"
     return f"""
@@ -101,7 +101,7 @@ INSERT INTO import_changes (import_id, subscription_id, activated, applied_at, s
 SELECT :import_id, m.id, j.verdict = 'added', now(), m.status,
     m.name, coalesce(nullif(j.name, ''), m.name),
     m.type, coalesce(j.tier, m.type),
-    m.paid_expiry, {new_expiry("j")},
+    m.paid_expiry, {build_new_expiry("j")},
     {values if has_extras else ""}
     m.import_id, m.imported_at, m.updated_at
 FROM {JUDGED} AS j CROSS JOIN LATERAL (
@@ -112,8 +112,8 @@ WHERE j.verdict = 'added' OR j.is_updated
 """  # noqa: S608
 
 
-def change_members(*, has_extras: bool) -> str:
-    """Return the statement that writes the new values of existing records."""
+def build_update_statement(*, has_extras: bool) -> str:
+    """Build the statement that writes the new values of existing records."""
     return f"""
 WITH changed AS (
     UPDATE subscriptions AS m SET
@@ -142,8 +142,8 @@ FROM changed
 """  # noqa: S608
 
 
-def insert_members(*, has_extras: bool) -> str:
-    """Return the statement that adds people without a record in the list."""
+def build_insert_statement(*, has_extras: bool) -> str:
+    """Build the statement that adds people without a record in the list."""
     extras = "coalesce(e.fields, '{}'), coalesce(e.tag_ids, '{}'), e.joined_at,"
     return f"""
 INSERT INTO subscriptions (list_id, user_id, status, type, paid_expiry, email_enabled, name, email,

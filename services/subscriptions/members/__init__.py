@@ -1,6 +1,6 @@
-"""Subscriptions: which person is on which list, and which acts may change that.
+"""Subscriptions: the records of people on lists, and the rules for changing a record.
 
-Code that makes a subscription active, or switches its mail on, takes the lock on the pair of list
-and person (``locks``), checks the person's opt-outs (``opt_out_checks``), and notes the change
-(``changes``).
+Code that activates a subscription or enables mail must do three things. The code locks the pair of
+list and person (``locks``). The code checks the person's opt-outs (``opt_out_checks``). The code
+records the change in the history (``changes``).
 """

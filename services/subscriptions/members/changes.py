@@ -1,7 +1,7 @@
-"""Creates and changes subscriptions, one at a time.
+"""Creates and changes single subscriptions.
 
-Each change adds an event to the history of the subscription, and an event to the owner's feed. If
-the change adds the person to the list, it also adds a consent entry.
+Each change adds an event to the history of the subscription, and an event to the owner's feed. A
+change that adds the person to the list also adds a consent entry.
 """
 
 from collections.abc import Mapping
@@ -21,81 +21,102 @@ from models import (
     SubscriptionStatus,
     User,
 )
-from services.feed.catalogue import FeedEventType, announce_of_list
+from services.feed.catalogue import FeedEventType, announce_list_event
 from services.subscriptions.consent import entries
 from storage.unit_of_work import UnitOfWork
 
+# Names of actions in the history of a subscription.
 ERASED = "erased"
-_WITH_REASON = ("unsubscribed", "email_disabled")
-# A transfer changes two records, and announces both with the other list.
-TRANSFERRED_IN, TRANSFERRED_AWAY = "transferred_in", "transferred_away"
+TRANSFERRED_IN = "transferred_in"
+TRANSFERRED_AWAY = "transferred_away"
+# Events of these actions store the reason that the person gave.
+_ACTIONS_WITH_REASON = ("unsubscribed", "email_disabled")
+# The names of changed columns in the history.
+_HISTORY_NAMES = {name: name for name in ("name", "email", "type", "paid_expiry")} | {
+    "tag_ids": "tags"
+}
+_STATUSES_ON_LIST = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
+_FEED_EVENT_BY_NEW_STATUS: Mapping[str, FeedEventType] = {
+    SubscriptionStatus.REMOVED: FeedEventType.SUBSCRIPTION_REMOVED,
+    SubscriptionStatus.UNSUBSCRIBED: FeedEventType.SUBSCRIPTION_LEFT,
+}
 
 
 class Via(StrEnum):
-    """The way by which a change came."""
+    """The way in which a request for a change reached Pressroom."""
 
-    LOGIN = "login"  # with a credential of the person or of the owner
-    CHALLENGE = "challenge"  # the public form, with a challenge that was passed
-    FORM = "form"  # the public form of a list without a challenge
-    CONFIRMATION = "confirmation"  # a mailed token
-    TRACE = "trace"  # a trace id sent to the API
-    ONE_CLICK = "one-click"  # a mail client's unsubscribe button (RFC 8058)
-    PAGE = "page"  # the unsubscribe page
+    LOGIN = "login"  # Credentials of the person or of the owner.
+    CHALLENGE = "challenge"  # The public form, after the person solved a challenge.
+    FORM = "form"  # The public form of a list without a challenge.
+    CONFIRMATION = "confirmation"  # The link in a confirmation mail.
+    TRACE = "trace"  # A request to the API with a trace id.
+    ONE_CLICK = "one-click"  # The unsubscribe button of a mail client (RFC 8058).
+    PAGE = "page"  # The unsubscribe page.
     IMPORT = "import"
-    BULK = "bulk"  # an act of the owner on all members that fit a filter
+    BULK = "bulk"  # A bulk action of the owner on all members who match a filter.
     COMMAND = "command"
 
 
 class ActorKind(StrEnum):
+    """The kinds of people and processes that change subscriptions."""
+
     USER = "user"
     OWNER = "owner"
     IMPORT = "import"
     OPERATOR = "operator"
-    STRANGER = "stranger"  # a person without credentials, by the public form
+    STRANGER = "stranger"  # A person without credentials, who uses the public form.
 
 
 @dataclass(frozen=True)
 class Actor:
-    """In whose name a subscription is changed, by which way and from where."""
+    """The person or process that changes a subscription, and the origin of the request.
+
+    Attributes:
+        page_url: the page that sent the request, without the query of the URL.
+        browser: the name of the browser.
+        reason: the person's reason for unsubscribing or disabling mail, if the person gave one.
+    """
 
     kind: ActorKind
     via: Via
     user_id: int | None = None
     ip: str | None = None
-    # The page from which the act came, without its query, and the name of the browser.
     page_url: str | None = None
     browser: str | None = None
-    # Why the person leaves or stops the mail, if they say.
     reason: str | None = None
 
 
 def find_record(uow: UnitOfWork, list_id: int, user_id: int) -> Subscription | None:
-    pair = Subscription.list_id == list_id, Subscription.user_id == user_id
-    query = select(Subscription).where(*pair).execution_options(populate_existing=True)
-    return uow.session.scalar(query)
+    """Return the person's record on the list in any status, read from the database again."""
+    query = select(Subscription).where(
+        Subscription.list_id == list_id, Subscription.user_id == user_id
+    )
+    return uow.session.scalar(query.execution_options(populate_existing=True))
 
 
-def find_named_record(uow: UnitOfWork, list_id: int, named: int | str) -> Subscription | None:
-    """The list's record of a user id or of a normalised address, in any status.
+def find_record_by_key(uow: UnitOfWork, list_id: int, key: int | str) -> Subscription | None:
+    """Return the list's record with this user id or normalised address.
 
-    By an address, that of the person who has it comes first. People who changed theirs since are
-    found by an active record alone.
+    Several records may contain the same address, because people change addresses. Active records
+    come before other records. Among active records, the record of the address's current owner comes
+    first. An inactive record is only returned if the person still has the address.
     """
-    if isinstance(named, int):
-        return find_record(uow, list_id, named)
-    query = select(Subscription).where(Subscription.list_id == list_id, Subscription.email == named)
+    if isinstance(key, int):
+        return find_record(uow, list_id, key)
+    query = select(Subscription).where(Subscription.list_id == list_id, Subscription.email == key)
     query = query.execution_options(populate_existing=True)
-    person = select(User.id).where(User.email == named).scalar_subquery()
+    address_owner = select(User.id).where(User.email == key).scalar_subquery()
     active = query.where(Subscription.status == SubscriptionStatus.ACTIVE)
-    has_it = Subscription.user_id.is_not_distinct_from(person)
-    found = uow.session.scalars(active.order_by(has_it.desc(), Subscription.id)).first()
-    return found or uow.session.scalar(query.where(Subscription.user_id == person))
+    is_of_address_owner = Subscription.user_id.is_not_distinct_from(address_owner)
+    active = active.order_by(is_of_address_owner.desc(), Subscription.id)
+    record = uow.session.scalars(active).first()
+    return record or uow.session.scalar(query.where(Subscription.user_id == address_owner))
 
 
 def add_record(
     uow: UnitOfWork, subscription: Subscription, action: str, actor: Actor
 ) -> Subscription:
-    """Store a new record of a person on a list, and note it."""
+    """Store a new record of a person on a list, and record the event."""
     uow.session.add(subscription)
     uow.session.flush()
     record_event(uow, subscription, action, actor)
@@ -105,26 +126,30 @@ def add_record(
 def change_record(
     uow: UnitOfWork, subscription: Subscription, action: str, actor: Actor, **values: Any
 ) -> bool:
-    """Set the columns that differ, and note the change. False when none differs.
+    """Set the columns that differ, and record the event. Return whether any column differs.
 
-    Compares and sets: raises ``subscription.changed`` when another transaction changed the record
-    after it was read, should the locks ever fail to keep two acts apart.
+    Raises ``subscription.changed`` if another transaction changed the status or the mail setting
+    at the same time. The locks on subscriptions should prevent such concurrent changes.
     """
     differing = {name: new for name, new in values.items() if getattr(subscription, name) != new}
     if not differing:
         return False
     if differing.get("status", SubscriptionStatus.PENDING) != SubscriptionStatus.PENDING:
-        # The person confirmed, or no longer waits for what they are to confirm.
+        # The subscription is no longer pending, so the values of the sign-up form aren't needed.
         differing["submitted"] = None
-    status, email_enabled = subscription.status, subscription.email_enabled
-    # The event of an erasure does not tell what the person had.
-    names = None if action == ERASED else _names_of(uow, subscription, differing)
-    s = Subscription
+    status = subscription.status
+    email_enabled = subscription.email_enabled
+    # The event of an erasure must not reveal which values the person had.
+    names = None if action == ERASED else _list_changed_names(uow, subscription, differing)
     statement = (
-        update(s)
-        .where(s.id == subscription.id, s.status == status, s.email_enabled == email_enabled)
+        update(Subscription)
+        .where(
+            Subscription.id == subscription.id,
+            Subscription.status == status,
+            Subscription.email_enabled == email_enabled,
+        )
         .values(**differing, updated_at=func.clock_timestamp())
-        .returning(s)
+        .returning(Subscription)
         .execution_options(populate_existing=True)
     )
     changed = uow.session.scalar(statement)
@@ -134,40 +159,45 @@ def change_record(
     return True
 
 
-def affirm_record(uow: UnitOfWork, subscription: Subscription, actor: Actor) -> None:
-    """The person themselves asks for what an import brought them: its undo leaves that alone.
+def confirm_imported_subscription(
+    uow: UnitOfWork, subscription: Subscription, actor: Actor
+) -> None:
+    """Record that an imported member has subscribed too, so that an undo keeps the member.
 
-    The record stays as it is, and so nothing is noted but their consent.
+    The new time of the last change makes the undo of the import skip the subscription. The only new
+    record is the consent entry, because no value of the subscription changes.
     """
     if subscription.import_id is None or subscription.updated_at != subscription.imported_at:
         return
-    _agree(uow, subscription, entries.HOW_BY_VIA[actor.via], actor)
-    touched = update(Subscription).where(Subscription.id == subscription.id)
-    touched = touched.values(updated_at=func.clock_timestamp()).returning(Subscription)
-    uow.session.execute(touched.execution_options(populate_existing=True))
+    _record_consent_entry(uow, subscription, entries.HOW_BY_VIA[actor.via], actor)
+    statement = (
+        update(Subscription)
+        .where(Subscription.id == subscription.id)
+        .values(updated_at=func.clock_timestamp())
+        .returning(Subscription)
+        .execution_options(populate_existing=True)
+    )
+    uow.session.execute(statement)
 
 
-def _names_of(
+def _list_changed_names(
     uow: UnitOfWork, before: Subscription, differing: Mapping[str, Any]
 ) -> list[str] | None:
-    """Return the names of changed columns, as the history has them."""
-    names = [shown for column, shown in _SHOWN.items() if column in differing]
+    """Return the history's names of the changed columns and fields."""
+    names = [name for column, name in _HISTORY_NAMES.items() if column in differing]
     if "fields" in differing:
         after = differing["fields"]
-        both = before.fields.keys() | after.keys()
-        ids = {int(each) for each in both if before.fields.get(each) != after.get(each)}
+        all_ids = before.fields.keys() | after.keys()
+        ids = {int(each) for each in all_ids if before.fields.get(each) != after.get(each)}
         keys = select(MemberField.key).where(MemberField.id.in_(ids)).order_by(MemberField.id)
         names += [f"fields.{key}" for key in uow.session.scalars(keys)]
     return names or None
 
 
-_SHOWN = {name: name for name in ("name", "email", "type", "paid_expiry")} | {"tag_ids": "tags"}
-
-
 def switch_mail(
     uow: UnitOfWork, subscription: Subscription, actor: Actor, *, enabled: bool
 ) -> bool:
-    """Switch the list's mail on or off, and note it. False when it was so already."""
+    """Enable or disable the list's mail. Return whether the setting changed."""
     action = "email_enabled" if enabled else "email_disabled"
     return change_record(uow, subscription, action, actor, email_enabled=enabled)
 
@@ -182,9 +212,14 @@ def record_event(
     status: str | None = None,
     email_enabled: bool | None = None,
 ) -> None:
-    """Keep an event: the values before, given here, and after; the actor, time and origin.
+    """Add an event to the history, and announce the event in the owner's feed.
 
-    ``changed``: what else changed, by names.
+    The event contains the current status and mail setting of the subscription.
+
+    Args:
+        changed: the history's names of other changed values.
+        status: the status before the change, or ``None`` for a new record.
+        email_enabled: the mail setting before the change, or ``None`` for a new record.
     """
     uow.session.add(
         SubscriptionEvent(
@@ -199,38 +234,39 @@ def record_event(
             email_enabled_before=email_enabled,
             email_enabled_after=subscription.email_enabled,
             changed=changed,
-            reason=actor.reason if action in _WITH_REASON else None,
+            reason=actor.reason if action in _ACTIONS_WITH_REASON else None,
             ip=actor.ip,
             request_id=current_request_id(),
         )
     )
     _record_consent(uow, subscription, action, actor, status)
+    # A transfer changes two records. The transfer itself announces an event for each record.
     if action not in (TRANSFERRED_IN, TRANSFERRED_AWAY):
-        kind = _announced_as(subscription, action, status=status, email_enabled=email_enabled)
-        # Fields without their keys: the feed holds nothing of what a person may have.
-        told = sorted({each.partition(".")[0] for each in changed or ()})
-        others = {"changed": told} if told else {}
-        announce_change(uow, subscription, kind, action, actor, **others)
+        kind = _choose_feed_event(subscription, action, status=status, email_enabled=email_enabled)
+        # The feed omits the keys of fields, because a key may reveal something about the person.
+        changed_names = sorted({each.partition(".")[0] for each in changed or ()})
+        details = {"changed": changed_names} if changed_names else {}
+        announce_change(uow, subscription, kind, action, actor, **details)
 
 
 def _record_consent(
     uow: UnitOfWork, subscription: Subscription, action: str, actor: Actor, before: str | None
 ) -> None:
-    """Note how the person came onto the list, if they did: here, so that no way can forget it."""
-    if subscription.status not in _ON_LIST or subscription.status == before:
+    """Record how the person joined the list, if the change added the person to the list."""
+    if subscription.status not in _STATUSES_ON_LIST or subscription.status == before:
         return
     how = ConsentHow.OWNER if actor.kind == ActorKind.OWNER else entries.HOW_BY_VIA[actor.via]
     if action == TRANSFERRED_IN:
         how = ConsentHow.TRANSFER
-    _agree(uow, subscription, how, actor)
+    _record_consent_entry(uow, subscription, how, actor)
 
 
-def _agree(uow: UnitOfWork, subscription: Subscription, how: ConsentHow, actor: Actor) -> None:
-    origin = {"ip": actor.ip, "url": actor.page_url, "browser": actor.browser}
-    entries.record_entry(uow, subscription, how, **origin)
-
-
-_ON_LIST = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
+def _record_consent_entry(
+    uow: UnitOfWork, subscription: Subscription, how: ConsentHow, actor: Actor
+) -> None:
+    entries.record_entry(
+        uow, subscription, how, ip=actor.ip, url=actor.page_url, browser=actor.browser
+    )
 
 
 def announce_change(
@@ -239,10 +275,13 @@ def announce_change(
     kind: FeedEventType,
     action: str,
     actor: Actor,
-    **others: Any,
+    **details: Any,
 ) -> None:
-    """Tell the owner's feed of a change that was made just now."""
-    announce_of_list(
+    """Announce the latest change of the subscription in the owner's feed.
+
+    ``details``: further contents of the event.
+    """
+    announce_list_event(
         uow,
         subscription.list_id,
         kind,
@@ -252,29 +291,30 @@ def announce_change(
         via=actor.via,
         status=subscription.status,
         email_enabled=subscription.email_enabled,
-        **others,
+        **details,
     )
 
 
-def _announced_as(
+def _choose_feed_event(
     subscription: Subscription, action: str, *, status: str | None, email_enabled: bool | None
 ) -> FeedEventType:
-    """The type of the feed's event, by the values before, which are given here, and after."""
-    # An owner who keeps a copy elsewhere is to erase it too, whatever the status was.
+    """Return the type of the feed's event for a change.
+
+    ``status`` and ``email_enabled`` are the values before the change.
+    """
+    # The event also asks owners to erase their own copies of the person's data.
     if action == ERASED:
         return FeedEventType.SUBSCRIPTION_REMOVED
     if subscription.status != status:
-        came = FeedEventType.SUBSCRIPTION_CREATED
-        if status == SubscriptionStatus.PENDING:
-            came = FeedEventType.SUBSCRIPTION_CONFIRMED
-        return _GONE.get(subscription.status, came)
+        is_confirmed = status == SubscriptionStatus.PENDING
+        joined = (
+            FeedEventType.SUBSCRIPTION_CONFIRMED
+            if is_confirmed
+            else FeedEventType.SUBSCRIPTION_CREATED
+        )
+        return _FEED_EVENT_BY_NEW_STATUS.get(subscription.status, joined)
     if subscription.email_enabled != email_enabled:
-        return _MAIL[subscription.email_enabled]
+        if subscription.email_enabled:
+            return FeedEventType.SUBSCRIPTION_EMAIL_ON
+        return FeedEventType.SUBSCRIPTION_EMAIL_OFF
     return FeedEventType.SUBSCRIPTION_CHANGED
-
-
-_GONE: Mapping[str, FeedEventType] = {
-    SubscriptionStatus.REMOVED: FeedEventType.SUBSCRIPTION_REMOVED,
-    SubscriptionStatus.UNSUBSCRIBED: FeedEventType.SUBSCRIPTION_LEFT,
-}
-_MAIL = (FeedEventType.SUBSCRIPTION_EMAIL_OFF, FeedEventType.SUBSCRIPTION_EMAIL_ON)

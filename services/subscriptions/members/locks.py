@@ -1,28 +1,33 @@
-"""Locks that keep apart two acts on the same person and list.
+"""Locks that serialize changes of the same person's subscription to the same list.
 
-Two acts may concern a pair of list and person that has no row yet: an owner adds a person while
-that person opts out. No row lock can keep these apart, so they take advisory locks of the
-transaction (Postgres, "Explicit Locking"). An act on one pair takes the pair's lock exclusively and
-the list's lock shared. A bulk action takes the list's lock exclusively, since it can't hold a lock
-for each of its rows.
+Two transactions may change a subscription that has no row yet. For example, an owner adds a person
+while the person opts out. Postgres can't lock a missing row, so the transactions use advisory locks
+(see "Explicit Locking" in the Postgres manual). A change of one subscription takes an exclusive
+lock on the pair of list and person, and a shared lock on the list. A bulk action takes an exclusive
+lock on the list, because one lock per changed row would be too many.
 
-Chunks of one import concern different people, so they may be applied side by side: each takes the
-list's lock shared, which keeps other bulk actions out. Acts on one pair are kept out by two more
-locks of the list, its gate and its room. A chunk passes the gate, whose exclusive lock it holds for
-a moment, and stays in the room by a shared lock. An act holds the gate shared, so no chunk comes in
-before it has ended, and waits until the room is empty. (Two kinds that exclude each other, and not
-themselves: P. J. Courtois and others, "Concurrent control with readers and writers", 1971.)
+Chunks of one import concern different people, so Pressroom may apply several chunks at the same
+time. Each chunk takes a shared lock on the list, which excludes other bulk actions. Two more locks
+per list, called gate and room, keep a chunk and a change of one subscription apart:
 
-Both kinds of act also take shared locks on the rows of the people concerned. An erasure marks the
-person under an exclusive lock of their row, so nothing is written about a person afterwards. Its
-job then blanks their records under the shared locks of the lists.
+- A chunk takes the gate exclusively for a moment, and keeps a shared lock on the room.
+- A change of one subscription keeps a shared lock on the gate, so no further chunk can start. The
+  change then waits until no chunk holds the room.
 
-All acts take their locks in one order, so that no two wait for each other: lists (the list's lock,
-its gate, its room), new people, pairs, the rows of people.
+P. J. Courtois and others describe two kinds of processes that exclude each other, but not
+themselves, in "Concurrent control with readers and writers" (1971).
 
-A bulk action may hold its list for seconds. A person who waits for an act on one pair is rather
-asked to try again, so such an act waits for two seconds at most. An act that waits for chunks lets
-no further one in, and those inside take less than that.
+Every change also takes a shared lock on the person's row. An erasure takes an exclusive lock on the
+person's row before the erasure marks the person as erased. No transaction can therefore write data
+about an erased person. The erasure's job later blanks the person's records under shared locks on
+the lists.
+
+To avoid deadlocks, all transactions take their locks in the same order. The order is the list's
+lock, the list's gate, the list's room, new people, pairs of list and person, rows of people.
+
+A bulk action may lock a list for seconds. A person should rather retry than wait so long, so a
+change of one subscription waits for at most two seconds. The running chunks of an import finish in
+less time.
 """
 
 from collections.abc import Iterator
@@ -40,52 +45,57 @@ from services.subscriptions.members import changes, opt_outs
 from storage.expected_errors import raise_instead
 from storage.unit_of_work import UnitOfWork
 
-# List ids are positive and below 2**53; the hashes of pairs take the negative numbers.
+# The keys of the gate and the room. List ids are positive and below 2**53, and the keys of pairs
+# are negative, so all keys differ.
 _GATE = "(:list_id + 9007199254740992)"
 _ROOM = "(:list_id + 18014398509481984)"
-# The room is looked into by a lock of the transaction, which the savepoint gives back.
-_SHARE = text(
+# The lock on the room only waits for running chunks. The rollback to the savepoint releases the
+# lock on the room.
+_LOCK_LIST_SHARED = text(
     f"SELECT pg_advisory_xact_lock_shared(:list_id), pg_advisory_xact_lock_shared({_GATE});"
     f" SAVEPOINT room; SELECT pg_advisory_xact_lock({_ROOM}); ROLLBACK TO SAVEPOINT room;"
     " RELEASE SAVEPOINT room; SELECT true"
 )
-_TRY_TO_SHARE = text(
+_TRY_LOCK_LIST_SHARED = text(
     "SELECT CASE WHEN NOT pg_try_advisory_xact_lock_shared(:list_id) THEN false"
     f" WHEN NOT pg_try_advisory_xact_lock_shared({_GATE}) THEN false"
     f" WHEN NOT pg_try_advisory_lock({_ROOM}) THEN false"
     f" ELSE pg_advisory_unlock({_ROOM}) END"
 )
-_SHARE_AS_CHUNK = text("SELECT pg_advisory_xact_lock_shared(:list_id)")
-# The gate is given back before the room is, so its lock is one of the session. Only those who hold
-# the gate look whether the room is empty, so the second lock never waits.
-_COME_IN = text(
+_LOCK_LIST_FOR_CHUNK = text("SELECT pg_advisory_xact_lock_shared(:list_id)")
+# A chunk releases the gate before the transaction ends, so the lock on the gate belongs to the
+# session. Only the holder of the gate takes the room exclusively. The shared lock on the room
+# therefore never waits.
+_ENTER_ROOM = text(
     f"SELECT pg_advisory_lock({_GATE}), pg_advisory_xact_lock_shared({_ROOM}),"
     f" pg_advisory_unlock({_GATE})"
 )
-# Only if it is held, to spare Postgres a warning. The key of a lock stands there in two halves.
-_LEAVE_GATE = text(
+# Release the gate only if the session holds the gate, because Postgres would otherwise log a
+# warning. The view ``pg_locks`` splits the key of a lock into two columns.
+_RELEASE_GATE = text(
     f"SELECT pg_advisory_unlock({_GATE})"  # noqa: S608 - no input
     " FROM pg_locks WHERE locktype = 'advisory'"
     " AND pid = pg_backend_pid() AND mode = 'ExclusiveLock' AND granted"
     f" AND (CAST(classid AS bigint) << 32 | CAST(objid AS bigint)) = {_GATE}"
 )
-_HOLD_PAIR = text(
+_LOCK_PAIR = text(
     "SELECT pg_advisory_xact_lock("
     "-1 - (hashint8extended(:list_id, :user_id) & 9223372036854775807))"
 )
-_HOLD_LIST = text("SELECT pg_advisory_xact_lock(:list_id)")
-_WAIT_BRIEFLY = text("SET LOCAL lock_timeout = '2s'")
-# Waits for a transaction that erases the person, and then returns no row.
-_SHARE_PERSON = text(
+_LOCK_LIST = text("SELECT pg_advisory_xact_lock(:list_id)")
+_LIMIT_LOCK_WAITS = text("SET LOCAL lock_timeout = '2s'")
+# This query waits for a transaction that erases the person, and then returns no row.
+_LOCK_PERSON_SHARED = text(
     "SELECT true FROM users WHERE id = :user_id AND erased_at IS NULL FOR KEY SHARE"
 )
 
 
 @dataclass(frozen=True)
 class LockedSubscription:
-    """A person's subscription to a list, which no other transaction can change meanwhile.
+    """A person's subscription to a list, locked until the transaction ends.
 
-    ``record`` is ``None`` for a person whom the list has never had.
+    Attributes:
+        record: ``None`` if the list has never had a record of the person.
     """
 
     mailing_list: MailingList
@@ -98,118 +108,127 @@ class LockedSubscription:
 
     @property
     def addresses(self) -> set[str]:
-        """The address of the person's account, and the address that the list stores for them."""
-        return addresses_of(self.person, self.record)
+        """Return the address of the person's account, and the address in the list's record."""
+        return collect_addresses(self.person, self.record)
 
 
-def addresses_of(person: User, record: Subscription | None) -> set[str]:
-    known = None if record is None else record.email
-    return {person.email} if known is None else {person.email, known}
+def collect_addresses(person: User, record: Subscription | None) -> set[str]:
+    """Return the address of the person's account, and the address in the record."""
+    addresses = {person.email}
+    if record is not None and record.email is not None:
+        addresses.add(record.email)
+    return addresses
 
 
 @contextmanager
-def waiting_briefly(uow: UnitOfWork) -> Iterator[None]:
-    """Wait for locks for two seconds at most, in the rest of the transaction too.
+def limit_lock_waits(uow: UnitOfWork) -> Iterator[None]:
+    """Limit the wait for each lock to two seconds until the transaction ends.
 
-    Raises ``list.busy`` when the block gets none in time; the transaction can only be rolled back
-    then.
+    Raises ``list.busy`` if a lock in the block takes longer. Postgres can then only roll back the
+    transaction.
     """
-    # Pending writes wait for the block.
+    # Flush pending writes inside the block, because these writes may wait for locks too.
     with uow.session.no_autoflush:
-        uow.session.execute(_WAIT_BRIEFLY)
+        uow.session.execute(_LIMIT_LOCK_WAITS)
     with raise_instead(psycopg2.errors.LockNotAvailable, LIST_BUSY()):
         yield
 
 
 def lock_list_shared(uow: UnitOfWork, list_id: int) -> None:
-    """Keep bulk actions off the list until the transaction ends; raises ``list.busy``.
+    """Lock the list against bulk actions until the transaction ends. Raises ``list.busy``.
 
-    ``lock_pair`` does this too. Call this one before making a person, for whose address a bulk
-    action may wait.
+    Call this function before the transaction creates a person. Otherwise a bulk action could wait
+    for the new person's address while the transaction waits for the bulk action. ``lock_pair``
+    locks the list in the same way.
     """
-    with waiting_briefly(uow):
-        uow.session.execute(_SHARE, {"list_id": list_id})
+    with limit_lock_waits(uow):
+        uow.session.execute(_LOCK_LIST_SHARED, {"list_id": list_id})
 
 
-def share_lists(uow: UnitOfWork, *list_ids: int) -> None:
-    """Lock several lists for a job, so that no bulk action changes them during the transaction.
+def lock_lists_shared(uow: UnitOfWork, *list_ids: int) -> None:
+    """Lock several lists for a job, so that no bulk action changes the lists meanwhile.
 
-    A job waits for the locks until the timeout of the SQL statement. Raises ``TransientError`` if
-    the job gets no lock in this time.
+    Raises ``TransientError`` if a lock takes longer than the lock timeout of the database session.
     """
-    with _unless_busy():
+    with _translate_lock_timeout():
         for list_id in sorted(list_ids):
-            uow.session.execute(_SHARE, {"list_id": list_id})
+            uow.session.execute(_LOCK_LIST_SHARED, {"list_id": list_id})
 
 
-def _unless_busy() -> AbstractContextManager[None]:
-    """Let a job that gets no lock in time be tried again."""
+def _translate_lock_timeout() -> AbstractContextManager[None]:
+    """Translate a lock timeout into ``TransientError``, so that the worker retries the job."""
     return raise_instead(psycopg2.errors.LockNotAvailable, TransientError("A list is busy."))
 
 
 def lock_pair(uow: UnitOfWork, user_id: int, *list_ids: int, wait_for_lists: bool = True) -> bool:
-    """Keep other acts on this person and these lists out until the transaction ends.
+    """Lock the person's subscriptions to these lists until the transaction ends.
 
-    False for a person who was erased, or never existed: the caller must leave their records alone.
-    Raises ``list.busy``, at once if it is not to wait for bulk actions.
+    Return whether the person exists and isn't erased. The caller must not change the records of an
+    erased person. Raises ``list.busy``.
+
+    ``wait_for_lists``: whether to wait for bulk actions. Without waiting, a running bulk action
+    raises ``list.busy`` immediately.
     """
-    share = _SHARE if wait_for_lists else _TRY_TO_SHARE
-    with waiting_briefly(uow):
-        # All in one order, so that two acts can't wait for each other.
+    lock_list_statement = _LOCK_LIST_SHARED if wait_for_lists else _TRY_LOCK_LIST_SHARED
+    with limit_lock_waits(uow):
+        # Sort the ids, so that two transactions can't deadlock.
         for list_id in sorted(set(list_ids)):
-            if uow.session.scalar(share, {"list_id": list_id}) is False:
+            if uow.session.scalar(lock_list_statement, {"list_id": list_id}) is False:
                 raise LIST_BUSY()
         for list_id in sorted(set(list_ids)):
-            uow.session.execute(_HOLD_PAIR, {"list_id": list_id, "user_id": user_id})
-        return share_person(uow, user_id)
+            uow.session.execute(_LOCK_PAIR, {"list_id": list_id, "user_id": user_id})
+        return lock_person_shared(uow, user_id)
 
 
-def share_person(uow: UnitOfWork, user_id: int) -> bool:
-    """Keep an erasure of the person out; False when they were erased, or never existed."""
-    return uow.session.scalar(_SHARE_PERSON, {"user_id": user_id}) is not None
+def lock_person_shared(uow: UnitOfWork, user_id: int) -> bool:
+    """Lock the person's row against an erasure.
+
+    Return whether the person exists and isn't erased.
+    """
+    return uow.session.scalar(_LOCK_PERSON_SHARED, {"user_id": user_id}) is not None
 
 
 def lock_subscription(
     uow: UnitOfWork, mailing_list: MailingList, person: User
 ) -> LockedSubscription | None:
-    """Read the subscription under the pair's lock, which holds until the transaction ends.
+    """Lock and return the person's subscription, or return ``None`` for an erased person.
 
-    ``None`` when the person was erased: the caller must then decide nothing about them. Raises
-    ``list.busy``.
+    The record of the subscription shows all opt-outs of the person. Raises ``list.busy``.
     """
     if not lock_pair(uow, person.id, mailing_list.id):
         return None
     record = changes.find_record(uow, mailing_list.id, person.id)
     if record is not None:
-        opt_outs.settle_opt_outs(uow, record)
+        opt_outs.apply_opt_outs(uow, record)
     return LockedSubscription(mailing_list, person, record)
 
 
 def lock_list(uow: UnitOfWork, list_id: int) -> None:
-    """Keep every other act on this list out until the transaction ends.
+    """Lock the list exclusively until the transaction ends.
 
-    The caller itself takes shared locks (FOR KEY SHARE) on the rows of the people it writes about.
-    Raises ``TransientError`` when it gets the list's lock not in time.
+    The caller must also take shared locks (FOR KEY SHARE) on the rows of the changed people. Raises
+    ``TransientError`` if the lock takes too long.
     """
-    with _unless_busy():
-        uow.session.execute(_HOLD_LIST, {"list_id": list_id})
+    with _translate_lock_timeout():
+        uow.session.execute(_LOCK_LIST, {"list_id": list_id})
 
 
-def lock_list_as_chunk(uow: UnitOfWork, list_id: int) -> None:
-    """Keep all acts on this list out but other calls of this, until the transaction ends.
+def lock_list_for_chunk(uow: UnitOfWork, list_id: int) -> None:
+    """Lock the list for a chunk of an import until the transaction ends.
 
-    The other calls must concern other people. As for ``lock_list``, the caller locks the rows of
-    its people.
+    The lock excludes all changes except other chunks of the same import. Chunks that run at the
+    same time must concern different people. The caller must also take shared locks (FOR KEY SHARE)
+    on the rows of the changed people. Raises ``TransientError`` if the lock takes too long.
     """
-    with _unless_busy():
-        uow.session.execute(_SHARE_AS_CHUNK, {"list_id": list_id})
+    with _translate_lock_timeout():
+        uow.session.execute(_LOCK_LIST_FOR_CHUNK, {"list_id": list_id})
         try:
             with uow.session.begin_nested():
-                uow.session.execute(_COME_IN, {"list_id": list_id})
+                uow.session.execute(_ENTER_ROOM, {"list_id": list_id})
         except OperationalError as error:
-            # Postgres may grant a lock at the moment at which the wait for it ends as in vain, and
-            # no rollback gives back a lock of the session: everybody would wait for this
-            # connection.
+            # Postgres may grant the lock on the gate at the same moment as the timeout. A rollback
+            # doesn't release a lock of the session. Without this statement, all other transactions
+            # would wait for this connection.
             if not error.connection_invalidated:
-                uow.session.execute(_LEAVE_GATE, {"list_id": list_id})
+                uow.session.execute(_RELEASE_GATE, {"list_id": list_id})
             raise

@@ -1,4 +1,7 @@
-"""Acts of an owner on the members of a list. They never override a person's opt-out."""
+"""Operations of a list's owner on single members, and queries for a person's own subscriptions.
+
+An operation of the owner never overrides a person's opt-out.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,27 +31,37 @@ from services.paging import PageOfRows, PageRequest
 from services.subscriptions import deny_lists, member_attributes, sign_up
 from services.subscriptions.consent.history import copy_history
 from services.subscriptions.imports.chunks import ROWS_PER_CHUNK
-from services.subscriptions.member_attributes import GivenAttributes
+from services.subscriptions.member_attributes import AttributeChanges
 from services.subscriptions.members import changes, locks, opt_out_checks, opt_outs
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from services.subscriptions.members.locks import LockedSubscription
 from storage.unit_of_work import UnitOfWork
 
-# The source of a member whom the owner added alone.
-BY_OWNER = "owner"
+# New members from the API have this value in the column ``source``.
+OWNER_SOURCE = "owner"
+# A transfer copies these columns to a new record on the target list.
+_TRANSFERRED_COLUMNS = (
+    *("user_id", "name", "email"),
+    *("confirmation_asked_at", "submitted", "language"),
+)
+# Lists that a person left are missing in the person's own overview.
+_CURRENT_STATUSES = (SubscriptionStatus.ACTIVE, SubscriptionStatus.PENDING)
 
 
-def get_member(uow: UnitOfWork, mailing_list: MailingList, named: int | str) -> Subscription:
-    """The member of a user id, or of a normalised address; raises ``member.not_found``."""
-    found = changes.find_named_record(uow, mailing_list.id, named)
-    if found is None:
+def get_member(uow: UnitOfWork, mailing_list: MailingList, key: int | str) -> Subscription:
+    """Return the member with this user id or normalised address, or raise ``member.not_found``."""
+    record = changes.find_record_by_key(uow, mailing_list.id, key)
+    if record is None:
         raise errors.MEMBER_NOT_FOUND()
-    return found
+    return record
 
 
 def remove_member(uow: UnitOfWork, mailing_list: MailingList, user_id: int, actor: Actor) -> int:
-    """Take the member off the list: 1, or 0 when they were off already. Opt-outs stay."""
-    member = _hold(uow, mailing_list, user_id)
+    """Remove the member from the list, but keep the person's opt-outs.
+
+    Return 1, or 0 if the member was already removed.
+    """
+    member = _lock_member(uow, mailing_list, user_id)
     return int(
         changes.change_record(uow, member, "removed", actor, status=SubscriptionStatus.REMOVED)
     )
@@ -62,9 +75,12 @@ def set_email(
     *,
     enabled: bool,
 ) -> int:
-    """Switch the member's mail off or on; raises ``subscription.opted_out`` after an opt-out."""
-    member = _hold(uow, mailing_list, user_id)
-    person = accounts.get(uow, user_id)
+    """Enable or disable the list's mail to the member.
+
+    Raises ``subscription.opted_out`` if mail would be enabled despite an opt-out.
+    """
+    member = _lock_member(uow, mailing_list, user_id)
+    person = accounts.get_user(uow, user_id)
     if enabled and opt_out_checks.find_opt_outs(uow, mailing_list.id, person):
         raise errors.SUBSCRIPTION_OPTED_OUT()
     return int(changes.switch_mail(uow, member, actor, enabled=enabled))
@@ -72,26 +88,28 @@ def set_email(
 
 @dataclass(frozen=True)
 class MemberEdit:
-    """The values that an owner sets of a member: columns, and fields and tags by name."""
+    """The new values of a member: columns, and the names of fields and tags."""
 
     columns: Mapping[str, Any]
-    attributes: GivenAttributes
+    attributes: AttributeChanges
 
     def all_columns(
         self, uow: UnitOfWork, mailing_list: MailingList, record: Subscription | None
     ) -> dict[str, Any]:
-        given = member_attributes.columns(uow, mailing_list, record, self.attributes)
-        return {**self.columns, **given}
+        attribute_columns = member_attributes.build_changed_columns(
+            uow, mailing_list, record, self.attributes
+        )
+        return {**self.columns, **attribute_columns}
 
 
 def update_member(
-    uow: UnitOfWork, mailing_list: MailingList, named: int | str, edit: MemberEdit, actor: Actor
+    uow: UnitOfWork, mailing_list: MailingList, key: int | str, edit: MemberEdit, actor: Actor
 ) -> Subscription:
-    """Set the list's own name for the member, the tier and its expiry, fields and tags.
+    """Apply the edit to the member with this user id or normalised address.
 
-    Raises ``member.not_found`` and what ``member_attributes.columns`` raises.
+    Raises ``member.not_found`` and the errors of ``member_attributes.build_changed_columns``.
     """
-    member = _hold(uow, mailing_list, get_member(uow, mailing_list, named).user_id)
+    member = _lock_member(uow, mailing_list, get_member(uow, mailing_list, key).user_id)
     changes.change_record(
         uow, member, "edited", actor, **edit.all_columns(uow, mailing_list, member)
     )
@@ -99,99 +117,112 @@ def update_member(
 
 
 def upsert_member(
-    uow: UnitOfWork, mailing_list: MailingList, named: int | str, edit: MemberEdit, actor: Actor
+    uow: UnitOfWork, mailing_list: MailingList, key: int | str, edit: MemberEdit, actor: Actor
 ) -> Subscription:
-    """Change the member who has this address, or add the person without a confirmation.
+    """Change the member with this key, or add the person without a confirmation mail.
 
-    A pending member stays pending. Raises ``subscription.opted_out``, and the errors of
-    ``update_member``. For a new member, it also raises ``member.denied``, ``plan.required`` and
+    A pending member stays pending. Raises ``subscription.opted_out`` and the errors of
+    ``update_member``. For a new member, also raises ``member.denied``, ``plan.required`` and
     ``quota.exceeded``.
     """
-    locked = _lock_named(uow, mailing_list, named)
+    locked = _lock_by_key(uow, mailing_list, key)
     record = locked.record
-    refused = opt_out_checks.find_opt_outs(uow, mailing_list.id, locked.person)
+    opt_out_kinds = opt_out_checks.find_opt_outs(uow, mailing_list.id, locked.person)
     has_left = record is not None and record.status == SubscriptionStatus.UNSUBSCRIBED
-    if has_left or OptOutKind.LIST in refused:
+    if has_left or OptOutKind.LIST in opt_out_kinds:
         raise errors.SUBSCRIPTION_OPTED_OUT()
     columns = edit.all_columns(uow, mailing_list, record)
     if record is not None and record.status != SubscriptionStatus.REMOVED:
         changes.change_record(uow, record, "edited", actor, **columns)
         return record
     deny_lists.require_allowed(uow, mailing_list.user_id, locked.addresses)
-    if accounts.get(uow, mailing_list.user_id).plan != Plan.PAID:
+    if accounts.get_user(uow, mailing_list.user_id).plan != Plan.PAID:
         raise errors.PLAN_REQUIRED()
-    # An import of the owner's may hold the quota for seconds.
+    # An import of the same owner may lock the quota for seconds.
     quota = mailing_list.user_id, PlanQuota.MEMBERS
-    with locks.waiting_briefly(uow):
-        if not quotas.share(uow, *quota, most=ROWS_PER_CHUNK):
+    with locks.limit_lock_waits(uow):
+        if not quotas.lock_quota_share(uow, *quota, share_size=ROWS_PER_CHUNK):
             quotas.require_quota(uow, *quota)
-    has_mail = OptOutKind.EMAIL not in refused and (record is None or record.email_enabled)
+    has_mail = OptOutKind.EMAIL not in opt_out_kinds and (record is None or record.email_enabled)
     columns |= {"status": SubscriptionStatus.ACTIVE, "email_enabled": has_mail}
     if record is not None:
         changes.change_record(uow, record, "added", actor, **columns)
         return record
-    of_person = {"user_id": locked.person.id, "email": locked.person.email, "source": BY_OWNER}
-    made = Subscription(list_id=mailing_list.id, **of_person, **columns)
-    return changes.add_record(uow, made, "added", actor)
+    new_record = Subscription(
+        list_id=mailing_list.id,
+        user_id=locked.person.id,
+        email=locked.person.email,
+        source=OWNER_SOURCE,
+        **columns,
+    )
+    return changes.add_record(uow, new_record, "added", actor)
 
 
-def _lock_named(uow: UnitOfWork, mailing_list: MailingList, named: int | str) -> LockedSubscription:
+def _lock_by_key(uow: UnitOfWork, mailing_list: MailingList, key: int | str) -> LockedSubscription:
     locks.lock_list_shared(uow, mailing_list.id)
     while True:
-        record = changes.find_named_record(uow, mailing_list.id, named)
-        person = None if record is None else accounts.get(uow, record.user_id)
-        # A record whose person was erased just now may still have the address, which is free.
+        record = changes.find_record_by_key(uow, mailing_list.id, key)
+        person = None if record is None else accounts.get_user(uow, record.user_id)
+        # The record of a recently erased person may still contain the address. A new person may
+        # use this address.
         if person is None or person.erased_at is not None:
-            if isinstance(named, int):
+            if isinstance(key, int):
                 raise errors.MEMBER_NOT_FOUND()
-            person = accounts.find_or_create_person(uow, named)
+            person = accounts.find_or_create_person(uow, key)
         locked = locks.lock_subscription(uow, mailing_list, person)
         if locked is not None:
             return locked
-        # They were erased meanwhile, and have the address no more: look it up again.
+        # Another transaction erased the person before the lock was granted. The next look-up finds
+        # the current person with this address.
         uow.session.expire(person)
 
 
-def _hold(uow: UnitOfWork, mailing_list: MailingList, user_id: int) -> Subscription:
-    """The member, under the pair's lock; raises ``member.not_found``, also for an erased person."""
+def _lock_member(uow: UnitOfWork, mailing_list: MailingList, user_id: int) -> Subscription:
+    """Lock the pair of member and list, and return the member's current record.
+
+    Raises ``member.not_found`` if the list has no such member, or if the person was erased.
+    """
     if not locks.lock_pair(uow, user_id, mailing_list.id):
         raise errors.MEMBER_NOT_FOUND()
     return get_member(uow, mailing_list, user_id)
 
 
-def subscriptions_to_owner(
-    uow: UnitOfWork, mailing_list: MailingList, user_id: int, wanted: PageRequest
+def list_subscriptions_to_owner(
+    uow: UnitOfWork, mailing_list: MailingList, user_id: int, page: PageRequest
 ) -> PageOfRows[tuple[Subscription, MailingList]]:
-    """The member's records on all lists of this list's owner, newest first.
+    """Return the member's records on all lists of the list's owner, newest first.
 
     Raises ``member.not_found``, ``cursor.invalid``.
     """
     get_member(uow, mailing_list, user_id)
-    of_owner = MailingList.user_id == mailing_list.user_id
-    return find_with_lists(uow, wanted, Subscription.user_id == user_id, of_owner)
+    is_owned = MailingList.user_id == mailing_list.user_id
+    return find_subscriptions_with_lists(uow, page, Subscription.user_id == user_id, is_owned)
 
 
 def list_history(
-    uow: UnitOfWork, mailing_list: MailingList, user_id: int, wanted: PageRequest
+    uow: UnitOfWork, mailing_list: MailingList, user_id: int, page: PageRequest
 ) -> PageOfRows[SubscriptionEvent]:
-    """The events of the member's subscription, newest first. Raises ``cursor.invalid``.
+    """Return the events of the member's subscription, newest first. Raises ``cursor.invalid``.
 
-    For a member who came by an import the last event is that import. Imports store no event for
-    each new member, so this one is made up here and has no id.
+    Imports store no event for a new member. This function therefore appends an event without an id
+    to the history of an imported member. The appended event describes the import.
     """
     member = get_member(uow, mailing_list, user_id)
-    own = (SubscriptionEvent.list_id == mailing_list.id, SubscriptionEvent.user_id == user_id)
-    query = paging.by_id(select(SubscriptionEvent).where(*own), SubscriptionEvent.id, wanted)
+    is_of_member = (
+        SubscriptionEvent.list_id == mailing_list.id,
+        SubscriptionEvent.user_id == user_id,
+    )
+    query = paging.by_id(select(SubscriptionEvent).where(*is_of_member), SubscriptionEvent.id, page)
     events = list(uow.session.scalars(query))
-    is_last_page = len(events) <= wanted.limit
+    is_last_page = len(events) <= page.limit
     if is_last_page and member.import_id is not None and member.source == "import":
-        stored = select(func.count()).where(*own)
-        is_within = bool(events) or wanted.cursor is not None
-        if is_within or wanted.offset <= (uow.session.scalar(stored) or 0):
-            # The owner of the list makes every import into it, so a later import names the same
-            # person.
+        stored_count = select(func.count()).where(*is_of_member)
+        is_within = bool(events) or page.cursor is not None
+        if is_within or page.offset <= (uow.session.scalar(stored_count) or 0):
+            # Only the list's owner imports into the list. The member's latest import therefore
+            # names the same actor as the first import.
             task = uow.session.get_one(MemberImport, member.import_id)
-            first_change = select(SubscriptionEvent.email_enabled_before).where(*own)
+            first_change = select(SubscriptionEvent.email_enabled_before).where(*is_of_member)
             had_mail = uow.session.scalar(first_change.order_by(SubscriptionEvent.id).limit(1))
             imported = SubscriptionEvent(
                 list_id=member.list_id,
@@ -202,14 +233,11 @@ def list_history(
                 via=Via.IMPORT,
                 status_after=SubscriptionStatus.ACTIVE,
                 email_enabled_after=member.email_enabled if had_mail is None else had_mail,
-                # A record is made at the moment of its import.
+                # The import created the member's record.
                 created_at=member.created_at,
             )
             events.append(imported)
-    return paging.cut(events, wanted.limit, lambda event: str(event.id))
-
-
-_COPIED = ("user_id", "name", "email", "confirmation_asked_at", "submitted", "language")
+    return paging.cut(events, page.limit, lambda event: str(event.id))
 
 
 def transfer_member(
@@ -220,178 +248,214 @@ def transfer_member(
     *,
     actor: Actor,
 ) -> int:
-    """Move a member to another list: 1, or 0 for a member who was removed from the source already.
+    """Move a member to another list.
 
-    The source keeps the record as removed. If the target has a record of the person, the two merge.
-    Opt-outs from either list hold on the target, which gets what shows the consent too. Raises
-    ``member.not_found``, ``transfer.same_list``, ``tag.too_many`` and, for a person who is no
-    active member of the target, ``member.denied``.
+    Return 1, or 0 if the member was already removed from the source list. The source list keeps
+    the record with the status ``removed``. A record of the person on the target list is merged with
+    the record on the source list. The target list gets the opt-outs and the consent history from
+    the source list.
+
+    Raises ``member.not_found``, ``transfer.same_list`` and ``tag.too_many``. Raises
+    ``member.denied`` unless the person is already an active member of the target list.
     """
     if source.id == target.id:
         raise errors.TRANSFER_SAME_LIST()
     if not locks.lock_pair(uow, user_id, source.id, target.id):
         raise errors.MEMBER_NOT_FOUND()
-    leaving = get_member(uow, source, user_id)
-    if leaving.status == SubscriptionStatus.REMOVED:
+    source_record = get_member(uow, source, user_id)
+    if source_record.status == SubscriptionStatus.REMOVED:
         return 0
-    person = accounts.get(uow, user_id)
-    there = changes.find_record(uow, target.id, person.id)
-    if there is None or there.status != SubscriptionStatus.ACTIVE:
-        addresses = locks.addresses_of(person, leaving) | locks.addresses_of(person, there)
+    person = accounts.get_user(uow, user_id)
+    target_record = changes.find_record(uow, target.id, person.id)
+    if target_record is None or target_record.status != SubscriptionStatus.ACTIVE:
+        addresses = locks.collect_addresses(person, source_record)
+        addresses |= locks.collect_addresses(person, target_record)
         deny_lists.require_allowed(uow, target.user_id, addresses)
     for kind in sorted(opt_out_checks.find_opt_outs(uow, source.id, person)):
         opt_outs.record_opt_out(uow, target.id, person, kind=kind, source="transfer")
-    merged = merge_records(leaving, there, opt_out_checks.find_opt_outs(uow, target.id, person))
-    merged |= member_attributes.merged(uow, leaving, there, target.id)
-    there = _arrive(uow, leaving, there, actor, {"list_id": target.id, **merged})
+    opt_out_kinds = opt_out_checks.find_opt_outs(uow, target.id, person)
+    values = merge_records(source_record, target_record, opt_out_kinds)
+    values |= member_attributes.merge_attributes(uow, source_record, target_record, target.id)
+    values["list_id"] = target.id
+    target_record = _write_target_record(uow, source_record, target_record, actor, values)
     removed = SubscriptionStatus.REMOVED
-    changes.change_record(uow, leaving, changes.TRANSFERRED_AWAY, actor, status=removed)
-    both = {"from_list_id": leaving.list_id, "to_list_id": there.list_id}
+    changes.change_record(uow, source_record, changes.TRANSFERRED_AWAY, actor, status=removed)
+    list_ids = {"from_list_id": source_record.list_id, "to_list_id": target_record.list_id}
     event = FeedEventType.SUBSCRIPTION_TRANSFERRED
-    # Both records have an event, so that a follower of one list alone learns of it.
-    changes.announce_change(uow, leaving, event, changes.TRANSFERRED_AWAY, actor, **both)
-    changes.announce_change(uow, there, event, changes.TRANSFERRED_IN, actor, **both)
+    # Announce the transfer on each list, because a client may follow only one of the lists.
+    changes.announce_change(uow, source_record, event, changes.TRANSFERRED_AWAY, actor, **list_ids)
+    changes.announce_change(uow, target_record, event, changes.TRANSFERRED_IN, actor, **list_ids)
     return 1
 
 
-def _arrive(
+def _write_target_record(
     uow: UnitOfWork,
-    leaving: Subscription,
-    there: Subscription | None,
+    source_record: Subscription,
+    target_record: Subscription | None,
     actor: Actor,
-    merged: Mapping[str, Any],
+    values: Mapping[str, Any],
 ) -> Subscription:
-    """The member's record on the target, with what shows the consent, and the link that waits."""
-    if there is None:
-        copied = {name: getattr(leaving, name) for name in _COPIED}
-        there = Subscription(source="transfer", **copied, **merged)
-        changes.add_record(uow, there, changes.TRANSFERRED_IN, actor)
+    """Create or change the member's record on the target list.
+
+    The new record also gets the consent history and the person's unused confirmation link.
+    """
+    if target_record is None:
+        copied = {name: getattr(source_record, name) for name in _TRANSFERRED_COLUMNS}
+        target_record = Subscription(source="transfer", **copied, **values)
+        changes.add_record(uow, target_record, changes.TRANSFERRED_IN, actor)
     else:
-        changes.change_record(uow, there, changes.TRANSFERRED_IN, actor, **merged)
-    copy_history(uow, leaving, there)
-    if leaving.status == SubscriptionStatus.PENDING:
-        sign_up.move_confirmation(uow, leaving, there, actor)
-    return there
+        changes.change_record(uow, target_record, changes.TRANSFERRED_IN, actor, **values)
+    copy_history(uow, source_record, target_record)
+    if source_record.status == SubscriptionStatus.PENDING:
+        sign_up.move_confirmation(uow, source_record, target_record)
+    return target_record
 
 
 def merge_records(
-    leaving: Subscription, there: Subscription | None, opted_out: set[OptOutKind]
+    source_record: Subscription,
+    target_record: Subscription | None,
+    opt_out_kinds: set[OptOutKind],
 ) -> dict[str, Any]:
-    """The values of both records in one: the better status and tier, and mail only if both have it.
+    """Return the values of the merged record of a transferred member.
 
-    An opt-out from the list rules out active; a pending person may still confirm despite it.
+    The merged record gets the better status and the better tier. Mail stays enabled only if no
+    record disables mail. An opt-out from the list prevents the status ``active``. A pending person
+    may still confirm the subscription despite the opt-out.
     """
-    # A record that was removed from the target tells the past, so it takes no part.
-    both = [leaving, *([there] if there and there.status != SubscriptionStatus.REMOVED else [])]
-    statuses = {each.status for each in both}
-    if SubscriptionStatus.ACTIVE in statuses and OptOutKind.LIST not in opted_out:
+    records = [source_record]
+    # A removed record describes an earlier membership, which has no effect on the new one.
+    if target_record and target_record.status != SubscriptionStatus.REMOVED:
+        records.append(target_record)
+    statuses = {each.status for each in records}
+    if SubscriptionStatus.ACTIVE in statuses and OptOutKind.LIST not in opt_out_kinds:
         status = SubscriptionStatus.ACTIVE
     elif SubscriptionStatus.PENDING in statuses:
         status = SubscriptionStatus.PENDING
     else:
         status = SubscriptionStatus.UNSUBSCRIBED
-    has_mail = OptOutKind.EMAIL not in opted_out and all(each.email_enabled for each in both)
-    return {"status": status, **better_tier(both), "email_enabled": has_mail}
+    has_mail = OptOutKind.EMAIL not in opt_out_kinds and all(each.email_enabled for each in records)
+    return {"status": status, **choose_better_tier(records), "email_enabled": has_mail}
 
 
-def better_tier(records: Sequence[Subscription]) -> dict[str, Any]:
-    """The better tier of some records, with the later expiry."""
+def choose_better_tier(records: Sequence[Subscription]) -> dict[str, Any]:
+    """Return the best tier of the records, with the latest expiry."""
     # A paid tier without an expiry never ends.
     never_ends = any(each.type != Tier.FREE and each.paid_expiry is None for each in records)
-    known = [each.paid_expiry for each in records if each.paid_expiry is not None]
+    expiries = [each.paid_expiry for each in records if each.paid_expiry is not None]
     return {
         "type": max((Tier(each.type) for each in records), key=[*Tier].index),
-        "paid_expiry": None if never_ends else max(known, default=None),
+        "paid_expiry": None if never_ends else max(expiries, default=None),
     }
 
 
-# Lists that the person left are not shown to them.
-_CURRENT = (SubscriptionStatus.ACTIVE, SubscriptionStatus.PENDING)
-
-
 class OwnSubscriptionState(StrEnum):
+    """The state of a person's own subscription, as the person's pages show the state."""
+
     SUBSCRIBED = "subscribed"
-    WITHOUT_MAIL = "without_mail"  # a subscriber who gets no mail
+    WITHOUT_MAIL = "without_mail"  # The subscriber has disabled mail.
     PENDING = "pending"
-    LEFT = "left"  # by the person's own act, with or without a record of them
+    LEFT = "left"  # The person left the list, which may or may not have a record of the person.
     ABSENT = "absent"
-    UNTOLD = "untold"  # the one who asks may leave, and learns no more
+    # The visitor has a revoked trace id. The visitor may leave the list, but sees no state.
+    HIDDEN = "untold"
 
 
 @dataclass(frozen=True)
 class OwnSubscription:
+    """A person's own subscription: the state, and the address that gets the list's mail."""
+
     state: OwnSubscriptionState
-    # The address of the list's record, to which the list is sent.
     email: str | None
 
 
 def read_own_subscription(
     uow: UnitOfWork, mailing_list: MailingList, person: User | None
 ) -> OwnSubscription:
-    """The person's state on the list; ``None`` stands for a person who was purged."""
+    """Return the person's subscription to the list.
+
+    ``person``: ``None`` for a person whose account was purged.
+    """
     if person is None:
         return OwnSubscription(OwnSubscriptionState.ABSENT, None)
     record = changes.find_record(uow, mailing_list.id, person.id)
-    refused = opt_out_checks.find_opt_outs(uow, mailing_list.id, person)
+    opt_out_kinds = opt_out_checks.find_opt_outs(uow, mailing_list.id, person)
     if record is not None:
-        _show_settled(uow, record)
+        _display_opt_outs(uow, record)
     status = None if record is None else record.status
     if record is not None and status == SubscriptionStatus.ACTIVE:
         has_mail = record.email_enabled
         state = OwnSubscriptionState.SUBSCRIBED if has_mail else OwnSubscriptionState.WITHOUT_MAIL
     elif status == SubscriptionStatus.PENDING:
         state = OwnSubscriptionState.PENDING
-    elif status == SubscriptionStatus.UNSUBSCRIBED or OptOutKind.LIST in refused:
+    elif status == SubscriptionStatus.UNSUBSCRIBED or OptOutKind.LIST in opt_out_kinds:
         state = OwnSubscriptionState.LEFT
     else:
         state = OwnSubscriptionState.ABSENT
     return OwnSubscription(state, None if record is None else record.email)
 
 
-_LEFT_STATES = (OwnSubscriptionState.LEFT, OwnSubscriptionState.WITHOUT_MAIL)
+def hide_personal_state(subscription: OwnSubscription) -> OwnSubscription:
+    """Return the part of the subscription that a visitor with a revoked trace id may see.
+
+    Opt-outs stay visible, so that a visitor sees the result of a click on an unsubscribe link.
+    """
+    has_opted_out = subscription.state in (
+        OwnSubscriptionState.LEFT,
+        OwnSubscriptionState.WITHOUT_MAIL,
+    )
+    state = subscription.state if has_opted_out else OwnSubscriptionState.HIDDEN
+    return OwnSubscription(state, None)
 
 
-def without_what_identifies(subscription: OwnSubscription) -> OwnSubscription:
-    """Return what a revoked trace id shows: that its own click had an effect."""
-    has_left = subscription.state in _LEFT_STATES
-    return OwnSubscription(subscription.state if has_left else OwnSubscriptionState.UNTOLD, None)
-
-
-def get_own(uow: UnitOfWork, list_id: int, user_id: int) -> Subscription:
-    """The person's record on a list, in any status; raises ``subscription.not_found``."""
-    found = changes.find_record(uow, list_id, user_id)
-    if found is None:
+def get_own_subscription(uow: UnitOfWork, list_id: int, user_id: int) -> Subscription:
+    """Return the person's record on a list in any status, or raise ``subscription.not_found``."""
+    record = changes.find_record(uow, list_id, user_id)
+    if record is None:
         raise errors.SUBSCRIPTION_NOT_FOUND()
-    _show_settled(uow, found)
-    return found
+    _display_opt_outs(uow, record)
+    return record
 
 
-def _show_settled(uow: UnitOfWork, record: Subscription) -> None:
-    """Show the person what they decided, though the record itself is not settled yet."""
-    values = opt_out_checks.find_unsettled_values(uow, record)
-    # Nothing may write this back.
+def _display_opt_outs(uow: UnitOfWork, record: Subscription) -> None:
+    """Change the loaded record so that the record shows the person's opt-outs.
+
+    A job may update the stored record later.
+    """
+    values = opt_out_checks.find_opt_out_changes(uow, record)
+    # Detach the record from the session, so that SQLAlchemy doesn't store these values.
     uow.session.expunge(record)
     for name, value in values.items():
         setattr(record, name, value)
 
 
-def list_of(
-    uow: UnitOfWork, user_id: int, wanted: PageRequest
+def list_subscriptions(
+    uow: UnitOfWork, user_id: int, page: PageRequest
 ) -> PageOfRows[tuple[Subscription, MailingList]]:
-    """The person's active and pending subscriptions, newest first. Raises ``cursor.invalid``."""
-    own = Subscription.user_id == user_id, Subscription.status.in_(_CURRENT)
-    return find_with_lists(uow, wanted, *own, not_(opt_out_checks.HAS_LEFT))
+    """Return the person's active and pending subscriptions, newest first.
+
+    Raises ``cursor.invalid``.
+    """
+    return find_subscriptions_with_lists(
+        uow,
+        page,
+        Subscription.user_id == user_id,
+        Subscription.status.in_(_CURRENT_STATUSES),
+        not_(opt_out_checks.HAS_LEFT),
+    )
 
 
-def find_with_lists(
-    uow: UnitOfWork, wanted: PageRequest, *conditions: ColumnElement[bool]
+def find_subscriptions_with_lists(
+    uow: UnitOfWork, page: PageRequest, *conditions: ColumnElement[bool]
 ) -> PageOfRows[tuple[Subscription, MailingList]]:
-    """Subscriptions to lists that are not archived, newest first. Raises ``cursor.invalid``."""
+    """Return the matching subscriptions to lists that aren't archived, newest first.
+
+    Raises ``cursor.invalid``.
+    """
     query = (
         select(Subscription, MailingList)
         .join(MailingList, MailingList.id == Subscription.list_id)
         .where(*conditions, MailingList.archived_at.is_(None))
     )
-    rows = uow.session.execute(paging.by_id(query, Subscription.id, wanted))
-    found = [(record, mailing_list) for record, mailing_list in rows]
-    return paging.cut(found, wanted.limit, lambda pair: str(pair[0].id))
+    rows = uow.session.execute(paging.by_id(query, Subscription.id, page))
+    pairs = [(record, mailing_list) for record, mailing_list in rows]
+    return paging.cut(pairs, page.limit, lambda pair: str(pair[0].id))

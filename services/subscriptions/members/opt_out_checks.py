@@ -1,10 +1,10 @@
-"""Checks whether a person has opted out of a list, or only of its mail.
+"""Checks whether a person has opted out of a list, or of the mail of a list.
 
-All code that checks opt-outs is in this module or uses this module. Code that adds, restores or
-transfers one member, enables mail or sends a list's mail calls ``find_opt_outs``.
+All code that checks opt-outs is in ``opt_out_checks`` or uses ``opt_out_checks``. Code that adds,
+restores or transfers one member, enables mail or sends a list's mail calls ``find_opt_outs``.
 
-Code that works on many members can't look up one person at a time. These modules therefore use a
-condition or a query of this module in their SQL statements:
+Code that works on many members can't look up one person at a time. Such modules therefore use a
+condition or a query of ``opt_out_checks`` in their SQL statements:
 
 - ``imports.judge_statements`` finds the opt-outs of the people in an import with
   ``build_opt_out_query``.
@@ -30,9 +30,19 @@ from core.keyring import Keyring
 from models import OptOut, OptOutKind, Subscription, SubscriptionStatus, User
 from storage.unit_of_work import UnitOfWork
 
-# An old key must stay in the keyring for as long as Pressroom must recognise the opt-outs of erased
-# people that were stored under this key.
+# Digests with this purpose identify the opt-outs of erased people. A key must therefore stay in the
+# keyring for as long as opt-outs with digests of the key must apply.
 _PURPOSE = "opt-out"
+_FIND_DIGESTS = text(
+    "SELECT address_hmac FROM opt_outs WHERE list_id = :list_id AND address_hmac = ANY(:digests)"
+)
+# ORDER BY makes Postgres find an opt-out of the list by an index. Without ORDER BY, Postgres would
+# search the whole table ``opt_outs`` if most opt-outs belong to other lists.
+_COUNT_FIRST = text("""
+SELECT count(*) FROM (
+    SELECT 1 FROM opt_outs WHERE list_id = :list_id ORDER BY user_id LIMIT 1
+) AS o
+""")
 
 
 def find_opt_outs(uow: UnitOfWork, list_id: int, person: User) -> set[OptOutKind]:
@@ -44,29 +54,29 @@ def find_opt_outs(uow: UnitOfWork, list_id: int, person: User) -> set[OptOutKind
 
 
 def is_opt_out_of(keyring: Keyring, person: User) -> ColumnElement[bool]:
-    """The SQL condition that an opt-out belongs to a person or to the person's address."""
-    digests = address_digests(keyring, person.email)
+    """Build the SQL condition that an opt-out belongs to the person or to the person's address."""
+    digests = compute_address_digests(keyring, person.email)
     return or_(OptOut.user_id == person.id, OptOut.address_hmac.in_(digests))
 
 
-def address_digests(keyring: Keyring, address: str) -> list[bytes]:
-    """Return the digests under which an opt-out of an address may be stored: one per key."""
+def compute_address_digests(keyring: Keyring, address: str) -> list[bytes]:
+    """Return one digest of the address per key, because an opt-out may use any of the keys."""
     return create_address_digester(keyring)(address)
 
 
 def create_address_digester(keyring: Keyring) -> Callable[[str], list[bytes]]:
-    """Return a function like ``address_digests`` that works faster for many addresses."""
+    """Return a function that computes the digests of many addresses with one signer."""
     signer = keyring.signer(_PURPOSE)
     return lambda address: signer.digests(address.encode())
 
 
-def address_digest(keyring: Keyring, address: str) -> bytes:
-    """Return the digest under which a new opt-out of an address is stored."""
+def compute_address_digest(keyring: Keyring, address: str) -> bytes:
+    """Return the digest of the address in a new opt-out."""
     return keyring.signer(_PURPOSE).digest(address.encode())
 
 
 def _has_opt_out(kind: OptOutKind, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
-    """The SQL condition that a subscriber has an opt-out of the kind ``kind`` on the list."""
+    """Build the SQL condition that a subscriber has an opt-out of the kind ``kind`` on the list."""
     return exists().where(
         OptOut.list_id == Subscription.list_id,
         OptOut.user_id == Subscription.user_id,
@@ -75,9 +85,9 @@ def _has_opt_out(kind: OptOutKind, *conditions: ColumnElement[bool]) -> ColumnEl
     )
 
 
-# The condition that a person has left the list, but the status of the subscription doesn't show the
-# opt-out yet. A person with a pending subscription may have signed up again after an opt-out. For a
-# pending subscription, only an opt-out after the last change of the subscription counts.
+# The SQL condition that a person has left the list, but the status of the subscription doesn't show
+# the opt-out yet. A person with a pending subscription may have signed up again after an opt-out.
+# For a pending subscription, only an opt-out after the last change of the subscription counts.
 HAS_LEFT = or_(
     and_(Subscription.status == SubscriptionStatus.ACTIVE, _has_opt_out(OptOutKind.LIST)),
     and_(
@@ -85,11 +95,12 @@ HAS_LEFT = or_(
         _has_opt_out(OptOutKind.LIST, OptOut.created_at > Subscription.updated_at),
     ),
 )
-# The condition that a person has disabled mail, but the subscription doesn't show the opt-out yet.
+# The SQL condition that a person has disabled mail, but the subscription doesn't show the opt-out
+# yet.
 HAS_NO_MAIL = and_(Subscription.email_enabled, _has_opt_out(OptOutKind.EMAIL))
 
 
-def find_unsettled_values(uow: UnitOfWork, record: Subscription) -> dict[str, Any]:
+def find_opt_out_changes(uow: UnitOfWork, record: Subscription) -> dict[str, Any]:
     """Return new values for those columns of a subscription that contradict an opt-out."""
     query = select(HAS_LEFT, HAS_NO_MAIL).where(Subscription.id == record.id)
     has_left, has_no_mail = uow.session.execute(query).one()
@@ -98,7 +109,7 @@ def find_unsettled_values(uow: UnitOfWork, record: Subscription) -> dict[str, An
 
 
 def has_opt_out_on(list_id: int) -> ColumnElement[bool]:
-    """The SQL condition that a subscriber has any opt-out on the list ``list_id``."""
+    """Build the SQL condition that a subscriber has any opt-out on the list ``list_id``."""
     return exists().where(OptOut.list_id == list_id, OptOut.user_id == Subscription.user_id)
 
 
@@ -110,15 +121,10 @@ def find_opted_out_digests(
     return {bytes(digest) for (digest,) in connection.execute(_FIND_DIGESTS, values)}
 
 
-_FIND_DIGESTS = text(
-    "SELECT address_hmac FROM opt_outs WHERE list_id = :list_id AND address_hmac = ANY(:digests)"
-)
-
-
 def build_no_opt_out_condition(member: str, kind: OptOutKind | None = None) -> str:
-    """The SQL condition that a subscriber has no opt-out, or no opt-out of the kind ``kind``.
+    """Build the SQL condition that a subscriber has no opt-out, or no opt-out of the kind ``kind``.
 
-    ``member`` is the alias of the table ``subscriptions`` in the SQL statement.
+    ``member``: the alias of the table ``subscriptions`` in the SQL statement.
     """
     of_kind = f" AND o.kind = '{kind}'" if kind else ""
     return f"""NOT EXISTS (
@@ -127,10 +133,9 @@ def build_no_opt_out_condition(member: str, kind: OptOutKind | None = None) -> s
 
 
 def build_opt_out_query(list_id: str, condition: str) -> str:
-    """Return the SQL query for the kinds of those opt-outs of a list that meet a condition.
+    """Build the SQL query for the kinds of a list's opt-outs that meet a condition.
 
-    OFFSET 0 makes Postgres look up one row at a time, for the reason that is explained in
-    ``imports.judge_statements``.
+    OFFSET 0 makes Postgres look up one row at a time. ``imports.judge_statements`` explains why.
     """
     return f"SELECT kind FROM opt_outs WHERE list_id = {list_id} AND {condition} OFFSET 0"  # noqa: S608
 
@@ -138,12 +143,3 @@ def build_opt_out_query(list_id: str, condition: str) -> str:
 def has_opt_outs(uow: UnitOfWork, list_id: int) -> bool:
     """Return whether any person has an opt-out on the list."""
     return bool(uow.session.scalar(_COUNT_FIRST, {"list_id": list_id}))
-
-
-# ORDER BY makes Postgres find an opt-out of the list by an index. Without ORDER BY, Postgres would
-# search the whole table ``opt_outs`` if most opt-outs belong to other lists.
-_COUNT_FIRST = text("""
-SELECT count(*) FROM (
-    SELECT 1 FROM opt_outs WHERE list_id = :list_id ORDER BY user_id LIMIT 1
-) AS o
-""")

@@ -1,15 +1,15 @@
-"""Stores and lifts opt-outs: a person refuses a list, or only the mail of a list.
+"""Stores and lifts opt-outs from lists, and opt-outs from the mail of lists.
 
 Only the person who opted out can lift the opt-out.
 
 The module ``opt_out_checks`` looks for opt-outs before a person becomes a member or gets mail.
 
-An opt-out refers to the person, and to an HMAC of their address. The HMAC remains after the person
-was erased. If an owner adds the address again, the opt-out therefore still applies. An opt-out is
-also stored for each former address of the person, in rows without the person.
+The row of an opt-out contains the person's id and an HMAC of the person's address. An erasure keeps
+the HMAC. If an owner adds the address again, the opt-out therefore still applies. Further rows
+without a person's id contain HMACs of the person's former addresses.
 
-An opt-out applies as soon as its transaction commits, and needs no lock. While a bulk action holds
-the lock of the list, the person's subscription is updated later.
+An opt-out applies as soon as the opt-out is committed, and needs no lock. While a bulk action locks
+the list, the person's subscription is updated later.
 """
 
 from collections.abc import Collection, Sequence
@@ -35,59 +35,73 @@ from models import FormerAddress, OptOut, OptOutKind, Subscription, User
 from services.subscriptions.members import changes
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from services.subscriptions.members.opt_out_checks import (
-    address_digest,
-    address_digests,
-    find_unsettled_values,
+    compute_address_digest,
+    compute_address_digests,
+    find_opt_out_changes,
 )
 from storage.unit_of_work import UnitOfWork
 
-# A person who moves more often writes no more rows for an opt-out.
+# This limit bounds the number of rows per opt-out of a person who often changes addresses.
 _MAX_FORMER_ADDRESSES = 50
 
 
 def record_opt_out(
     uow: UnitOfWork, list_id: int, person: User, *, kind: OptOutKind, source: str
 ) -> None:
-    """Store the person's opt-out; nothing changes if it is stored already."""
-    digest = address_digest(uow.settings.keyring, person.email)
-    _make_way(uow, list_id, person.id, address_digests(uow.settings.keyring, person.email))
+    """Store the person's opt-out, unless the same opt-out is already stored."""
+    digest = compute_address_digest(uow.settings.keyring, person.email)
+    _release_digests(
+        uow, list_id, person.id, compute_address_digests(uow.settings.keyring, person.email)
+    )
     values = {"list_id": list_id, "kind": kind, "source": source}
-    for each in _former_addresses(uow, person):
-        also = insert(OptOut).values(
-            address_hmac=address_digest(uow.settings.keyring, each), **values
-        )
-        uow.session.execute(also.on_conflict_do_nothing())
+    for former_address in _list_former_addresses(uow, person):
+        former_digest = compute_address_digest(uow.settings.keyring, former_address)
+        insert_former = insert(OptOut).values(address_hmac=former_digest, **values)
+        uow.session.execute(insert_former.on_conflict_do_nothing())
     values |= {"user_id": person.id}
     statement = insert(OptOut).values(address_hmac=digest, **values).on_conflict_do_nothing()
     if uow.session.scalar(statement.returning(OptOut.id)) is not None:
         return
-    # The person may have opted out, been erased, come back and opted out again: attach the stored
-    # opt-out to the new record.
-    other = aliased(OptOut)
-    has_one = exists().where(
-        other.list_id == list_id, other.kind == kind, other.user_id == person.id
+    # An erasure removes the person's id from an opt-out. If the person has returned with a new id,
+    # the stored opt-out gets the new id.
+    person_opt_out = aliased(OptOut)
+    has_opt_out = exists().where(
+        person_opt_out.list_id == list_id,
+        person_opt_out.kind == kind,
+        person_opt_out.user_id == person.id,
     )
-    stored = OptOut.list_id == list_id, OptOut.kind == kind, OptOut.address_hmac == digest
-    lost = update(OptOut).where(*stored, OptOut.user_id.is_(None), ~has_one)
-    _write(uow, lost.values(user_id=person.id))
+    set_person = (
+        update(OptOut)
+        .where(
+            OptOut.list_id == list_id,
+            OptOut.kind == kind,
+            OptOut.address_hmac == digest,
+            OptOut.user_id.is_(None),
+            ~has_opt_out,
+        )
+        .values(user_id=person.id)
+    )
+    _execute_update(uow, set_person)
 
 
-def record_again(
+def renew_opt_out(
     uow: UnitOfWork, list_id: int, person: User, *, kind: OptOutKind, source: str
 ) -> int | None:
-    """Store the person's opt-out with the current time, even if it is stored already.
+    """Store the person's opt-out with the current time, and return the id of the opt-out.
 
-    Returns the id of the opt-out.
+    An opt-out that is already stored gets the current time too.
     """
     record_opt_out(uow, list_id, person, kind=kind, source=source)
-    is_opt_out = and_(OptOut.list_id == list_id, OptOut.kind == kind, OptOut.user_id == person.id)
-    again = (
-        update(OptOut).where(is_opt_out).values(created_at=func.clock_timestamp(), source=source)
+    set_time = (
+        update(OptOut)
+        .where(OptOut.list_id == list_id, OptOut.kind == kind, OptOut.user_id == person.id)
+        .values(created_at=func.clock_timestamp(), source=source)
+        .returning(OptOut.id)
     )
-    return uow.session.scalar(again.returning(OptOut.id))
+    return uow.session.scalar(set_time)
 
 
-def record_past(
+def restore_opt_out(
     uow: UnitOfWork,
     list_id: int,
     user_id: int | None,
@@ -97,27 +111,30 @@ def record_past(
     source: str,
     at: datetime,
 ) -> bool:
-    """Store an opt-out that a restored database has lost, and settle the person's record.
+    """Store an opt-out that is missing in a restored database, and apply the opt-out.
 
-    False if it is stored already. Nothing else may use the database meanwhile.
+    Return whether the opt-out was missing. No other process may use the database meanwhile.
     """
     person = None if user_id is None else uow.session.get(User, user_id)
     if person is not None and person.erased_at is not None:
         person = None
     values = {"list_id": list_id, "address_hmac": address_hmac, "kind": kind, "source": source}
     statement = insert(OptOut).values(user_id=person and person.id, created_at=at, **values)
-    stored = statement.on_conflict_do_nothing().returning(OptOut.id)
-    if uow.session.scalar(stored) is None:
+    insert_missing = statement.on_conflict_do_nothing().returning(OptOut.id)
+    if uow.session.scalar(insert_missing) is None:
         return False
-    found = None if person is None else changes.find_record(uow, list_id, person.id)
-    if found is not None:
-        settle_opt_outs(uow, found, Actor(ActorKind.OPERATOR, Via.COMMAND))
+    record = None if person is None else changes.find_record(uow, list_id, person.id)
+    if record is not None:
+        apply_opt_outs(uow, record, Actor(ActorKind.OPERATOR, Via.COMMAND))
     return True
 
 
-def settle_opt_outs(uow: UnitOfWork, record: Subscription, actor: Actor | None = None) -> None:
-    """Bring the record up to its person's opt-outs; call it under the pair's lock."""
-    values = find_unsettled_values(uow, record)
+def apply_opt_outs(uow: UnitOfWork, record: Subscription, actor: Actor | None = None) -> None:
+    """Update the subscription if the subscription contradicts an opt-out of its person.
+
+    The caller must hold the lock on the pair of list and person.
+    """
+    values = find_opt_out_changes(uow, record)
     if values:
         actor = actor or Actor(ActorKind.USER, Via.TRACE, record.user_id)
         action = "unsubscribed" if "status" in values else "email_disabled"
@@ -125,88 +142,106 @@ def settle_opt_outs(uow: UnitOfWork, record: Subscription, actor: Actor | None =
 
 
 def lift_opt_outs(uow: UnitOfWork, list_id: int, person: User, *kinds: OptOutKind) -> None:
-    """Delete the person's opt-outs. Call it only for an act of that person.
+    """Delete the person's opt-outs. Only call this function on a request of the person.
 
-    An opt-out of somebody else who had the address before stays.
+    The function keeps opt-outs of other people who had the person's address earlier.
     """
-    digests = address_digests(uow.settings.keyring, person.email)
-    _make_way(uow, list_id, person.id, digests)
-    for each in _former_addresses(uow, person):
-        digests += address_digests(uow.settings.keyring, each)
-    of_nobody_else = and_(OptOut.user_id.is_(None), OptOut.address_hmac.in_(digests))
+    digests = compute_address_digests(uow.settings.keyring, person.email)
+    _release_digests(uow, list_id, person.id, digests)
+    for former_address in _list_former_addresses(uow, person):
+        digests += compute_address_digests(uow.settings.keyring, former_address)
+    has_only_address = and_(OptOut.user_id.is_(None), OptOut.address_hmac.in_(digests))
     uow.session.execute(
         delete(OptOut).where(
             OptOut.list_id == list_id,
             OptOut.kind.in_(kinds),
-            or_(OptOut.user_id == person.id, of_nobody_else),
+            or_(OptOut.user_id == person.id, has_only_address),
         )
     )
 
 
-def _make_way(uow: UnitOfWork, list_id: int, user_id: int, digests: Collection[bytes]) -> None:
-    """Keep the opt-outs of other people by those people alone, who had this person's address.
+def _release_digests(
+    uow: UnitOfWork, list_id: int, user_id: int, digests: Collection[bytes]
+) -> None:
+    """Remove the digests of the person's address from opt-outs of other people.
 
-    An opt-out of a person who is known is found by them. Once they are erased it is kept under the
-    address that they have by then.
+    A person who had the address earlier keeps the opt-out, because the opt-out contains the
+    person's id. An erasure of the earlier owner stores the digest of the owner's current address.
     """
-    has_address = OptOut.list_id == list_id, OptOut.address_hmac.in_(digests)
-    of_others = *has_address, OptOut.user_id != user_id
-    others = set(uow.session.scalars(select(OptOut.user_id).where(*of_others)))
-    for each in others:
-        # No address: each opt-out of a list has one digest to itself.
-        theirs = update(OptOut).where(*of_others, OptOut.user_id == each)
-        _write(uow, theirs.values(address_hmac=address_digest(uow.settings.keyring, str(each))))
-
-
-def hand_over(uow: UnitOfWork, *, of: User, to: User) -> None:
-    """Let the opt-outs of a record whose address an account takes be those of the account.
-
-    They hold for all addresses of either. Both people are locked.
-    """
-    theirs = OptOut.user_id == of.id
-    for address in (to.email, *_former_addresses(uow, to)):
-        _keep_under(uow, address, theirs)
-    same = aliased(OptOut)
-    has_same = exists().where(
-        same.list_id == OptOut.list_id, same.kind == OptOut.kind, same.user_id == to.id
+    is_of_other_person = (
+        OptOut.list_id == list_id,
+        OptOut.address_hmac.in_(digests),
+        OptOut.user_id != user_id,
     )
-    whose = case((has_same, None), else_=to.id)
-    _write(uow, update(OptOut).where(theirs).values(user_id=whose))
+    other_ids = set(uow.session.scalars(select(OptOut.user_id).where(*is_of_other_person)))
+    for other_id in other_ids:
+        # The opt-out gets the digest of the person's id instead, because the column must not be
+        # empty and digests must be unique per list. No address has the digest of an id.
+        digest = compute_address_digest(uow.settings.keyring, str(other_id))
+        statement = update(OptOut).where(*is_of_other_person, OptOut.user_id == other_id)
+        _execute_update(uow, statement.values(address_hmac=digest))
 
 
-def _write(uow: UnitOfWork, statement: Update) -> None:
+def transfer_opt_outs(uow: UnitOfWork, *, of: User, to: User) -> None:
+    """Transfer the opt-outs of a person to the account that takes over the person's address.
+
+    The opt-outs apply to all addresses of the person and of the account. The caller must lock the
+    rows of the person and of the account.
+    """
+    is_of_person = OptOut.user_id == of.id
+    for address in (to.email, *_list_former_addresses(uow, to)):
+        _copy_to_address(uow, address, is_of_person)
+    account_opt_out = aliased(OptOut)
+    has_same_opt_out = exists().where(
+        account_opt_out.list_id == OptOut.list_id,
+        account_opt_out.kind == OptOut.kind,
+        account_opt_out.user_id == to.id,
+    )
+    # An account can't have two equal opt-outs, so a second one only keeps the address.
+    new_user_id = case((has_same_opt_out, None), else_=to.id)
+    _execute_update(uow, update(OptOut).where(is_of_person).values(user_id=new_user_id))
+
+
+def _execute_update(uow: UnitOfWork, statement: Update) -> None:
     uow.session.execute(statement.execution_options(synchronize_session=False))
 
 
-def keep_for_address(uow: UnitOfWork, person: User, address: str) -> None:
-    """Let the person's opt-outs hold for an address that they are about to have."""
-    _keep_under(uow, address, OptOut.user_id == person.id)
+def copy_opt_outs_to_address(uow: UnitOfWork, person: User, address: str) -> None:
+    """Copy the person's opt-outs to an address that the person is about to get."""
+    _copy_to_address(uow, address, OptOut.user_id == person.id)
 
 
-def keep_for_erasure(uow: UnitOfWork, person: User, address: str) -> int:
-    """Detach the opt-outs of a person who is about to be erased; returns their number.
+def detach_opt_outs(uow: UnitOfWork, person: User, address: str) -> int:
+    """Remove the id of a person from the person's opt-outs before an erasure.
 
-    HMACs of the person's addresses stay, among them that of ``address``, which they proved to have.
+    Return the number of opt-outs. The opt-outs keep the HMACs of the person's addresses.
+
+    ``address``: a further address, which the person has proved to own.
     """
-    of_person = OptOut.user_id == person.id
-    _keep_under(uow, address, of_person)
-    for each in _former_addresses(uow, person):
-        _keep_under(uow, each, of_person)
-    detached = update(OptOut).where(of_person).values(user_id=None)
-    return len(uow.session.execute(detached.returning(OptOut.id)).all())
+    is_of_person = OptOut.user_id == person.id
+    _copy_to_address(uow, address, is_of_person)
+    for former_address in _list_former_addresses(uow, person):
+        _copy_to_address(uow, former_address, is_of_person)
+    statement = update(OptOut).where(is_of_person).values(user_id=None)
+    return len(uow.session.execute(statement.returning(OptOut.id)).all())
 
 
-def _keep_under(uow: UnitOfWork, address: str, *of: ColumnElement[bool]) -> None:
-    """Keep these opt-outs under the address as well, without their person."""
-    digest = literal(address_digest(uow.settings.keyring, address))
-    kept = select(OptOut.list_id, digest, OptOut.kind, OptOut.source, OptOut.created_at).where(*of)
+def _copy_to_address(uow: UnitOfWork, address: str, condition: ColumnElement[bool]) -> None:
+    """Copy the matching opt-outs to rows with the address, but without a person's id."""
+    digest = literal(compute_address_digest(uow.settings.keyring, address))
+    copies = select(OptOut.list_id, digest, OptOut.kind, OptOut.source, OptOut.created_at).where(
+        condition
+    )
     columns = ["list_id", "address_hmac", "kind", "source", "created_at"]
-    statement = insert(OptOut).from_select(columns, kept)
+    statement = insert(OptOut).from_select(columns, copies)
     uow.session.execute(statement.on_conflict_do_nothing())
 
 
-def _former_addresses(uow: UnitOfWork, person: User) -> Sequence[str]:
-    """The latest that nobody has now: whoever has one says by themselves what they want."""
+def _list_former_addresses(uow: UnitOfWork, person: User) -> Sequence[str]:
+    """Return the person's latest former addresses that no account has now.
+
+    The new owner of a former address decides about opt-outs of this address.
+    """
     query = select(FormerAddress.email).where(
         FormerAddress.user_id == person.id, ~exists().where(User.email == FormerAddress.email)
     )

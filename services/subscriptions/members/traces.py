@@ -1,11 +1,16 @@
-"""Trace ids, by which a mail's link or form acts for the person to whom it was sent.
+"""Trace ids, which authenticate the links and forms in mail to one person.
 
-A trace id goes into mail to that person and nowhere else, so a request that carries it comes from
-that person. It is written ``1<payload>.<key id>.<mac>``, at most 80 characters of
-``[A-Za-z0-9_.-]``. The payload is list, user (7 bytes each: ids are below 2**53) and delivery (8
-bytes) in base64url. The MAC is the first 16 bytes of an HMAC-SHA256 of version and payload as
-they are written. A trace id does not expire, because people read mail late. The owner of a list
-may revoke those of the deliveries so far: they still leave the list, and open nothing else.
+Pressroom only puts a person's trace id into mail to the person. A request with a trace id therefore
+counts as a request of the person.
+
+A trace id has the form ``1<payload>.<key id>.<mac>``, with at most 80 characters from
+``[A-Za-z0-9_.-]``. The payload contains the list's id, the user's id and the delivery's number, in
+base64url. Ids take 7 bytes because ids are below 2**53. The delivery's number takes 8 bytes. The
+MAC is the first 16 bytes of the HMAC-SHA256 of the version and the encoded payload.
+
+A trace id doesn't expire, because people read mail late. The owner of a list may revoke all trace
+ids of past deliveries. People can still leave the list with a revoked trace id, but can do nothing
+else.
 """
 
 import base64
@@ -34,70 +39,79 @@ _NEXT_DELIVERY = text("SELECT nextval(pg_get_serial_sequence('jobs', 'id'))")
 
 @dataclass(frozen=True)
 class Trace:
+    """The contents of a trace id.
+
+    Attributes:
+        delivery: the number of the delivery that contained the trace id. The number is the id of
+            the job that exported the roster or sent the mail, or comes from
+            ``allocate_delivery_number``. Trace ids from old releases have the number 0.
+    """
+
     list_id: int
     user_id: int
-    # The delivery in which it was mailed: the id of the job that made the roster or sent the mail,
-    # a number from ``new_delivery``, or 0 from a release that gave none.
     delivery: int = 0
 
 
-def new_delivery(uow: UnitOfWork) -> int:
-    """A number behind those of all deliveries so far."""
-    # Jobs and deliveries share their numbers, so that none is a table of its own.
+def allocate_delivery_number(uow: UnitOfWork) -> int:
+    """Return a number that is greater than the numbers of all earlier deliveries."""
+    # Deliveries take their numbers from the sequence of job ids, so deliveries need no own table.
     return int(uow.session.execute(_NEXT_DELIVERY).scalar_one())
 
 
 def revoke_traces(uow: UnitOfWork, caller: Caller, mailing_list: MailingList) -> None:
-    """Revoke all mailed trace ids. After that, people can use them only to leave the list.
+    """Revoke all mailed trace ids of the list. Raises ``auth.login_again``.
 
-    Raises ``auth.login_again``.
+    People can still leave the list with a revoked trace id.
     """
     require_recent_login(uow, caller)
-    mailing_list.traces_revoked_through = new_delivery(uow)
+    mailing_list.traces_revoked_through = allocate_delivery_number(uow)
 
 
 def is_revoked(mailing_list: MailingList, delivery: int) -> bool:
-    last = mailing_list.traces_revoked_through
-    return last is not None and delivery <= last
+    last_revoked = mailing_list.traces_revoked_through
+    return last_revoked is not None and delivery <= last_revoked
 
 
-def make_trace_id(keyring: Keyring, trace: Trace) -> str:
-    return trace_id_factory(keyring, trace.list_id, trace.delivery)(trace.user_id)
+def create_trace_id(keyring: Keyring, trace: Trace) -> str:
+    return build_trace_id_factory(keyring, trace.list_id, trace.delivery)(trace.user_id)
 
 
-def trace_id_factory(keyring: Keyring, list_id: int, delivery: int) -> Callable[[int], str]:
-    """A function that makes trace ids of one list: a roster may need a million of them."""
+def build_trace_id_factory(keyring: Keyring, list_id: int, delivery: int) -> Callable[[int], str]:
+    """Return a function that creates a trace id for a user of the list.
+
+    The function prepares the signer only once, because a roster may need a million trace ids.
+    """
     signer = keyring.signer(_PURPOSE, length=_MAC_BYTES)
-    before = list_id.to_bytes(_ID_BYTES, "big")
-    after = delivery.to_bytes(_DELIVERY_BYTES, "big")
+    list_bytes = list_id.to_bytes(_ID_BYTES, "big")
+    delivery_bytes = delivery.to_bytes(_DELIVERY_BYTES, "big")
 
-    def make_for(user_id: int) -> str:
-        packed = before + user_id.to_bytes(_ID_BYTES, "big") + after
-        signed = _VERSION + base64.urlsafe_b64encode(packed).decode().rstrip("=")
+    def create_for_user(user_id: int) -> str:
+        payload = list_bytes + user_id.to_bytes(_ID_BYTES, "big") + delivery_bytes
+        signed = _VERSION + base64.urlsafe_b64encode(payload).decode().rstrip("=")
         return f"{signed}.{signer.sign(signed.encode())}"
 
-    return make_for
+    return create_for_user
 
 
 def read_trace_id(keyring: Keyring, token: str) -> Trace:
-    """Return the contents of a trace id; raises ``trace.invalid``.
+    """Return the contents of a trace id, or raise ``trace.invalid``.
 
-    A trace id is invalid once its key was removed from the keyring.
+    A trace id becomes invalid when the operator removes its key from the keyring.
     """
     signed, _, signature = token.partition(".")
     if len(token) > MAX_TRACE_ID_CHARACTERS or len(signed) != len(_VERSION) + _PAYLOAD_CHARACTERS:
         raise TRACE_INVALID()
-    # The signature covers the text, so another spelling of the same bytes is refused too.
+    # The signature covers the encoded text, so another encoding of the same bytes is invalid.
     signer = keyring.signer(_PURPOSE, length=_MAC_BYTES)
     if not token.startswith(_VERSION) or not signer.verify(signed.encode(), signature):
         raise TRACE_INVALID()
     try:
-        packed = base64.urlsafe_b64decode(signed.removeprefix(_VERSION) + "==")
+        payload = base64.urlsafe_b64decode(signed.removeprefix(_VERSION) + "==")
     except binascii.Error:
         raise TRACE_INVALID() from None
-    ids = 2 * _ID_BYTES
+    ids_end = 2 * _ID_BYTES
     return Trace(
-        list_id=int.from_bytes(packed[:_ID_BYTES], "big"),
-        user_id=int.from_bytes(packed[_ID_BYTES:ids], "big"),
-        delivery=int.from_bytes(packed[ids:], "big"),
+        list_id=int.from_bytes(payload[:_ID_BYTES], "big"),
+        user_id=int.from_bytes(payload[_ID_BYTES:ids_end], "big"),
+        delivery=int.from_bytes(payload[ids_end:], "big"),
     )

@@ -1,8 +1,8 @@
-"""A person's own acts on their subscription: leave, undo the leaving, switch the mail off or on.
+"""Opt-outs by the person: unsubscribing from a list, disabling mail, and undoing an opt-out.
 
-Only the person may do these, so each writes or lifts an opt-out. They work without a subscription
-too: a person who was removed from a list, or was never on it, may opt out for the future. A trace
-id of a person who was erased since changes nothing, and is not an error.
+Only the person may call for these changes, so each change stores or lifts an opt-out. A person
+without a subscription may also opt out, which prevents a later subscription. A request with the
+trace id of an erased person changes nothing and returns no error.
 """
 
 from datetime import timedelta
@@ -38,10 +38,10 @@ _CAN_LEAVE = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
 def opt_out(
     resources: Resources, mailing_list: MailingList, person: User, kind: OptOutKind, actor: Actor
 ) -> None:
-    """The person leaves the list or switches its mail off, whatever holds the list.
+    """Store and commit the person's opt-out from the list or from the list's mail.
 
-    The opt-out is committed when this returns, and all that is sent or shown from then on obeys it.
-    If a bulk action holds the list, the record follows once it is over, by a job.
+    The opt-out applies immediately, even while a bulk action locks the list. After the bulk action,
+    a job updates the person's subscription.
     """
     try:
         with resources.unit_of_work() as uow:
@@ -53,51 +53,60 @@ def opt_out(
         if error.code != LIST_BUSY.code:
             raise
         with resources.unit_of_work() as uow:
-            if not locks.share_person(uow, person.id):
+            if not locks.lock_person_shared(uow, person.id):
                 return
-            found = opt_outs.record_again(uow, mailing_list.id, person, kind=kind, source=actor.via)
-            enqueue_job(uow, FOLLOW_OPT_OUT, user_id=None, subject_id=found)
+            opt_out_id = opt_outs.renew_opt_out(
+                uow, mailing_list.id, person, kind=kind, source=actor.via
+            )
+            enqueue_job(uow, APPLY_OPT_OUT, user_id=None, subject_id=opt_out_id)
 
 
-def follow_all(uow: UnitOfWork, user_id: int) -> None:
-    """Have a job settle each record that is behind its person's opt-outs."""
-    behind = or_(opt_out_checks.HAS_LEFT, opt_out_checks.HAS_NO_MAIL)
-    query = select(Subscription.list_id).where(Subscription.user_id == user_id, behind)
+def enqueue_opt_out_jobs(uow: UnitOfWork, user_id: int) -> None:
+    """Enqueue a job for each of the person's subscriptions that contradicts an opt-out."""
+    contradicts = or_(opt_out_checks.HAS_LEFT, opt_out_checks.HAS_NO_MAIL)
+    query = select(Subscription.list_id).where(Subscription.user_id == user_id, contradicts)
     list_ids = uow.session.scalars(query).all()
-    of_lists = OptOut.user_id == user_id, OptOut.list_id.in_(list_ids)
-    # The one of a list settles it all.
-    ids = select(func.min(OptOut.id)).where(*of_lists).group_by(OptOut.list_id)
-    for found in uow.session.scalars(ids).all():
-        enqueue_job(uow, FOLLOW_OPT_OUT, user_id=None, subject_id=found)
+    # A job applies all opt-outs of one list, so each list needs only one job.
+    opt_out_ids = (
+        select(func.min(OptOut.id))
+        .where(OptOut.user_id == user_id, OptOut.list_id.in_(list_ids))
+        .group_by(OptOut.list_id)
+    )
+    for opt_out_id in uow.session.scalars(opt_out_ids).all():
+        enqueue_job(uow, APPLY_OPT_OUT, user_id=None, subject_id=opt_out_id)
 
 
-def follow_opt_outs(resources: Resources, lease: Lease) -> None:
-    """Settle the record of an opt-out, unless its person has taken it back or was erased."""
+def apply_opt_out(resources: Resources, lease: Lease) -> None:
+    """Update the subscription to which the job's opt-out applies.
+
+    The job changes nothing if the person has lifted the opt-out or was erased.
+    """
     with resources.unit_of_work() as uow:
-        found = uow.session.get(OptOut, lease.subject_id)
-        if found is not None and found.user_id is not None:
-            # An import keeps why: a bounce, say.
-            via = Via(found.source) if found.source in set(Via) else Via.IMPORT
-            actor = Actor(ActorKind.USER, via, user_id=found.user_id)
+        stored = uow.session.get(OptOut, lease.subject_id)
+        if stored is not None and stored.user_id is not None:
+            # An imported opt-out has its reason as the source, for example a bounce.
+            via = Via(stored.source) if stored.source in set(Via) else Via.IMPORT
+            actor = Actor(ActorKind.USER, via, user_id=stored.user_id)
             try:
-                locks.lock_pair(uow, found.user_id, found.list_id)
+                locks.lock_pair(uow, stored.user_id, stored.list_id)
             except DomainError as error:
                 raise TransientError(error.code) from error
-            record = changes.find_record(uow, found.list_id, found.user_id)
+            record = changes.find_record(uow, stored.list_id, stored.user_id)
             if record is not None:
-                opt_outs.settle_opt_outs(uow, record, actor)
+                opt_outs.apply_opt_outs(uow, record, actor)
         complete_job(uow, lease, {})
 
 
-# No user sees it.
-FOLLOW_OPT_OUT = register_kind(
+# The job has no user, so no user sees the job.
+APPLY_OPT_OUT = register_kind(
     JobKind(
         "opt_out.follow",
-        Queue.MAINTENANCE,  # not behind the bulk work that holds the list
+        # In the queue for bulk work, the job could wait behind many other bulk jobs.
+        Queue.MAINTENANCE,
         Scope.SUBSCRIPTION_FULL,
         retryable=True,
-        run=follow_opt_outs,
-        # No outage is longer: a person's no is not given up.
+        run=apply_opt_out,
+        # An opt-out must never be dropped, so retries outlast every outage.
         patience=timedelta(days=365),
     )
 )
@@ -111,7 +120,10 @@ def unsubscribe_member(
     *,
     wait: bool = True,
 ) -> None:
-    """Unsubscribe the person; only they themselves can bring them back. Raises ``list.busy``."""
+    """Unsubscribe the person, and store an opt-out from the list. Raises ``list.busy``.
+
+    ``wait``: whether to wait for a bulk action that locks the list.
+    """
     if not locks.lock_pair(uow, person.id, mailing_list.id, wait_for_lists=wait):
         return
     opt_outs.record_opt_out(uow, mailing_list.id, person, kind=OptOutKind.LIST, source=actor.via)
@@ -132,16 +144,33 @@ def undo_leave(uow: UnitOfWork, mailing_list: MailingList, person: User, actor: 
     opt_outs.lift_opt_outs(uow, mailing_list.id, person, OptOutKind.LIST)
     record = changes.find_record(uow, mailing_list.id, person.id)
     if record is not None and record.status == SubscriptionStatus.UNSUBSCRIBED:
-        addresses = locks.addresses_of(person, record)
+        addresses = locks.collect_addresses(person, record)
         deny_lists.require_allowed(uow, mailing_list.user_id, addresses)
-        event, left = SubscriptionEvent, SubscriptionStatus.UNSUBSCRIBED
-        own = event.list_id == record.list_id, event.user_id == record.user_id
-        is_leaving = event.status_after == left, event.status_before.is_distinct_from(left)
-        leaving = select(event.status_before).where(*own, *is_leaving).order_by(event.id.desc())
-        was_pending = uow.session.scalar(leaving.limit(1)) == SubscriptionStatus.PENDING
-        # A person who left another list and was transferred here has no earlier status on this one.
-        before = SubscriptionStatus.PENDING if was_pending else SubscriptionStatus.ACTIVE
-        changes.change_record(uow, record, "unsubscribing_undone", actor, status=before)
+        status_before = _find_status_before_leaving(uow, record)
+        changes.change_record(uow, record, "unsubscribing_undone", actor, status=status_before)
+
+
+def _find_status_before_leaving(uow: UnitOfWork, record: Subscription) -> SubscriptionStatus:
+    """Return the status that the record had before the person last unsubscribed.
+
+    A person who left another list may have been transferred as unsubscribed. The status is then
+    ``active``, because the history of the person's new list contains no earlier status.
+    """
+    event = SubscriptionEvent
+    unsubscribed = SubscriptionStatus.UNSUBSCRIBED
+    query = (
+        select(event.status_before)
+        .where(
+            event.list_id == record.list_id,
+            event.user_id == record.user_id,
+            event.status_after == unsubscribed,
+            event.status_before.is_distinct_from(unsubscribed),
+        )
+        .order_by(event.id.desc())
+        .limit(1)
+    )
+    was_pending = uow.session.scalar(query) == SubscriptionStatus.PENDING
+    return SubscriptionStatus.PENDING if was_pending else SubscriptionStatus.ACTIVE
 
 
 def set_email(
@@ -153,9 +182,9 @@ def set_email(
     enabled: bool,
     wait: bool = True,
 ) -> None:
-    """Switch the list's mail to this person off or on; the person stays a subscriber.
+    """Enable or disable the list's mail to the person, who stays a subscriber.
 
-    Raises ``list.busy``.
+    ``wait``: whether to wait for a bulk action that locks the list. Raises ``list.busy``.
     """
     if not locks.lock_pair(uow, person.id, mailing_list.id, wait_for_lists=wait):
         return

@@ -1,9 +1,11 @@
-"""Mails the link that opens a reader's preferences.
+"""Mails the link that opens a person's preferences.
 
-Each mail of a list has a trace id, and people forward mails. Therefore a trace id only gives access
-to that list. For the owner's other lists, a person needs a new link to their address. Only the
-worker looks up whether the owner's lists know the address. Therefore neither the answer to the
-request nor its duration reveals this.
+People forward mails, and each mail of a list contains a trace id. A trace id therefore only gives
+access to one list. A link that Pressroom mails to a person's address gives access to all lists of
+the owner.
+
+A worker checks whether the owner's lists contain the address. The request doesn't check the
+address, so that neither the response nor the duration reveals whether a list contains the address.
 """
 
 from typing import NamedTuple
@@ -12,8 +14,9 @@ from sqlalchemy import func, select
 
 from integrations.mail.port import Mailer
 from models import AccountMail, MailingList, Subscription, User
-from services.accounts import account_mails, mailed_tokens, unsolicited_mail
-from services.accounts.account_mails import MailKind, mail_kind, render_mail
+from services.accounts import account_mails, mailed_tokens, quoted_texts
+from services.accounts.account_mails import MailKind
+from services.accounts.mail_rendering import register_mail_kind, render_mail
 from services.accounts.mailed_tokens import Purpose
 from services.jobs.lease import Lease
 from services.jobs.outbox import enqueue_job
@@ -26,12 +29,13 @@ from storage.unit_of_work import UnitOfWork
 def request_link(
     uow: UnitOfWork, mailing_list: MailingList, email: str, *, language: str, source: bytes | None
 ) -> None:
-    """Enqueue the mail of the link to this normalised address.
+    """Enqueue a mail with the link, unless the address has reached the limit of such mails.
 
-    The worker mails the link if the list's owner knows the address. No mail is enqueued to an
-    address that has reached its limit of such mails.
+    The worker only sends the mail if a list of the owner contains the address.
+
+    ``email``: a normalised address.
     """
-    if account_mails.got_enough(uow, MailKind.PREFERENCES, email):
+    if account_mails.is_mail_limit_reached(uow, MailKind.PREFERENCES, email):
         return
     mail = AccountMail(
         kind=MailKind.PREFERENCES,
@@ -46,19 +50,19 @@ def request_link(
         uow,
         MAIL_PREFERENCES,
         user_id=None,
-        # Many requests for one list delay only the mails of that list's owner.
+        # Many requests for one list only delay the mails of the list's owner.
         on_behalf_of=mailing_list.user_id,
         subject_id=mail.id,
     )
 
 
 def mail_link(resources: Resources, lease: Lease, mailer: Mailer) -> None:
-    """Mail the link, unless the owner of the list doesn't know the address."""
+    """Mail the link if a list of the owner contains the address."""
     mail = None
     with resources.unit_of_work() as uow:
         request = uow.session.get(AccountMail, lease.subject_id)
         recipient = None if request is None else _find_recipient(uow, request)
-        if request and recipient and account_mails.admit(uow, request, request.email):
+        if request and recipient and account_mails.admit_stranger_mail(uow, request, request.email):
             secret = mailed_tokens.create_token(
                 uow,
                 Purpose.OPEN_PREFERENCES,
@@ -72,7 +76,7 @@ def mail_link(resources: Resources, lease: Lease, mailer: Mailer) -> None:
                 to=recipient.person.email,
                 key=f"job-{lease.job_id}",
                 sender_name=recipient.mailing_list.sender_name,
-                title=unsolicited_mail.quoted(recipient.mailing_list.title),
+                title=quoted_texts.quote_text(recipient.mailing_list.title),
                 url=page_urls.preferences_url(resources.settings, secret),
             )
     if mail is not None:
@@ -84,11 +88,16 @@ def mail_link(resources: Resources, lease: Lease, mailer: Mailer) -> None:
         complete_job(uow, lease, {"sent": mail is not None})
 
 
-MAIL_PREFERENCES = mail_kind("subscription.mail_preferences", mail_link)
+MAIL_PREFERENCES = register_mail_kind("subscription.mail_preferences", mail_link)
 
 
 class _Recipient(NamedTuple):
-    """The person, the list of their request, and the language in which they subscribed."""
+    """The recipient of a link.
+
+    Attributes:
+        mailing_list: the list that the person named in the request.
+        language: the language in which the person subscribed.
+    """
 
     person: User
     mailing_list: MailingList
@@ -96,7 +105,7 @@ class _Recipient(NamedTuple):
 
 
 def _find_recipient(uow: UnitOfWork, request: AccountMail) -> _Recipient | None:
-    """Return the recipient, or ``None`` if the owner of the list has no record of the person."""
+    """Return the recipient, or ``None`` if no list of the owner has a record of the person."""
     person = uow.session.scalar(select(User).where(User.email == request.email))
     mailing_list = uow.session.get(MailingList, request.list_id)
     if person is None or person.erased_at is not None or mailing_list is None:
@@ -104,7 +113,7 @@ def _find_recipient(uow: UnitOfWork, request: AccountMail) -> _Recipient | None:
     query = (
         select(Subscription.language)
         .join(MailingList, MailingList.id == Subscription.list_id)
-        # A record without an address is the rest of an erased one.
+        # A record without an address belongs to an erased person.
         .where(Subscription.user_id == person.id, Subscription.email.is_not(None))
         .where(MailingList.user_id == mailing_list.user_id)
         .order_by(Subscription.list_id != mailing_list.id, Subscription.id)

@@ -1,4 +1,4 @@
-"""The lists of one owner that a reader sees in their preferences."""
+"""The person's subscriptions to the lists of one owner, as the page of preferences shows them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,25 +16,26 @@ from services.subscriptions.members.members import OwnSubscription
 from services.subscriptions.preferences.visits import Visit
 from storage.unit_of_work import UnitOfWork
 
-# The page shows at most this many lists. The file of known data has all of them.
+# The page of preferences shows at most this many lists. The export of known data contains all
+# lists.
 MAX_SHOWN_LISTS = 100
 MAX_NAME_CHARACTERS = 200
-# A person who left the list can't change their answers.
-ANSWERING = (SubscriptionStatus.ACTIVE, SubscriptionStatus.PENDING)
+# Only people with one of these statuses may change the name and the fields on a list.
+_EDITABLE_STATUSES = (SubscriptionStatus.ACTIVE, SubscriptionStatus.PENDING)
 
 
 @dataclass(frozen=True)
 class OwnList:
-    """A list, with the person's subscription to it."""
+    """A list, with the person's subscription to the list."""
 
     mailing_list: MailingList
     subscription: OwnSubscription
 
 
 def read_lists(uow: UnitOfWork, visit: Visit) -> list[OwnList]:
-    """Return the person's lists, the list of the visit first.
+    """Return the person's lists, with the list of the visit first.
 
-    Lists whose owner removed the person are missing.
+    Lists from which the owner removed the person are missing.
     """
     query = (
         select(MailingList)
@@ -52,7 +53,7 @@ def read_lists(uow: UnitOfWork, visit: Visit) -> list[OwnList]:
 
 
 def find_list(uow: UnitOfWork, visit: Visit, list_id: int) -> tuple[MailingList, Subscription]:
-    """Return one of the person's lists, with their record; raises ``list.not_found``."""
+    """Return one of the person's lists and the person's record, or raise ``list.not_found``."""
     mailing_list = uow.session.get(MailingList, list_id)
     record = changes.find_record(uow, list_id, visit.person.id)
     is_own = mailing_list is not None and mailing_list.user_id == visit.owner_id
@@ -70,21 +71,24 @@ def change_answers(
     name: str,
     values: Mapping[str, str],
 ) -> None:
-    """Set the name and these public fields; an empty text removes a value.
+    """Set the person's name and public fields on a list. An empty text removes a value.
 
-    Raises ``list.not_found``, ``subscription.not_found``, ``list.busy``, and ``field.value`` for a
-    field or the name.
+    Raises ``list.not_found``, ``subscription.not_found``, ``list.busy`` and ``field.value``.
     """
     mailing_list, _ = find_list(uow, visit, list_id)
     locked = lock_subscription(uow, mailing_list, visit.person)
     record = None if locked is None else locked.record
-    if record is None or record.status not in ANSWERING:
+    if record is None or record.status not in _EDITABLE_STATUSES:
         raise SUBSCRIPTION_NOT_FOUND()
     if len(name) > MAX_NAME_CHARACTERS:
         problem = FieldProblem(
             "body.name", FIELD_VALUE.code, f"has at most {MAX_NAME_CHARACTERS} characters"
         )
         raise FIELD_VALUE(rules=f"body.name: {problem.message}", problems=(problem,))
-    public = fields.read_own_fields(uow, mailing_list.user_id).public()
-    after = fields.merge_values(record.fields, public.read(values, is_text=True))
-    changes.change_record(uow, record, "edited", actor, name=name.strip() or None, fields=after)
+    public_fields = fields.read_own_fields(uow, mailing_list.user_id).select_public()
+    new_values = fields.merge_values(
+        record.fields, public_fields.parse_values(values, is_text=True)
+    )
+    changes.change_record(
+        uow, record, "edited", actor, name=name.strip() or None, fields=new_values
+    )

@@ -1,6 +1,6 @@
-"""Visits, during which a person's browser shows their preferences at the lists of one owner.
+"""Visits: sessions in which a person may see and change the preferences for one owner's lists.
 
-A mailed link begins a visit, which lasts an hour. A visit needs no login.
+A visit starts with a mailed link, needs no login, and expires after an hour.
 """
 
 from contextlib import suppress
@@ -19,10 +19,10 @@ from storage.unit_of_work import UnitOfWork
 
 @dataclass(frozen=True)
 class Visit:
-    """A visit by a person to the lists of one owner.
+    """A person's access to the preferences for the lists of one owner.
 
     Attributes:
-        mailing_list: the list whose mail led the person to the request for the link.
+        mailing_list: the list that the person named in the request for the link.
     """
 
     person: User
@@ -34,7 +34,7 @@ class Visit:
 
 
 def read_link(uow: UnitOfWork, secret: str) -> MailedLink:
-    """Return the mailed link, and leave it unused.
+    """Return the mailed link without using up the link.
 
     Raises ``preferences_link.invalid``, ``preferences_link.used``.
     """
@@ -49,9 +49,9 @@ def read_link(uow: UnitOfWork, secret: str) -> MailedLink:
 
 
 def begin_visit(uow: UnitOfWork, secret: str) -> str:
-    """Use the mailed link, and return the secret of the visit.
+    """Start a visit with a mailed link, and return the secret of the visit.
 
-    Raises the errors of ``read_link``.
+    The link can't be used again. Raises the errors of ``read_link``.
     """
     link = read_link(uow, secret)
     mailed_tokens.use_token(uow, link, used=PREFERENCES_LINK_USED)
@@ -65,7 +65,7 @@ def begin_visit(uow: UnitOfWork, secret: str) -> str:
 
 
 def read_visit(uow: UnitOfWork, secret: str | None) -> Visit:
-    """Return the visit that has this secret; raises ``visit.over``."""
+    """Return the visit with this secret, or raise ``visit.over``."""
     link = _read_visit_link(uow, secret)
     assert link.list_id is not None
     person = _find_person(uow, link)
@@ -75,20 +75,20 @@ def read_visit(uow: UnitOfWork, secret: str | None) -> Visit:
 
 
 def end_visit(uow: UnitOfWork, secret: str | None) -> None:
-    """End the visit that has this secret, if it isn't over yet."""
+    """End the visit with this secret, unless the visit has already ended."""
     with suppress(DomainError):
         _read_visit_link(uow, secret).used_at = func.now()
 
 
 def _find_person(uow: UnitOfWork, link: MailedLink) -> User | None:
-    """Return the person who got the link, if they still have the same address."""
+    """Return the person who got the link, or ``None`` if the person's address has changed."""
     assert link.user_id is not None
-    person = accounts.find(uow, link.user_id)
+    person = accounts.find_user(uow, link.user_id)
     return person if person is not None and person.email == link.email else None
 
 
 def _read_visit_link(uow: UnitOfWork, secret: str | None) -> MailedLink:
-    """Return the stored secret of the visit; raises ``visit.over``."""
+    """Return the stored link of the visit, or raise ``visit.over``."""
     if not secret:
         raise VISIT_OVER()
     link = mailed_tokens.read_token(uow, Purpose.VISIT_PREFERENCES, secret, invalid=VISIT_OVER)

@@ -1,6 +1,6 @@
 import pytest
 
-from core.languages.reader_languages import chosen, known
+from core.languages.reader_languages import available_language, choose_language
 
 
 @pytest.mark.parametrize(
@@ -28,8 +28,12 @@ from core.languages.reader_languages import chosen, known
     ],
 )
 def test_the_dearest_language_that_there_is(accepted: str, language: str) -> None:
-    assert chosen(accepted) == language
+    assert choose_language(accepted) == language
 
 
 def test_a_language_that_is_gone_is_english() -> None:
-    assert (known("de"), known("xx"), known(None)) == ("de", "en", "en")
+    assert (available_language("de"), available_language("xx"), available_language(None)) == (
+        "de",
+        "en",
+        "en",
+    )

@@ -10,7 +10,7 @@ from babel.messages.catalog import Catalog
 from babel.messages.pofile import read_po
 from jinja2 import Environment, nodes
 
-from core.languages.reader_languages import ENGLISH, languages, translations
+from core.languages.reader_languages import ENGLISH, list_languages, load_translations
 
 pytestmark = pytest.mark.tier("check")
 
@@ -62,8 +62,8 @@ each_template = pytest.mark.parametrize(
 
 
 def test_there_is_german() -> None:
-    assert languages()[0] == ENGLISH
-    assert "de" in languages()
+    assert list_languages()[0] == ENGLISH
+    assert "de" in list_languages()
 
 
 def read(path: Path) -> Catalog:
@@ -109,7 +109,7 @@ def test_translations_have_what_is_filled_in_and_no_markup(path: Path) -> None:
 
 @each_catalogue
 def test_a_process_reads_what_the_catalogue_has(path: Path) -> None:
-    compiled = translations(path.stem.replace("_", "-"))
+    compiled = load_translations(path.stem.replace("_", "-"))
     for text, translation in pairs(path):
         assert compiled.gettext(text) == translation
 

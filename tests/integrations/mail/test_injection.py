@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from core.errors import DomainError
 from core.settings.mail_server import MailSender, MailServer
-from devstack.sandbox.mailbox import parse
+from devstack.sandbox.mailbox import parse_mail
 from integrations.mail.port import Mail
 from integrations.mail.smtp import SmtpMailer, compose_message
 from tests.support.mail.server import SENDER, Talker, letter, mailer
@@ -22,7 +22,7 @@ TO = "reader@example.com"
 @example("a\r")
 def test_no_subject_adds_a_header_or_a_line(subject: str) -> None:
     raw = compose_message(letter(subject=subject), SENDER, TO)
-    message = parse(raw)
+    message = parse_mail(raw)
     assert message.keys() == HEADERS
     assert message["To"] == TO
     assert message.get_content_type() == "multipart/alternative"
@@ -89,6 +89,6 @@ def test_the_senders_name_is_a_name_and_nothing_else(scripted_server: Talker, na
     server = MailServer.parse(f"smtp://127.0.0.1:{scripted_server.port}")
     SmtpMailer(server, MailSender(name, "news@pressroom.example")).send(letter())
     [sent] = scripted_server.messages
-    [address] = parse(sent)["From"].addresses
+    [address] = parse_mail(sent)["From"].addresses
     assert address.addr_spec == "news@pressroom.example"
     assert "MAIL FROM:<news@pressroom.example>" in scripted_server.heard

@@ -5,7 +5,7 @@ import pytest
 
 from core.errors import DomainError, Kind
 from core.settings import Settings
-from devstack.sandbox.sandbox_settings import payment_settings
+from devstack.sandbox.sandbox_settings import build_payment_settings
 from devstack.sandbox.stripe.objects import StripeKeys
 from integrations.payments.port import PaymentChannel
 from integrations.payments.registry import PaymentChannels
@@ -102,11 +102,11 @@ def test_a_sandbox_elsewhere_is_refused(stripe_keys: StripeKeys, host: str) -> N
 
 
 def test_the_stack_draws_keys_anew_and_leaves_alone_what_the_user_set() -> None:
-    first, second = payment_settings("http://127.0.0.1:1", {}), payment_settings("", {})
+    first, second = build_payment_settings("http://127.0.0.1:1", {}), build_payment_settings("", {})
     assert len({*first.values(), *second.values()}) == 6
     own = {"PRESSROOM_PAYMENTS_SANDBOX_URL": "http://127.0.0.1:2"}
-    assert payment_settings("http://127.0.0.1:1", own) == {}
+    assert build_payment_settings("http://127.0.0.1:1", own) == {}
     stripe = {"PRESSROOM_STRIPE_SECRET_KEY": "sk_test_real"}
-    assert payment_settings("http://127.0.0.1:1", stripe)
+    assert build_payment_settings("http://127.0.0.1:1", stripe)
     names = {name.removeprefix("PRESSROOM_").lower() for name in first}
     assert names <= set(Settings.model_fields)

@@ -3,7 +3,7 @@ from pydantic import SecretStr
 
 from core.errors import DomainError
 from core.settings import Settings
-from devstack.sandbox.sandbox_settings import stock_photo_settings
+from devstack.sandbox.sandbox_settings import build_stock_photo_settings
 from integrations.stock_photos.port import PhotoProviderName
 from integrations.stock_photos.registry import StockPhotoProviders
 
@@ -14,10 +14,10 @@ OPENVERSE = "PRESSROOM_OPENVERSE_BASE_URL"
 
 
 def test_what_the_user_sets_of_a_provider_makes_it_theirs() -> None:
-    chosen = stock_photo_settings(SANDBOX, {KEY: "their own"})
+    chosen = build_stock_photo_settings(SANDBOX, {KEY: "their own"})
     assert {UNSPLASH, KEY}.isdisjoint(chosen)
     assert OPENVERSE in chosen
-    chosen = stock_photo_settings(SANDBOX, {OPENVERSE: "https://openverse.example"})
+    chosen = build_stock_photo_settings(SANDBOX, {OPENVERSE: "https://openverse.example"})
     assert OPENVERSE not in chosen
     assert {UNSPLASH, KEY} <= chosen.keys()
 

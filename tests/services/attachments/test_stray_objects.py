@@ -16,7 +16,7 @@ from tests.support.images.pictures import photo
 
 def found(stack: Stack, *, hours: float = 2) -> set[Stray]:
     """What a sweep finds that looks `hours` from now."""
-    removals.work_off(stack.resources)
+    removals.process_due_removals(stack.resources)
     return set(strays.find_strays(stack.resources, now=clock.now() + timedelta(hours=hours)))
 
 
@@ -60,7 +60,7 @@ def test_an_object_that_no_row_names_is_found_and_removed(
     assert expected <= mine
     assert not {stray.key for stray in mine} & set(keys)
     for stray in expected:
-        strays.mend_stray(stack.resources, stray)
+        strays.repair_stray(stack.resources, stray)
     assert not expected & found(stack)
     assert [key for key in [*lost, *keys] if objects.exists(key)] == keys
 
@@ -72,7 +72,7 @@ def test_a_rendition_whose_object_is_gone_is_forgotten_and_the_picture_stays(
     stack.resources.objects.remove(keys[0])
     stray = Stray(StrayKind.ROW_WITHOUT_OBJECT, keys[0])
     assert stray in found(stack)
-    strays.mend_stray(stack.resources, stray)
+    strays.repair_stray(stack.resources, stray)
     after = client.get(f"/attachments/{record['hash_id']}").json()["data"]
     assert (after["status"], after["renditions"]) == (2, record["renditions"][1:])
     assert not [each for each in found(stack) if record["hash_id"] in each.key]
@@ -86,7 +86,7 @@ def test_a_row_whose_object_is_gone_is_found_and_failed_and_its_renditions_go_to
     stack.resources.objects.remove(key)
     stray = Stray(StrayKind.ROW_WITHOUT_OBJECT, key)
     assert stray in found(stack)
-    strays.mend_stray(stack.resources, stray)
+    strays.repair_stray(stack.resources, stray)
     after = client.get(f"/attachments/{record['hash_id']}").json()["data"]
     assert (after["status"], after["error"]["code"]) == (3, "attachment.object_missing")
     assert after["renditions"] == []
@@ -103,7 +103,7 @@ def test_what_is_young_is_left_alone(stack: Stack) -> None:
 
 
 def test_an_upload_that_waits_for_its_worker_keeps_its_original(stack: Stack) -> None:
-    owner = stack.new_owner()
+    owner = stack.create_owner()
     stack.query(
         "INSERT INTO attachments (user_id, hash_id, status, encrypted, mime_type, filename, size,"
         " checksum, original_filename, original_mime_type, original_size, original_checksum)"

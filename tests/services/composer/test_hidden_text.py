@@ -3,7 +3,7 @@
 import pytest
 
 from services.composer import offline
-from services.composer.text.markup import read
+from services.composer.text.markup import parse_post
 from services.composer.text.post import MetadataField, Post
 
 VISIBLE = "The harbour of Lisbon reopened on Monday."
@@ -61,7 +61,7 @@ def test_text_that_a_style_hides_is_left_out(style: str) -> None:
         f'<table><tr><td style="{style}"><div>{PREHEADER}</div><td>{VISIBLE}</table>',
         f'Dear all,\n\n<div style="{style}">{PREHEADER}</div>\n\n{VISIBLE}',
     ):
-        text = read(Post("", html)).text
+        text = parse_post(Post("", html)).text
         assert VISIBLE in text
         assert PREHEADER not in text
 
@@ -69,7 +69,7 @@ def test_text_that_a_style_hides_is_left_out(style: str) -> None:
 @pytest.mark.parametrize("style", SHOWING_STYLES)
 def test_text_that_a_style_shows_stays(style: str) -> None:
     html = f'<div style="{style}">Of today.</div><p>{VISIBLE}</p>'
-    assert read(Post("", html)).paragraphs == ("Of today.", VISIBLE)
+    assert parse_post(Post("", html)).paragraphs == ("Of today.", VISIBLE)
 
 
 @pytest.mark.parametrize(
@@ -96,12 +96,12 @@ def test_text_that_a_style_shows_stays(style: str) -> None:
     ],
 )  # fmt: skip
 def test_hidden_element_hides_its_own_text_alone(html: str, paragraphs: tuple[str, ...]) -> None:
-    assert read(Post("", html)).paragraphs == paragraphs
+    assert parse_post(Post("", html)).paragraphs == paragraphs
 
 
 def test_summary_and_tweets_of_a_mail_begin_with_its_visible_text() -> None:
     html = f"<div style='max-height:0;overflow:hidden'>{PREHEADER}</div><p>{VISIBLE}</p>"
-    plain = read(Post("Harbour", html))
-    summary = offline.metadata(plain, frozenset({MetadataField.SUMMARY}), "0" * 64).summary
+    plain = parse_post(Post("Harbour", html))
+    summary = offline.write_metadata(plain, frozenset({MetadataField.SUMMARY}), "0" * 64).summary
     assert summary == VISIBLE
-    assert offline.tweets(plain)[0].startswith(VISIBLE)
+    assert offline.write_tweets(plain)[0].startswith(VISIBLE)

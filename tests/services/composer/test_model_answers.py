@@ -6,8 +6,8 @@ from services.composer import model_writer, prompts
 from services.composer.model_answers import UnreadableAnswer, remove_drafts
 from services.composer.text.post import MetadataField, PostMetadata
 
-SUMMARY = prompts.metadata_prompt(frozenset({MetadataField.SUMMARY}))
-ALL = prompts.metadata_prompt(frozenset(MetadataField))
+SUMMARY = prompts.build_metadata_prompt(frozenset({MetadataField.SUMMARY}))
+ALL = prompts.build_metadata_prompt(frozenset(MetadataField))
 
 
 @pytest.mark.parametrize(

@@ -75,15 +75,15 @@ def unless_error(write: Callable[[], Product]) -> Product | None:
 @settings(max_examples=sized(150, 2_000, few=5), deadline=None)
 @given(post=posts, answer=_answers)
 def test_any_answer_about_any_post_keeps_the_rules_or_is_refused(post: Post, answer: str) -> None:
-    plain, parrot = markup.read(post), Parrot(answer)
+    plain, parrot = markup.parse_post(post), Parrot(answer)
     written = unless_error(lambda: model_writer.write_metadata(plain, ALL, parrot, 45.0))
     if written is not None:
-        assert rules.metadata_faults(plain, written, ALL) == []
+        assert rules.find_metadata_faults(plain, written, ALL) == []
         for text in (written.summary or "", *(written.tags or ())):
             assert hyperlinks.find_mentions(text) <= plain.mentions
     tweets = unless_error(lambda: model_writer.write_tweets(plain, parrot, 45.0))
     if tweets is not None:
-        assert rules.tweets_faults(plain, tweets) == []
+        assert rules.find_tweets_faults(plain, tweets) == []
 
 
 @settings(max_examples=sized(50, 500, few=5), deadline=None)
@@ -102,5 +102,5 @@ def test_all_posts_are_asked_about_in_the_same_words(post: Post) -> None:
 
     answer = json.dumps({"tweets": ["Bees live in Zanzibar."], "summary": "Bees."})
     for each in (post, Post("Bees", "Bees live in Zanzibar.")):
-        model_writer.write_tweets(markup.read(each), Listener(answer), 45.0)
+        model_writer.write_tweets(markup.parse_post(each), Listener(answer), 45.0)
     assert all(len(words) == 1 for words in told.values())

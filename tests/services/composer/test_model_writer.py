@@ -13,7 +13,7 @@ from tests.support.composer.language_model import Run
 ALL = frozenset(MetadataField)
 SECONDS = 45.0
 HANGING = 20.0
-POST = markup.read(
+POST = markup.parse_post(
     Post(
         "Bees of Zanzibar",
         "# Bees\n\nBees live in Zanzibar. They make **honey** there since 1850. "
@@ -22,9 +22,9 @@ POST = markup.read(
 )
 POSTS = {
     "en": POST,
-    "de": markup.read(Post("Die Bienen", "Bienen leben auf der Insel. Sie machen Honig.")),
-    "ru": markup.read(Post("", "Пчёлы живут на Занзибаре. Они делают там мёд с 1850 года.")),
-    "zh": markup.read(Post("蜜蜂", "蜜蜂住在桑给巴尔。它们从1850年开始酿蜜。岛上有丁香。")),
+    "de": markup.parse_post(Post("Die Bienen", "Bienen leben auf der Insel. Sie machen Honig.")),
+    "ru": markup.parse_post(Post("", "Пчёлы живут на Занзибаре. Они делают там мёд с 1850 года.")),
+    "zh": markup.parse_post(Post("蜜蜂", "蜜蜂住在桑给巴尔。它们从1850年开始酿蜜。岛上有丁香。")),
 }
 
 
@@ -49,7 +49,7 @@ def error_of(llm: LanguageModel, seconds: float = SECONDS) -> DomainError:
 
 
 def keeps_every_rule(plain: PlainPost, written: PostMetadata) -> bool:
-    return rules.metadata_faults(plain, written, ALL) == []
+    return rules.find_metadata_faults(plain, written, ALL) == []
 
 
 @pytest.mark.parametrize("language", POSTS)
@@ -60,7 +60,9 @@ def test_an_answer_that_keeps_the_rules_takes_one_call(model_run: Run, language:
     )
     assert model_run.calls == 1
     assert (
-        rules.tweets_faults(plain, model_writer.write_tweets(plain, model_run.model(), SECONDS))
+        rules.find_tweets_faults(
+            plain, model_writer.write_tweets(plain, model_run.model(), SECONDS)
+        )
         == []
     )
     assert model_run.calls == 2
@@ -97,7 +99,7 @@ def test_what_is_still_too_long_is_cut(model_run: Run) -> None:
     written = model_writer.write_metadata(POST, ALL, model_run.model("too-long"), SECONDS)
     assert keeps_every_rule(POST, written)
     assert (
-        rules.tweets_faults(
+        rules.find_tweets_faults(
             POST, model_writer.write_tweets(POST, model_run.model("too-long"), SECONDS)
         )
         == []
@@ -161,7 +163,7 @@ def test_nothing_is_asked_without_time(model_run: Run) -> None:
 def long_post(characters: int, sentence: str = "Bees number {} live in Zanzibar. ") -> PlainPost:
     sentences = [sentence.format(number) for number in range(characters // len(sentence))]
     paragraphs = ("".join(sentences[at : at + 5]) for at in range(0, len(sentences), 5))
-    return markup.read(Post("A long one", "\n\n".join(paragraphs)))
+    return markup.parse_post(Post("A long one", "\n\n".join(paragraphs)))
 
 
 @pytest.mark.parametrize("characters", [20_000, 100_000])
@@ -173,7 +175,7 @@ def test_a_long_post_is_read_in_few_parts_that_fit(
 ) -> None:
     plain = long_post(characters, sentence)
     llm = model_run.model(context_tokens=4000)
-    assert rules.tweets_faults(plain, model_writer.write_tweets(plain, llm, SECONDS)) == []
+    assert rules.find_tweets_faults(plain, model_writer.write_tweets(plain, llm, SECONDS)) == []
     assert 2 < model_run.calls <= 6
     names = [each["response_format"]["json_schema"]["name"] for each in model_run.requests]
     assert names == ["part"] * (model_run.calls - 1) + ["tweets"]
@@ -195,18 +197,18 @@ def test_the_end_of_a_very_long_post_is_read_too(model_run: Run) -> None:
 def test_parts_are_not_asked_about_when_the_time_is_for_the_whole(model_run: Run) -> None:
     plain = long_post(20_000)
     llm = model_run.model(context_tokens=4000)
-    assert rules.tweets_faults(plain, model_writer.write_tweets(plain, llm, 20.0)) == []
+    assert rules.find_tweets_faults(plain, model_writer.write_tweets(plain, llm, 20.0)) == []
     assert model_run.calls == 1
 
 
 def test_a_part_that_can_not_be_read_counts_by_its_beginning(model_run: Run) -> None:
     plain = long_post(20_000)
     llm = model_run.model("no-json-once", context_tokens=4000)
-    assert rules.tweets_faults(plain, model_writer.write_tweets(plain, llm, SECONDS)) == []
+    assert rules.find_tweets_faults(plain, model_writer.write_tweets(plain, llm, SECONDS)) == []
     assert plain.paragraphs[0][:50] in model_run.requests[-1]["messages"][1]["content"]
 
 
 def test_one_paragraph_without_spaces_is_cut_too(model_run: Run) -> None:
-    plain = markup.read(Post("", "蜜" * 20_000))
+    plain = markup.parse_post(Post("", "蜜" * 20_000))
     model_writer.write_tweets(plain, model_run.model(context_tokens=4000), SECONDS)
     assert model_run.calls > 2

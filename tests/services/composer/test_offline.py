@@ -5,43 +5,43 @@ import sys
 
 import pytest
 
-from benchmarks.corpus import Sample, samples
+from benchmarks.corpus import Sample, read_samples
 from services.composer import offline, rules
-from services.composer.offline.document import language_of
-from services.composer.text.markup import read
+from services.composer.offline.document import detect_language
+from services.composer.text.markup import parse_post
 from services.composer.text.post import MetadataField, Post, PostMetadata
-from services.composer.text.words import sentences_of
+from services.composer.text.words import split_sentences
 
 # The dictionaries of some languages take seconds to load.
 pytestmark = pytest.mark.slow
 EVERY_PART = frozenset(MetadataField)
 HASH = "89abcdef" * 8
 
-each_sample = pytest.mark.parametrize("sample", samples(), ids=lambda sample: sample.name)
+each_sample = pytest.mark.parametrize("sample", read_samples(), ids=lambda sample: sample.name)
 
 
 def written(title: str, content: str) -> PostMetadata:
-    return offline.metadata(read(Post(title, content)), EVERY_PART, HASH)
+    return offline.write_metadata(parse_post(Post(title, content)), EVERY_PART, HASH)
 
 
 @each_sample
 def test_a_newsletter_is_written_about_in_its_language(sample: Sample) -> None:
-    plain = read(sample.post)
-    metadata = offline.metadata(plain, EVERY_PART, HASH)
-    tweets = offline.tweets(plain)
-    assert language_of(plain) == sample.language
-    assert rules.metadata_faults(plain, metadata, EVERY_PART) == []
-    assert rules.tweets_faults(plain, tweets) == []
+    plain = parse_post(sample.post)
+    metadata = offline.write_metadata(plain, EVERY_PART, HASH)
+    tweets = offline.write_tweets(plain)
+    assert detect_language(plain) == sample.language
+    assert rules.find_metadata_faults(plain, metadata, EVERY_PART) == []
+    assert rules.find_tweets_faults(plain, tweets) == []
     assert len(metadata.tags or ()) >= 5
     assert len(tweets) >= 3
 
 
 @each_sample
 def test_a_summary_is_whole_sentences_of_the_post(sample: Sample) -> None:
-    plain = read(sample.post)
-    summary = offline.metadata(plain, frozenset({MetadataField.SUMMARY}), HASH).summary or ""
+    plain = parse_post(sample.post)
+    summary = offline.write_metadata(plain, frozenset({MetadataField.SUMMARY}), HASH).summary or ""
     for paragraph in plain.paragraphs:
-        for sentence in sentences_of(paragraph, sample.language):
+        for sentence in split_sentences(paragraph, sample.language):
             summary = summary.replace(sentence, "", 1)
     assert summary.strip() == ""
 
@@ -49,7 +49,7 @@ def test_a_summary_is_whole_sentences_of_the_post(sample: Sample) -> None:
 def test_a_post_without_words_is_named_by_its_hash() -> None:
     metadata = written("", "<img src=x>")
     assert metadata == PostMetadata(slug="post-89abcdef", summary="", tags=())
-    assert offline.tweets(read(Post("", "<img src=x>"))) == ("…",)
+    assert offline.write_tweets(parse_post(Post("", "<img src=x>"))) == ("…",)
 
 
 @pytest.mark.parametrize(
@@ -64,10 +64,10 @@ def test_a_post_without_words_is_named_by_its_hash() -> None:
     ],
 )
 def test_other_scripts_work_plainly(content: str) -> None:
-    plain = read(Post("", content))
-    metadata = offline.metadata(plain, EVERY_PART, HASH)
-    assert rules.metadata_faults(plain, metadata, EVERY_PART) == []
-    assert rules.tweets_faults(plain, offline.tweets(plain)) == []
+    plain = parse_post(Post("", content))
+    metadata = offline.write_metadata(plain, EVERY_PART, HASH)
+    assert rules.find_metadata_faults(plain, metadata, EVERY_PART) == []
+    assert rules.find_tweets_faults(plain, offline.write_tweets(plain)) == []
     assert len(metadata.tags or ()) >= 3
     assert not (metadata.slug or "").startswith("post-")
 
@@ -75,22 +75,22 @@ def test_other_scripts_work_plainly(content: str) -> None:
 def test_words_in_the_middle_of_a_long_post_are_tags_where_there_are_no_others() -> None:
     paragraphs = ["77"] * 2000
     paragraphs[1007] = "alpha beta gamma."
-    plain = read(Post("", "\n\n".join(paragraphs)))
-    written = offline.metadata(plain, frozenset({MetadataField.TAGS}), "0" * 16)
+    plain = parse_post(Post("", "\n\n".join(paragraphs)))
+    written = offline.write_metadata(plain, frozenset({MetadataField.TAGS}), "0" * 16)
     assert written.tags is not None
     assert len(written.tags) >= 3
 
 
 _WRITE = """
 import json, sys
-from benchmarks.corpus import samples
+from benchmarks.corpus import read_samples
 from services.composer import offline
 from services.composer.text.post import MetadataField
-from services.composer.text.markup import read
-for sample in samples():
-    plain = read(sample.post)
-    found = offline.metadata(plain, frozenset(MetadataField), "0" * 64)
-    print(json.dumps([found.slug, found.summary, found.tags, offline.tweets(plain)]))
+from services.composer.text.markup import parse_post
+for sample in read_samples():
+    plain = parse_post(sample.post)
+    found = offline.write_metadata(plain, frozenset(MetadataField), "0" * 64)
+    print(json.dumps([found.slug, found.summary, found.tags, offline.write_tweets(plain)]))
 """
 _LOAD = """
 import json, sys

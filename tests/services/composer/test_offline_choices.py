@@ -1,7 +1,7 @@
 import pytest
 
 from services.composer import offline
-from services.composer.text.markup import read
+from services.composer.text.markup import parse_post
 from services.composer.text.post import MetadataField, Post
 
 HASH = "89abcdef" * 8
@@ -14,13 +14,13 @@ NEWS = (
 
 
 def summary(title: str, content: str) -> str:
-    plain = read(Post(title, content))
-    return offline.metadata(plain, frozenset({MetadataField.SUMMARY}), HASH).summary or ""
+    plain = parse_post(Post(title, content))
+    return offline.write_metadata(plain, frozenset({MetadataField.SUMMARY}), HASH).summary or ""
 
 
 def tags(title: str, content: str) -> tuple[str, ...]:
-    plain = read(Post(title, content))
-    return offline.metadata(plain, frozenset({MetadataField.TAGS}), HASH).tags or ()
+    plain = parse_post(Post(title, content))
+    return offline.write_metadata(plain, frozenset({MetadataField.TAGS}), HASH).tags or ()
 
 
 def test_a_post_is_summed_up_by_its_first_sentences() -> None:
@@ -118,7 +118,7 @@ def test_a_sentence_that_has_lost_its_noun_is_left_out(
 
 @in_each_language
 def test_no_tweet_points_back(said: str, points_back: str, stands: str) -> None:
-    tweets = offline.tweets(read(Post("", f"{said} {points_back} {stands}")))
+    tweets = offline.write_tweets(parse_post(Post("", f"{said} {points_back} {stands}")))
     assert tweets == (said, stands)
 
 
@@ -139,7 +139,9 @@ def test_a_phrase_that_points_back_is_known_by_all_its_words() -> None:
     ],
 )
 def test_a_title_stands_before_a_sentence_that_does_not_repeat_it(title: str, tweet: str) -> None:
-    assert offline.tweets(read(Post(title, "The harbour is quiet in November."))) == (tweet,)
+    assert offline.write_tweets(parse_post(Post(title, "The harbour is quiet in November."))) == (
+        tweet,
+    )
 
 
 @pytest.mark.parametrize("item", ["- ", "1. ", "• "])

@@ -3,18 +3,18 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from services.composer import offline
-from services.composer.offline.document import morphemes_of, spell_japanese
+from services.composer.offline.document import spell_japanese, split_morphemes
 from services.composer.rules import fit_slug
-from services.composer.text.characters import hepburn
-from services.composer.text.markup import read
+from services.composer.text.characters import romanise_kana
+from services.composer.text.markup import parse_post
 from services.composer.text.post import MetadataField, Post
 
 HASH = "89abcdef" * 8
 
 
 def slug(title: str, content: str = "") -> str:
-    plain = read(Post(title, content))
-    return offline.metadata(plain, frozenset({MetadataField.SLUG}), HASH).slug or ""
+    plain = parse_post(Post(title, content))
+    return offline.write_metadata(plain, frozenset({MetadataField.SLUG}), HASH).slug or ""
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_chinese_characters_alone_are_named_by_the_hash() -> None:
     ],
 )
 def test_kana_are_spelled_by_hepburn(kana: str, spelled: str) -> None:
-    assert hepburn(kana) == spelled
+    assert romanise_kana(kana) == spelled
 
 
 def test_the_end_of_a_verb_is_no_long_vowel() -> None:
@@ -103,11 +103,11 @@ def test_key_words_are_at_most_eight_of_sixty_characters(word: str) -> None:
 @pytest.mark.parametrize("character", ["紅", "㌔", "﷽", "ﷺ", "𠮷", "ア", "の"])
 def test_a_japanese_paragraph_longer_than_the_tokenizer_takes_is_read(character: str) -> None:
     text = character * 20_000
-    assert "".join(word.surface for word in morphemes_of(text)) == text
+    assert "".join(word.surface for word in split_morphemes(text)) == text
 
 
 def test_threads_read_japanese_at_the_same_time() -> None:
     text = "京都の紅葉は十一月に見頃を迎えます。" * 50
-    alone = morphemes_of(text)
+    alone = split_morphemes(text)
     with ThreadPoolExecutor(8) as threads:
-        assert all(found == alone for found in threads.map(morphemes_of, [text] * 64))
+        assert all(found == alone for found in threads.map(split_morphemes, [text] * 64))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from services.composer import offline, rules
-from services.composer.text.markup import clean, read
+from services.composer.text.markup import clean_text, parse_post
 from services.composer.text.post import MetadataField, Post
 from tests.support.composer.posts import posts
 from tests.support.sizes import sized
@@ -25,17 +25,17 @@ generated = settings(
 @generated
 @given(posts)
 def test_nothing_written_about_any_post_breaks_a_rule(post: Post) -> None:
-    plain = read(post)
-    written = offline.metadata(plain, EVERY_PART, HASH)
-    assert rules.metadata_faults(plain, written, EVERY_PART) == []
-    assert rules.tweets_faults(plain, offline.tweets(plain)) == []
+    plain = parse_post(post)
+    written = offline.write_metadata(plain, EVERY_PART, HASH)
+    assert rules.find_metadata_faults(plain, written, EVERY_PART) == []
+    assert rules.find_tweets_faults(plain, offline.write_tweets(plain)) == []
 
 
 @generated
 @given(posts)
 def test_what_was_read_holds_nothing_to_read_again(post: Post) -> None:
-    plain = read(post)
+    plain = parse_post(post)
     for text in (plain.title, *plain.headings, *plain.paragraphs):
-        assert clean(str(text)) == text
+        assert clean_text(str(text)) == text
         assert "\n" not in text
         assert text.strip() == text

@@ -3,9 +3,9 @@ import time
 
 import pytest
 
-from services.composer.text.markup import clean, read
+from services.composer.text.markup import clean_text, parse_post
 from services.composer.text.post import PlainPost, Post
-from services.composer.text.words import sentences_of
+from services.composer.text.words import split_sentences
 from tests.support.sizes import sized
 
 # A million in `make test-full SIZE=full`.
@@ -15,7 +15,7 @@ MOST_SECONDS = 60
 
 
 def of(content: str, title: str = "") -> PlainPost:
-    return read(Post(title, content))
+    return parse_post(Post(title, content))
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_very_many_hostile_characters_end(piece: str) -> None:
     began = time.process_time()
     plain = of((piece * (MANY // len(piece) + 1))[:MANY])
     assert time.process_time() - began < MOST_SECONDS
-    assert all(clean(str(text)) == text for text in plain.paragraphs[:3])
+    assert all(clean_text(str(text)) == text for text in plain.paragraphs[:3])
 
 
 @pytest.mark.parametrize(
@@ -112,9 +112,9 @@ def test_time_to_read_a_paragraph_grows_with_its_length(mark: str) -> None:
 
 def _processor_seconds(post: Post) -> float:
     began = time.process_time()
-    plain = read(post)
+    plain = parse_post(post)
     for paragraph in plain.paragraphs:
-        sentences_of(paragraph, "da")
+        split_sentences(paragraph, "da")
     return time.process_time() - began
 
 

@@ -4,12 +4,12 @@ from typing import Any
 import pytest
 
 from services.composer import rules
-from services.composer.rules import weighted_length
-from services.composer.text.markup import clean, read
+from services.composer.rules import measure_tweet_weight
+from services.composer.text.markup import clean_text, parse_post
 from services.composer.text.post import MetadataField, PlainPost, Post, PostMetadata
 
 HASH = "0123456789abcdef"
-POST = read(
+POST = parse_post(
     Post(
         "Baking bread",
         "We bake with @anna and Node.js. See https://good.example/a?b=1 for the bread and flour.",
@@ -46,15 +46,15 @@ def test_a_link_or_mention_that_the_post_lacks_is_found_and_taken_out(
     kind: str, strange: str
 ) -> None:
     tweet = f"Read {strange} today"
-    assert any(kind in fault for fault in rules.tweets_faults(POST, [tweet]))
+    assert any(kind in fault for fault in rules.find_tweets_faults(POST, [tweet]))
     mended = rules.fit_tweets(POST, [tweet])
-    assert rules.tweets_faults(POST, mended or ["-"]) == []
+    assert rules.find_tweets_faults(POST, mended or ["-"]) == []
     assert not re.search("evil|eve", "".join(mended))
 
 
 def test_what_the_post_links_and_mentions_stays() -> None:
     tweet = "With @Anna, Node.js and https://good.example/a?b=1."
-    assert rules.tweets_faults(POST, [tweet]) == []
+    assert rules.find_tweets_faults(POST, [tweet]) == []
     assert rules.fit_tweets(POST, [tweet]) == (tweet,)
 
 
@@ -63,13 +63,13 @@ def test_what_the_post_links_and_mentions_stays() -> None:
     [[], ["a b", "A b"], list("abcdef"), [""], ["x" * 281], ["a\n\nb"], ["<b>x</b>"], ["&amp; x"]],
 )
 def test_broken_tweets_are_told(tweets: list[str]) -> None:
-    assert rules.tweets_faults(POST, tweets)
+    assert rules.find_tweets_faults(POST, tweets)
 
 
 def test_long_tweets_are_cut_at_a_word() -> None:
     (tweet,) = rules.fit_tweets(POST, ["word " * 100])
     assert tweet.endswith("word…")
-    assert 270 < weighted_length(tweet) <= 280
+    assert 270 < measure_tweet_weight(tweet) <= 280
 
 
 @pytest.mark.parametrize(
@@ -125,19 +125,21 @@ BROKEN: dict[MetadataField, list[Any]] = {
     ("part", "value"), [(part, value) for part, values in BROKEN.items() for value in values]
 )
 def test_a_broken_part_is_told(part: MetadataField, value: Any) -> None:
-    assert rules.metadata_faults(POST, PostMetadata(**{part: value}), frozenset({part}))
+    assert rules.find_metadata_faults(POST, PostMetadata(**{part: value}), frozenset({part}))
 
 
 def test_a_post_of_two_content_words_may_have_two_tags() -> None:
-    plain = PlainPost(clean("Bread"), (clean("And the flour."),), (), frozenset(), frozenset())
+    plain = PlainPost(
+        clean_text("Bread"), (clean_text("And the flour."),), (), frozenset(), frozenset()
+    )
     tags = PostMetadata(tags=("bread", "flour"))
-    assert rules.metadata_faults(plain, tags, frozenset({MetadataField.TAGS})) == []
+    assert rules.find_metadata_faults(plain, tags, frozenset({MetadataField.TAGS})) == []
 
 
 def test_parts_are_those_that_were_wanted() -> None:
-    assert rules.metadata_faults(POST, PostMetadata(slug="a"), frozenset()) == [
+    assert rules.find_metadata_faults(POST, PostMetadata(slug="a"), frozenset()) == [
         "slug is not wanted"
     ]
-    assert rules.metadata_faults(POST, PostMetadata(), frozenset({MetadataField.SLUG})) == [
+    assert rules.find_metadata_faults(POST, PostMetadata(), frozenset({MetadataField.SLUG})) == [
         "slug is missing"
     ]

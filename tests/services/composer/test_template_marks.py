@@ -3,7 +3,7 @@
 import pytest
 
 from services.composer import offline, rules
-from services.composer.text.markup import clean, read
+from services.composer.text.markup import clean_text, parse_post
 from services.composer.text.post import MetadataField, Post
 from services.composer.text.template_marks import remove_marks
 
@@ -89,7 +89,7 @@ def test_mark_is_left_out_wherever_it_stands(mark: str) -> None:
         (f"<p>{TEXT}</p><p>{mark}</p>", TEXT),
         (f"<table><tr><td>{TEXT} {mark}</td></tr></table>", TEXT),
     ):
-        plain = read(Post(f"Harbour {mark}", content))
+        plain = parse_post(Post(f"Harbour {mark}", content))
         assert (plain.title, plain.paragraphs, plain.headings) == ("Harbour", (paragraph,), ())
 
 
@@ -112,7 +112,7 @@ def test_mark_is_left_out_wherever_it_stands(mark: str) -> None:
     ],
 )  # fmt: skip
 def test_text_between_marks_stays(content: str, paragraph: str) -> None:
-    assert " ".join(read(Post("", content)).paragraphs) == paragraph
+    assert " ".join(parse_post(Post("", content)).paragraphs) == paragraph
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_text_between_marks_stays(content: str, paragraph: str) -> None:
     ],
 )
 def test_name_goes_with_its_comma(content: str, paragraph: str) -> None:
-    assert read(Post("", content)).paragraphs == (paragraph,)
+    assert parse_post(Post("", content)).paragraphs == (paragraph,)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_brackets_that_are_text_stay(text: str) -> None:
 
 def test_links_of_markdown_stay() -> None:
     content = "[my_file](https://a.example/x) and [two][my_ref] and [my_ref].\n\n[my_ref]: https://b.example"
-    plain = read(Post("", content))
+    plain = parse_post(Post("", content))
     assert plain.paragraphs == ("my_file and two and my_ref.",)
     assert plain.links == {"https://a.example/x", "https://b.example"}
 
@@ -178,7 +178,7 @@ def test_links_of_markdown_stay() -> None:
 )
 def test_front_matter_goes_whole(front: str) -> None:
     for gap in ("", "\n"):
-        assert read(Post("", f"{front}{gap}{TEXT}")).paragraphs == (TEXT,)
+        assert parse_post(Post("", f"{front}{gap}{TEXT}")).paragraphs == (TEXT,)
 
 
 @pytest.mark.parametrize(
@@ -192,23 +192,23 @@ def test_front_matter_goes_whole(front: str) -> None:
     ],
 )
 def test_post_that_begins_like_front_matter_stays(content: str) -> None:
-    text = read(Post("", content)).text
+    text = parse_post(Post("", content)).text
     assert TEXT in text or "title" in text
 
 
 @pytest.mark.parametrize("mark", ["*|FNAME|*", "{{ name }}", "[et_pb_row]", "%FIRSTNAME%"])
 def test_mark_in_a_models_answer_is_markup(mark: str) -> None:
-    plain = read(Post("Harbour", TEXT))
+    plain = parse_post(Post("Harbour", TEXT))
     answer = f"The quay {mark} is open."
-    assert rules.tweets_faults(plain, [answer])
+    assert rules.find_tweets_faults(plain, [answer])
     assert rules.fit_tweets(plain, [answer]) == ("The quay is open.",)
 
 
 def test_no_mark_reaches_an_output_of_the_offline_writer() -> None:
     content = "\n\n".join(f"{mark} {TEXT} Issue {number}." for number, mark in enumerate(MARKS))
-    plain = read(Post("", content))
-    written = offline.metadata(plain, frozenset(MetadataField), "0" * 64)
-    outputs = " ".join((written.slug or "", written.summary or "", *offline.tweets(plain)))
+    plain = parse_post(Post("", content))
+    written = offline.write_metadata(plain, frozenset(MetadataField), "0" * 64)
+    outputs = " ".join((written.slug or "", written.summary or "", *offline.write_tweets(plain)))
     assert not set("[]{}|%<>«»#~$@*_") & set(outputs)
     assert "harbour" in (written.tags or ())
-    assert clean(str(plain.paragraphs[0])) == plain.paragraphs[0]
+    assert clean_text(str(plain.paragraphs[0])) == plain.paragraphs[0]

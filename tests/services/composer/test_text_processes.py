@@ -51,7 +51,7 @@ def started_child(texts: TextProcesses) -> int:
 def test_child_reads_what_the_function_reads_and_is_kept(text_processes: TextProcesses) -> None:
     child = started_child(text_processes)
     children = child_pids()
-    assert text_processes.read(POST, forever) == markup.read(POST)
+    assert text_processes.read(POST, forever) == markup.parse_post(POST)
     hash_of_words = MetadataRequest(Post("", "…"), frozenset({MetadataField.SLUG}))
     assert text_processes.write(hash_of_words, forever)["slug"].startswith("post-")
     assert child_pids() == children
@@ -79,7 +79,7 @@ def test_child_that_hangs_or_crashes_fails_its_post_only(
     assert caught.value.code == code
     assert not psutil.pid_exists(hung)
     for _ in range(2):
-        assert text_processes.read(POST, forever) == markup.read(POST)
+        assert text_processes.read(POST, forever) == markup.parse_post(POST)
 
 
 def test_post_waits_for_a_child_only_while_a_caller_waits(text_processes: TextProcesses) -> None:
@@ -90,7 +90,7 @@ def test_post_waits_for_a_child_only_while_a_caller_waits(text_processes: TextPr
             raise CallersLeft
         return left
 
-    taken = [text_processes._take(forever) for _ in range(text_processes._free.qsize())]
+    taken = [text_processes._take_child(forever) for _ in range(text_processes._free.qsize())]
     began = time.monotonic()
     with pytest.raises(CallersLeft):
         text_processes.read(POST, patience)

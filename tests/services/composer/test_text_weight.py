@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.composer.rules import weighted_length
+from services.composer.rules import measure_tweet_weight
 
 
 @pytest.mark.parametrize(
@@ -30,11 +30,11 @@ from services.composer.rules import weighted_length
     ],
 )
 def test_texts_weigh_what_the_platform_says(text: str, weight: int) -> None:
-    assert weighted_length(text) == weight
+    assert measure_tweet_weight(text) == weight
 
 
 @pytest.mark.parametrize(
     "address", ["https://host.unheardof/" + "a" * 100, "x" + "https://example.com/" + "a" * 100]
 )
 def test_what_may_be_no_address_weighs_in_full(address: str) -> None:
-    assert weighted_length(address) >= len(address)
+    assert measure_tweet_weight(address) >= len(address)

@@ -20,7 +20,7 @@ MEMBERS = 20
 
 @pytest.fixture
 def feed_owner(stack_without_processes: Stack) -> Owner:
-    return stack_without_processes.new_owner()
+    return stack_without_processes.create_owner()
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_many_events_are_shown_by_one_query(
     event.listen(engine, "before_cursor_execute", note)
     try:
         with stack_without_processes.resources.unit_of_work() as uow:
-            shown = reading.show(uow.session, events)
+            shown = reading.render_events(uow.session, events)
     finally:
         event.remove(engine, "before_cursor_execute", note)
     assert [each["data"]["user_id"] for each in shown] == member_ids
@@ -73,6 +73,8 @@ def test_a_person_has_no_name_from_the_moment_of_their_erasures_mark(
     """The list's own record is blanked later, by a job."""
     stack_without_processes.query("UPDATE users SET erased_at = now() WHERE id = %s", member_ids[0])
     with stack_without_processes.resources.unit_of_work() as uow:
-        first, second, *_ = reading.show(uow.session, _events(stack_without_processes, feed_owner))
+        first, second, *_ = reading.render_events(
+            uow.session, _events(stack_without_processes, feed_owner)
+        )
     assert (first["data"]["email"], first["data"]["name"]) == (None, None)
     assert second["data"]["email"]

@@ -10,7 +10,7 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from services.feed import reading
 from services.feed.catalogue import FeedEventType
-from services.feed.reading import START, FeedPosition
+from services.feed.reading import FEED_START, FeedPosition
 from tests.support.feed.following import KIND, follow, ids_in_order, read, tell, write
 
 _WRITERS = 6
@@ -134,7 +134,7 @@ def test_after_a_restore_earlier_cursors_go_on_and_ids_are_new(
     lost = FeedPosition(far + 1000, old + 1000)
     assert read(resources, feed_owner_id) == []
     with resources.unit_of_work() as uow:
-        reading.raise_places(uow)
+        reading.raise_feed_places(uow)
     tell(resources, feed_owner_id)
     eventually(
         lambda: len(read(resources, feed_owner_id, lost)) == 1, what="the event after the restore"
@@ -144,7 +144,7 @@ def test_after_a_restore_earlier_cursors_go_on_and_ids_are_new(
     assert [event.id for event in read(resources, feed_owner_id)] == [old, new.id]
     # A second restore of the same day is as good, and places stay exact in JavaScript.
     with resources.unit_of_work() as uow:
-        reading.raise_places(uow)
+        reading.raise_feed_places(uow)
     tell(resources, feed_owner_id)
     position = FeedPosition.of_event(new)
     eventually(lambda: len(read(resources, feed_owner_id, position)) == 1, what="the next event")
@@ -155,7 +155,7 @@ def _awaited(stack: Stack, user_id: int, count: int) -> list[int]:
     """The ids that are read once there are so many: other tests' transactions may be open."""
 
     def found() -> list[int]:
-        ids = [event.id for event in read(stack.resources, user_id, START)]
+        ids = [event.id for event in read(stack.resources, user_id, FEED_START)]
         return ids if len(ids) >= count else []
 
     seen = eventually(found, what=f"{count} events")

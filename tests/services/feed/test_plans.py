@@ -8,8 +8,8 @@ from sqlalchemy import func, select
 from devstack.harness.stack import Stack
 from models import FeedEvent
 from services.feed.catalogue import FeedEventType
-from services.feed.reading import START, FeedPosition, next_events, place_near
-from services.webhooks.deliveries import first_since
+from services.feed.reading import FEED_START, FeedPosition, find_place_before, next_events
+from services.webhooks.deliveries import build_first_event_query
 from storage.database import Statement
 from tests.support.feed.following import scans
 
@@ -48,13 +48,13 @@ def rows_read(nodes: list[dict[str, Any]]) -> float:
 @pytest.mark.parametrize(
     ("types", "list_id", "position"),
     [
-        ([*FeedEventType], None, START),
+        ([*FeedEventType], None, FEED_START),
         ([*FeedEventType], None, FeedPosition(150, 0)),
-        ([RARE], None, START),
-        ([RARE, FeedEventType.KEY_CREATED], None, START),
-        ([*FeedEventType], LARGE, START),
-        ([*FeedEventType], SMALL, START),
-        ([RARE], SMALL, START),
+        ([RARE], None, FEED_START),
+        ([RARE, FeedEventType.KEY_CREATED], None, FEED_START),
+        ([*FeedEventType], LARGE, FEED_START),
+        ([*FeedEventType], SMALL, FEED_START),
+        ([RARE], SMALL, FEED_START),
     ],
     ids=["all", "half way", "rare type", "rare types", "large list", "small list", "nothing"],
 )
@@ -94,14 +94,18 @@ def test_the_first_event_since_a_moment_is_found_without_a_look_at_all_before_it
     since = datetime.now(UTC) - ago
     events = (FeedEvent.user_id == OWNER, FeedEvent.type == RARE)
     with stack_with_weeks_of_events.resources.unit_of_work() as uow:
-        place = place_near(uow.session, since)
-        event = uow.session.scalars(first_since(events, place, since)).one()
+        place = find_place_before(uow.session, since)
+        event = uow.session.scalars(build_first_event_query(events, place, since)).one()
         expected = select(func.min(FeedEvent.id)).where(FeedEvent.occurred_at >= since)
         assert event.id == uow.session.scalar(expected)
     # Those of the hour before, in which a transaction may have been open.
     assert (
         0
-        < rows_read(scans(stack_with_weeks_of_events, Statement(first_since(events, place, since))))
+        < rows_read(
+            scans(
+                stack_with_weeks_of_events, Statement(build_first_event_query(events, place, since))
+            )
+        )
         < 200
     )
 
@@ -110,4 +114,4 @@ def test_a_moment_before_all_events_has_the_place_before_them(
     stack_with_weeks_of_events: Stack,
 ) -> None:
     with stack_with_weeks_of_events.resources.unit_of_work() as uow:
-        assert place_near(uow.session, datetime(1, 1, 1, tzinfo=UTC)) == START.place
+        assert find_place_before(uow.session, datetime(1, 1, 1, tzinfo=UTC)) == FEED_START.place

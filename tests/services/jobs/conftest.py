@@ -5,7 +5,7 @@ import pytest
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from services.jobs.lease import Lease
-from services.jobs.lost_jobs import STEADY_AFTER
+from services.jobs.lost_jobs import OUTAGE_GRACE_PERIOD
 from storage.resources import Resources
 from tests.support.probe.bench import Bench, make_bench
 from tests.support.probe.job_states import claim_lease
@@ -17,7 +17,9 @@ def probes_without_workers(make_lasting_stack: Callable[[str], Stack]) -> Bench:
     probes = make_bench(make_lasting_stack("jobs"))
     # No lease counts as lost until workers had time to renew theirs after the database's start.
     steady = "SELECT pg_postmaster_start_time() < now() - %s"
-    eventually(lambda: probes.stack.query(steady, STEADY_AFTER)[0][0], what="a steady database")
+    eventually(
+        lambda: probes.stack.query(steady, OUTAGE_GRACE_PERIOD)[0][0], what="a steady database"
+    )
     return probes
 
 

@@ -15,7 +15,7 @@ from core.errors.jobs import JOB_TOO_SLOW
 from devstack.harness.polling import eventually
 from models import Job, JobStatus
 from services.jobs.lease import JobCancelled, Lease, LeaseLost, renew_lease
-from services.jobs.lost_jobs import STEADY_AFTER, DatabaseWatch, requeue_lost_jobs
+from services.jobs.lost_jobs import OUTAGE_GRACE_PERIOD, DatabaseWatch, requeue_lost_jobs
 from services.jobs.records import describe_error
 from services.jobs.retries import record_crash, retry_job_after
 from services.jobs.transitions import (
@@ -261,7 +261,7 @@ def test_no_lease_counts_as_lost_until_workers_could_renew_after_an_outage(
     with pytest.raises(ConnectionError), watch.observe():
         raise ConnectionError
     update_job(resources, lease.job_id, lease_expires_at=func.now())
-    now += STEADY_AFTER.total_seconds() - 0.1
+    now += OUTAGE_GRACE_PERIOD.total_seconds() - 0.1
     assert requeue_lost_jobs(resources, watch) == 0
     now += 0.2
     assert requeue_lost_jobs(resources, watch) == 1

@@ -19,7 +19,7 @@ from tests.support.probe.tending import TEND
 @pytest.fixture
 def maintenance_resources(empty_stack: Stack) -> Iterator[Resources]:
     """Resources of a stack whose maintenance is all due, and whose queue ``bulk`` is empty."""
-    maintenance.send_due(empty_stack.resources)
+    maintenance.send_due_tasks(empty_stack.resources)
     empty_stack.query("UPDATE maintenance SET send_after = now()")
     forget_messages(empty_stack.resources)
     yield empty_stack.resources
@@ -45,18 +45,18 @@ def change(empty_stack: Stack, assignments: str) -> None:
 
 def count_runs(maintenance_resources: Resources) -> list[datetime]:
     runs: list[datetime] = []
-    maintenance.run_due(maintenance_resources, TEND, runs.append)
+    maintenance.run_if_due(maintenance_resources, TEND, runs.append)
     return runs
 
 
 def test_what_is_due_is_sent_once_and_again_when_no_worker_takes_it(
     empty_stack: Stack, maintenance_resources: Resources
 ) -> None:
-    maintenance.send_due(maintenance_resources)
-    maintenance.send_due(maintenance_resources)
+    maintenance.send_due_tasks(maintenance_resources)
+    maintenance.send_due_tasks(maintenance_resources)
     assert forget_messages(maintenance_resources) == 1
     change(empty_stack, "send_after = now()")
-    maintenance.send_due(maintenance_resources)
+    maintenance.send_due_tasks(maintenance_resources)
     assert forget_messages(maintenance_resources) == 1
 
 
@@ -64,7 +64,7 @@ def test_a_queue_without_workers_gets_fewer_and_fewer_messages(
     empty_stack: Stack, maintenance_resources: Resources
 ) -> None:
     change(empty_stack, "due_at = now() - interval '1 day'")
-    maintenance.send_due(maintenance_resources)
+    maintenance.send_due_tasks(maintenance_resources)
     pause = empty_stack.query(
         "SELECT send_after - now() > '50 s' FROM maintenance WHERE name = %s", TEND.name
     )
@@ -80,7 +80,7 @@ def test_a_run_is_due_again_after_the_interval_and_a_second_message_does_nothing
     assert ended.last_finished_at is not None
     assert ended.due_at - ended.last_finished_at == TEND.every
     assert (ended.lease_expires_at, ended.last_error) == (None, None)
-    maintenance.send_due(maintenance_resources)
+    maintenance.send_due_tasks(maintenance_resources)
     assert forget_messages(maintenance_resources) == 0
     change(empty_stack, "due_at = now()")
     assert len(count_runs(maintenance_resources)) == 1
@@ -102,11 +102,13 @@ def test_what_runs_is_neither_sent_nor_run_a_second_time(maintenance_resources: 
         assert go_on.wait(30)
         return 7
 
-    thread = Thread(target=maintenance.run_due, args=(maintenance_resources, TEND, work))
+    thread = Thread(target=maintenance.run_if_due, args=(maintenance_resources, TEND, work))
     thread.start()
     try:
         assert begun.wait(30)
-        assert maintenance.send_due(maintenance_resources) == len(maintenance.list_kinds()) - 1
+        assert (
+            maintenance.send_due_tasks(maintenance_resources) == len(maintenance.list_kinds()) - 1
+        )
         assert forget_messages(maintenance_resources) == 0
         assert count_runs(maintenance_resources) == []
         with pytest.raises(DomainError) as caught:
@@ -123,11 +125,11 @@ def test_a_run_whose_lease_is_over_is_done_again_and_changes_nothing_itself(
 ) -> None:
     def lose(_: datetime) -> int:
         change(empty_stack, "lease_expires_at = now() - interval '1 second'")
-        maintenance.run_due(maintenance_resources, TEND, lambda _: 2)
+        maintenance.run_if_due(maintenance_resources, TEND, lambda _: 2)
         return 1
 
     with pytest.raises(LeaseLost):
-        maintenance.run_due(maintenance_resources, TEND, lose)
+        maintenance.run_if_due(maintenance_resources, TEND, lose)
     after = row(maintenance_resources)
     assert (after.attempt, after.last_result) == (2, {"done": 2})
 
@@ -136,10 +138,10 @@ def test_a_lost_run_is_sent_again_as_soon_as_its_lease_is_over(
     empty_stack: Stack, maintenance_resources: Resources
 ) -> None:
     change(empty_stack, "lease_expires_at = now() + interval '5 seconds', send_after = now()")
-    maintenance.send_due(maintenance_resources)
+    maintenance.send_due_tasks(maintenance_resources)
     assert forget_messages(maintenance_resources) == 0
     change(empty_stack, "lease_expires_at = now() - interval '1 second'")
-    maintenance.send_due(maintenance_resources)
+    maintenance.send_due_tasks(maintenance_resources)
     assert forget_messages(maintenance_resources) == 1
 
 
@@ -152,7 +154,7 @@ def test_a_run_that_takes_too_long_loses_its_lease(maintenance_resources: Resour
         Event().wait(2.5)
         assert row(maintenance_resources).lease_expires_at == begun
 
-    maintenance.run_due(maintenance_resources, hasty, hang)
+    maintenance.run_if_due(maintenance_resources, hasty, hang)
 
 
 def test_a_failure_stands_in_the_row_and_is_tried_again_soon(
@@ -166,7 +168,7 @@ def test_a_failure_stands_in_the_row_and_is_tried_again_soon(
         change(empty_stack, "due_at = now()")
         kind = replace(TEND, every=every)
         with pytest.raises(ValueError, match="no such thing"):
-            maintenance.run_due(maintenance_resources, kind, fail)
+            maintenance.run_if_due(maintenance_resources, kind, fail)
         failed = row(maintenance_resources)
         assert failed.last_finished_at is not None
         assert failed.due_at - failed.last_finished_at == pause
@@ -182,7 +184,7 @@ def test_a_shorter_interval_of_a_new_release_holds_at_once(
     empty_stack: Stack, maintenance_resources: Resources
 ) -> None:
     change(empty_stack, "every_seconds = 86400, due_at = now() + interval '1 day'")
-    maintenance.send_due(maintenance_resources)
+    maintenance.send_due_tasks(maintenance_resources)
     after = empty_stack.query(
         "SELECT every_seconds, due_at < now() + interval '3 s' FROM maintenance WHERE name = %s",
         TEND.name,
@@ -194,7 +196,7 @@ def test_what_another_release_does_is_left_to_it(
     empty_stack: Stack, maintenance_resources: Resources
 ) -> None:
     empty_stack.query("INSERT INTO maintenance (name, every_seconds) VALUES ('later.tend', 1)")
-    assert maintenance.send_due(maintenance_resources) == len(maintenance.list_kinds())
+    assert maintenance.send_due_tasks(maintenance_resources) == len(maintenance.list_kinds())
     assert empty_stack.query(
         "SELECT send_after <= now() FROM maintenance WHERE name = 'later.tend'"
     ) == [(True,)]

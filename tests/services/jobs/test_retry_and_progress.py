@@ -6,7 +6,7 @@ import pytest
 
 from core import clock
 from core.errors import DomainError, Kind
-from core.scopes import EVERYTHING_OF_A_USER
+from core.scopes import USER_SCOPES
 from models import JobStatus
 from services.access.caller import Caller
 from services.jobs import records
@@ -20,8 +20,8 @@ from tests.support.probe.kind import plan
 
 @pytest.fixture
 def job_owner(probes_without_workers: Bench) -> Caller:
-    user_id = probes_without_workers.stack.new_owner().user_id
-    return Caller(user_id, EVERYTHING_OF_A_USER, unrestricted=True, key_id=0)
+    user_id = probes_without_workers.stack.create_owner().user_id
+    return Caller(user_id, USER_SCOPES, unrestricted=True, key_id=0)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from api.console.members import forms
-from api.console.members.forms import EXACTLY
+from api.console.members.forms import EXACT_COUNT
 from devstack.harness.stack import Stack
 from services.subscriptions import lists
 from services.subscriptions.filters import member_counts, member_filter
@@ -26,7 +26,7 @@ def large_list(make_stack: Callable[[str], Stack]) -> tuple[Stack, int]:
     Every fifth member of the list has the name *A Fifth*.
     """
     stack = make_stack("counts")
-    list_id = Importing(stack).new_list(stack.new_owner())
+    list_id = Importing(stack).new_list(stack.create_owner())
     fill(stack, list_id, [f"{number}@example.com" for number in range(MEMBERS)])
     stack.query(
         "UPDATE subscriptions SET name = CASE WHEN id %% 5 = 0 THEN 'A Fifth' ELSE 'Other' END"
@@ -43,7 +43,7 @@ def counted(
     stack, list_id = large
     with stack.resources.unit_of_work() as uow:
         mailing_list = lists.get_list(uow, list_id)
-        wanted = member_filter.read(uow, mailing_list, written)
+        wanted = member_filter.read_filter(uow, mailing_list, written)
     return member_counts.count_members(stack.resources, mailing_list, wanted, within=within)
 
 
@@ -80,7 +80,7 @@ def test_no_count_is_more_than_there_are_on_a_list_whose_members_came_unevenly(
 ) -> None:
     """Most came in one import, and the ids of the others lie far apart."""
     stack, _ = large_list
-    list_id, joined = Importing(stack).new_list(stack.new_owner()), 300
+    list_id, joined = Importing(stack).new_list(stack.create_owner()), 300
     others = MEMBERS - joined
     fill(stack, list_id, [f"skewed.{number}@example.com" for number in range(MEMBERS)])
     stack.query(
@@ -100,13 +100,13 @@ def test_no_count_is_more_than_there_are_on_a_list_whose_members_came_unevenly(
 def test_a_page_tells_a_number_at_once_and_how_to_get_the_exact_one(
     large_list: tuple[Stack, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forms, "AT_ONCE", BRIEFLY)
+    monkeypatch.setattr(forms, "MAX_FIRST_COUNT_TIME", BRIEFLY)
     stack, list_id = large_list
     with stack.resources.unit_of_work() as uow:
         mailing_list = lists.get_list(uow, list_id)
-        wanted = member_filter.read(uow, mailing_list, A_FIFTH)
+        wanted = member_filter.read_filter(uow, mailing_list, A_FIFTH)
     chosen = {"q": "a fifth"}
-    at_once = forms.shown_count(stack.resources, mailing_list, wanted, "", chosen)
+    at_once = forms.count_selection(stack.resources, mailing_list, wanted, "", chosen)
     assert (at_once.is_exact, at_once.recount) == (False, "?q=a+fifth&count=exactly")
-    exact = forms.shown_count(stack.resources, mailing_list, wanted, EXACTLY, chosen)
+    exact = forms.count_selection(stack.resources, mailing_list, wanted, EXACT_COUNT, chosen)
     assert (exact.count, exact.is_exact, exact.recount) == (MEMBERS // 5, True, None)

@@ -1,14 +1,14 @@
 from datetime import UTC, datetime, timedelta
 
 from services.webhooks.claims import (
-    IN_ORDER_FOR,
+    ORDER_PERIOD,
     Choice,
     Pending,
     choose_deliveries,
     choose_delivery,
-    pause_after,
+    choose_pause,
 )
-from services.webhooks.outcomes import MAX_REST, rest_after
+from services.webhooks.outcomes import MAX_REST, choose_rest
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 MOST = 1_000
@@ -22,13 +22,13 @@ def waiting(number: int, *, age: float, due_in: float = 0) -> Pending:
 def test_pauses_grow_for_an_hour_and_are_three_hours_then() -> None:
     expected = [5, 30, 120, 600, 1800, 3600, 10_800, 10_800, 10_800]
     for attempts, seconds in enumerate(expected, start=1):
-        assert seconds <= pause_after(attempts).total_seconds() <= seconds * 1.1
+        assert seconds <= choose_pause(attempts).total_seconds() <= seconds * 1.1
 
 
 def test_order_ends_when_the_oldest_has_waited_for_a_minute() -> None:
     failed = waiting(1, age=59, due_in=100)
     still_in_order = choose_delivery([failed, waiting(2, age=50)], NOW, max_pending=MOST)
-    assert still_in_order == Choice(due_at=failed.queued_at + IN_ORDER_FOR)
+    assert still_in_order == Choice(due_at=failed.queued_at + ORDER_PERIOD)
     late = waiting(1, age=61, due_in=100)
     assert choose_delivery([late, waiting(2, age=50)], NOW, max_pending=MOST).delivery_id == 2
 
@@ -51,7 +51,7 @@ def test_several_are_those_that_are_next_once_the_ones_before_are_delivered() ->
 
 
 def test_rests_begin_with_the_second_silence_and_grow_to_five_minutes() -> None:
-    rests = [rest_after(silences) for silences in range(8)]
+    rests = [choose_rest(silences) for silences in range(8)]
     seconds = [None if each is None else each.total_seconds() for each in rests]
     assert seconds == [None, None, 30, 60, 120, 240, 300, 300]
-    assert rest_after(1_000_000) == MAX_REST
+    assert choose_rest(1_000_000) == MAX_REST

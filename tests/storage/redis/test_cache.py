@@ -38,7 +38,7 @@ def test_a_redis_that_is_away_means_that_nothing_is_kept() -> None:
 
 def test_a_name_depends_on_its_parts_and_their_borders_and_on_the_key() -> None:
     def name(secret: bytes, *parts: str) -> str:
-        return requests.cache_key(Keyring([Key("k", secret)]), *parts)
+        return requests.build_cache_key(Keyring([Key("k", secret)]), *parts)
 
     one, other = b"1" * 32, b"2" * 32
     assert name(one, "ab", "c") == name(one, "ab", "c")

@@ -54,7 +54,7 @@ def ask(client: httpx2.Client, path: str, post: Post, **options: Any) -> httpx2.
     return client.post(path, json=body(post), **options)
 
 
-def metadata_faults(post: Post, found: dict[str, str], *wanted: MetadataField) -> list[str]:
+def find_metadata_faults(post: Post, found: dict[str, str], *wanted: MetadataField) -> list[str]:
     """What in the answer breaks a rule."""
     parts = frozenset(wanted or MetadataField)
     if set(found) != set(parts):
@@ -63,10 +63,10 @@ def metadata_faults(post: Post, found: dict[str, str], *wanted: MetadataField) -
     written = PostMetadata(
         found.get("slug"), found.get("summary"), tags if "tags" in found else None
     )
-    return rules.metadata_faults(markup.read(post), written, parts)
+    return rules.find_metadata_faults(markup.parse_post(post), written, parts)
 
 
-def tweets_faults(post: Post, found: dict[str, str]) -> list[str]:
+def find_tweets_faults(post: Post, found: dict[str, str]) -> list[str]:
     if set(found) != {"tweets"}:
         return [f"it has {sorted(found)}"]
-    return rules.tweets_faults(markup.read(post), found["tweets"].split("\n\n"))
+    return rules.find_tweets_faults(markup.parse_post(post), found["tweets"].split("\n\n"))

@@ -54,7 +54,7 @@ def new_order(
     """An order as the API writes it, of which the provider will tell before any job has run."""
     keyring = stack.resources.keyring
     order_id, digits = ids.random_id(), 0 if currency == "JPY" else 2
-    token = claim_tokens.make_token(keyring, order_id)
+    token = claim_tokens.derive_token(keyring, order_id)
     with stack.resources.unit_of_work() as uow:
         order = PaymentOrder(
             id=order_id,

@@ -14,7 +14,7 @@ import yaml
 from core.queues import Queue
 from core.settings import Settings
 from core.settings.given_settings import PREFIX, is_secret, variable_of
-from core.settings.process_settings import settings_of
+from core.settings.process_settings import list_settings
 from core.settings.store_settings import LogSettings
 from tests.support.commands.command_line import options
 from tests.support.deployment import files
@@ -76,7 +76,7 @@ def needed_by(words: Sequence[str]) -> set[str]:
     """The variables of all settings that a command of ours reads, required or not."""
     if "--wait" in words:
         return {variable_of(name) for name in {"database_url", *LogSettings.model_fields}}
-    names = settings_of(words[1], [Queue(name) for name in options(words, "--queue")])
+    names = list_settings(words[1], [Queue(name) for name in options(words, "--queue")])
     # Payments that move no money have no place in production; no process waits for a file.
     return {
         variable_of(name)

@@ -9,8 +9,8 @@ import psycopg2
 from devstack.harness.stack import Stack
 from models import FeedEvent
 from services.feed import reading
-from services.feed.catalogue import FeedEventType, announce
-from services.feed.reading import START, FeedPosition
+from services.feed.catalogue import FeedEventType, announce_event
+from services.feed.reading import FEED_START, FeedPosition
 from storage.database import Statement
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -21,13 +21,13 @@ KIND = FeedEventType.KEY_CREATED
 def tell(resources: Resources, user_id: int, kind: FeedEventType = KIND) -> None:
     """One event, in a transaction of its own."""
     with resources.unit_of_work() as uow:
-        announce(uow, user_id, kind, count=1)
+        announce_event(uow, user_id, kind, count=1)
 
 
 def read(
     resources: Resources,
     user_id: int,
-    position: FeedPosition = START,
+    position: FeedPosition = FEED_START,
     *,
     types: Collection[FeedEventType] = (KIND,),
     limit: int = 100,
@@ -39,7 +39,7 @@ def read(
 
 def follow(resources: Resources, user_id: int, *, limit: int) -> Iterator[list[int]]:
     """The ids of one page after the other, for ever; an empty page where there is no next event."""
-    position = START
+    position = FEED_START
     while True:
         page = read(resources, user_id, position, types=[*FeedEventType], limit=limit)
         if page:
@@ -49,7 +49,7 @@ def follow(resources: Resources, user_id: int, *, limit: int) -> Iterator[list[i
 
 def write(uow: UnitOfWork, user_id: int, kind: FeedEventType = KIND) -> None:
     """Write the row now, and leave the transaction open."""
-    announce(uow, user_id, kind, count=1)
+    announce_event(uow, user_id, kind, count=1)
     uow.session.flush()
 
 

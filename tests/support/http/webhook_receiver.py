@@ -116,7 +116,7 @@ def happen(
     """Events of the owner's, each in a transaction of its own."""
     for _ in range(count):
         with stack.resources.unit_of_work() as uow:
-            catalogue.announce(
+            catalogue.announce_event(
                 uow, owner.user_id, kind, list_id=list_id, user_id=owner.user_id, via="login"
             )
 

@@ -156,7 +156,7 @@ class Importing:
         )
         return [int(str(helper_id)) for (helper_id,) in found]
 
-    def follow_opt_outs(self) -> None:
+    def apply_opt_out(self) -> None:
         """Do the jobs of those who opted out while a chunk held their list."""
         while waiting := self.stack.query(
             "SELECT id FROM jobs WHERE kind = 'opt_out.follow' AND finished_at IS NULL"
@@ -165,7 +165,7 @@ class Importing:
                 assert isinstance(job_id, int)
                 lease = self.claim(job_id)
                 if lease is not None:
-                    self._run(unsubscribe.follow_opt_outs, lease)
+                    self._run(unsubscribe.apply_opt_out, lease)
 
     def _run(self, run: JobWork, lease: Lease) -> None:
         """Take all turns that must be in this process."""
@@ -239,7 +239,7 @@ class Importing:
 
     def import_new_owner(self, list_id: int) -> Owner:
         """Create an account with an API key, and import the account's address into the list."""
-        member = self.stack.new_owner()
+        member = self.stack.create_owner()
         [(user_id,)] = self.stack.query("SELECT user_id FROM lists WHERE id = %s", list_id)
         list_owner = Owner(int(str(user_id)), "", "")
         assert self.bring(list_owner, list_id, csv_of([[member.email, ""]])).added == 1

@@ -46,7 +46,7 @@ class BulkActions:
         order = actions.check_order(BulkOrder(action, value))
         with self.resources.unit_of_work() as uow:
             mailing_list = lists.get_list(uow, self.list_id)
-            kept = member_filter.keep(uow, mailing_list, written)
+            kept = member_filter.prepare_stored_filter(uow, mailing_list, written)
             caller = self.importing.caller(self.owner)
             job = actions.begin_bulk_action(uow, mailing_list, kept, order, caller=caller)
             return job.id

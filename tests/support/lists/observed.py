@@ -5,7 +5,7 @@ from datetime import UTC
 
 from sqlalchemy import select
 
-from core.clock import iso
+from core.clock import format_timestamp
 from models import OptOut, Subscription, SubscriptionEvent
 from services.subscriptions import subscriber_counts
 from services.subscriptions.members import opt_out_checks
@@ -54,7 +54,9 @@ def observe(resources: Resources, list_ids: list[int], people: People) -> Observ
 
 
 def expiry_of(record: Subscription) -> str | None:
-    return None if record.paid_expiry is None else iso(record.paid_expiry.astimezone(UTC))
+    return (
+        None if record.paid_expiry is None else format_timestamp(record.paid_expiry.astimezone(UTC))
+    )
 
 
 def _by_address(
@@ -64,7 +66,7 @@ def _by_address(
     by_digest = {
         digest: address
         for address in people.addresses
-        for digest in opt_out_checks.address_digests(keyring, address)
+        for digest in opt_out_checks.compute_address_digests(keyring, address)
     }
     noes: dict[tuple[int, str], set[str]] = {}
     for each in found:

@@ -51,7 +51,7 @@ class Reader:
 
 @contextmanager
 def a_reader(stack: Stack) -> Iterator[Reader]:
-    person = stack.new_owner(plan=Plan.FREE)
+    person = stack.create_owner(plan=Plan.FREE)
     name = f"Reader {secrets.token_hex(6)}"
     stack.query("UPDATE users SET name = %s WHERE id = %s", name, person.user_id)
     with stack.client(person.key) as client:
@@ -123,7 +123,7 @@ def count(client: httpx2.Client, list_id: int) -> int:
 def trace_for(stack: Stack, list_id: int, user_id: int) -> str:
     """A trace id as the list's mail to that person carries it."""
     keyring = stack.resources.keyring
-    return traces.make_trace_id(keyring, Trace(list_id, user_id))
+    return traces.create_trace_id(keyring, Trace(list_id, user_id))
 
 
 def fill(stack: Stack, list_id: int, addresses: list[str]) -> None:

@@ -11,9 +11,9 @@ from services.webhooks import outcomes
 from tests.support.probe import worker
 
 client.MAX_CALL_SECONDS = 1.2
-outcomes.SILENCE = timedelta(seconds=0.6)
+outcomes.MIN_SILENT_DURATION = timedelta(seconds=0.6)
 # The pause is so long that it never ends during a test, even on a slow machine.
-outcomes.FIRST_REST = outcomes.MAX_REST
+outcomes.MIN_REST = outcomes.MAX_REST
 
 if __name__ == "__main__":
     worker.main()

@@ -100,12 +100,12 @@ def _run(image: bytes, *, with_renditions: bool) -> ConvertedImage:
 
 def main(confinement: str) -> None:
     with ExitStack() as changes:
-        changes.enter_context(patch.object(child, "convert", _run))
+        changes.enter_context(patch.object(child, "convert_image", _run))
         if confinement == "limits":
             refused = seccompy.UnsupportedError(errno.ENOSYS, "no filters")
             changes.enter_context(patch.object(seccompy.Filter, "load", side_effect=refused))
         if confinement == "open":
-            changes.enter_context(patch.object(child, "confine"))
+            changes.enter_context(patch.object(child, "confine_process"))
         child.main()
 
 

@@ -1,7 +1,7 @@
 import pytest
 from PIL import Image
 
-from services.attachments.images.conversion import convert
+from services.attachments.images.conversion import convert_image
 from tests.support.images.samples import (
     BLUE,
     GREEN,
@@ -26,14 +26,14 @@ def test_equal_neighbours_are_shown_for_their_time_together() -> None:
     frames = [
         GifFrame(FULL, index, hundredths=each) for index, each in ((0, 7), (0, 5), (1, 9), (1, 30))
     ]
-    result = convert(gif((20, 10), frames))
+    result = convert_image(gif((20, 10), frames))
     assert timeline(result.data) == [(OPAQUE_RED, 120), (OPAQUE_GREEN, 390)]
     assert result.frames == opened(result.data).n_frames  # type: ignore[attr-defined]
 
 
 def test_delays_of_a_fraction_of_a_millisecond_do_not_drift() -> None:
     frames = [Rectangle(FULL, (*((RED, GREEN)[n % 2]), 255), delay=(1, 60)) for n in range(60)]
-    shown = [ms for _, ms in timeline(convert(apng((20, 10), frames)).data)]
+    shown = [ms for _, ms in timeline(convert_image(apng((20, 10), frames)).data)]
     assert sum(shown) == 1000
     assert set(shown) == {16, 17}
 
@@ -42,18 +42,18 @@ def test_delays_of_a_fraction_of_a_millisecond_do_not_drift() -> None:
 @pytest.mark.parametrize(("delay", "ms"), [((7, 0), 70), ((20_000, 1), 20_000_000)])
 def test_a_frame_keeps_its_time(delay: tuple[int, int], ms: int) -> None:
     frames = [Rectangle(FULL, colour, delay=delay) for colour in (OPAQUE_RED, OPAQUE_GREEN)]
-    assert [each for _, each in timeline(convert(apng((20, 10), frames)).data)] == [ms, ms]
+    assert [each for _, each in timeline(convert_image(apng((20, 10), frames)).data)] == [ms, ms]
 
 
 def test_gif_frame_that_reaches_over_the_edge_is_cut_off() -> None:
     frames = [GifFrame(FULL, 0), GifFrame((15, 5, 40, 30), 1)]
-    result = convert(gif((20, 10), frames))
+    result = convert_image(gif((20, 10), frames))
     assert (result.width, result.height) == (20, 10)
     assert timeline(result.data, at=(19, 9))[-1][0] == OPAQUE_GREEN
 
 
 def test_apng_of_one_frame_shows_that_frame_as_a_still() -> None:
-    result = convert(apng((20, 10), [Rectangle(FULL, OPAQUE_RED)], stand_in=(*WHITE, 255)))
+    result = convert_image(apng((20, 10), [Rectangle(FULL, OPAQUE_RED)], stand_in=(*WHITE, 255)))
     assert result.frames == 1
     assert opened(result.data).convert("RGBA").getpixel((0, 0)) == OPAQUE_RED
 
@@ -61,22 +61,22 @@ def test_apng_of_one_frame_shows_that_frame_as_a_still() -> None:
 @pytest.mark.parametrize("lossless", [True, False])
 def test_animated_webp_keeps_its_time_line(lossless: bool) -> None:
     data = animated("WEBP", (RED, GREEN, BLUE), (30, 500, 70), lossless=lossless, loop=3)
-    result = convert(data)
+    result = convert_image(data)
     assert [ms for _, ms in playback(result.data)] == [30, 500, 70]
     assert (b"VP8L" in result.data) is lossless
 
 
 def test_long_animation_gives_up_losslessness_for_time(monkeypatch: pytest.MonkeyPatch) -> None:
     data = animated("GIF", (RED, GREEN, BLUE), (30, 500, 70))
-    assert b"VP8 " not in convert(data).data
+    assert b"VP8 " not in convert_image(data).data
     monkeypatch.setattr(
         "services.attachments.images.outcome.MAX_LOSSLESS_ANIMATION_PIXELS", 3 * 40 * 30 - 1
     )
-    result = convert(data)
+    result = convert_image(data)
     assert b"VP8 " in result.data
     assert [ms for _, ms in playback(result.data)] == [30, 500, 70]
 
 
 def test_blurhash_is_of_the_first_frame() -> None:
-    still = convert(encoded(Image.new("RGB", (40, 30), RED), "PNG"))
-    assert convert(animated("GIF", (RED, GREEN), (50, 50))).blurhash == still.blurhash
+    still = convert_image(encoded(Image.new("RGB", (40, 30), RED), "PNG"))
+    assert convert_image(animated("GIF", (RED, GREEN), (50, 50))).blurhash == still.blurhash

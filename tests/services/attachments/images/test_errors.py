@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 from PIL import Image
 
-from services.attachments.images.conversion import convert
+from services.attachments.images.conversion import convert_image
 from services.attachments.images.outcome import UnreadableImage
 from tests.support.images import samples
 from tests.support.images.samples import (
@@ -25,7 +25,7 @@ from tests.support.images.samples import (
 
 def error(data: bytes) -> UnreadableImage:
     with pytest.raises(UnreadableImage) as caught:
-        convert(data)
+        convert_image(data)
     return caught.value
 
 
@@ -74,7 +74,7 @@ def test_no_error_quotes_an_address_in_memory() -> None:
             for place in places[:20]:
                 broken[place] ^= 0x5A
             with suppress(UnreadableImage):
-                convert(bytes(broken))
+                convert_image(bytes(broken))
                 continue
             found.append(error(bytes(broken)))
     assert found
@@ -84,7 +84,7 @@ def test_no_error_quotes_an_address_in_memory() -> None:
 @pytest.mark.parametrize("name", one_of_each())
 def test_bytes_after_the_end_are_ignored(name: str) -> None:
     data = one_of_each()[name]
-    assert convert(data + b"<script>alert(1)</script>PK\x03\x04") == convert(data)
+    assert convert_image(data + b"<script>alert(1)</script>PK\x03\x04") == convert_image(data)
 
 
 def _png_header(width: int, height: int) -> bytes:
@@ -183,7 +183,8 @@ def test_more_than_a_thousand_frames_are_refused(data: bytes) -> None:
 
 def test_a_thousand_frames_are_accepted() -> None:
     assert (
-        convert(gif((20, 10), [GifFrame((0, 0, 1, 1), n % 3) for n in range(1000)])).frames == 1000
+        convert_image(gif((20, 10), [GifFrame((0, 0, 1, 1), n % 3) for n in range(1000)])).frames
+        == 1000
     )
 
 
@@ -223,5 +224,5 @@ def test_encoder_out_of_memory_is_told_apart(monkeypatch: pytest.MonkeyPatch) ->
     def exhausted(*_: object, **__: object) -> bytes:
         raise ValueError("encoding error 1: out of memory")
 
-    monkeypatch.setattr("services.attachments.images.encoding._webp", exhausted)
+    monkeypatch.setattr("services.attachments.images.encoding._encode_webp", exhausted)
     assert error(encoded(samples.picture(), "PNG")).code == "image.out_of_memory"

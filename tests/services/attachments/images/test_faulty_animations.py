@@ -3,7 +3,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from services.attachments.images.conversion import convert
+from services.attachments.images.conversion import convert_image
 from tests.support.images.samples import (
     PNG_SIGNATURE,
     Rectangle,
@@ -41,7 +41,7 @@ def places(chunks: Chunks, name: bytes) -> Sequence[int]:
 
 
 def shown(data: bytes) -> list[tuple[int, ...]]:
-    result = convert(data)
+    result = convert_image(data)
     return [colour for colour, _ in timeline(result.data)]
 
 
@@ -121,7 +121,7 @@ def test_animation_that_claims_no_frames_is_its_still_image() -> None:
 def test_frames_before_the_first_fault_are_shown_or_else_the_still_image(
     change: Callable[[Chunks], None], expected: list[tuple[int, ...]]
 ) -> None:
-    result = convert(changed(WITH_STAND_IN, change))
+    result = convert_image(changed(WITH_STAND_IN, change))
     assert [colour for colour, _ in timeline(result.data)] == expected
     assert result.frames == len(expected)
     assert (result.width, result.height) == SIZE
@@ -129,7 +129,7 @@ def test_frames_before_the_first_fault_are_shown_or_else_the_still_image(
 
 def test_frames_before_the_fault_keep_their_times() -> None:
     data = changed(WITH_STAND_IN, without(b"fdAT", 2))
-    assert timeline(convert(data).data) == [(FIRST, FRAME_MS), (SECOND, FRAME_MS)]
+    assert timeline(convert_image(data).data) == [(FIRST, FRAME_MS), (SECOND, FRAME_MS)]
 
 
 @pytest.mark.parametrize(
@@ -167,8 +167,8 @@ def test_frame_whose_last_pixels_come_after_the_fault_is_not_shown() -> None:
 def test_second_animation_header_and_one_after_the_pixels_count_for_nothing() -> None:
     chunks = chunks_of(WITH_STAND_IN)
     again = (b"acTL", struct.pack(">II", 1, 7))
-    plays = convert(of_chunks([*chunks[:2], again, *chunks[2:]]))
-    assert plays == convert(WITH_STAND_IN)
+    plays = convert_image(of_chunks([*chunks[:2], again, *chunks[2:]]))
+    assert plays == convert_image(WITH_STAND_IN)
     late = [chunks[0], *chunks[2:3], chunks[1], *chunks[3:]]
     assert shown(of_chunks(late)) == [STILL]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from PIL import ExifTags, Image, ImageOps
 
-from services.attachments.images.conversion import convert
+from services.attachments.images.conversion import convert_image
 from tests.support.images.reading import differences, read
 from tests.support.images.samples import chunk, encoded, opened, picture, quarters
 
@@ -87,7 +87,7 @@ def test_transparent_colour_agrees_with_its_source(mode: str, key: int | tuple[i
 
 
 def assert_agrees(data: bytes, *, lossy: bool) -> None:
-    found = differences(read(convert(data).data), read(data))
+    found = differences(read(convert_image(data).data), read(data))
     if lossy:
         assert sum(found) / len(found) <= MEAN
         assert max(found) <= MOST
@@ -125,7 +125,7 @@ def with_chunk(extra: bytes, data: bytes | None = None) -> bytes:
 def assert_turned_as_by_pillow(data: bytes, *, to: int) -> None:
     with opened(data) as image:
         turned = ImageOps.exif_transpose(image)
-    result = convert(data)
+    result = convert_image(data)
     assert (result.width, result.height) == turned.size
     assert CORNERS[to] == "".join(corners(opened(result.data).convert("RGB")))
 

@@ -10,7 +10,7 @@ from itertools import chain
 import pytest
 from PIL import Image
 
-from services.attachments.images.conversion import convert
+from services.attachments.images.conversion import convert_image
 from tests.support.images.reading import CLEAR, Pixel, differences
 from tests.support.images.samples import (
     GIF_PALETTE,
@@ -143,7 +143,7 @@ def test_animation_shows_at_every_time_what_its_rules_say(container: str, seed: 
     size = (chance.randint(3, 14), chance.randint(3, 10))
     frames = random_frames(chance, size, gif_only=container == "gif")
     plays = chance.choice((0, 1, 2, 100))
-    result = convert(CONTAINERS[container](size, frames, plays))
+    result = convert_image(CONTAINERS[container](size, frames, plays))
     assert_plays(result.data, size, frames, plays)
 
 

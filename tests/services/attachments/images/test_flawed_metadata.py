@@ -8,7 +8,7 @@ from io import BytesIO
 import pytest
 from PIL import Image
 
-from services.attachments.images.conversion import convert
+from services.attachments.images.conversion import convert_image
 from services.attachments.images.outcome import UnreadableImage
 from tests.support.images.samples import (
     BLUE,
@@ -52,7 +52,7 @@ def grey_png(extra: bytes = b"", *, after: bytes = b"") -> bytes:
 
 
 def pixel(data: bytes, at: tuple[int, int] = (0, 0)) -> Pixel:
-    value = opened(convert(data).data).convert("RGBA").getpixel(at)
+    value = opened(convert_image(data).data).convert("RGBA").getpixel(at)
     assert isinstance(value, tuple)
     return value
 
@@ -107,12 +107,12 @@ def test_a_wrong_checksum_of_an_essential_chunk_refuses_a_png(name: bytes) -> No
     broken = data[:end] + bytes([data[end] ^ 1]) + data[end + 1 :]
     assert pixel(data) == (*RED, 255)
     with pytest.raises(UnreadableImage, match="checksum"):
-        convert(broken)
+        convert_image(broken)
 
 
 def test_an_indexed_png_without_a_palette_is_refused() -> None:
     with pytest.raises(UnreadableImage, match="no palette"):
-        convert(png(1, 1, b"\0\0", colour=3))
+        convert_image(png(1, 1, b"\0\0", colour=3))
 
 
 PALETTE = chunk(b"PLTE", bytes((*RED, *BLUE)))
@@ -159,7 +159,7 @@ def test_a_wrong_checksum_of_a_frame_ends_an_animation_before_it() -> None:
         at = data.rindex(name)
         end = at + 4 + int.from_bytes(data[at - 4 : at], "big")
         broken = data[:end] + bytes([data[end] ^ 1]) + data[end + 1 :]
-        assert [colour for colour, _ in timeline(convert(broken).data)] == shown
+        assert [colour for colour, _ in timeline(convert_image(broken).data)] == shown
 
 
 def test_a_large_profile_is_used_and_a_huge_one_is_not() -> None:
@@ -196,7 +196,7 @@ def segment(marker: int, body: bytes) -> bytes:
 def test_a_flaw_in_a_segment_without_pixels_leaves_those_of_a_jpeg(flawed: bytes) -> None:
     whole = encoded(picture(), "JPEG")
     data = whole[:2] + flawed * 2 + whole[2:]
-    assert convert(data).data == convert(whole).data
+    assert convert_image(data).data == convert_image(whole).data
 
 
 def test_the_profile_and_the_orientation_of_a_jpeg_are_read_beside_flaws() -> None:
@@ -204,7 +204,7 @@ def test_the_profile_and_the_orientation_of_a_jpeg_are_read_beside_flaws() -> No
     exif[0x0112] = 6
     red = Image.new("RGB", (64, 32), RED)
     data = encoded(red, "JPEG", exif=exif, icc_profile=wide_gamut_profile() + bytes(99_999))
-    result = convert(data[:2] + segment(0xE2, b"MPF\0II*\0") + data[2:])
+    result = convert_image(data[:2] + segment(0xE2, b"MPF\0II*\0") + data[2:])
     assert (result.width, result.height) == (32, 64)
     red_level, green_level, _, _ = pixel(data)
     assert green_level > red_level
@@ -234,13 +234,13 @@ def test_a_flaw_in_an_extension_leaves_the_pixels_of_a_gif(flawed: bytes) -> Non
 
 def test_frames_of_a_gif_before_the_first_unknown_block_are_shown() -> None:
     data = gif(SIZE, [GifFrame((0, 0, *SIZE), index) for index in (0, 1)])
-    assert [colour for colour, _ in timeline(convert(data[:-1] + b"junk").data)] == [
+    assert [colour for colour, _ in timeline(convert_image(data[:-1] + b"junk").data)] == [
         (*RED, 255),
         (*GREEN, 255),
     ]
     at = data.index(b"!\xf9")
     with pytest.raises(UnreadableImage, match="no block"):
-        convert(data[:at] + b"junk" + data[at:])
+        convert_image(data[:at] + b"junk" + data[at:])
 
 
 # A chunk with a length of 99 extends beyond the end of the file.
@@ -255,7 +255,7 @@ def test_a_flaw_in_a_chunk_without_pixels_leaves_those_of_a_webp(name: bytes, le
         flawed = name + struct.pack("<I", length) + b"\xff\xff\xff\0"[: min(length + 1, 4)]
         body = whole[8:] + (flawed if length else flawed[:8])
         data = b"RIFF" + struct.pack("<I", len(body)) + body
-        assert convert(data).data == convert(whole).data
+        assert convert_image(data).data == convert_image(whole).data
 
 
 BROKEN = PNG_SIGNATURE + chunk(b"IHDR", struct.pack(">IIBBBBB", 99, 99, 8, 6, 0, 0, 0))
@@ -277,11 +277,11 @@ BROKEN = PNG_SIGNATURE + chunk(b"IHDR", struct.pack(">IIBBBBB", 99, 99, 8, 6, 0,
 def test_an_icon_with_one_unreadable_image_is_its_best_readable_one(bad: bytes) -> None:
     small, large = bitmap((0, 255, 0), 24, side=16), bitmap((255, 0, 0), 24)
     for images in ((bad, small, large), (small, large, bad)):
-        result = convert(icon(*((24, body) for body in images)))
+        result = convert_image(icon(*((24, body) for body in images)))
         assert (result.width, result.height) == (32, 32)
         assert opened(result.data).convert("RGB").getpixel((5, 5)) == BLUE
     with pytest.raises(UnreadableImage):
-        convert(icon((24, bad), (24, bad)))
+        convert_image(icon((24, bad), (24, bad)))
 
 
 def test_an_icon_of_many_unreadable_images_is_refused() -> None:
@@ -293,4 +293,4 @@ def test_an_icon_of_many_unreadable_images_is_refused() -> None:
     for number in range(count):
         directory.write(struct.pack("<BBBBHHII", 0, 0, 0, 0, 1, 32, len(body), place + number))
     with pytest.raises(UnreadableImage):
-        convert(directory.getvalue() + body * 2 + bytes(count))
+        convert_image(directory.getvalue() + body * 2 + bytes(count))

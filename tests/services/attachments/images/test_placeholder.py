@@ -1,7 +1,7 @@
 import pytest
 from PIL import Image
 
-from services.attachments.images.blurhash import blurhash, tiles
+from services.attachments.images.blurhash import compute_blurhash, compute_tiles
 
 _SIZE = (32, 32)
 _RAMP = Image.linear_gradient("L").resize(_SIZE)
@@ -22,13 +22,16 @@ _FLAT = Image.new("L", _SIZE, 90)
     ids=["black", "red", "ramp", "disc", "colours"],
 )
 def test_hash_is_that_of_the_reference_implementation(image: Image.Image, expected: str) -> None:
-    assert blurhash(image) == expected
+    assert compute_blurhash(image) == expected
 
 
 def test_tiles_have_the_colours_of_their_places() -> None:
     halves = Image.new("RGB", _SIZE, "#203040")
     halves.paste("#d0c0b0", (16, 0, 32, 32))
-    found = [[bytes.fromhex(tile[1:]) for tile in row] for row in tiles(blurhash(halves), 4, 2)]
+    found = [
+        [bytes.fromhex(tile[1:]) for tile in row]
+        for row in compute_tiles(compute_blurhash(halves), 4, 2)
+    ]
     for row in found:
         assert all(
             abs(one - other) < 40 for one, other in zip(row[0], b"\x20\x30\x40", strict=True)
@@ -36,5 +39,5 @@ def test_tiles_have_the_colours_of_their_places() -> None:
         assert all(
             abs(one - other) < 40 for one, other in zip(row[3], b"\xd0\xc0\xb0", strict=True)
         )
-    [[flat]] = tiles(blurhash(Image.new("RGB", _SIZE, "red")), 1, 1)
+    [[flat]] = compute_tiles(compute_blurhash(Image.new("RGB", _SIZE, "red")), 1, 1)
     assert flat in ("#ff0000", "#fe0000")

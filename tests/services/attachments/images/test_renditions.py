@@ -1,7 +1,7 @@
 import pytest
 from PIL import ExifTags, Image, ImageChops, ImageStat
 
-from services.attachments.images.conversion import convert
+from services.attachments.images.conversion import convert_image
 from services.attachments.images.outcome import Rendition
 from tests.support.images.samples import (
     BLUE,
@@ -28,7 +28,7 @@ MEAN = 4.0
 
 
 def renditions_of(data: bytes) -> dict[str, Rendition]:
-    return {each.name: each for each in convert(data, with_renditions=True).renditions}
+    return {each.name: each for each in convert_image(data, with_renditions=True).renditions}
 
 
 def half_clear(width: int, height: int) -> Image.Image:
@@ -135,7 +135,7 @@ def test_renditions_of_an_animation_move_and_its_mail_stands_still(format_name: 
     )
     made = renditions_of(data)
     assert list(made) == ["320", "640", "mail"]
-    whole = convert(data)
+    whole = convert_image(data)
     for name in ("320", "640"):
         assert [ms for _, ms in playback(made[name].data)] == [100, 250, 70]
         assert opened(made[name].data).info["loop"] == opened(whole.data).info["loop"]

@@ -7,7 +7,7 @@ import pytest
 from PIL import ExifTags, Image, ImageChops, ImageStat
 
 from services.attachments.images import outcome
-from services.attachments.images.conversion import convert
+from services.attachments.images.conversion import convert_image
 from services.attachments.images.outcome import MAX_LOSSLESS_PIXELS, ConvertedImage, Rendition
 from tests.support.images import samples
 from tests.support.images.samples import (
@@ -40,7 +40,7 @@ def is_lossless(data: bytes) -> bool:
 
 @pytest.mark.parametrize("name", samples.one_of_each())
 def test_outcome_describes_the_bytes_it_carries(name: str) -> None:
-    result = convert(samples.one_of_each()[name], with_renditions=True)
+    result = convert_image(samples.one_of_each()[name], with_renditions=True)
     assert result.frames == getattr(opened(result.data), "n_frames", 1)
     described: list[ConvertedImage | Rendition] = [result, *result.renditions]
     for each in described:
@@ -51,7 +51,7 @@ def test_outcome_describes_the_bytes_it_carries(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["jpeg", "mpo"])
 def test_photo_becomes_a_webp_of_its_first_picture(name: str) -> None:
-    result = convert(samples.one_of_each()[name])
+    result = convert_image(samples.one_of_each()[name])
     assert (result.mime_type, result.frames) == ("image/webp", 1)
     assert not is_lossless(result.data)
     assert_close(stored(result), picture())
@@ -63,9 +63,9 @@ def test_metadata_is_dropped() -> None:
     profile = samples.srgb_profile()
     for format_name in ("JPEG", "PNG", "WEBP"):
         data = encoded(picture(), format_name, exif=exif, icc_profile=profile, xmp=b"<x:xmpmeta/>")
-        image = stored(convert(data))
+        image = stored(convert_image(data))
         assert not {"exif", "icc_profile", "xmp"} & set(image.info)
-    icon = stored(convert(encoded(picture(), "ICO", sizes=[(32, 32)])))
+    icon = stored(convert_image(encoded(picture(), "ICO", sizes=[(32, 32)])))
     assert not {"exif", "icc_profile", "xmp"} & set(icon.info)
 
 
@@ -74,7 +74,7 @@ def test_metadata_is_dropped() -> None:
     [{"exif": b"Exif\0\0MM\0*\xff\xff\xff\xff"}, {"icc_profile": b"not a profile" * 20}],
 )
 def test_broken_exif_or_profile_does_not_refuse_a_photo(broken: dict[str, bytes]) -> None:
-    assert_close(stored(convert(encoded(picture(), "JPEG", **broken))), picture())
+    assert_close(stored(convert_image(encoded(picture(), "JPEG", **broken))), picture())
 
 
 @pytest.mark.parametrize("format_name", ["JPEG", "PNG", "WEBP"])
@@ -82,37 +82,37 @@ def test_colours_are_converted_from_the_embedded_profile(format_name: str) -> No
     red = Image.new("RGB", (32, 32), RED)
     options = {"lossless": True} if format_name == "WEBP" else {}
     data = encoded(red, format_name, icc_profile=samples.wide_gamut_profile(), **options)
-    image = stored(convert(data)).convert("RGB")
+    image = stored(convert_image(data)).convert("RGB")
     assert_close(image, Image.new("RGB", (32, 32), GREEN), mean=8)
 
 
 def test_an_srgb_profile_leaves_every_pixel_as_it_is() -> None:
     data = encoded(picture(), "PNG", icc_profile=samples.srgb_profile())
-    assert stored(convert(data)).convert("RGB").tobytes() == picture().tobytes()
+    assert stored(convert_image(data)).convert("RGB").tobytes() == picture().tobytes()
 
 
 def test_lossless_includes_colours_under_full_transparency() -> None:
     source = picture().convert("RGBA")
     source.putalpha(0)
-    assert stored(convert(encoded(source, "PNG"))).tobytes() == source.tobytes()
+    assert stored(convert_image(encoded(source, "PNG"))).tobytes() == source.tobytes()
 
 
 def test_sixteen_bit_transparent_grey_is_matched_in_full_depth() -> None:
     rows = b"\0" + struct.pack(">3H", 0x4001, 0x4002, 0x5001)
     key = samples.chunk(b"tRNS", struct.pack(">H", 0x4001))
-    image = stored(convert(samples.png(3, 1, rows, depth=16, colour=0, extra=key)))
+    image = stored(convert_image(samples.png(3, 1, rows, depth=16, colour=0, extra=key)))
     assert image.convert("RGBA").getchannel("A").tobytes() == bytes([0, 255, 255])
 
 
 def test_sixteen_bit_colour_and_alpha_are_kept() -> None:
     rows = b"\0" + struct.pack(">8H", 0xFFFF, 0, 0x8000, 0x4000, 0, 0xFFFF, 0, 0xFFFF)
-    image = stored(convert(samples.png(2, 1, rows, depth=16, colour=6)))
+    image = stored(convert_image(samples.png(2, 1, rows, depth=16, colour=6)))
     assert image.convert("RGBA").tobytes() == bytes([255, 0, 0x80, 0x40, 0, 255, 0, 255])
 
 
 def test_transparent_colour_of_a_two_bit_png_is_found() -> None:
     key = samples.chunk(b"tRNS", struct.pack(">H", 1))
-    image = stored(convert(samples.png(4, 1, b"\0\x1b", depth=2, colour=0, extra=key)))
+    image = stored(convert_image(samples.png(4, 1, b"\0\x1b", depth=2, colour=0, extra=key)))
     assert image.convert("RGBA").getchannel("A").tobytes() == bytes([255, 0, 255, 255])
 
 
@@ -122,25 +122,25 @@ def test_png_is_lossless_up_to_twelve_megapixels(
 ) -> None:
     assert MAX_LOSSLESS_PIXELS == 12_000_000
     monkeypatch.setattr(outcome, "MAX_LOSSLESS_PIXELS", 96 * 64 - (pixels - 12_000_000))
-    assert is_lossless(convert(encoded(picture(), "PNG")).data) is lossless
+    assert is_lossless(convert_image(encoded(picture(), "PNG")).data) is lossless
 
 
 def test_text_in_a_png_cannot_fail_it() -> None:
     bomb = samples.chunk(b"zTXt", b"Comment\0\0" + zlib.compress(bytes(9_000_000)))
     rows = samples.rgba_rows(8, 8, (*RED, 255))
-    result = convert(samples.png(8, 8, rows, extra=bomb))
+    result = convert_image(samples.png(8, 8, rows, extra=bomb))
     assert stored(result).convert("RGB").getpixel((0, 0)) == RED
 
 
 @pytest.mark.parametrize("lossless", [True, False])
 def test_webp_stays_lossless_only_if_it_was(lossless: bool) -> None:
-    result = convert(encoded(picture(), "WEBP", lossless=lossless))
+    result = convert_image(encoded(picture(), "WEBP", lossless=lossless))
     assert is_lossless(result.data) is lossless
     assert_close(stored(result), picture())
 
 
 def test_icon_becomes_a_png_of_its_largest_image() -> None:
-    result = convert(encoded(picture(64, 64), "ICO", sizes=[(16, 16), (64, 64), (32, 32)]))
+    result = convert_image(encoded(picture(64, 64), "ICO", sizes=[(16, 16), (64, 64), (32, 32)]))
     assert result.mime_type == "image/png"
     assert (result.width, result.height) == (64, 64)
     assert_close(stored(result), picture(64, 64))
@@ -149,28 +149,30 @@ def test_icon_becomes_a_png_of_its_largest_image() -> None:
 def test_among_equal_sizes_the_deepest_icon_is_taken() -> None:
     shallow, deep = bitmap((0, 0, 255), 24), bitmap((255, 0, 0, 255), 32)
     for images in (((24, shallow), (32, deep)), ((32, deep), (24, shallow))):
-        assert stored(convert(icon(*images))).convert("RGB").getpixel((5, 5)) == BLUE
+        assert stored(convert_image(icon(*images))).convert("RGB").getpixel((5, 5)) == BLUE
 
 
 def test_icon_mask_makes_pixels_transparent() -> None:
-    image = stored(convert(icon((24, bitmap((0, 0, 255), 24, masked_rows=8))))).convert("RGBA")
+    image = stored(convert_image(icon((24, bitmap((0, 0, 255), 24, masked_rows=8))))).convert(
+        "RGBA"
+    )
     # Bitmaps are stored from the bottom up.
     assert (image.getpixel((3, 31)), image.getpixel((3, 0))) == ((*RED, 0), (*RED, 255))
 
 
 def test_icon_without_alpha_in_its_alpha_byte_is_visible() -> None:
-    image = stored(convert(icon((32, bitmap((0, 0, 255, 0), 32)))))
+    image = stored(convert_image(icon((32, bitmap((0, 0, 255, 0), 32)))))
     assert image.convert("RGBA").getpixel((3, 3)) == (*RED, 255)
 
 
 def test_icon_directory_that_lies_about_size_is_not_believed() -> None:
     large = encoded(Image.new("RGB", (300, 300), WHITE), "PNG")
-    assert convert(icon((32, bitmap((0, 0, 255), 24)), (32, large))).width == 300
+    assert convert_image(icon((32, bitmap((0, 0, 255), 24)), (32, large))).width == 300
 
 
 def test_blurhash_tells_pictures_apart_and_sees_transparency_as_white() -> None:
-    clear = convert(encoded(Image.new("RGBA", (50, 50), (0, 0, 0, 0)), "PNG")).blurhash
-    white = convert(encoded(Image.new("RGB", (50, 50), WHITE), "PNG")).blurhash
+    clear = convert_image(encoded(Image.new("RGBA", (50, 50), (0, 0, 0, 0)), "PNG")).blurhash
+    white = convert_image(encoded(Image.new("RGB", (50, 50), WHITE), "PNG")).blurhash
     assert clear == white
-    assert white != convert(encoded(picture(), "PNG")).blurhash
+    assert white != convert_image(encoded(picture(), "PNG")).blurhash
     assert len(white) == 28

@@ -21,10 +21,10 @@ from PIL import Image
 
 from core.process import confinement
 from devstack.harness.polling import eventually
-from services.attachments.images.conversion import convert
+from services.attachments.images.conversion import convert_image
 from services.attachments.images.outcome import UnreadableImage
 from services.attachments.isolation import converter as process_module
-from services.attachments.isolation.child import answer_parts, outcome
+from services.attachments.isolation.child import parse_answer, split_result
 from services.attachments.isolation.converter import ConverterProcess
 from tests.support.images.samples import encoded, one_of_each, picture, png, rgba_rows
 
@@ -41,7 +41,7 @@ def slow_image() -> bytes:
 
 def assert_works(converter: ConverterProcess) -> None:
     data = one_of_each()["png"]
-    assert converter.convert(data) == convert(data)
+    assert converter.convert(data) == convert_image(data)
 
 
 def running(pid: int) -> bool:
@@ -68,24 +68,24 @@ def signal_soon(pid: int, number: signal.Signals, seconds: float) -> Iterator[No
 @pytest.mark.parametrize("name", one_of_each())
 def test_child_gives_what_the_function_gives(converter: ConverterProcess, name: str) -> None:
     data = one_of_each()[name]
-    assert converter.convert(data) == convert(data)
+    assert converter.convert(data) == convert_image(data)
     with_renditions = converter.convert(data, with_renditions=True)
-    assert with_renditions == convert(data, with_renditions=True)
+    assert with_renditions == convert_image(data, with_renditions=True)
     assert with_renditions.renditions
 
 
 def test_answer_with_a_rendition_that_is_not_known_is_none(converter: ConverterProcess) -> None:
     """Code in the child's place could name a file as it likes."""
-    answer, files = answer_parts(convert(one_of_each()["png"], with_renditions=True))
+    answer, files = split_result(convert_image(one_of_each()["png"], with_renditions=True))
     answer = json.loads(json.dumps(answer))
     answer["fields"]["renditions"] *= 2
     answer["sizes"] += answer["sizes"][1:]
     data = b"".join((*files, *files[1:]))
     with pytest.raises(ValueError, match="the same name"):
-        outcome(deepcopy(answer), data)
+        parse_answer(deepcopy(answer), data)
     answer["fields"]["renditions"][0]["name"] = "../mail"
     with pytest.raises(ValueError, match="not a valid RenditionName"):
-        outcome(answer, data)
+        parse_answer(answer, data)
 
 
 def test_five_megabytes_go_both_ways_without_a_deadlock(converter: ConverterProcess) -> None:
@@ -236,7 +236,7 @@ def test_filter_exists_for_the_processors_that_we_support(
     monkeypatch: pytest.MonkeyPatch, machine: str
 ) -> None:
     monkeypatch.setattr(platform, "machine", lambda: machine)
-    assert confinement.decoding_filter().program
+    assert confinement.create_decoding_filter().program
 
 
 def test_processor_without_a_filter_is_an_error_of_the_filter_alone(
@@ -253,10 +253,10 @@ def test_no_conversion_imports_a_module(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(data)
     script = (
         "import pathlib, sys, services.attachments.isolation.child\n"
-        "from services.attachments.images.conversion import convert\n"
+        "from services.attachments.images.conversion import convert_image\n"
         "images = [file.read_bytes() for file in pathlib.Path(sys.argv[1]).iterdir()]\n"
         "before = set(sys.modules)\n"
-        "for data in images: convert(data, with_renditions=True)\n"
+        "for data in images: convert_image(data, with_renditions=True)\n"
         "print(len(images), *sorted(set(sys.modules) - before))"
     )
     command = [sys.executable, "-c", script, str(tmp_path)]

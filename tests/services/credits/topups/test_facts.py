@@ -61,7 +61,7 @@ def disputed(total: int, ended: int = 0, lost: int = 0) -> Evidence:
 
 
 def outcome(subject: PaymentOrder) -> tuple[object, ...]:
-    return subject.status, order_facts.due_back(subject), subject.refunded_amount
+    return subject.status, order_facts.credits_due_back(subject), subject.refunded_amount
 
 
 refunds = st.builds(lambda minor: replace(PAID, refunded_minor=minor), st.integers(1, 1000))
@@ -147,7 +147,7 @@ def test_currencies_are_compared_whatever_their_case() -> None:
     ("back", "due"), [(0, "0"), (1, "0.3334"), (500, "166.6667"), (999, "333"), (1000, "333.3333")]
 )
 def test_what_is_due_is_rounded_up_and_all_for_all(back: int, due: str) -> None:
-    assert order_facts.due_back(order(refunded_minor=back)) == Decimal(due)
+    assert order_facts.credits_due_back(order(refunded_minor=back)) == Decimal(due)
 
 
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=8), st.integers(1, 10**12))
@@ -157,7 +157,8 @@ def test_parts_given_back_one_after_the_other_take_what_all_at_once_does(
     credit_amount = Decimal(credit_units).scaleb(-4)
     totals = [min(1000, total) for total in itertools.accumulate(parts)]
     dues = [
-        order_facts.due_back(order(refunded_minor=t, credit_amount=credit_amount)) for t in totals
+        order_facts.credits_due_back(order(refunded_minor=t, credit_amount=credit_amount))
+        for t in totals
     ]
     assert dues == sorted(dues)
     # What is left is never worth more than the money that was kept.
@@ -201,7 +202,7 @@ def test_lists_of_disputes_end_the_same_in_whichever_order_they_come(
     subject = told(order(payment_id="pi", credit_amount=Decimal(1000)), PAID)
     told(subject, *(lists[place] for place in sequence if place < len(lists)))
     state = "open" if total > ended else "lost" if lost else "won"
-    assert (subject.dispute, order_facts.due_back(subject)) == (
+    assert (subject.dispute, order_facts.credits_due_back(subject)) == (
         state,
         Decimal(total - ended + lost),
     )

@@ -90,7 +90,7 @@ def test_the_smallest_and_the_largest_order_are_sold_and_no_others_beyond(
 ) -> None:
     settings = selling(f"{code}:{per_usd}:{minimum}", str(credits_per_usd))
     rate = CreditRate(settings.currencies[0], credits_per_usd)
-    least, most = rate.least_minor, rate.most_minor
+    least, most = rate.min_minor, rate.max_minor
 
     def sells(minor: int) -> bool:
         amount = Decimal(minor).scaleb(-rate.currency.digits)

@@ -7,7 +7,7 @@ import pytest
 from core.settings.notations import DEFAULT_RETENTION, MIN_DAYS, Retained, parse_retention
 from models.declarative import Model
 from services.accounts.mailed_tokens import TOKEN_LIFETIMES, Purpose
-from services.jobs.records import KEPT_FOR_RETRY
+from services.jobs.records import RETRY_INPUT_RETENTION
 from services.privacy.retention import RULES
 from services.subscriptions.bulk_files import BULK_FILE_RETENTION
 from tests.support.documents.retention_table import read_retention_table
@@ -76,7 +76,7 @@ def test_what_can_not_be_is_refused_with_its_name(written: str, said: str) -> No
 
 def test_nothing_goes_before_what_was_promised_of_it() -> None:
     least = {name: timedelta(days=days) for name, days in MIN_DAYS.items()}
-    assert least[Retained.JOBS] >= KEPT_FOR_RETRY
+    assert least[Retained.JOBS] >= RETRY_INPUT_RETENTION
     assert least[Retained.EXPORTS] >= BULK_FILE_RETENTION
     assert least[Retained.IMPORTS] >= BULK_FILE_RETENTION
     assert least[Retained.STRANGERS] >= TOKEN_LIFETIMES[Purpose.CONFIRM_SUBSCRIPTION]

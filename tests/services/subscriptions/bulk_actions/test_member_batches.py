@@ -100,19 +100,19 @@ def test_a_member_who_left_while_the_list_was_held_counts_as_gone(
         uow.session.query(Subscription).filter_by(user_id=person.id).update({"status": "pending"})
     with bulk_actions.resources.unit_of_work() as uow:
         kind = OptOutKind.LIST
-        opt_outs.record_again(uow, bulk_actions.list_id, person, kind=kind, source=Via.TRACE)
+        opt_outs.renew_opt_out(uow, bulk_actions.list_id, person, kind=kind, source=Via.TRACE)
     result = bulk_actions.do(BulkActionKind.TAG, "vip", IN_ANY_STATUS)
     assert (result["matched"], result["changed"]) == (1, 1)
     with bulk_actions.resources.unit_of_work() as uow:
         found = uow.session.query(Subscription).filter_by(user_id=person.id).one()
-        assert opt_out_checks.find_unsettled_values(uow, found)["status"] == "unsubscribed"
+        assert opt_out_checks.find_opt_out_changes(uow, found)["status"] == "unsubscribed"
 
 
 def test_a_member_has_a_hundred_tags_at_most(bulk_actions: BulkActions) -> None:
     bulk_actions.add(2)
     names = [f"tag {number}" for number in range(100)]
     with bulk_actions.resources.unit_of_work() as uow:
-        ids = tags.find_tag_ids(uow, bulk_actions.list_id, names, make=True)
+        ids = tags.find_tag_ids(uow, bulk_actions.list_id, names, create=True)
     bulk_actions.stack.query(
         "UPDATE subscriptions SET tag_ids = (SELECT array_agg(id ORDER BY id) FROM tags"
         " WHERE list_id = %s) WHERE id = (SELECT min(id) FROM subscriptions WHERE list_id = %s)",

@@ -22,7 +22,7 @@ OTHERS_IN_ROME = {"all": [{"not": VIP}, IN_ROME]}
 def give(bulk: BulkActions, emails: list[str], tag: str, town_id: int | None = None) -> int:
     """Tag these members, and set their field; the tag's id."""
     with bulk.resources.unit_of_work() as uow:
-        tag_id = tags.find_tag_ids(uow, bulk.list_id, [tag], make=True)[tag]
+        tag_id = tags.find_tag_ids(uow, bulk.list_id, [tag], create=True)[tag]
     bulk.stack.query(
         "UPDATE subscriptions SET tag_ids = array_append(tag_ids, %s) WHERE list_id = %s"
         " AND email = ANY(%s)",
@@ -80,7 +80,7 @@ def begin_segment(
         segment_id = segments.create_segment(uow, mailing_list, "A segment", written).id
     with bulk.resources.unit_of_work() as uow:
         kept = segments.choose_filter(uow, lists.get_list(uow, bulk.list_id), segment_id, None)
-        [shown] = member_filter.shown(uow, lists.get_list(uow, bulk.list_id), kept or {})
+        [shown] = member_filter.restore_names(uow, lists.get_list(uow, bulk.list_id), kept or {})
     return segment_id, bulk.begin(action, value, shown)
 
 
@@ -96,7 +96,7 @@ def test_a_bulk_action_keeps_its_meaning_and_its_tag_to_its_end(
     for _ in range(batches_before):
         bulk_actions.take_turn(job_id)
     with bulk_actions.resources.unit_of_work() as uow:
-        greeted = tags.find_tag_ids(uow, bulk_actions.list_id, ["greeted"], make=False)["greeted"]
+        greeted = tags.find_tag_ids(uow, bulk_actions.list_id, ["greeted"], create=False)["greeted"]
     # The names go to others, the field is retired, and the segment means others before it goes.
     rename(bulk_actions, vip, "patron")
     rename(bulk_actions, greeted, "welcomed")
@@ -131,7 +131,7 @@ def test_a_bulk_action_that_failed_does_not_go_on_without_its_tags(
         bulk_actions.list_id,
     )
     with bulk_actions.resources.unit_of_work() as uow:
-        greeted = tags.find_tag_ids(uow, bulk_actions.list_id, ["greeted"], make=False)["greeted"]
+        greeted = tags.find_tag_ids(uow, bulk_actions.list_id, ["greeted"], create=False)["greeted"]
     delete(bulk_actions, vip)
     delete(bulk_actions, greeted)
     for job_id, code in ((by_filter, "segment.tag_deleted"), (by_value, "tag.not_found")):
@@ -144,7 +144,9 @@ def test_a_tag_that_an_unfinished_export_names_is_in_use(bulk_actions: BulkActio
     vip = give(bulk_actions, bulk_actions.add(1), "vip")
     with bulk_actions.resources.unit_of_work() as uow:
         mailing_list = lists.get_list(uow, bulk_actions.list_id)
-        kept = member_filter.keep(uow, mailing_list, {"field": "tag", "in": ["other", "VIP"]})
+        kept = member_filter.prepare_stored_filter(
+            uow, mailing_list, {"field": "tag", "in": ["other", "VIP"]}
+        )
         exports.enqueue_export(
             uow, bulk_actions.owner.user_id, mailing_list, ExportKind.MEMBERS, filter=kept
         )
@@ -156,7 +158,7 @@ def test_a_tag_that_an_unfinished_export_names_is_in_use(bulk_actions: BulkActio
     delete(bulk_actions, vip)
     # It is still shown, under no name that the list could have.
     with bulk_actions.resources.unit_of_work() as uow:
-        [shown] = member_filter.shown(uow, lists.get_list(uow, bulk_actions.list_id), kept)
+        [shown] = member_filter.restore_names(uow, lists.get_list(uow, bulk_actions.list_id), kept)
     assert shown == {"field": "tag", "in": ["other", f"deleted tag {vip}"]}
 
 

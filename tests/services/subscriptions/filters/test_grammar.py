@@ -5,11 +5,11 @@ import pytest
 from core.errors import DomainError, Kind
 from models import FieldType, MemberField
 from services.subscriptions.filters import grammar
-from services.subscriptions.filters.names import known_names
+from services.subscriptions.filters.names import build_filter_names
 
 pytestmark = pytest.mark.tier("check")
 
-NAMES = known_names(
+NAMES = build_filter_names(
     MemberField(id=number, key=kind.value, type=kind) for number, kind in enumerate(FieldType, 1)
 )
 ADA = {"field": "name", "is": "Ada"}
@@ -88,7 +88,7 @@ def test_what_is_not_in_the_grammar_is_refused_at_its_place(
     written: object, place: str, code: str
 ) -> None:
     with pytest.raises(DomainError) as caught:
-        grammar.parse(written, NAMES)
+        grammar.parse_filter(written, NAMES)
     assert caught.value.kind is Kind.MALFORMED
     assert caught.value.code == "filter.invalid"
     [problem] = caught.value.problems
@@ -113,7 +113,7 @@ def test_what_is_not_in_the_grammar_is_refused_at_its_place(
     ],
 )
 def test_what_is_at_a_bound_is_read(written: object) -> None:
-    assert list(grammar.parse(written, NAMES).comparisons())
+    assert list(grammar.parse_filter(written, NAMES).comparisons())
 
 
 def test_a_filter_that_is_far_too_large_is_not_read_to_its_end() -> None:
@@ -128,5 +128,5 @@ def test_a_filter_that_is_far_too_large_is_not_read_to_its_end() -> None:
     for _ in range(3):
         part = Counted({"any": [part] * 50})
     with pytest.raises(DomainError, match="one more than"):
-        grammar.parse(part, NAMES)
+        grammar.parse_filter(part, NAMES)
     assert Counted.seen < 100

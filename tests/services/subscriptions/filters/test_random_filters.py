@@ -32,11 +32,11 @@ def test_a_filter_finds_whom_it_means_and_no_other(
 ) -> None:
     sent = data.draw(written.filters(random_list.import_ids))
     with random_list.stack.resources.unit_of_work() as uow:
-        criteria = member_filter.read(uow, random_list.load(uow), sent)
+        criteria = member_filter.read_filter(uow, random_list.load(uow), sent)
         of_list = select(Subscription.id).where(Subscription.list_id == random_list.list_id)
-        query = of_list.where(criteria.condition()).order_by(Subscription.id.desc())
+        query = of_list.where(criteria.build_condition()).order_by(Subscription.id.desc())
         assert list(uow.session.scalars(query)) == list_matching_ids(random_list, sent)
-        indexed = criteria.indexed()
+        indexed = criteria.build_indexed_condition()
         if indexed is not None:
             # The condition that uses an index finds every member whom the whole filter finds.
             missed = query.where(not_(func.coalesce(indexed, False)))
@@ -52,8 +52,8 @@ def test_pages_pass_everybody_once_wherever_the_looking_ends(
     status = data.draw(st.none() | st.sampled_from(SubscriptionStatus))
     near = data.draw(st.sampled_from((30, 100, 1_000)))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(searching, "MAX_NEAR_MEMBERS", near)
-        patched.setattr(searching, "MAX_FAR_MEMBERS", 2 * near)
+        patched.setattr(searching, "MAX_SHORT_SCAN_MEMBERS", near)
+        patched.setattr(searching, "MAX_LONG_SCAN_MEMBERS", 2 * near)
         ids, totals = search_all_pages(random_list, sent, status)
     expected = list_matching_ids(random_list, sent, status)
     assert ids == expected

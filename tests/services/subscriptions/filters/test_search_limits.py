@@ -15,11 +15,11 @@ VIP = {"field": "tag", "is": "vip"}
 def test_an_index_that_finds_too_much_is_given_up(
     random_list: RandomList, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(searching, "MAX_NEAR_MEMBERS", 10)
-    monkeypatch.setattr(searching, "MAX_FAR_MEMBERS", 20)
+    monkeypatch.setattr(searching, "MAX_SHORT_SCAN_MEMBERS", 10)
+    monkeypatch.setattr(searching, "MAX_LONG_SCAN_MEMBERS", 20)
     by_index, _ = search_all_pages(random_list, VIP, None)
     stuck = text("SET LOCAL statement_timeout = 1; SELECT pg_sleep(60)")
-    monkeypatch.setattr(searching, "_BRIEFLY", stuck)
+    monkeypatch.setattr(searching, "_LIMIT_TIME", stuck)
     by_looking, totals = search_all_pages(random_list, VIP, None)
     assert by_looking == by_index == list_matching_ids(random_list, VIP)
     # Pages end where so many were read, and lead on.
@@ -31,12 +31,14 @@ def test_an_index_that_finds_too_much_is_given_up(
 def test_a_search_that_takes_too_long_is_refused(
     random_list: RandomList, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(MemberFilter, "condition", lambda *_, **__: func.pg_sleep(60).is_not(None))
+    monkeypatch.setattr(
+        MemberFilter, "build_condition", lambda *_, **__: func.pg_sleep(60).is_not(None)
+    )
     with random_list.stack.resources.unit_of_work() as uow:
-        criteria = member_filter.read(uow, random_list.load(uow), VIP)
+        criteria = member_filter.read_filter(uow, random_list.load(uow), VIP)
         uow.session.execute(text("SET LOCAL statement_timeout = '50ms'"))
         with pytest.raises(DomainError) as caught:
-            searching.search(uow, random_list.list_id, criteria, PageRequest(5))
+            searching.search_members(uow, random_list.list_id, criteria, PageRequest(5))
     assert (caught.value.kind, caught.value.code) == (Kind.UNAVAILABLE, "filter.too_slow")
     assert caught.value.retry_after
 
@@ -44,7 +46,7 @@ def test_a_search_that_takes_too_long_is_refused(
 def test_a_filter_that_no_status_meets_asks_nothing(random_list: RandomList) -> None:
     none = {"all": [{"field": "status", "is": "active"}, {"field": "status", "is": "removed"}]}
     with random_list.stack.resources.unit_of_work() as uow:
-        criteria = member_filter.read(uow, random_list.load(uow), none)
-        assert criteria.statuses() == ()
-        result = searching.search(uow, random_list.list_id, criteria, PageRequest(5))
+        criteria = member_filter.read_filter(uow, random_list.load(uow), none)
+        assert criteria.list_statuses() == ()
+        result = searching.search_members(uow, random_list.list_id, criteria, PageRequest(5))
     assert (result.page.rows, result.page.next_cursor, result.total) == ([], None, 0)

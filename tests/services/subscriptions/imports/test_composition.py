@@ -47,10 +47,10 @@ def test_composition_makes_no_difference_to_an_update_or_a_filter(
         by_name, by_city = {"field": "name", "is": name}, {"field": "fields.city", "is": city}
         begins = {"field": "name", "begins": name[:-4]}
         with importing.resources.unit_of_work() as uow:
-            found = member_filter.read(
+            found = member_filter.read_filter(
                 uow, lists.get_list(uow, list_id), {"all": [by_name, by_city, begins]}
             )
             query = select(Subscription.email).where(
-                Subscription.list_id == list_id, found.condition()
+                Subscription.list_id == list_id, found.build_condition()
             )
             assert list(uow.session.scalars(query)) == people[:1]

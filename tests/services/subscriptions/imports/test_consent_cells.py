@@ -250,7 +250,7 @@ def test_values_are_counted_by_how_they_were_read() -> None:
     readings = ConsentInterpreter()
     cells = ["active"] * 3_000 + ["2"] * 5 + ["3", "unsubscribed"] + [f"v{n}" for n in range(2_000)]
     read(STATUS, *cells, readings=readings)
-    [values] = readings.values_by_column().values()
+    [values] = readings.list_values_by_column().values()
     assert values[:2] == [
         {"value": "2", "rows": 5, "read_as": "unknown"},
         {"value": "3", "rows": 1, "read_as": "unknown"},
@@ -258,7 +258,7 @@ def test_values_are_counted_by_how_they_were_read() -> None:
     assert len(values) == 50
     readings = ConsentInterpreter()
     read("Opted out", *["no"] * 2_000, "yes", "x" * 100, readings=readings)
-    assert readings.values_by_column() == {
+    assert readings.list_values_by_column() == {
         1: [
             {"value": "x" * 60, "rows": 1, "read_as": "unknown"},
             {"value": "no", "rows": 2_000, "read_as": "nothing"},

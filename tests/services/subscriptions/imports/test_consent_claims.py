@@ -20,8 +20,8 @@ from services.subscriptions.consent.claims import ClaimedConsent, record_claims
 from services.subscriptions.consent.evidence import (
     CONSENT_COLUMNS,
     ConsentEvidence,
-    evidence_by_member,
-    export_values,
+    build_export_values,
+    read_evidence_by_member,
 )
 from services.subscriptions.imports import undo
 from services.subscriptions.members import changes, members, unsubscribe
@@ -166,7 +166,7 @@ def test_an_undo_takes_the_claims_back_and_no_others(
     claimants: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(undo, "BATCH", 2)
+    monkeypatch.setattr(undo, "MEMBERS_PER_BATCH", 2)
     kept = claimants[0]
     first = bring(importing, importer, list_id, claimants[:3])
     second = bring(importing, importer, list_id, claimants)
@@ -276,13 +276,13 @@ def test_an_export_gets_the_consent_of_many_members_at_once(
     )
     ids = {str(email): int(str(row_id)) for email, row_id in rows}
     with importing.resources.replica_reads.view(timedelta(minutes=1), failures=0) as reading:
-        shown = evidence_by_member(reading, [*ids.values(), 2**52])
+        shown = read_evidence_by_member(reading, [*ids.values(), 2**52])
     assert set(shown) == set(ids.values())
     assert {ids[each]: consent_of(importing, list_id, each) for each in claimants[:2]} == shown
-    by_claim, (_, *own) = (export_values(shown[ids[each]]) for each in claimants[:2])
+    by_claim, (_, *own) = (build_export_values(shown[ids[each]]) for each in claimants[:2])
     # A member's own action comes before what is claimed of them.
     assert own == ["login", "198.51.100.7", "https://example.com/tea", *[None] * 4]
     # What the file says tells more than that there was a file.
     from_file = ("form", "192.0.2.0/24", None, wording, None, None, "Mailchimp")
-    assert by_claim == (clock.iso(THEN), *from_file)
-    assert export_values(()) == (None,) * len(CONSENT_COLUMNS)
+    assert by_claim == (clock.format_timestamp(THEN), *from_file)
+    assert build_export_values(()) == (None,) * len(CONSENT_COLUMNS)

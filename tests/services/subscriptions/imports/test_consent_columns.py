@@ -163,10 +163,10 @@ def test_last_row_of_a_long_file_decides_about_its_first(
     cells = [first] * 3_000 + [last]
     readings = ConsentInterpreter()
     read(header, cells, readings)
-    assert readings.differs()
-    again = ConsentInterpreter(readings.settled())
+    assert readings.has_misread_rows()
+    again = ConsentInterpreter(readings.find_decisions())
     found = read(header, cells, again)
-    assert not again.differs()
+    assert not again.has_misread_rows()
     assert (found[0], found[-1]) == statuses
 
 
@@ -187,7 +187,7 @@ def test_mapping_wins_over_the_header() -> None:
         *("unsubscribed", "not_subscribed")
     ]
     # The opt-outs in an ignored column are reported to the owner.
-    assert readings.ignored_opt_outs() == {1: 1}
+    assert readings.count_ignored_opt_outs() == {1: 1}
 
 
 def test_path_in_nested_json_is_a_header_and_a_late_one_counts_too() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from core.errors import DomainError
 from services.subscriptions.imports import containers
-from services.subscriptions.imports.containers import ranged_file
+from services.subscriptions.imports.containers import open_ranged_file
 from services.subscriptions.imports.formats import open_member_rows
 from tests.support.imports.forms import Stored, opened, outcome, packed, rows, zipped
 
@@ -29,7 +29,7 @@ def test_zip_is_read_by_ranges_each_byte_about_once(
     monkeypatch.setattr(containers, "WINDOW_BYTES", 8192)
     stored = Stored(zipped({"members.csv": FILE}, method))
 
-    found = [*open_member_rows(ranged_file(stored))]
+    found = [*open_member_rows(open_ranged_file(stored))]
 
     assert len(found) == 3000
     assert stored.reads <= len(stored.data) / 8192 + 12

@@ -96,9 +96,9 @@ def test_file_read_by_what_its_first_records_show_needs_no_second_reading() -> N
     april = forms.parse_date(0, "04/03/2025")
     assert april is not None
     assert (april.month, forms.normalise_number(1, "1,594")) == (4, "1.594")
-    settled = forms.settled(["when", "sum"])
+    settled = forms.find_notations(["when", "sum"])
     assert settled == {"0": "mdy", "1": "comma"}
-    assert not forms.differs(settled)
+    assert not forms.has_misread_cells(settled)
 
 
 def test_file_whose_later_rows_show_something_else_is_to_be_read_again() -> None:
@@ -106,7 +106,7 @@ def test_file_whose_later_rows_show_something_else_is_to_be_read_again() -> None
     forms.parse_date(0, "03/04/2025")
     with pytest.raises(ValueError, match="must be a date"):
         forms.parse_date(0, "08/20/2025")
-    settled = forms.settled(["when"])
+    settled = forms.find_notations(["when"])
     assert settled == {"0": "mdy"}
-    assert forms.differs(settled)
-    assert not ColumnForms(settled).differs(settled)
+    assert forms.has_misread_cells(settled)
+    assert not ColumnForms(settled).has_misread_cells(settled)

@@ -193,8 +193,8 @@ def test_one_name_after_much_ascii_shows_the_encoding_of_the_file(name: str, enc
     reader = opened(b"email;name\n" + head + f"z@example.com;{name}\n".encode(encoding) + head)
     assert len([*reader]) == 40_001
     assert reader.text.encoding == "utf-8"
-    assert reader.text.settled_encoding() == encoding
-    assert reader.text.reads_like(encoding) is (encoding == "cp1252")
+    assert reader.text.find_final_encoding() == encoding
+    assert reader.text.is_equivalent_to(encoding) is (encoding == "cp1252")
 
 
 def test_late_names_correct_the_encoding_of_the_beginning() -> None:
@@ -202,7 +202,7 @@ def test_late_names_correct_the_encoding_of_the_beginning() -> None:
     polish = ["Łukasz Wójcik", "Małgorzata Zając", "Paweł Wiśniewski", "Michał Dąbrowski"]
     reader = opened(file_of(german + polish, "cp1250"))
     assert len([*reader]) == 5_004
-    assert (reader.text.encoding, reader.text.settled_encoding()) == ("cp1252", "cp1250")
+    assert (reader.text.encoding, reader.text.find_final_encoding()) == ("cp1252", "cp1250")
 
 
 def test_damaged_utf_8_stays_utf_8() -> None:
@@ -210,7 +210,7 @@ def test_damaged_utf_8_stays_utf_8() -> None:
     file = file_of(names, "utf-8").replace("Иван 7".encode(), "Zoë".encode("cp1252"))
     reader = opened(file)
     assert [row.cells[1] for row in reader][7] == "Zoë"
-    assert reader.text.settled_encoding() == "utf-8"
+    assert reader.text.find_final_encoding() == "utf-8"
 
 
 def test_bytes_of_no_text_ask_nothing() -> None:

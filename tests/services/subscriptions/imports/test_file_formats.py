@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from core.errors import DomainError
 from services.subscriptions.export_sheets import (
-    bare_cell,
     guard_cell,
     guard_foreign_cell,
     guard_foreign_cells,
+    unguard_cell,
 )
 from services.subscriptions.imports.encoding_detection import EncodingUnclear
 from services.subscriptions.imports.formats import open_member_rows
 from services.subscriptions.imports.judged_rows import JudgedRow
-from services.subscriptions.imports.rejected_rows import format_csv_lines, header_line
+from services.subscriptions.imports.rejected_rows import format_csv_lines, format_header_line
 from services.subscriptions.imports.rows import MemberRow, RejectedRecord
 from tests.support.imports.forms import (
     Dribble,
@@ -175,14 +175,14 @@ def formulas(sheet: str) -> list[str]:
 @pytest.mark.parametrize("name", ["x;=cmd|'/c calc'!A0;", "＝1", 'x; "=1', "a\t+1", "a\n@x"])  # noqa: RUF001
 def test_rejected_row_begins_no_formula_and_can_be_read_again(name: str) -> None:
     row = JudgedRow(line=2, code="email.invalid", reason="No address.", cells=["no address", name])
-    sheet = header_line(["email", "name"]) + zlib.decompress(
+    sheet = format_header_line(["email", "name"]) + zlib.decompress(
         format_csv_lines([row], ["invalid"], {}, 2)
     )
 
     assert not formulas(sheet.decode())
     [read] = opened(sheet)
     assert read.cells[:2] == ["no address", guard_foreign_cell(name)]
-    assert bare_cell(read.cells[1]) == name
+    assert unguard_cell(read.cells[1]) == name
 
 
 @given(st.lists(st.text("a'\"=+-@ ,;\t\r\n＝", max_size=6), max_size=5))  # noqa: RUF001

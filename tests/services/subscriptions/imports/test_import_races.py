@@ -108,7 +108,7 @@ def test_who_says_no_or_is_erased_while_they_are_imported_is_out(
     all_of(work, *[partial(repeat, action, theirs) for action, theirs in acting.items()])
     task = importing.of_job(job_id)
     assert task.status == "succeeded"
-    importing.follow_opt_outs()
+    importing.apply_opt_out()
     active = importing.active(list_id)
     assert active.isdisjoint(acting[_leave])
     mail = importing.stack.query(

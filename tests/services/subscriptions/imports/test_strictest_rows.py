@@ -24,7 +24,7 @@ from services.subscriptions.imports.chunk_extras import TagIds
 from services.subscriptions.imports.chunks import PreparedChunk
 from services.subscriptions.imports.judged_rows import JudgedRow
 from services.subscriptions.imports.samples import add_samples
-from services.subscriptions.imports.stored_chunks import StoredChunks, chunk_key
+from services.subscriptions.imports.stored_chunks import StoredChunks, get_chunk_key
 from storage.encryption import seal
 from storage.unit_of_work import UnitOfWork
 from tests.support.imports.importing import Importing, counts_of, csv_of, new_addresses
@@ -221,7 +221,7 @@ def kill_at(call: int, monkeypatch: pytest.MonkeyPatch, place: Any, name: str) -
 @pytest.mark.usefixtures("_set_two_rows_per_chunk")
 @pytest.mark.parametrize(
     "step",
-    [(StoredChunks, "_put"), (StoredChunks, "mark_next"), (applying, "commit_chunk")],
+    [(StoredChunks, "_store_rows"), (StoredChunks, "mark_next_chunk"), (applying, "commit_chunk")],
     ids=["while the file is read", "while rows are marked", "while chunks are applied"],
 )
 def test_another_process_goes_on_after_a_killed_one(
@@ -273,9 +273,9 @@ def test_no_member_is_added_while_a_chunk_of_opt_outs_cannot_be_applied(
 
 def store_chunks(importing: Importing, task: MemberImport, *chunks: list[JudgedRow]) -> None:
     """Store chunks as release 1.0.0 did: in the order of the file."""
-    key = bulk_files.data_key(importing.resources, task)
+    key = bulk_files.unwrap_key(importing.resources, task)
     for number, rows in enumerate(chunks):
-        name = chunk_key(task.object_prefix, number)
+        name = get_chunk_key(task.object_prefix, number)
         content = seal(judged_rows.encode_rows(rows), key, name)
         importing.resources.objects.put(name, content, "application/octet-stream")
 
@@ -290,7 +290,7 @@ def test_an_import_whose_file_release_1_0_0_has_read_goes_on(
     store_chunks(
         importing,
         task,
-        [JudgedRow(2, ada, cells=[ada]), JudgedRow(3, bea, left="unsubscribed", cells=[bea])],
+        [JudgedRow(2, ada, cells=[ada]), JudgedRow(3, bea, opt_out="unsubscribed", cells=[bea])],
         [duplicate, JudgedRow(5, cy, tier="gold", cells=[cy])],
     )
     importing.stack.query(
@@ -332,7 +332,7 @@ def test_a_file_that_crashes_each_process_at_the_same_row_makes_no_progress(
     crashes = []
     for _ in range(3):
         with monkeypatch.context() as patched:
-            kill_at(4, patched, StoredChunks, "_put")
+            kill_at(4, patched, StoredChunks, "_store_rows")
             lease = importing.lease(job_id)
             with pytest.raises(Killed):
                 next(import_job.run_import(importing.resources, lease))

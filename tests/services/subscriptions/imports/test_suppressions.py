@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from models import ImportKind
-from services.subscriptions.imports.containers import ranged_file
+from services.subscriptions.imports.containers import open_ranged_file
 from services.subscriptions.imports.formats import open_suppression_rows
 from services.subscriptions.imports.json_lines_reader import convert_document
 from services.subscriptions.imports.rows import MemberRow
@@ -64,7 +64,7 @@ A_AND_B = {"a@example.com": BOUNCED, "b@example.com": COMPLAINED}
 
 def read(content: bytes, kind: ImportKind = ImportKind.SUPPRESSIONS) -> dict[str, str]:
     """By address the reason, or the code of the rejection by its last cell."""
-    lines = convert_document(ranged_file(Stored(content)), len(content))
+    lines = convert_document(open_ranged_file(Stored(content)), len(content))
     reader = open_suppression_rows(lines)
     found: dict[str, str] = {}
     for row in SuppressionReader(reader.header, reader.sample, kind).read(reader):
@@ -214,18 +214,18 @@ def test_type_that_comes_late_in_json_lines_decides_about_the_first_rows_too() -
     file += '{"email": "b@example.com", "event": {"type": "spamReport"}}\n'
     settled = None
     for is_settled in (False, True):
-        reader = open_suppression_rows(ranged_file(Stored(file.encode())))
+        reader = open_suppression_rows(open_ranged_file(Stored(file.encode())))
         header, kind = reader.header, ImportKind.BOUNCES
-        suppressions = SuppressionReader(header, reader.sample, kind, settled=settled)
+        suppressions = SuppressionReader(header, reader.sample, kind, earlier_decisions=settled)
         rows = [row for row in suppressions.read(reader) if isinstance(row, MemberRow)]
-        assert suppressions.differs() is not is_settled
-        settled = suppressions.settled()
+        assert suppressions.has_misread_rows() is not is_settled
+        settled = suppressions.find_decisions()
     assert (rows[0].suppression, rows[-1].suppression) == ("unknown", COMPLAINED)
 
 
 def test_mapping_names_the_column_that_decides_and_values_have_the_owners_meaning() -> None:
     file = "email,why,type\na@example.com,9,x\nb@example.com,spam,HardBounce\nd@example.com,7,x\n"
-    reader = open_suppression_rows(ranged_file(Stored(file.encode())))
+    reader = open_suppression_rows(open_ranged_file(Stored(file.encode())))
     suppressions = SuppressionReader(
         reader.header,
         reader.sample,
@@ -235,4 +235,4 @@ def test_mapping_names_the_column_that_decides_and_values_have_the_owners_meanin
     )
     statuses = [row.suppression for row in suppressions.read(reader) if isinstance(row, MemberRow)]
     assert statuses == [LEFT, COMPLAINED, "unknown"]
-    assert suppressions.unknown_values() == [{"column": "why", "value": "7", "rows": 1}]
+    assert suppressions.list_unknown_values() == [{"column": "why", "value": "7", "rows": 1}]

@@ -10,7 +10,7 @@ from services.subscriptions import bulk_files
 from services.subscriptions.imports import judged_rows
 from services.subscriptions.imports.judged_rows import JudgedRow
 from services.subscriptions.imports.samples import add_samples
-from services.subscriptions.imports.stored_chunks import chunk_key
+from services.subscriptions.imports.stored_chunks import get_chunk_key
 from storage.encryption import seal
 from tests.support.imports.importing import Importing, csv_of, new_addresses
 
@@ -159,7 +159,10 @@ def test_a_chunk_of_release_1_0_0_keeps_the_stored_end(
         importer, list_id, csv_of([[address]], ["email"]), on_existing="update"
     )
     task = importing.of_job(job_id)
-    name, key = chunk_key(task.object_prefix, 0), bulk_files.data_key(importing.resources, task)
+    name, key = (
+        get_chunk_key(task.object_prefix, 0),
+        bulk_files.unwrap_key(importing.resources, task),
+    )
     row = JudgedRow(2, address, tier="gold", cells=[address, "gold"])
     content = seal(judged_rows.encode_rows([row]), key, name)
     importing.resources.objects.put(name, content, "application/octet-stream")

@@ -10,7 +10,11 @@ from sqlalchemy import text
 from core.errors import TransientError
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
-from services.subscriptions.members.locks import lock_list_as_chunk, lock_list_shared, share_lists
+from services.subscriptions.members.locks import (
+    lock_list_for_chunk,
+    lock_list_shared,
+    lock_lists_shared,
+)
 from storage.unit_of_work import UnitOfWork
 
 LIST = 7
@@ -38,7 +42,7 @@ def test_waits_that_end_in_vain_leave_no_lock_behind(empty_stack: Stack) -> None
                 done += 1
         return done
 
-    locks: list[Callable[[UnitOfWork, int], None]] = [share_lists, lock_list_as_chunk] * 2
+    locks: list[Callable[[UnitOfWork, int], None]] = [lock_lists_shared, lock_list_for_chunk] * 2
     with ThreadPoolExecutor(len(locks)) as pool:
         done = list(pool.map(come_and_go, locks))
     assert empty_stack.query(HELD) == []
@@ -54,7 +58,7 @@ def test_actions_come_in_between_two_chunks_of_an_import(empty_stack: Stack) -> 
     def apply_chunks() -> None:
         while not done.is_set():
             with empty_stack.resources.unit_of_work() as uow:
-                lock_list_as_chunk(uow, LIST)
+                lock_list_for_chunk(uow, LIST)
                 done.wait(CHUNK_SECONDS)
 
     with ThreadPoolExecutor(2) as pool:

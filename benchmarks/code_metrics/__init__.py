@@ -1,0 +1,1 @@
+"""Metrics of the product's source code, which ``make house`` prints."""

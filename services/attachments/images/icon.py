@@ -1,0 +1,117 @@
+"""Decodes the best image of an icon file (ICO)."""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from PIL import Image
+
+from services.attachments.images import outcome, png
+from services.attachments.images.animation import render_first_view
+from services.attachments.images.outcome import (
+    UnreadableImage,
+    create_truncated_error,
+    create_unreadable_error,
+)
+from services.attachments.images.still import DECODER_ERRORS, decode_image
+
+# A hostile icon can list thousands of large images. The limit bounds the decoding time.
+_MAX_DECODED_ENTRIES = 8
+_MAX_BYTE = 255
+_BITS_WITH_ALPHA = 32
+_COUNT = struct.Struct("<4xH")
+_SIZE_AND_OFFSET = struct.Struct("<8xII")
+_PNG_HEADER = struct.Struct(">16xIIBB7x")
+_BITMAP_HEADER = struct.Struct("<IiiHH24x")
+# The number of channels by the colour type of a PNG.
+_PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """An image in an icon: its width, height, bits per pixel, and position in the file."""
+
+    width: int
+    height: int
+    bits: int
+    offset: int
+    size: int
+
+
+def decode_best_image(data: bytes) -> Image.Image:
+    """Decode the image with the most pixels in an icon.
+
+    Among images of the same size, the image with the most bits per pixel is the best. If the best
+    image is broken, the next best image is decoded. If all images are broken, the error of the best
+    image is raised.
+    """
+    entries = list[_Entry]()
+    failures = list[Exception]()
+    for offset, size in dict.fromkeys(_list_positions(data)):
+        try:
+            entries.append(_read_entry(data, offset, size))
+        except UnreadableImage as error:
+            failures.append(error)
+    entries.sort(key=lambda entry: (entry.width * entry.height, entry.bits), reverse=True)
+    for entry in entries[:_MAX_DECODED_ENTRIES]:
+        try:
+            return _decode_entry(entry, data[entry.offset : entry.offset + entry.size])
+        except (UnreadableImage, *DECODER_ERRORS) as error:
+            # Drop the traceback, because a traceback would keep the image in memory.
+            failures.append(error.with_traceback(None))
+    raise failures[0]
+
+
+def _list_positions(data: bytes) -> Iterator[tuple[int, int]]:
+    """Yield the offset and the size of each image in an icon.
+
+    Raises ``UnreadableImage`` if the icon is truncated or has no image.
+    """
+    if len(data) < _COUNT.size:
+        raise create_truncated_error("The ICO stops before its directory.")
+    (count,) = _COUNT.unpack_from(data)
+    if not count:
+        raise create_unreadable_error("The ICO's directory is empty.")
+    if len(data) < 6 + 16 * count:
+        raise create_truncated_error(f"The ICO stops inside its directory of {count:,} images.")
+    for number in range(count):
+        size, offset = _SIZE_AND_OFFSET.unpack_from(data, 6 + 16 * number)
+        if offset + size > len(data):
+            raise create_truncated_error(
+                f"The ICO's image at byte {offset:,} runs past the end of the file."
+            )
+        yield offset, size
+
+
+def _read_entry(data: bytes, offset: int, size: int) -> _Entry:
+    # Read the width and height from the image's own header. The icon's directory has only one byte
+    # for a width or height, and its values are often wrong.
+    head = data[offset : offset + min(size, _BITMAP_HEADER.size)]
+    if head.startswith(png.SIGNATURE):
+        if len(head) < _PNG_HEADER.size:
+            raise create_truncated_error("The ICO's PNG stops inside its header.")
+        width, height, depth, colour = _PNG_HEADER.unpack_from(head)
+        bits = depth * _PNG_CHANNELS.get(colour, 1)
+    elif len(head) < _BITMAP_HEADER.size:
+        raise create_truncated_error("The ICO's bitmap stops inside its header.")
+    else:
+        header_size, width, doubled, _, bits = _BITMAP_HEADER.unpack_from(head)
+        if header_size < _BITMAP_HEADER.size or bits not in (1, 4, 8, 16, 24, 32):
+            raise create_unreadable_error("The ICO holds neither a PNG nor a bitmap.")
+        height = abs(doubled) // 2
+    outcome.check_canvas(width, height, f"ICO image at byte {offset:,}")
+    return _Entry(width, height, bits, offset, size)
+
+
+def _decode_entry(entry: _Entry, body: bytes) -> Image.Image:
+    if body.startswith(png.SIGNATURE):
+        return render_first_view(png.read_png(body))
+    # Decode a bitmap as an icon with a single image, so that Pillow applies its transparency mask.
+    sides = (side if side <= _MAX_BYTE else 0 for side in (entry.width, entry.height))
+    directory = struct.pack("<HHHBBBBHHII", 0, 1, 1, *sides, 0, 0, 1, entry.bits, len(body), 22)
+    image = decode_image(directory + body, "ICO")
+    is_blank = image.mode == "RGBA" and image.getchannel("A").getextrema() == (0, 0)
+    if entry.bits == _BITS_WITH_ALPHA and is_blank:
+        # Old icons leave the alpha byte of each pixel empty, although the pixels are visible.
+        image.putalpha(255)
+    return image
