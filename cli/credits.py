@@ -17,6 +17,8 @@ from services.accounts import accounts
 from services.credits import ledger, ledger_pages, orders, settlement, verify
 from services.paging import PageRequest
 
+FAULTY = 1
+
 orders_app = create_group("Orders of credits.")
 
 OrderId = Annotated[int, typer.Argument(metavar="ORDER")]
@@ -92,8 +94,6 @@ def _whole_order(order: PaymentOrder) -> dict[str, Any]:
         **select_fields(order, "error expires_at next_check_at"),
     }
 
-
-FAULTY = 1
 
 app = create_group("Credits and their ledger.")
 app.add_typer(orders_app, name="orders")

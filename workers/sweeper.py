@@ -45,8 +45,8 @@ _lock_results: list[bool] = []
 def start_sweep_with(app: Celery) -> None:
     app.steps["worker"].add(SweepStep)
     signals.worker_shutting_down.connect(lambda **_: _stopping.set(), weak=False)
-    # Forks wait for the end of a round. A pool process that is forked during a round would inherit
-    # locks that no thread releases.
+    # A fork waits for the end of the sweep's current round. A pool process that is forked during a
+    # round would inherit locks that no thread releases.
     os.register_at_fork(
         before=lambda: _lock_results.append(_round_lock.acquire(timeout=_MAX_FORK_WAIT_SECONDS)),
         after_in_parent=_release_lock,
