@@ -14,7 +14,7 @@ from devstack.harness.embedded_services import embedded_services
 from devstack.harness.opening import open_stack
 from devstack.harness.stack import Stack
 from devstack.supervisor.ports import PortPicker
-from devstack.supervisor.programs import answers
+from devstack.supervisor.programs import is_responding
 
 CALLERS = 32
 CALLS = 60 if is_full_size() else 25
@@ -28,7 +28,7 @@ BODY = b'{"amount_credit": 0.0001, "source_id": "post-1", "meta": {"words": 12}}
 
 def run() -> list[Finding]:
     with _start_stacks() as (stack, bare_port):
-        keys = [stack.new_key(stack.new_owner().user_id) for _ in range(ACCOUNTS)]
+        keys = [stack.create_key(stack.create_owner().user_id) for _ in range(ACCOUNTS)]
         _grant_credits(stack)
         return [
             *_compare(stack, bare_port, "one hot account", keys[:1]),
@@ -51,7 +51,7 @@ def _start_stacks() -> Iterator[tuple[Stack, int]]:
                 "bare",
                 str(bare_port),
                 module="benchmarks.bare_consume",
-                ready=lambda: answers(bare_port, "/healthz"),
+                ready=lambda: is_responding(bare_port, "/healthz"),
             )
             yield stack, bare_port
 

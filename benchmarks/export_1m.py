@@ -18,7 +18,7 @@ def run() -> list[Finding]:
     with bulk_bench() as bench:
         list_id = bench.new_list()
         bench.add_plainly(list_id, create_people(MEMBERS))
-        key = bench.stack.new_key(bench.owner.user_id, Scope.DELIVERY)
+        key = bench.stack.create_key(bench.owner.user_id, Scope.DELIVERY)
         roster = _export(bench, list_id, key)
         _store_lines(bench, gzip.decompress(roster))
         pairs = alternate(

@@ -12,7 +12,7 @@ import psutil
 from benchmarks.bulk_stack import BulkBench, Person, bulk_bench, create_people
 from benchmarks.measure import Finding, alternate, is_full_size, measure_seconds, median_and_spread
 from devstack.harness.polling import eventually
-from devstack.harness.process_memory import held_memory
+from devstack.harness.process_memory import measure_memory
 
 MEMBERS = 1_000_000 if is_full_size() else 200_000
 FEW = 10_000
@@ -146,7 +146,7 @@ def _measure_peak(bench: BulkBench) -> Iterator[list[float]]:
 def _worker_megabytes(bench: BulkBench) -> float:
     main = psutil.Process(bench.worker.pid)
     family = (main, *main.children(recursive=True))
-    return sum(held_memory(process.pid) for process in family) / 1e6
+    return sum(measure_memory(process.pid) for process in family) / 1e6
 
 
 def _build_file(members: Sequence[Person]) -> bytes:

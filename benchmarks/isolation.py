@@ -253,8 +253,8 @@ def _median_ms(times: tuple[float, ...]) -> float:
 def _isolation_bench() -> Iterator[IsolationBench]:
     with own_stack("isolation") as stack, ExitStack() as opened:
         proxies = _start_processes(stack, opened)
-        owner = stack.new_owner()
-        caller = stack.new_owner()
+        owner = stack.create_owner()
+        caller = stack.create_owner()
         for each in (owner, caller):
             database = stack.resources.database
             ledger.grant_credits(database, each.user_id, Decimal(1_000_000), source_id="benchmark")
@@ -299,9 +299,9 @@ def _start_processes(stack: Stack, opened: ExitStack) -> dict[str, Proxy]:
     settings = {
         "PRESSROOM_S3_ENDPOINT": proxy_urls["s3"],
         "PRESSROOM_MAIL_URL": proxy_urls["mail"],
-        **sandbox_settings.llm_settings(proxy_urls["model"], _OPENAI),
+        **sandbox_settings.build_llm_settings(proxy_urls["model"], _OPENAI),
         **_OPENAI,
-        **sandbox_settings.stock_photo_settings(proxy_urls["photos"], {}),
+        **sandbox_settings.build_stock_photo_settings(proxy_urls["photos"], {}),
         **_COUNTED,
     }
     with stack.starting_together():

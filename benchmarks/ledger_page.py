@@ -60,7 +60,7 @@ $$
 def run() -> list[Finding]:
     with own_stack("ledger") as stack:
         stack.start_api(PRESSROOM_LOG_LEVEL="warning")
-        owner = stack.new_owner()
+        owner = stack.create_owner()
         with (
             closing(psycopg2.connect(stack.owner_url)) as connection,
             connection.cursor() as sql,

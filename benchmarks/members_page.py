@@ -104,7 +104,7 @@ def _by_email(name: str, email: str) -> Page:
 def run() -> list[Finding]:
     with _members_stack() as stack, closing(psycopg2.connect(stack.owner_url)) as connection:
         connection.autocommit = True
-        owner = stack.new_owner()
+        owner = stack.create_owner()
         list_id, fill_seconds = create_large_list(stack, owner, connection)
         with connection.cursor() as sql:
             sql.execute(_DEEPEST, (list_id, DEEP - 1))

@@ -13,7 +13,7 @@ from benchmarks.measure import Finding, alternate, is_full_size, median_and_spre
 from benchmarks.own_stack import own_stack
 from devstack.harness.running import Running
 from devstack.harness.stack import Stack
-from devstack.supervisor.programs import answers
+from devstack.supervisor.programs import is_responding
 
 CALLS = 400 if is_full_size() else 150
 CROWD = 500
@@ -23,7 +23,7 @@ CROWD_WAIT_SECONDS = 4.0
 
 def run() -> list[Finding]:
     with _echo_stack() as (stack, api):
-        key = stack.new_key(stack.new_owner().user_id)
+        key = stack.create_key(stack.create_owner().user_id)
         return [
             *_compare_round_trips(stack, key),
             *_compare_crowd(stack, api, key),
@@ -42,7 +42,7 @@ def _echo_stack() -> Iterator[tuple[Stack, Running]]:
             "api",
             str(stack.api_port),
             module=module,
-            ready=lambda: answers(stack.api_port, "/healthz"),
+            ready=lambda: is_responding(stack.api_port, "/healthz"),
             environment=quiet,
         )
         for role, mark in (("worker", ours), ("bare", bare)):

@@ -75,7 +75,7 @@ class SubscriptionRecord(Schema):
 
     def masked(self) -> Self:
         """Return the record without data that identifies the person, and with a masked address."""
-        email = None if self.email is None else email_addresses.masked(self.email)
+        email = None if self.email is None else email_addresses.mask_address(self.email)
         hidden = {"user_id": None, "name": None, "paid_expiry": None}
         return self.model_copy(update={**hidden, "email": email})
 

@@ -91,7 +91,7 @@ def _values(sql: cursor, volume: Volume, keyring: Keyring) -> dict[str, object]:
         # The start of the day, so that databases of the same day are equal.
         "anchor": datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0).isoformat(),
         "entry": ", ".join(statements_of_money.ENTRY.get(name, "NULL") for name in columns),
-        "password_hash": passwords.make(PASSWORD),
+        "password_hash": passwords.hash_password(PASSWORD),
         "inner_pad": bytes(each ^ 0x36 for each in key).hex(),
         "outer_pad": bytes(each ^ 0x5C for each in key).hex(),
     }

@@ -84,7 +84,7 @@ def normalise_entries(
         problems.append(FieldProblem(field, DENY_LIST_ENTRY.code, rule))
 
     entries: set[str] = set()
-    for number, address in enumerate(email_addresses.normalise_all(addresses)):
+    for number, address in enumerate(email_addresses.normalise_addresses(addresses)):
         if isinstance(address, InvalidAddress):
             add_problem("addresses", number, address.reason)
         else:
@@ -233,7 +233,9 @@ def _list_matching_entries(address: str) -> Iterator[str]:
 @lru_cache(maxsize=8)
 def _normalise_operator_entries(written: tuple[str, ...]) -> frozenset[str]:
     """Return the valid entries in the operator's setting, normalised."""
-    normalised_addresses = email_addresses.normalise_all([each for each in written if "@" in each])
+    normalised_addresses = email_addresses.normalise_addresses(
+        [each for each in written if "@" in each]
+    )
     entries = {each for each in normalised_addresses if isinstance(each, str)}
     domains = (_normalise_domain(each) for each in written if "@" not in each)
     entries |= {each for each in domains if each}

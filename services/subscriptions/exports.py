@@ -34,7 +34,7 @@ from services.jobs.lease import JobCancelled, Lease, renew_lease
 from services.jobs.outbox import enqueue_job
 from services.jobs.transitions import complete_job
 from services.paging import PageOfRows, PageRequest
-from services.security_events import EventType, record
+from services.security_events import EventType, record_event
 from services.subscriptions import bulk_files, export_sheets, lists, segments
 from services.subscriptions.bulk_files import EXPORTS
 from services.subscriptions.export_sheets import ExportFormat, ExportKind, Sheet, Values
@@ -114,7 +114,7 @@ def begin_export(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrd
     mailing_list = lists.get_list(uow, list_id)
     stored_filter = segments.choose_filter(uow, mailing_list, order.segment_id, order.written)
     if order.kind is ExportKind.MEMBERS:
-        filter_bytes = quotas.row_bytes(stored_filter)
+        filter_bytes = quotas.count_row_bytes(stored_filter)
         quotas.require_quota(uow, caller.user_id, PlanQuota.STORAGE_MB, more=filter_bytes)
     statuses = None if order.statuses is None else [*order.statuses]
     return enqueue_export(
@@ -145,7 +145,7 @@ def enqueue_export(
     )
     uow.session.add(export)
     uow.session.flush()
-    record(
+    record_event(
         uow,
         user_id,
         EventType.EXPORT_CREATED,
@@ -180,7 +180,7 @@ def get_finished_export(
     export = uow.session.get(MemberExport, export_id)
     if export is None or export.size is None or export.files_removed_at is not None:
         raise errors.EXPORT_NOT_FOUND()
-    if export.format != form or accounts.get(uow, export.user_id).erased_at is not None:
+    if export.format != form or accounts.get_user(uow, export.user_id).erased_at is not None:
         raise errors.EXPORT_NOT_FOUND()
     return export, uow.session.get_one(MailingList, export.list_id)
 

@@ -36,7 +36,7 @@ def create_segment(uow: UnitOfWork, mailing_list: MailingList, name: str, writte
     stored_filter = member_filter.prepare_stored_filter(
         uow, mailing_list, written, create_tags=True
     )
-    _require_room(uow, mailing_list, quotas.row_bytes(stored_filter))
+    _require_room(uow, mailing_list, quotas.count_row_bytes(stored_filter))
     uow.session.execute(_LOCK_SEGMENTS, {"list_id": mailing_list.id})
     counted = select(func.count()).where(Segment.list_id == mailing_list.id)
     if (uow.session.scalar(counted) or 0) >= MAX_SEGMENTS_A_LIST:
@@ -60,7 +60,7 @@ def change_segment(
         stored_filter = member_filter.prepare_stored_filter(
             uow, mailing_list, fields["filter"], create_tags=True
         )
-        growth = quotas.row_bytes(stored_filter) - quotas.row_bytes(segment.filter)
+        growth = quotas.count_row_bytes(stored_filter) - quotas.count_row_bytes(segment.filter)
         if growth > 0:
             _require_room(uow, mailing_list, growth)
         segment.filter = stored_filter

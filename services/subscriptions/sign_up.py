@@ -155,7 +155,7 @@ def confirm_subscription(uow: UnitOfWork, secret: str, actor: Actor) -> Subscrip
     ``subscription.not_pending``, ``list.not_found`` and ``member.denied``.
     """
     link, mailing_list, user_id = _read_link(uow, secret)
-    locked = lock_subscription(uow, mailing_list, accounts.get(uow, user_id))
+    locked = lock_subscription(uow, mailing_list, accounts.get_user(uow, user_id))
     if locked is None:
         raise LINK_INVALID()
     record = _require_confirmable(locked.record)
@@ -228,7 +228,7 @@ def move_confirmation(
     uow: UnitOfWork, source_record: Subscription, target_record: Subscription
 ) -> None:
     """Move the confirmation link of a transferred subscription to the target list."""
-    is_moved = mailed_tokens.move_to_list(
+    is_moved = mailed_tokens.move_tokens_to_list(
         uow,
         user_id=source_record.user_id,
         list_id=source_record.list_id,

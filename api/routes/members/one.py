@@ -107,7 +107,7 @@ def list_member_subscriptions(
     """The member's records on all lists of this list's owner, newest first."""
     mailing_list = lists.get_own_list(uow, caller, list_id)
     found = members.list_subscriptions_to_owner(uow, mailing_list, user_id, paging)
-    person = accounts.get(uow, user_id)
+    person = accounts.get_user(uow, user_id)
     channels = describe_lists(uow, state, [each for _, each in found.rows])
     shown = member_attributes.create_formatter(
         uow, caller.user_id, [record.tag_ids for record, _ in found.rows]
@@ -183,7 +183,7 @@ def put_member(
 def _shown(
     uow: UnitOfWork, mailing_list: MailingList, member: Subscription
 ) -> schemas.SubscriptionRecord:
-    person = accounts.get(uow, member.user_id)
+    person = accounts.get_user(uow, member.user_id)
     shown = member_attributes.create_formatter(uow, mailing_list.user_id, [member.tag_ids])
     return schemas.build_member_record(member, person, shown)
 

@@ -87,7 +87,9 @@ def begin_bulk_action(
         require_recent_login(uow, caller)
     owner_id = mailing_list.user_id
     quotas.require_quota(uow, owner_id, PlanQuota.UNFINISHED_JOBS)
-    quotas.require_quota(uow, owner_id, PlanQuota.STORAGE_MB, more=quotas.row_bytes(stored_filter))
+    quotas.require_quota(
+        uow, owner_id, PlanQuota.STORAGE_MB, more=quotas.count_row_bytes(stored_filter)
+    )
     bulk = BulkAction(
         list_id=mailing_list.id, user_id=owner_id, filter=dict(stored_filter), action=order.action
     )

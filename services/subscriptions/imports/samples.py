@@ -226,7 +226,7 @@ def _collect_examples(records: Sequence[Sequence[str]], index: int) -> list[str]
 
 def _preview_rows(rows: Sequence[AnyRow], keys: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     members = [row.email for row in rows if isinstance(row, MemberRow)]
-    normalised = iter(email_addresses.normalise_all(members))
+    normalised = iter(email_addresses.normalise_addresses(members))
     for row in rows:
         if isinstance(row, RejectedRecord):
             yield {"line": row.line, "code": row.code, "reason": row.reason}

@@ -80,7 +80,7 @@ def set_email(
     Raises ``subscription.opted_out`` if mail would be enabled despite an opt-out.
     """
     member = _lock_member(uow, mailing_list, user_id)
-    person = accounts.get(uow, user_id)
+    person = accounts.get_user(uow, user_id)
     if enabled and opt_out_checks.find_opt_outs(uow, mailing_list.id, person):
         raise errors.SUBSCRIPTION_OPTED_OUT()
     return int(changes.switch_mail(uow, member, actor, enabled=enabled))
@@ -136,12 +136,12 @@ def upsert_member(
         changes.change_record(uow, record, "edited", actor, **columns)
         return record
     deny_lists.require_allowed(uow, mailing_list.user_id, locked.addresses)
-    if accounts.get(uow, mailing_list.user_id).plan != Plan.PAID:
+    if accounts.get_user(uow, mailing_list.user_id).plan != Plan.PAID:
         raise errors.PLAN_REQUIRED()
     # An import of the same owner may lock the quota for seconds.
     quota = mailing_list.user_id, PlanQuota.MEMBERS
     with locks.limit_lock_waits(uow):
-        if not quotas.share(uow, *quota, most=ROWS_PER_CHUNK):
+        if not quotas.lock_quota_share(uow, *quota, share_size=ROWS_PER_CHUNK):
             quotas.require_quota(uow, *quota)
     has_mail = OptOutKind.EMAIL not in opt_out_kinds and (record is None or record.email_enabled)
     columns |= {"status": SubscriptionStatus.ACTIVE, "email_enabled": has_mail}
@@ -162,7 +162,7 @@ def _lock_by_key(uow: UnitOfWork, mailing_list: MailingList, key: int | str) -> 
     locks.lock_list_shared(uow, mailing_list.id)
     while True:
         record = changes.find_record_by_key(uow, mailing_list.id, key)
-        person = None if record is None else accounts.get(uow, record.user_id)
+        person = None if record is None else accounts.get_user(uow, record.user_id)
         # The record of a recently erased person may still contain the address. A new person may
         # use this address.
         if person is None or person.erased_at is not None:
@@ -265,7 +265,7 @@ def transfer_member(
     source_record = get_member(uow, source, user_id)
     if source_record.status == SubscriptionStatus.REMOVED:
         return 0
-    person = accounts.get(uow, user_id)
+    person = accounts.get_user(uow, user_id)
     target_record = changes.find_record(uow, target.id, person.id)
     if target_record is None or target_record.status != SubscriptionStatus.ACTIVE:
         addresses = locks.collect_addresses(person, source_record)

@@ -199,7 +199,7 @@ def test_before_any_batch_the_person_can_do_nothing_and_their_files_are_not_show
                     imports_without_workers.resources, task.id
                 ),
             ),
-            ("user.not_found", lambda: accounts.get_by_email(uow, erased_address)),
+            ("user.not_found", lambda: accounts.get_user_by_email(uow, erased_address)),
             ("user.not_found", lambda: new_list(imports_without_workers, uow, erased_user_id)),
         ):
             with pytest.raises(DomainError) as error:
