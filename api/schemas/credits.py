@@ -51,7 +51,7 @@ Text = Annotated[str, BeforeValidator(_read_text)]
 # The OpenAPI document doesn't mention that an optional field may be null.
 OptionalMoney = Annotated[Money | None, WithJsonSchema({"type": "number"})]
 OptionalText = Annotated[Text | None, WithJsonSchema({"type": "string"})]
-# The service validates the names in the object, because it has an error of its own for them.
+# The service validates the names in the object, because invalid names have a separate error code.
 OptionalObject = Annotated[dict[Any, Any] | None, WithJsonSchema({"type": "object"})]
 
 
@@ -266,7 +266,7 @@ def _dump_exact_json(data: dict[str, Any]) -> bytes:
 def build_decimal_response(
     data: dict[str, Any] | str, headers: dict[str, str] | None = None
 ) -> Response:
-    """Return a response with an envelope around a record. A text is a record in JSON."""
+    """Return a response with an envelope around a record, which may already be JSON text."""
     text = data if isinstance(data, str) else _dump_exact_json(data).decode()
     body = f'{{"data":{text},"ts":{int(time.time())}}}'
     return Response(body, headers=headers, media_type="application/json")

@@ -109,7 +109,7 @@ class AtMost:
     ) -> CoreSchema:
         schema: dict[str, Any] = {**handler(source)}
         assert schema["type"] in {"list", "dict"}, f"{source} is no list and no dictionary"
-        # This becomes ``maxItems`` or ``maxProperties`` in the OpenAPI document.
+        # ``max_length`` becomes ``maxItems`` or ``maxProperties`` in the OpenAPI document.
         schema["max_length"] = self.items
         if schema["type"] == "list":
             schema["fail_fast"] = self.items > MAX_ITEMS_WITH_ERRORS
