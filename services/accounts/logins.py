@@ -13,10 +13,10 @@ Several counts together keep a stranger from locking an owner out:
   counts don't apply to a known browser.
 - A reader who opens a mailed password reset link clears the counts of the address.
 
-An attacker who guesses at many accounts stays below these limits. Each network therefore has a
-count of the accounts at which its logins failed within an hour. An account counts once, however
-often its owner mistypes the password, and a successful login removes the account from the count.
-Known browsers are exempt.
+An attacker who guesses at many accounts stays below the limits per address. Each network therefore
+has a count of the accounts at which its logins failed within an hour. An account counts once,
+however often its owner mistypes the password, and a successful login removes the account from the
+count. Known browsers don't count for their network.
 """
 
 import secrets

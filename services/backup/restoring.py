@@ -1,7 +1,7 @@
 """Restores a backup into an empty database, and verifies backups.
 
 An operator restores a backup while no process of Pressroom runs. The objects are restored before
-the rows. One transaction restores the whole database, so an interrupted restore can be started
+the rows. A single transaction restores the whole database, so an interrupted restore can be started
 again.
 """
 
