@@ -16,7 +16,7 @@ from models import MailingList
 from services import paging
 from services.access import quotas, sessions
 from services.access.caller import Caller
-from services.paging import WHOLE, PageOfRows, PageRequest
+from services.paging import UNPAGED, PageOfRows, PageRequest
 from services.subscriptions import branding, sign_up_fields, text_reviews
 from services.subscriptions.consent import wordings
 from services.subscriptions.members.locks import limit_lock_waits
@@ -194,13 +194,15 @@ def list_of(uow: UnitOfWork, user_id: int, wanted: PageRequest) -> PageOfRows[Ma
     open_lists = select(MailingList).where(
         MailingList.user_id == user_id, MailingList.archived_at.is_(None)
     )
-    query = paging.by_moment(open_lists, MailingList.created_at, MailingList.id, wanted)
+    query = paging.select_page_by_moment(open_lists, MailingList.created_at, MailingList.id, wanted)
     rows = uow.session.scalars(query).all()
-    return paging.cut(rows, wanted.limit, lambda it: paging.moment_cursor(it.created_at, it.id))
+    return paging.cut_page(
+        rows, wanted.limit, lambda it: paging.build_moment_cursor(it.created_at, it.id)
+    )
 
 
 def list_choices(
-    uow: UnitOfWork, user_id: int, most: int = WHOLE.limit
+    uow: UnitOfWork, user_id: int, most: int = UNPAGED.limit
 ) -> Sequence[Row[int, str, str]]:
     """Return the ``id``, ``slug`` and ``title`` of the user's open lists, newest first."""
     query = (
