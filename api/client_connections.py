@@ -19,8 +19,8 @@ from api.limits.body_budgets import name_address_holder
 # with the first byte of a later request.
 MAX_HEAD_SECONDS = 15.0
 MAX_HEAD_BYTES = 64 * 1024
-# Clients and load balancers close an idle connection before this time. If the server closed the
-# connection first, a request could be sent into the closing connection and get lost.
+# Clients and load balancers close an idle connection before this time has passed. If the server
+# closed the connection first, a request could be sent into the closing connection and get lost.
 KEEP_ALIVE_SECONDS = 75
 # A connection is aborted if the client reads nothing of its response for this time. A client that
 # reads slowly keeps its connection.
@@ -107,7 +107,7 @@ class BoundedConnection(HttpToolsProtocol):
             del self._connections_by_address[self._address]
         self._cancel_head_timer()
         super().connection_lost(exc)
-        # This call cancels the stall timer.
+        # ``resume_writing`` cancels the stall timer.
         self.resume_writing()
 
     def data_received(self, data: bytes) -> None:

@@ -44,11 +44,13 @@ class ComposerCaller:
     async def write_metadata(
         self, metadata_request: MetadataRequest, build_key: Callable[[], IdempotencyKey]
     ) -> MetadataResult:
-        """Return generated metadata for a post, such as a summary. A language model costs credits.
+        """Return generated metadata for a post, such as a summary.
+
+        A call to a language model costs credits.
 
         Args:
-            build_key: returns the idempotency key of the charge. It is called in a thread, because
-                it hashes the whole body.
+            build_key: returns the idempotency key of the charge. ``build_key`` runs in a thread,
+                because hashing the body takes time.
 
         Raises ``auth.insufficient_scope``, ``credits.insufficient``, ``idempotency.in_progress``.
         """
@@ -86,7 +88,8 @@ class ComposerCaller:
                         own_charges.reverse_charge, self.state.resources.database, entry_id
                     )
                 except (DomainError, psycopg2.Error) as error:
-                    # The caller gets the result anyway. Maintenance reverses the charge soon.
+                    # The caller gets the metadata even if reversing the charge fails. Maintenance
+                    # reverses the charge soon.
                     log.warning("composer.charge_not_reversed", reason=type(error).__name__)
         return MetadataResult.from_payload(result)
 

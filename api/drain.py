@@ -34,7 +34,9 @@ class Drain:
 
     @contextmanager
     def start_on_sigterm(self, at_end: Callable[[], None]) -> Iterator[None]:
-        """Start the drain at SIGTERM. At its end, call ``at_end`` and the previous signal handler.
+        """Start the drain at SIGTERM.
+
+        After the drain, call ``at_end`` and the previous signal handler.
 
         A second SIGTERM during the drain changes nothing. A process may get SIGTERM twice, because
         a process manager may signal a process and its parent, which passes the signal on.

@@ -200,10 +200,10 @@ def _field_problem(error: Mapping[str, Any]) -> FieldProblem:
 
 
 def format_place(parts: Sequence[str | int]) -> str:
-    """Format the path to a value, such as ``("body", "members", 3, "email")``.
+    """Format the path ``("body", "members", 3, "email")`` as ``body.members[3].email``.
 
-    The result of this example is ``body.members[3].email``. A JSON name may contain a lone
-    surrogate, which UTF-8 can't encode. The surrogate is escaped, for example as ``\\ud800``.
+    A JSON name may contain a lone surrogate, which UTF-8 can't encode. A lone surrogate is escaped,
+    for example as ``\\ud800``.
     """
     steps = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
     place = "".join(steps).removeprefix(".").encode(errors="backslashreplace").decode()

@@ -30,7 +30,7 @@ def read_idempotency_key(
 
 
 def read_or_build_key(request: Request, caller: Caller, body: list[bytes]) -> IdempotencyKey:
-    """Return the request's ``Idempotency-Key``. Without one, build a key from the request id."""
+    """Return the ``Idempotency-Key``. Without this header, build a key from the request id."""
     key = read_idempotency_key(request, caller, body)
     return key or _build_key(request, caller, body, current_request_id() or "")
 

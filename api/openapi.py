@@ -78,7 +78,7 @@ VERSION_RESPONSE_HEADER = {
 }
 
 _SCHEMA_PREFIX = "#/components/schemas/"
-# The keys in the document under which a value stands, and not a schema.
+# The keys in the document whose members are values, not schemas.
 _VALUE_KEYS = frozenset({"example", "examples", "default", "enum", "const", "value"})
 _PROBLEM_REFERENCE = "#/components/schemas/Problem"
 # FastAPI can't find these headers, because dependencies read them from the whole request.
@@ -210,7 +210,7 @@ def _schema_nodes(value: Any) -> list[dict[str, Any]]:
         if isinstance(node, dict):
             nodes.append(node)
             for key, member in node.items():
-                # A property may be called ``value`` or ``default``. Its member is a schema.
+                # A property of an object may be called ``value`` or ``default``, and has a schema.
                 is_schema = isinstance(member, dict) and "type" in member
                 if key not in _VALUE_KEYS or is_schema:
                     remaining.append(member)
@@ -281,7 +281,7 @@ def error_responses(*errors: ErrorType) -> Responses:
 
 
 def _add_errors(responses: Responses, *errors: ErrorType) -> None:
-    """Add errors to the documented responses. Several errors may have the same status."""
+    """Add errors to the documented responses, with all errors of a status in the same response."""
     for error in errors:
         status = STATUS_OF[error.kind]
         problem = {"schema": {"$ref": _PROBLEM_REFERENCE}, "examples": {}}
@@ -354,7 +354,8 @@ def _complete_operations(document: dict[str, Any], route: RouteContext) -> None:
         parameters = operation.get("parameters", [])
         # Generated clients take the parameters of the path first, in the path's order.
         places = [path.find(f"{{{parameter.get('name')}}}") for parameter in parameters]
-        # The modulo moves the place -1 of all other parameters to the end.
+        # Parameters outside of the path have the place -1. The modulo moves these parameters to the
+        # end.
         order = sorted(range(len(parameters)), key=lambda n: places[n] % (len(path) + 1))
         operation["parameters"] = [
             *(parameters[n] for n in order),

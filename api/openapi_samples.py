@@ -16,7 +16,8 @@ JsonSchema = dict[str, Any]
 SAMPLE_TS = 1_795_253_400
 _SAMPLE_MOMENT = "2026-11-21T09:30:00.000000Z"
 _SAMPLE_REQUEST_ID = "0198c6f2a4d07e1c9b5e"
-# The example of a text that has no example of its own. A test checks that no text needs it.
+# The example of a text without an example of its own. A test checks that the OpenAPI document never
+# contains this example.
 PLACEHOLDER = "string"
 
 # Examples by field name, for fields without an example of their own.

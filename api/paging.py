@@ -35,8 +35,8 @@ async def _read_array_page_request(
     return PageRequest(limit, cursor=cursor)
 
 
-# The request for a page whose response is a bare array. The header ``Link`` contains the URL of the
-# next page.
+# The request for a page whose response is a bare array. The response contains the URL of the
+# next page in the header ``Link``.
 ArrayPaging = Annotated[PageRequest, Depends(_read_array_page_request)]
 
 

@@ -21,8 +21,8 @@ _MEMBER_NAME_RULE = "must be an unsigned 64-bit integer or an e-mail address"
 def parse_id(text: str) -> int | None:
     """Parse an id, or return ``None`` unless the text is an unsigned 64-bit integer.
 
-    A number above the largest possible id becomes 0, which is no record's id. Forms must use this
-    function instead of ``int``, which raises an error for a number with thousands of digits.
+    A number above the largest possible id becomes 0, which identifies no record. Forms must use
+    this function instead of ``int``, which raises an error for a number with thousands of digits.
     """
     if not re.fullmatch(r"[0-9]{1,20}", text) or int(text) > ids.MAX_UINT64:
         return None

@@ -28,13 +28,13 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 def find_accesses(dependant: Dependant) -> list[Access]:
-    """Return the access rules that a route declares. A route must declare exactly one."""
+    """Return the access rules that a route declares. A valid route declares exactly one rule."""
     calls: list[object] = [dependency.call for dependency in dependant.dependencies]
     return [call for call in calls if isinstance(call, Access)]
 
 
 class ThreadedRoute(APIRoute):
-    """A route that runs its handler in a thread of ``RECORDS``, unless it is a coroutine."""
+    """A route that runs a plain function in a thread of ``RECORDS``, but awaits a coroutine."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         if not iscoroutinefunction(endpoint):
@@ -65,8 +65,8 @@ class ThreadedRoute(APIRoute):
 class JsonRoute(ThreadedRoute):
     """A route whose handler may declare a JSON body.
 
-    If the handler declares one, a body of another media type is refused. Otherwise the handler may
-    read a form itself.
+    If the handler declares a JSON body, other media types are refused. A handler without a declared
+    body may read a form itself.
     """
 
     @cached_property

@@ -117,5 +117,5 @@ async def _open_unit_of_work(state: StateOf) -> UnitOfWork:
     return state.resources.unit_of_work()
 
 
-# The unit of work of a handler. It is committed before the response is sent.
+# The unit of work of a handler, which is committed before the response is sent.
 Transaction = Annotated[UnitOfWork, Depends(_open_unit_of_work)]

@@ -158,7 +158,7 @@ def bulk_bench() -> Iterator[BulkBench]:
         stack.start_api(PRESSROOM_LOG_LEVEL="warning")
         worker = stack.start_worker("bulk", "export", concurrency=1)
         stack.start_worker("mail", "maintenance", concurrency=2)
-        owner = stack.new_owner()
+        owner = stack.create_owner()
         url = stack.owner_url
         with closing(psycopg2.connect(url)) as plain, stack.client(owner.key) as client:
             client.timeout = httpx2.Timeout(600)

@@ -14,7 +14,7 @@ from devstack.harness.embedded_services import embedded_services
 from devstack.harness.opening import open_stack
 from devstack.harness.stack import Stack
 from devstack.supervisor.ports import PortPicker
-from devstack.supervisor.programs import answers
+from devstack.supervisor.programs import is_responding
 
 CALLERS = 32
 CALLS = 60 if is_full_size() else 25
@@ -27,9 +27,9 @@ BODY = b'{"amount_credit": 0.0001, "source_id": "post-1", "meta": {"words": 12}}
 
 
 def run() -> list[Finding]:
-    with _stacks() as (stack, bare_port):
-        keys = [stack.new_key(stack.new_owner().user_id) for _ in range(ACCOUNTS)]
-        _fill(stack)
+    with _start_stacks() as (stack, bare_port):
+        keys = [stack.create_key(stack.create_owner().user_id) for _ in range(ACCOUNTS)]
+        _grant_credits(stack)
         return [
             *_compare(stack, bare_port, "one hot account", keys[:1]),
             *_compare(stack, bare_port, "1,000 accounts", keys),
@@ -37,7 +37,7 @@ def run() -> list[Finding]:
 
 
 @contextmanager
-def _stacks() -> Iterator[tuple[Stack, int]]:
+def _start_stacks() -> Iterator[tuple[Stack, int]]:
     with TemporaryDirectory(prefix="pressroom-bench-") as directory:
         home = Path(directory)
         picker = PortPicker(home / "ports.json")
@@ -51,12 +51,12 @@ def _stacks() -> Iterator[tuple[Stack, int]]:
                 "bare",
                 str(bare_port),
                 module="benchmarks.bare_consume",
-                ready=lambda: answers(bare_port, "/healthz"),
+                ready=lambda: is_responding(bare_port, "/healthz"),
             )
             yield stack, bare_port
 
 
-def _fill(stack: Stack) -> None:
+def _grant_credits(stack: Stack) -> None:
     stack.query(
         "SELECT e.id FROM users AS u CROSS JOIN LATERAL credit_append("
         "u.id, 'grant', 1000000, 1000000, 'operator', 'benchmark', NULL, NULL, NULL, NULL) AS e"

@@ -38,7 +38,7 @@ def report_findings(findings: Sequence[Finding], *, kept_as: str | None) -> None
 
 def _keep_findings(findings: Sequence[Finding], kept_as: str) -> None:
     about = {
-        "at": clock.iso(clock.now()),
+        "at": clock.format_timestamp(clock.now()),
         "size": "full" if is_full_size() else "short",
         "machine": {
             "cores": os.cpu_count(),

@@ -43,7 +43,7 @@ from services.credits import ledger
 
 CALLS = 1_000 if is_full_size() else 300
 MAX_SLOWDOWN = 3.0
-# After this time, all callers of the other owner wait for the hung dependency.
+# The time until all callers of the other owner wait for the hung dependency.
 PRESSED_AFTER_SECONDS = 1.0
 IMPORTED_ROWS = 5_000
 # Maps the queues of each worker process to the number of concurrent tasks.
@@ -219,7 +219,7 @@ def _compare(
     # Skip the first round, which only warms up the stack.
     pairs = list(zip(trouble_times[1:], quiet_times[1:], strict=True))
     return [
-        _finding(
+        _build_finding(
             f"isolation: {call} p99, {name}",
             [(trouble[call], quiet[call]) for trouble, quiet in pairs],
         )
@@ -227,7 +227,7 @@ def _compare(
     ]
 
 
-def _finding(title: str, rounds: list[tuple[list[float], list[float]]]) -> Finding:
+def _build_finding(title: str, rounds: list[tuple[list[float], list[float]]]) -> Finding:
     def pairs(share: float) -> list[tuple[float, float]]:
         return [(percentile(trouble, share), percentile(quiet, share)) for trouble, quiet in rounds]
 
@@ -252,9 +252,9 @@ def _median_ms(times: tuple[float, ...]) -> float:
 @contextmanager
 def _isolation_bench() -> Iterator[IsolationBench]:
     with own_stack("isolation") as stack, ExitStack() as opened:
-        proxies = _start(stack, opened)
-        owner = stack.new_owner()
-        caller = stack.new_owner()
+        proxies = _start_processes(stack, opened)
+        owner = stack.create_owner()
+        caller = stack.create_owner()
         for each in (owner, caller):
             database = stack.resources.database
             ledger.grant_credits(database, each.user_id, Decimal(1_000_000), source_id="benchmark")
@@ -282,7 +282,7 @@ def _new_list(client: httpx2.Client, slug: str, *, confirm_required: bool) -> in
     return int(reply.json()["data"]["id"])
 
 
-def _start(stack: Stack, opened: ExitStack) -> dict[str, Proxy]:
+def _start_processes(stack: Stack, opened: ExitStack) -> dict[str, Proxy]:
     """Start all processes, and a proxy in front of each dependency that will hang."""
     stack.start_sandbox()
     environment = stack.environment
@@ -299,9 +299,9 @@ def _start(stack: Stack, opened: ExitStack) -> dict[str, Proxy]:
     settings = {
         "PRESSROOM_S3_ENDPOINT": proxy_urls["s3"],
         "PRESSROOM_MAIL_URL": proxy_urls["mail"],
-        **sandbox_settings.llm_settings(proxy_urls["model"], _OPENAI),
+        **sandbox_settings.build_llm_settings(proxy_urls["model"], _OPENAI),
         **_OPENAI,
-        **sandbox_settings.stock_photo_settings(proxy_urls["photos"], {}),
+        **sandbox_settings.build_stock_photo_settings(proxy_urls["photos"], {}),
         **_COUNTED,
     }
     with stack.starting_together():

@@ -6,7 +6,7 @@ import psutil
 
 from benchmarks.measure import ROUNDS, Finding, median_and_spread
 from benchmarks.running_stack import running_stack
-from devstack.harness.process_memory import held_memory
+from devstack.harness.process_memory import measure_memory
 
 BAR_MEGABYTES = 700.0
 _SETTLE_SECONDS = 5.0
@@ -33,9 +33,9 @@ def run() -> list[Finding]:
 def _measure_processes(supervisor: psutil.Process, pids: dict[str, int]) -> dict[str, int]:
     """Return the bytes of each child of the supervisor, including the child's descendants."""
     names = {pid: name for name, pid in pids.items()}
-    sizes = {"supervisor": held_memory(supervisor.pid)}
+    sizes = {"supervisor": measure_memory(supervisor.pid)}
     for child in supervisor.children():
         name = names.get(child.pid, child.name())
         family = [child, *child.children(recursive=True)]
-        sizes[name] = sum(held_memory(process.pid) for process in family)
+        sizes[name] = sum(measure_memory(process.pid) for process in family)
     return sizes

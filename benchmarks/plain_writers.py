@@ -1,6 +1,7 @@
 """Runs sumy's TextRank and YAKE as baselines of the offline writer.
 
-Both packages run in a separate Python environment, because the product must not depend on them.
+Both packages run in a separate Python environment, because the product must not depend on sumy or
+YAKE.
 """
 
 import json

@@ -27,7 +27,7 @@ from devstack import LOOPBACK
 from devstack.harness.free_ports import free_port
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack, plain_client
-from devstack.supervisor.programs import answers
+from devstack.supervisor.programs import is_responding
 from models import EndpointState, Subscription
 from services.access.caller import Caller
 from services.feed import reading
@@ -186,18 +186,18 @@ def _webhook_bench() -> Iterator[WebhookBench]:
             "receiver",
             str(port),
             module="benchmarks.hook_receiver",
-            ready=lambda: answers(port, "/taken"),
+            ready=lambda: is_responding(port, "/taken"),
         )
         stack.start_worker("webhooks", concurrency=QUEUE_LIMIT, PRESSROOM_LOG_LEVEL="warning")
         hooked = [
-            _new_hooked(stack, f"http://{LOOPBACK}:{port}/hooks/{number}")
+            _create_hooked(stack, f"http://{LOOPBACK}:{port}/hooks/{number}")
             for number in range(ENDPOINTS)
         ]
         yield WebhookBench(stack, hooked, port, [])
 
 
-def _new_hooked(stack: Stack, url: str) -> Hooked:
-    owner = stack.new_owner()
+def _create_hooked(stack: Stack, url: str) -> Hooked:
+    owner = stack.create_owner()
     caller = Caller(owner.user_id, frozenset(Scope), unrestricted=True)
     with stack.resources.unit_of_work() as uow:
         slug = f"list-{owner.user_id}"

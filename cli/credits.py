@@ -42,7 +42,7 @@ def show_order(order_id: OrderId, as_json: Json = False) -> None:
     with connected() as resources, resources.unit_of_work() as uow:
         order = settlement.lock_order(uow, order_id)
         history = [
-            f"{clock.iso(each.created_at)} {each.to_status} ({each.via})"
+            f"{clock.format_timestamp(each.created_at)} {each.to_status} ({each.via})"
             for each in orders.list_changes(uow, order_id)
         ]
         events = [f"{each.event_id} {each.type}" for each in orders.list_events(uow, order_id)]

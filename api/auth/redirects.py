@@ -8,7 +8,7 @@ from api.html.frame import redirect_to
 from api.state import State
 
 # A path of printable ASCII. Browsers would treat a path that starts with two slashes as a host
-# name. They also treat a backslash as a slash.
+# name. Browsers also treat a backslash as a slash.
 _LOCAL_PATH = re.compile(r"/(?!/)[!-\[\]-~]{0,8000}\Z")
 
 

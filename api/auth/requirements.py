@@ -98,8 +98,8 @@ class CallerAccess(Access):
     """An access rule that needs credentials.
 
     Attributes:
-        check: finds the caller and counts the request. It runs in a thread, because it queries the
-            database.
+        check: finds the caller and counts the request. The check runs in a thread, because the
+            check queries the database.
     """
 
     check: Callable[[Request], Caller | None]
@@ -181,8 +181,8 @@ def _any_credential(sentence: str) -> Any:
 
 
 PUBLIC = Depends(PublicAccess())
-# This access rule is for routes that a few addresses call for many people, for example the image
-# proxy of a mail provider or a payment provider. It also suits requests with a signature.
+# This access rule has no rate limit. A payment provider or the image proxy of a mail provider calls
+# some routes for many people. Requests with a signature need no rate limit either.
 UNLIMITED = Depends(PublicAccess(stranger=None))
 # This access rule is for routes where a caller could guess passwords or cause mails to other
 # people.

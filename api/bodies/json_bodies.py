@@ -47,7 +47,7 @@ def require_json_type(request: Request) -> None:
 
 
 def remove_byte_order_mark(body: bytes) -> bytes:
-    """Remove the byte order mark that some editors write. RFC 8259 allows parsers to ignore it."""
+    """Remove the byte order mark that some editors write, as RFC 8259 allows."""
     return body.removeprefix(_BYTE_ORDER_MARK)
 
 

@@ -48,7 +48,7 @@ async def read_multipart_form(request: Request) -> MultipartForm:
     """Read a multipart body into memory.
 
     The middleware limits the size of the body. No part is written to a temporary file, because an
-    image that will be encrypted must not reach a disk before. Raises ``body.not_multipart`` and
+    image must not reach a disk before the image is encrypted. Raises ``body.not_multipart`` and
     ``body.malformed``.
     """
     boundary = read_boundary(request)

@@ -1,8 +1,8 @@
 """Parses the headers of the parts of a multipart body: the field name and the file name.
 
-RFC 7578 requires raw UTF-8 in a file name, but not all libraries comply. Some send `filename*`
-(RFC 8187), numbered sections of `filename*` (RFC 2231), encoded words (RFC 2047), backslash escapes
-or Latin-1.
+RFC 7578 requires raw UTF-8 in a file name, but not all libraries comply. Some libraries send
+`filename*` (RFC 8187), numbered sections of `filename*` (RFC 2231), encoded words (RFC 2047),
+backslash escapes or Latin-1.
 """
 
 import re
@@ -117,7 +117,7 @@ def _split_extended(value: str) -> tuple[str, bytes]:
 
 
 def _decode_plain(value: str) -> str:
-    # Browsers percent-encode these three characters in a file name, and no others.
+    # Browsers percent-encode quotes, carriage returns and line feeds in a file name.
     for escape, character in (("%22", '"'), ("%0D", "\r"), ("%0A", "\n")):
         value = value.replace(escape, character)
     return _ENCODED_WORDS.sub(lambda words: _decode_words(words[0]), _decode_raw(value))
@@ -151,7 +151,7 @@ def _decode(data: bytes, charset: str) -> str | None:
         return None
     try:
         text = data.decode(codec)
-        text.encode()  # This fails for a lone surrogate, which UTF-7 can contain.
+        text.encode()  # Encoding fails for a lone surrogate, which UTF-7 can contain.
     except (LookupError, ValueError):
         return None
     return text

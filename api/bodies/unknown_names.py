@@ -1,7 +1,6 @@
-"""Refuses names in a request that its route doesn't know, if the caller asks for this.
+"""Refuses unknown names in a request with the header ``Prefer: handling=strict``.
 
-The header ``Prefer: handling=strict`` asks for it. Without the header, unknown names are ignored,
-because a client may be written for a later release.
+Without this header, unknown names are ignored, because a client may be written for a later release.
 """
 
 from collections.abc import Iterable, Iterator
@@ -135,8 +134,8 @@ def find_unknown_names(
             [*islice(find_unknown_names(alternative, value, place, schemas), MAX_LISTED_NAMES)]
             for alternative in schema["anyOf"]
         ]
-        # Report the unknown names for the alternative that fits best: it has the fewest unknown
-        # names. If two alternatives have equally few, the deeper unknown names win.
+        # Report the unknown names for the alternative that fits best, because it has the fewest
+        # unknown names. Among equally good alternatives, prefer the deepest unknown names.
         yield from min(
             alternatives, key=lambda places: (len(places), -max(map(len, places), default=0))
         )
@@ -149,7 +148,7 @@ def _resolve(schema: Schema, schemas: dict[str, Schema]) -> Schema:
 
 
 def build_unknown_names_error(places: Iterable[Place]) -> DomainError:
-    """Return the error ``request.unknown``, which lists these places."""
+    """Build the error ``request.unknown``, which lists the places of unknown names."""
     problems = tuple(
         FieldProblem(format_place(place), "unknown", "is not known here") for place in places
     )

@@ -23,7 +23,7 @@ from storage.parts import PART_BYTES, PartWriter
 # The maximum size of all fields before the file.
 MAX_FIELDS_BYTES = 16 * 1024
 
-# A function that checks a form's fields before the file in the form is read. It gets the fields
+# A function that checks a form's fields before the file is read. The function gets only the fields
 # that precede the file.
 Check = Callable[[Mapping[str, str]], Awaitable[None]]
 

@@ -16,7 +16,7 @@ BOOLEAN_WORDS = {"1": True, "true": True, "0": False, "false": False}
 async def read_pairs(body: bytes) -> list[tuple[str, str]]:
     """Return all fields of a form, or raise ``ValueError`` for a malformed form.
 
-    A long form is decoded in a thread, so that it doesn't block the event loop.
+    A long form is decoded in a thread, because decoding would block the event loop.
     """
     if len(body) <= MAX_FORM_BYTES_ON_LOOP:
         return parse_pairs(body)

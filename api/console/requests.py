@@ -1,4 +1,4 @@
-"""Requests for pages of the console, and the responses to these requests."""
+"""Requests for pages of the console, with methods that build the responses."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -78,7 +78,7 @@ class ConsoleRequest:
     def get_own_list(self, uow: UnitOfWork, list_id: int) -> MailingList:
         """Return a list of the caller, or raise ``list.not_found``.
 
-        Another owner's list raises ``list.not_found`` too, so that nobody learns which lists exist.
+        The error is the same for another owner's list, so that nobody learns which lists exist.
         """
         try:
             return lists.get_own_list(uow, self.caller, list_id)
@@ -195,8 +195,8 @@ async def _empty_form() -> TypedForm:
     return TypedForm()
 
 
-# The form on a page that a browser loads for the first time. If a submitted form has an error, its
-# handler calls the handler of the page with the submitted form in place of the empty form.
+# The form on a page that a browser loads for the first time. After an error, the handler of the
+# submitted form calls the handler of the page with the submitted form.
 EmptyForm = Annotated[TypedForm, Depends(_empty_form)]
 
 Console = Annotated[ConsoleRequest, depend_on_console(Member)]
@@ -205,7 +205,7 @@ ConsoleForm = Annotated[ConsoleRequest, depend_on_console_form(FormMember)]
 # the login page.
 RecentConsole = Annotated[ConsoleRequest, depend_on_console(RecentMember)]
 RecentConsoleForm = Annotated[ConsoleRequest, depend_on_console_form(RecentFormMember)]
-# Requests that are also allowed before a person has set up a required second factor.
+# Requests that are allowed even before a person has set up a required second factor.
 StarterConsole = Annotated[ConsoleRequest, depend_on_console(Starter)]
 RecentStarterConsole = Annotated[ConsoleRequest, depend_on_console(RecentStarter)]
 RecentStarterConsoleForm = Annotated[ConsoleRequest, depend_on_console_form(RecentFormStarter)]

@@ -29,7 +29,7 @@ name_address_holder = lru_cache(maxsize=4096)(build_address_rate_key)
 
 
 class BytePool:
-    """A limited number of bytes, of which each holder may use only a part."""
+    """A limited number of bytes. Each holder may use only a part of these bytes."""
 
     def __init__(self, name: str, max_bytes: int) -> None:
         self._gauge = BODY_BYTES.labels(name)
@@ -81,7 +81,7 @@ class HeldBody:
         self._is_unfinished = False
 
     def begin(self) -> ErrorType | None:
-        """Count an unfinished body. Return an error if a holder has too many of them."""
+        """Count an unfinished body. Return an error if a holder has too many unfinished bodies."""
         unfinished = self._budget.unfinished
         if any(unfinished[holder] >= MAX_UNFINISHED_BODIES for holder in self._holders):
             return BODY_TOO_MANY_UNFINISHED

@@ -1,4 +1,4 @@
-"""Bulkheads that limit the threads per list or per caller, so that none can occupy all threads."""
+"""Bulkheads that limit the threads per list or per caller, so that one list can't occupy all."""
 
 from collections.abc import Callable, Coroutine
 from functools import wraps

@@ -29,7 +29,7 @@ MAX_IMPORT_FILE_SECONDS = 4 * 3600.0
 # KB/s.
 MAX_HELD_SECONDS = 600.0
 # The maximum time to wait for memory, if the caller's other bodies use all of the caller's part.
-# Meanwhile the server doesn't read the body, so the sender must wait.
+# The server doesn't read a body that waits for memory, so the sender must wait too.
 MAX_MEMORY_WAIT_SECONDS = 10.0
 _MEMORY_POLL_SECONDS = 0.1
 # Anyone can send a sign-up, so its body has a lower limit than other bodies. A sign-up contains
@@ -98,7 +98,7 @@ class BoundedBody:
 
     Attributes:
         owner_id: the user whose memory budget the body uses, in addition to the budget of the IP
-            address. It must be set before the body is read.
+            address. The body must not be read before ``owner_id`` is set.
         error: the reason why the body was refused.
     """
 
@@ -171,8 +171,8 @@ class BoundedBody:
     def move_to_large_pool(self) -> None:
         """Count the body as a large body, because its caller waits for a worker.
 
-        Small bodies need their pool meanwhile. Raises ``body.too_many_unfinished`` and
-        ``service.busy``.
+        The pool for small bodies must stay free for small bodies. Raises
+        ``body.too_many_unfinished`` and ``service.busy``.
         """
         if self._held is not None and (error := self._held.move_to_large_pool()):
             raise error()

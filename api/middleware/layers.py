@@ -36,8 +36,8 @@ MAX_PATH_BYTES = 2048
 class PathLengthMiddleware:
     """Refuses a request whose path is too long, before other code searches the path.
 
-    Only the outer middleware handles such a path, to add the response headers and to log the
-    request.
+    Only the outer middleware handles a request with a long path, to add the response headers and
+    to log the request.
     """
 
     def __init__(self, app: ASGIApp) -> None:

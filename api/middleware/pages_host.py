@@ -26,8 +26,8 @@ _FORM_TYPES = (b"application/x-www-form-urlencoded", b"multipart/form-data")
 class PagesHostMiddleware:
     """Serves the pages for readers on a separate host, and serves nothing else on this host.
 
-    List owners write texts on the pages for readers. On the host of the login page, such a text
-    could imitate the login and deceive people and password managers.
+    List owners write texts on the pages for readers. On the host of the login page, a malicious
+    text could imitate the login and deceive people and password managers.
 
     ``ApiCorsMiddleware`` must run before, because it marks the requests for pages for readers.
     """

@@ -19,8 +19,8 @@ class ForwardingMiddleware:
     """Takes the caller's IP address and scheme from the headers of a trusted proxy.
 
     All callers behind a proxy that isn't trusted seem to have the proxy's address. The log
-    therefore warns about such a proxy. The warning is logged only once, because any caller can send
-    the header of a proxy.
+    therefore warns about a proxy that isn't trusted. The warning is logged only once, because any
+    caller can send the header of a proxy.
     """
 
     def __init__(self, app: ASGIApp, *, settings: Settings) -> None:
@@ -43,7 +43,7 @@ class ForwardingMiddleware:
 
 
 class PlainCookiesMiddleware:
-    """Drops cookies that contain a quotation mark, because they can be slow to parse.
+    """Drops cookies that contain a quotation mark, because a quoted cookie can be slow to parse.
 
     Some versions of Python take quadratic time to parse a quoted value. FastAPI parses the cookies
     of every request. Pressroom's cookies contain no quotation marks.

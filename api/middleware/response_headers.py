@@ -12,7 +12,7 @@ _COMMON_HEADERS: tuple[_Header, ...] = (
     (b"referrer-policy", b"no-referrer"),
 )
 _PAGE_HEADERS: tuple[_Header, ...] = (
-    # Pages need none of these features, so injected scripts can't use them either.
+    # Pages need none of these features, so injected scripts are denied these features.
     (
         b"permissions-policy",
         b"camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()",
@@ -29,7 +29,7 @@ _STRICT_POLICY: _Header = (
 # but don't know that other headers contain credentials.
 _NO_STORE: _Header = (b"cache-control", b"no-store")
 _HSTS_NAME = b"strict-transport-security"
-# This header makes the caller send its next request to another process.
+# The header ``Connection: close`` makes the caller send its next request to another process.
 _CLOSE_CONNECTION: _Header = (b"connection", b"close")
 
 

@@ -1,4 +1,4 @@
-"""Creates and checks signed URLs, which open files without credentials until they expire."""
+"""Creates and checks signed URLs, which open files without credentials for a limited time."""
 
 from fastapi import Request
 

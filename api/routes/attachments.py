@@ -50,7 +50,19 @@ AttachmentCaller = Annotated[Caller, requires_scope(Scope.ATTACHMENT)]
 _NOT_FOUND = error_responses(media.ATTACHMENT_NOT_FOUND)
 
 
-def _flag(value: object) -> bool:
+_FILE_SCHEMA = {
+    "type": "string",
+    "format": "binary",
+    "description": f"PNG, JPEG, GIF, WebP or ICO, at most {MAX_IMAGE_MEGABYTES} MB",
+}
+_FORM_SCHEMA = {"type": "object", "required": ["file"], "properties": {"file": _FILE_SCHEMA}}
+_UPLOAD_BODY: dict[str, Any] = {
+    "parameters": [PREFER_PARAMETER, IDEMPOTENCY_KEY_PARAMETER],
+    "requestBody": {"required": True, "content": {MULTIPART: {"schema": _FORM_SCHEMA}}},
+}
+
+
+def _parse_required_boolean(value: object) -> bool:
     flag = parse_boolean(value)
     if flag is None:
         raise ValueError("must be true, false, 1 or 0")
@@ -58,31 +70,22 @@ def _flag(value: object) -> bool:
 
 
 Encrypted = Annotated[
-    bool, BeforeValidator(_flag), Query(description="Keep the file encrypted, for its owner only")
+    bool,
+    BeforeValidator(_parse_required_boolean),
+    Query(description="Keep the file encrypted, for its owner only"),
 ]
 
 Renditions = Annotated[
     bool,
-    BeforeValidator(_flag),
+    BeforeValidator(_parse_required_boolean),
     Query(description="Make smaller copies for pages too, and one for mails"),
 ]
-
-_FILE = {
-    "type": "string",
-    "format": "binary",
-    "description": f"PNG, JPEG, GIF, WebP or ICO, at most {MAX_IMAGE_MEGABYTES} MB",
-}
-_FORM = {"type": "object", "required": ["file"], "properties": {"file": _FILE}}
-_UPLOAD: dict[str, Any] = {
-    "parameters": [PREFER_PARAMETER, IDEMPOTENCY_KEY_PARAMETER],
-    "requestBody": {"required": True, "content": {MULTIPART: {"schema": _FORM}}},
-}
 
 
 @router.post(
     "/attachments",
     response_model=Envelope[AttachmentRecord],
-    openapi_extra=_UPLOAD,
+    openapi_extra=_UPLOAD_BODY,
     responses=accepted_response(
         Envelope[AttachmentRecord],
         media.ATTACHMENT_FILE_MISSING,
@@ -124,20 +127,24 @@ async def upload_attachment(
     1280 pixels wide) and a JPEG or PNG for mails. The call waits for the conversion, 15 s unless
     `Prefer: wait=N` says otherwise.
     """
-    seconds, owner_id = preference.seconds(WAIT_SECONDS), caller.user_id
+    seconds = preference.seconds(WAIT_SECONDS)
+    owner_id = caller.user_id
     state.admit(Queue.MEDIA, owner_id, seconds)
-    accepted = await _accept(
+    accepted = await _accept_upload(
         request, state, caller, encrypted=encrypted, with_renditions=renditions
     )
-    ended = state.jobs.wait(build_job_topic(accepted.job_id), seconds, owner_id=owner_id)
-    await run_while_connected(request.receive, ended)
-    return await RECORDS.run(_answer, state, accepted)
+    job_end = state.jobs.wait(build_job_topic(accepted.job_id), seconds, owner_id=owner_id)
+    await run_while_connected(request.receive, job_end)
+    return await RECORDS.run(_build_upload_response, state, accepted)
 
 
-async def _accept(
+async def _accept_upload(
     request: Request, state: State, caller: Caller, *, encrypted: bool, with_renditions: bool
 ) -> AcceptedJob:
-    """Stand apart from the route, so that nothing holds the file's bytes while the caller waits."""
+    """Read and store the upload.
+
+    A separate function frees the memory of the file before the route waits for the job.
+    """
     form = await read_multipart_form(request)
     refuse_parts(request, form.list_names())
     part = find_only_file(form, "file")
@@ -154,7 +161,7 @@ async def _accept(
     return accepted
 
 
-def _answer(state: State, accepted: AcceptedJob) -> JSONResponse:
+def _build_upload_response(state: State, accepted: AcceptedJob) -> JSONResponse:
     with state.resources.unit_of_work() as uow:
         attachment = records.find_outcome(uow, accepted)
         if isinstance(attachment, DomainError):
@@ -177,10 +184,12 @@ def list_attachments(
     """The caller's attachments, newest first."""
     settings = uow.settings
 
-    def show(rows: list[Attachment]) -> list[AttachmentRecord]:
+    def convert(rows: list[Attachment]) -> list[AttachmentRecord]:
         return [AttachmentRecord.of(attachment, settings) for attachment in rows]
 
-    return build_envelope(build_page(paging, partial(records.list_attachments, uow, caller), show))
+    return build_envelope(
+        build_page(paging, partial(records.list_attachments, uow, caller), convert)
+    )
 
 
 @router.get("/attachments/{hash_id}", responses=_NOT_FOUND)

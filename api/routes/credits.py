@@ -1,4 +1,4 @@
-"""The endpoints of credits: charges, the ledger, and orders."""
+"""The API endpoints for credits, which are charges, the ledger and orders."""
 
 from datetime import date
 from functools import partial
@@ -36,7 +36,7 @@ from services.jobs.idempotency import AcceptedJob
 from services.paging import PageRequest, fill_page
 
 WAIT_SECONDS = 20.0
-# Prices change with the settings of a deployment.
+# Prices change only with the settings of a deployment, so caches may keep them for a while.
 PRICES_CACHE_CONTROL = "public, max-age=300"
 
 Payer = Annotated[Caller | None, OPTIONAL]
@@ -74,10 +74,10 @@ async def consume_credits(request: Request, caller: CreditSpender) -> Response:
     An error for too few credits names the caller's `balance_credit` and what is `needed`.
     """
     content = await request.body()
-    return await MONEY.run(_consume, request, caller, content)
+    return await MONEY.run(_charge, request, caller, content)
 
 
-def _consume(request: Request, caller: Caller, content: bytes) -> Response:
+def _charge(request: Request, caller: Caller, content: bytes) -> Response:
     body = read_exact_json(request, content, schemas.NewCharge)
     charge = ledger.consume_credits(
         state_of(request).resources.database,
@@ -222,13 +222,13 @@ async def topup_credits(
     job = await wait_for_job(request, state, accepted.job_id, preference.wait or WAIT_SECONDS)
     if job.status != JobStatus.SUCCEEDED:
         raise money.TOPUP_PAGE_TOO_SLOW()
-    return await MONEY.run(_answer, state, accepted)
+    return await MONEY.run(_build_order_response, state, accepted)
 
 
-def _answer(state: State, accepted: AcceptedJob) -> Response:
+def _build_order_response(state: State, accepted: AcceptedJob) -> Response:
     with state.resources.unit_of_work() as uow:
         order = uow.session.get_one(PaymentOrder, accepted.subject_id)
-    # Always with its page, even if a payer has paid the order meanwhile.
+    # The response contains the URL of the payment page even if the order has been paid meanwhile.
     record = schemas.describe_order(order) | {
         "payment_url": order.payment_url,
         "claim_token": claim_tokens.restore_token(state.resources.keyring, order),

@@ -1,4 +1,4 @@
-"""The feed: an owner's events in order, for programs that follow them."""
+"""The API endpoint for the feed, which lists an owner's events in order."""
 
 from typing import Annotated
 
@@ -56,7 +56,7 @@ def list_events(
     """
     limit = limit_members_page(caller, PageRequest(limit)).limit
     with state.resources.unit_of_work() as uow:
-        found = reading.read_page(
+        page = reading.read_page(
             uow,
             caller.user_id,
             types=list_visible_types(caller.scopes, unrestricted=caller.unrestricted, only=types),
@@ -64,7 +64,7 @@ def list_events(
             cursor=cursor,
             limit=limit,
         )
-        items = render_events(uow.session, found.events)
+        items = render_events(uow.session, page.events)
     count_members_page(state, caller)
-    pagination = {"limit": limit, "next_cursor": found.next_cursor, "has_more": found.has_more}
+    pagination = {"limit": limit, "next_cursor": page.next_cursor, "has_more": page.has_more}
     return build_plain_response({"pagination": pagination, "items": items})

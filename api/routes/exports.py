@@ -38,6 +38,12 @@ router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
 WAIT_SECONDS = 30.0
 
 
+_FILE_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {"content": describe_file("application/gzip"), "description": "The file"},
+    **error_responses(media.SIGNED_LINK_INVALID, mailing.EXPORT_NOT_FOUND, media.MEDIA_DAMAGED),
+}
+
+
 @router.post(
     "/lists/{list_id}/exports",
     openapi_extra={"parameters": [PREFER_PARAMETER]},
@@ -77,42 +83,38 @@ async def export_list(
     state.queue_ages.check(Queue.EXPORT, waits=seconds > 0)
     statuses = None if body.status is None else tuple(dict.fromkeys(body.status))
     order = ExportOrder(body.kind, body.segment_id, body.filter, statuses, body.format, body.bom)
-    begun = await state.in_unit_of_work(exports.begin_export, caller, list_id, order)
-    job = await wait_for_job(request, state, begun.id, seconds)
+    begun_job = await state.in_unit_of_work(exports.begin_export, caller, list_id, order)
+    job = await wait_for_job(request, state, begun_job.id, seconds)
     return build_job_response(state, job)
-
-
-_FILE: dict[int | str, dict[str, Any]] = {
-    200: {"content": describe_file("application/gzip"), "description": "The file"},
-    **error_responses(media.SIGNED_LINK_INVALID, mailing.EXPORT_NOT_FOUND, media.MEDIA_DAMAGED),
-}
 
 
 @router.get(
     "/exports/{export_id}/file.csv.gz",
     dependencies=[UNLIMITED],
     response_class=StreamingResponse,
-    responses=_FILE,
+    responses=_FILE_RESPONSES,
 )
 @STORAGE.threaded
 def download_export(request: Request, state: StateOf, export_id: PathId) -> StreamingResponse:
     """The file of an export, by its signed URL; it is kept for seven days."""
-    return _file(request, state, export_id, ExportFormat.CSV)
+    return _stream_export(request, state, export_id, ExportFormat.CSV)
 
 
 @router.get(
     "/exports/{export_id}/file.jsonl.gz",
     dependencies=[UNLIMITED],
     response_class=StreamingResponse,
-    responses=_FILE,
+    responses=_FILE_RESPONSES,
 )
 @STORAGE.threaded
 def download_export_lines(request: Request, state: StateOf, export_id: PathId) -> StreamingResponse:
     """The file of an export in JSON Lines, compressed by gzip."""
-    return _file(request, state, export_id, ExportFormat.JSONL)
+    return _stream_export(request, state, export_id, ExportFormat.JSONL)
 
 
-def _file(request: Request, state: State, export_id: int, form: ExportFormat) -> StreamingResponse:
+def _stream_export(
+    request: Request, state: State, export_id: int, form: ExportFormat
+) -> StreamingResponse:
     require_signed_url(request)
     with state.resources.unit_of_work() as uow:
         export, mailing_list = exports.get_finished_export(uow, export_id, form)

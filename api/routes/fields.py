@@ -1,4 +1,4 @@
-"""The fields of an owner: what members of all their lists may have beside name and address."""
+"""The API endpoints for the member fields of an owner and for the tags of a list."""
 
 from functools import partial
 
@@ -18,7 +18,8 @@ from services.subscriptions import field_types, fields, lists, tags
 
 router = APIRouter(tags=["Fields and tags"], route_class=JsonRoute)
 
-_RULES = (
+_TAG_PATH = "/lists/{list_id}/tags/{tag_id}"
+_FIELD_ERRORS = (
     mailing.FIELD_KEY,
     mailing.FIELD_KEY_TAKEN,
     mailing.FIELD_LABEL,
@@ -28,27 +29,29 @@ _RULES = (
 )
 
 
-@router.post("/fields", responses=error_responses(mailing.FIELD_TOO_MANY, *_RULES))
+@router.post("/fields", responses=error_responses(mailing.FIELD_TOO_MANY, *_FIELD_ERRORS))
 def create_field(uow: Transaction, caller: ListEditor, body: NewField) -> Envelope[FieldRecord]:
     """Create a field that the members of all the caller's lists may have a value of.
 
     An owner has at most 50 fields.
     """
-    made = fields.create_field(uow, caller.user_id, **body.columns())
-    return build_envelope(_record(made))
+    field = fields.create_field(uow, caller.user_id, **body.columns())
+    return build_envelope(_build_record(field))
 
 
 @router.get("/fields")
 def list_fields(uow: Transaction, caller: ListReader) -> Envelope[list[FieldRecord]]:
     """The caller's fields, the oldest first."""
-    return build_envelope([_record(each) for each in fields.list_fields(uow, caller.user_id)])
+    return build_envelope(
+        [_build_record(field) for field in fields.list_fields(uow, caller.user_id)]
+    )
 
 
 @router.patch(
     "/fields/{field_id}",
     responses=error_responses(
         mailing.FIELD_NOT_FOUND,
-        *_RULES,
+        *_FIELD_ERRORS,
         mailing.FIELD_IN_USE,
         mailing.FIELD_VALUES_UNFIT,
         mailing.FIELD_TOO_MANY_VALUES,
@@ -65,8 +68,8 @@ def change_field(
     The error names in `used_by` each segment, and each unfinished bulk action, export and import
     that may use the field.
     """
-    changed = field_types.change_field_and_type(uow, caller.user_id, field_id, body.columns())
-    return build_envelope(_record(changed))
+    field = field_types.change_field_and_type(uow, caller.user_id, field_id, body.columns())
+    return build_envelope(_build_record(field))
 
 
 @router.delete("/fields/{field_id}", responses=error_responses(mailing.FIELD_NOT_FOUND))
@@ -78,11 +81,8 @@ def retire_field(uow: Transaction, caller: ListEditor, field_id: PathId) -> Enve
     return build_envelope(fields.retire_field(uow, caller.user_id, field_id))
 
 
-def _record(field: MemberField) -> FieldRecord:
+def _build_record(field: MemberField) -> FieldRecord:
     return FieldRecord.of_row(field, public=field.is_public)
-
-
-_ONE = "/lists/{list_id}/tags/{tag_id}"
 
 
 @router.get(
@@ -100,7 +100,8 @@ def list_tags(
 
 
 @router.patch(
-    _ONE, responses=error_responses(*LIST_ERRORS, mailing.TAG_NOT_FOUND, mailing.TAG_NAME_TAKEN)
+    _TAG_PATH,
+    responses=error_responses(*LIST_ERRORS, mailing.TAG_NOT_FOUND, mailing.TAG_NAME_TAKEN),
 )
 def rename_tag(
     uow: Transaction, caller: ListEditor, list_id: ListId, tag_id: PathId, body: TagChange
@@ -113,7 +114,7 @@ def rename_tag(
 
 
 @router.delete(
-    _ONE,
+    _TAG_PATH,
     responses=error_responses(
         *LIST_ERRORS, mailing.TAG_NOT_FOUND, mailing.TAG_IN_USE, mailing.LIST_BUSY
     ),

@@ -48,7 +48,7 @@ from services.subscriptions.imports.undo_preview import forecast_undo
 
 router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
 
-# An import takes long: its caller watches the job rather than waits.
+# An import takes long, so a caller polls or streams the job instead of waiting.
 IMPORT_WAIT_SECONDS = 0.0
 
 Filename = Annotated[
@@ -114,12 +114,12 @@ Kind = Annotated[
     ),
 ]
 
-_FILE = {"type": "string", "format": "binary", "description": "At most 2 GB"}
-_FORM = {
+_FILE_SCHEMA = {"type": "string", "format": "binary", "description": "At most 2 GB"}
+_FORM_SCHEMA = {
     "type": "object",
     "description": "The file alone: options go into the query",
     "required": ["file"],
-    "properties": {"file": _FILE},
+    "properties": {"file": _FILE_SCHEMA},
 }
 
 
@@ -130,8 +130,8 @@ _FORM = {
         "requestBody": {
             "required": True,
             "content": {
-                MULTIPART: {"schema": _FORM},
-                "application/octet-stream": {"schema": _FILE},
+                MULTIPART: {"schema": _FORM_SCHEMA},
+                "application/octet-stream": {"schema": _FILE_SCHEMA},
             },
         },
     },
@@ -180,9 +180,15 @@ async def import_members(
     """
     columns = import_options.read_mapping(mapping, imports.IMPORT_MAPPING)
     statuses = import_options.read_status_values(status_values)
-    read_in = import_options.read_encoding(encoding)
     options = ImportOptions(
-        *(dry_run, on_existing, columns, kind, create_fields, date_order, statuses, read_in)
+        dry_run,
+        on_existing,
+        columns,
+        kind,
+        create_fields,
+        date_order,
+        statuses,
+        import_options.read_encoding(encoding),
     )
     state.queue_ages.check(Queue.BULK, waits=False)
     await state.in_unit_of_work(accepting.check_upload, caller, list_id, dry_run=dry_run)
@@ -204,8 +210,8 @@ async def import_members(
         filename=received.filename,
         options=options,
     )
-    wait = preference.seconds(IMPORT_WAIT_SECONDS)
-    job = await wait_for_job(request, state, accepted.job_id, wait)
+    seconds = preference.seconds(IMPORT_WAIT_SECONDS)
+    job = await wait_for_job(request, state, accepted.job_id, seconds)
     return await RECORDS.run(build_job_response, state, job)
 
 
@@ -224,11 +230,11 @@ def list_imports(
     """
     is_recent = has_recent_login(uow, caller)
 
-    def show(rows: list[MemberImport]) -> list[ImportRecord]:
-        return [_record(state, task, has_recent_login=is_recent) for task in rows]
+    def convert(rows: list[MemberImport]) -> list[ImportRecord]:
+        return [_build_record(state, task, has_recent_login=is_recent) for task in rows]
 
     return build_envelope(
-        build_page(paging, partial(records.list_imports, uow, caller, list_id=list_id), show)
+        build_page(paging, partial(records.list_imports, uow, caller, list_id=list_id), convert)
     )
 
 
@@ -242,7 +248,9 @@ def read_import(
     can't be opened.
     """
     task = records.get_import(uow, caller, import_id)
-    return build_envelope(_record(state, task, has_recent_login=has_recent_login(uow, caller)))
+    return build_envelope(
+        _build_record(state, task, has_recent_login=has_recent_login(uow, caller))
+    )
 
 
 @router.get(
@@ -277,8 +285,8 @@ def preview_undo(uow: Transaction, caller: ListReader, import_id: PathId) -> Env
 
     Looks at no more than 100,000 of the import's members.
     """
-    found = forecast_undo(uow, records.get_import(uow, caller, import_id))
-    return build_envelope(UndoPreview.model_validate(found, from_attributes=True))
+    forecast = forecast_undo(uow, records.get_import(uow, caller, import_id))
+    return build_envelope(UndoPreview.model_validate(forecast, from_attributes=True))
 
 
 @router.delete(
@@ -311,7 +319,7 @@ async def undo_import(
     return await respond_to_undo(request, state, preference, undo)
 
 
-def _record(state: State, task: MemberImport, *, has_recent_login: bool) -> ImportRecord:
+def _build_record(state: State, task: MemberImport, *, has_recent_login: bool) -> ImportRecord:
     return ImportRecord.of_row(
         task,
         **endings.get_columns(task),

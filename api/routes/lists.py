@@ -24,8 +24,8 @@ from services.subscriptions import daily_figures, deny_lists, lists
 from services.subscriptions.daily_figures import FiguresBy
 from services.subscriptions.members import traces
 
-# Errors for the fields of a list.
-_LIST_ERRORS = (
+# The errors for invalid fields of a list.
+_LIST_FIELD_ERRORS = (
     mailing.LIST_FIELDS,
     mailing.LIST_SLUG_TAKEN,
     mailing.LIST_TITLE,
@@ -45,12 +45,12 @@ _LIST_ERRORS = (
 router = APIRouter(tags=["Lists"], route_class=JsonRoute)
 
 
-@router.post("/lists", responses=error_responses(access.QUOTA_EXCEEDED, *_LIST_ERRORS))
+@router.post("/lists", responses=error_responses(access.QUOTA_EXCEEDED, *_LIST_FIELD_ERRORS))
 def create_list(
     state: StateOf, uow: Transaction, caller: ListEditor, body: schemas.NewList
 ) -> Envelope[schemas.Channel]:
     """Create a list that the caller owns."""
-    made = lists.create_own_list(
+    mailing_list = lists.create_own_list(
         uow,
         caller,
         title=body.title,
@@ -58,7 +58,7 @@ def create_list(
         fields=body.sent(),
         providers=state.challenges.configured,
     )
-    return build_envelope(describe_list(uow, state, made))
+    return build_envelope(describe_list(uow, state, mailing_list))
 
 
 @router.get("/lists", responses=error_responses(requests.CURSOR_INVALID))
@@ -66,7 +66,7 @@ def list_lists(
     state: StateOf, uow: Transaction, caller: ListReader, paging: Paging
 ) -> Envelope[Page[schemas.Channel]]:
     """The caller's lists without archived ones, newest first."""
-    read = partial(lists.list_of, uow, caller.user_id)
+    read = partial(lists.list_for_user, uow, caller.user_id)
     return build_envelope(build_page(paging, read, partial(describe_lists, uow, state)))
 
 
@@ -101,13 +101,14 @@ def read_list_stats(
     """
     days = daily_figures.choose_days(first, last)
     mailing_list = lists.get_own_list(uow, caller, list_id)
-    found = daily_figures.read_figures(uow, mailing_list.id, days, by)
+    figures = daily_figures.read_figures(uow, mailing_list.id, days, by)
     sign_ups = daily_figures.count_sign_ups(uow, mailing_list.id, days)
-    return build_envelope(schemas.ListFigures.of(by, days, found, sign_ups))
+    return build_envelope(schemas.ListFigures.of(by, days, figures, sign_ups))
 
 
 @router.patch(
-    "/lists/{list_id}", responses=error_responses(*LIST_ERRORS, mailing.LIST_BUSY, *_LIST_ERRORS)
+    "/lists/{list_id}",
+    responses=error_responses(*LIST_ERRORS, mailing.LIST_BUSY, *_LIST_FIELD_ERRORS),
 )
 @threaded_by_list
 def change_list(
@@ -157,8 +158,8 @@ def read_embedded_form(
 ) -> Envelope[schemas.EmbeddedForm]:
     """The list's sign-up form, to be pasted into a page of any site as plain HTML."""
     form = ListForm.read(uow, lists.get_own_list(uow, caller, list_id), state.resources.settings)
-    chosen = reader_languages.choose_language(language or "")
-    return build_envelope(render_embedded_form(state, form, language=chosen))
+    reader_language = reader_languages.choose_language(language or "")
+    return build_envelope(render_embedded_form(state, form, language=reader_language))
 
 
 @router.get("/lists/{list_id}/previews/{part}", responses=error_responses(*LIST_ERRORS))
@@ -174,14 +175,14 @@ def preview_list(
 
     Its links lead nowhere.
     """
-    chosen = reader_languages.choose_language(language or "")
+    reader_language = reader_languages.choose_language(language or "")
     mailing_list = lists.get_own_list(uow, caller, list_id)
-    return build_envelope(render_preview(uow, state, mailing_list, part, chosen))
+    return build_envelope(render_preview(uow, state, mailing_list, part, reader_language))
 
 
 @router.post(
     "/lists/{list_id}/previews/{part}",
-    responses=error_responses(*LIST_ERRORS, mailing.LIST_BUSY, *_LIST_ERRORS),
+    responses=error_responses(*LIST_ERRORS, mailing.LIST_BUSY, *_LIST_FIELD_ERRORS),
 )
 @threaded_by_list
 def preview_changed_list(
@@ -194,14 +195,14 @@ def preview_changed_list(
     language: Language = None,
 ) -> Envelope[schemas.ListPreview]:
     """A preview of a page or mail of the list with these changes. The list stays as it is."""
-    chosen = reader_languages.choose_language(language or "")
+    reader_language = reader_languages.choose_language(language or "")
     values = lists.validate_values(uow.settings, body.sent())
     mailing_list = lists.get_own_list(uow, caller, list_id)
     trial = uow.session.begin_nested()
     lists.change_list(uow, mailing_list, values, state.challenges.configured)
-    shown = render_preview(uow, state, mailing_list, part, chosen)
+    preview = render_preview(uow, state, mailing_list, part, reader_language)
     trial.rollback()
-    return build_envelope(shown)
+    return build_envelope(preview)
 
 
 deny_list_router = APIRouter(tags=["Lists"], route_class=JsonRoute)
@@ -210,10 +211,10 @@ deny_list_router = APIRouter(tags=["Lists"], route_class=JsonRoute)
 @deny_list_router.get("/deny-list")
 def read_deny_list(uow: Transaction, caller: ListReader) -> Envelope[schemas.DenyListRecord]:
     """The addresses and domains of which the caller wants no new members."""
-    found = deny_lists.read_deny_list(uow, caller.user_id)
+    deny_list = deny_lists.read_deny_list(uow, caller.user_id)
     return build_envelope(
         schemas.DenyListRecord(
-            addresses=[*found.addresses], domains=[*found.domains], erased=found.erased
+            addresses=[*deny_list.addresses], domains=[*deny_list.domains], erased=deny_list.erased
         )
     )
 

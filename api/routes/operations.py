@@ -29,7 +29,13 @@ from core.settings import Settings
 from core.signed_urls import SEEN_HEADER
 from services.accounts import page_paths
 
-_NOT_READY = "The database is missing, or outdated, or the process is about to end"
+_SERVICE_DESCRIPTION = (
+    "The back end of a newsletter and publishing platform: lists and their members, images, texts "
+    "that go with a post, and credits. It sends no newsletters; it knows who gets them, and why."
+)
+_NOT_READY_DESCRIPTION = "The database is missing, or outdated, or the process is about to end"
+# RFC 9116 recommends a lifetime of less than a year.
+SECURITY_TXT_LIFETIME = timedelta(days=180)
 
 router = APIRouter(tags=["Operations"], dependencies=[UNLIMITED], route_class=JsonRoute)
 
@@ -45,14 +51,14 @@ async def check_health(request: Request, response: Response, state: StateOf) -> 
 
 @router.get("/health", include_in_schema=False)
 async def find_health() -> RedirectResponse:
-    """Lead to `/healthz` whoever guesses the path."""
+    """Redirect to `/healthz`, because some people guess this path."""
     return RedirectResponse("/healthz")
 
 
 @router.get(
     "/readyz",
     response_model=DependenciesHealth,
-    responses={503: {"model": DependenciesHealth, "description": _NOT_READY}},
+    responses={503: {"model": DependenciesHealth, "description": _NOT_READY_DESCRIPTION}},
 )
 async def check_readiness(state: StateOf) -> JSONResponse:
     """200 while this process can serve calls, else 503; with the status of each dependency.
@@ -87,10 +93,10 @@ async def read_metrics(request: Request, state: StateOf) -> Response:
     accepts OpenMetrics gets that, with the trace of one request in each bucket as an exemplar.
     """
     token = state.resources.settings.metrics_token
-    scheme, _, sent = request.headers.get("authorization", "").partition(" ")
-    expected = token.get_secret_value() if token else ""
-    is_token = secrets.compare_digest(sent.strip().encode(), expected.encode())
-    if not expected or scheme.lower() != "bearer" or not is_token:
+    scheme, _, sent_token = request.headers.get("authorization", "").partition(" ")
+    expected_token = token.get_secret_value() if token else ""
+    is_equal = secrets.compare_digest(sent_token.strip().encode(), expected_token.encode())
+    if not expected_token or scheme.lower() != "bearer" or not is_equal:
         raise access.AUTH_METRICS_TOKEN()
     await state.deployment_metrics.refresh()
     encode, content_type = choose_encoder(request.headers.get("accept", ""))
@@ -98,11 +104,6 @@ async def read_metrics(request: Request, state: StateOf) -> Response:
 
 
 service_router = APIRouter(tags=["Operations"], dependencies=[PUBLIC], route_class=JsonRoute)
-
-_DESCRIPTION = (
-    "The back end of a newsletter and publishing platform: lists and their members, images, texts "
-    "that go with a post, and credits. It sends no newsletters; it knows who gets them, and why."
-)
 
 
 @service_router.get(
@@ -112,7 +113,7 @@ _DESCRIPTION = (
 )
 async def read_service(request: Request, state: StateOf) -> Response:
     """What this is, in which version, and where to go on: a page where the caller accepts HTML."""
-    record = _record(state.resources.settings)
+    record = _build_record(state.resources.settings)
     if "text/html" in request.headers.get("accept", ""):
         reply = render_page("service.html", service=record)
     else:
@@ -121,7 +122,7 @@ async def read_service(request: Request, state: StateOf) -> Response:
     return reply
 
 
-def _record(settings: Settings) -> ServiceRecord:
+def _build_record(settings: Settings) -> ServiceRecord:
     base = settings.public_base
     links = ServiceLinks(
         documentation=f"{base}{DOCS_PATH}" if settings.api_docs else None,
@@ -132,7 +133,7 @@ def _record(settings: Settings) -> ServiceRecord:
     )
     return ServiceRecord(
         name="Pressroom",
-        description=_DESCRIPTION,
+        description=_SERVICE_DESCRIPTION,
         version=version("pressroom"),
         contract=VERSIONS[0],
         contracts=list(VERSIONS),
@@ -147,9 +148,6 @@ well_known_router = APIRouter(
     route_class=ThreadedRoute,
 )
 
-# RFC 9116 recommends less than a year.
-SECURITY_TXT_LIFETIME = timedelta(days=180)
-
 
 @well_known_router.get("/security.txt")
 async def read_security_txt(state: StateOf) -> Response:
@@ -158,7 +156,7 @@ async def read_security_txt(state: StateOf) -> Response:
     if not settings.security_contacts:
         raise requests.ROUTE_NOT_FOUND()
     expires = (clock.now() + SECURITY_TXT_LIFETIME).date()
-    fields = [("Contact", each) for each in settings.security_contacts]
+    fields = [("Contact", contact) for contact in settings.security_contacts]
     fields += [
         ("Expires", f"{expires}T00:00:00Z"),
         ("Preferred-Languages", "en"),
@@ -172,5 +170,5 @@ async def read_security_txt(state: StateOf) -> Response:
 
 @well_known_router.get("/change-password")
 async def find_password_page(state: StateOf) -> Response:
-    """Lead a password manager to the page on which a password is changed."""
+    """Redirect a password manager to the page for changing the password."""
     return redirect_to_path(state, page_paths.PASSWORD_PATH)

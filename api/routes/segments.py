@@ -23,21 +23,21 @@ from storage.unit_of_work import UnitOfWork
 
 router = APIRouter(tags=["Segments"], route_class=JsonRoute)
 
-_RULES = (
-    *(
-        mailing.FILTER_INVALID,
-        mailing.FILTER_TOO_LARGE,
-        mailing.TAG_TOO_MANY,
-        access.QUOTA_EXCEEDED,
-    ),
-    *(mailing.SEGMENT_NAME, mailing.SEGMENT_NAME_TAKEN, mailing.LIST_BUSY),
+_SEGMENT_ERRORS = (
+    mailing.FILTER_INVALID,
+    mailing.FILTER_TOO_LARGE,
+    mailing.TAG_TOO_MANY,
+    access.QUOTA_EXCEEDED,
+    mailing.SEGMENT_NAME,
+    mailing.SEGMENT_NAME_TAKEN,
+    mailing.LIST_BUSY,
 )
-_ONE = "/lists/{list_id}/segments/{segment_id}"
+_SEGMENT_PATH = "/lists/{list_id}/segments/{segment_id}"
 
 
 @router.post(
     "/lists/{list_id}/segments",
-    responses=error_responses(*LIST_ERRORS, *_RULES, mailing.SEGMENT_TOO_MANY),
+    responses=error_responses(*LIST_ERRORS, *_SEGMENT_ERRORS, mailing.SEGMENT_TOO_MANY),
 )
 def create_segment(
     uow: Transaction, caller: ListEditor, list_id: ListId, body: NewSegment
@@ -48,8 +48,8 @@ def create_segment(
     the list does not have is made.
     """
     mailing_list = lists.get_own_list(uow, caller, list_id)
-    made = list_segments_module.create_segment(uow, mailing_list, body.name, body.filter)
-    return build_envelope(_record(uow, mailing_list, made))
+    segment = list_segments_module.create_segment(uow, mailing_list, body.name, body.filter)
+    return build_envelope(_build_record(uow, mailing_list, segment))
 
 
 @router.get(
@@ -62,18 +62,20 @@ def list_segments(
     mailing_list = lists.get_own_list(uow, caller, list_id)
     read = partial(list_segments_module.list_segments, uow, mailing_list, with_filters=True)
 
-    def show(rows: list[Segment]) -> list[SegmentRecord]:
-        filters = member_filter.restore_names(uow, mailing_list, *(each.filter for each in rows))
+    def convert(rows: list[Segment]) -> list[SegmentRecord]:
+        filters = member_filter.restore_names(
+            uow, mailing_list, *(segment.filter for segment in rows)
+        )
         return [
-            SegmentRecord.of_row(each, filter=written)
-            for each, written in zip(rows, filters, strict=True)
+            SegmentRecord.of_row(segment, filter=filter_document)
+            for segment, filter_document in zip(rows, filters, strict=True)
         ]
 
-    return build_envelope(build_page(paging, read, show))
+    return build_envelope(build_page(paging, read, convert))
 
 
 @router.get(
-    _ONE,
+    _SEGMENT_PATH,
     responses=error_responses(
         *LIST_ERRORS,
         mailing.SEGMENT_NOT_FOUND,
@@ -92,31 +94,34 @@ async def read_segment(
     not enough, `count_is_exact` is false, and the segment means at least `count` members.
     """
 
-    def counted() -> CountedSegment:
+    def read_and_count() -> CountedSegment:
         with state.resources.unit_of_work() as uow:
             mailing_list = lists.get_own_list(uow, caller, list_id)
-            found = list_segments_module.get_segment(uow, mailing_list.id, segment_id)
-            wanted = member_filter.read_stored_filter(uow, mailing_list, found.filter)
-            [written] = member_filter.restore_names(uow, mailing_list, found.filter)
-        number = member_counts.count_members(state.resources, mailing_list, wanted)
+            segment = list_segments_module.get_segment(uow, mailing_list.id, segment_id)
+            filter_tree = member_filter.read_stored_filter(uow, mailing_list, segment.filter)
+            [filter_document] = member_filter.restore_names(uow, mailing_list, segment.filter)
+        count = member_counts.count_members(state.resources, mailing_list, filter_tree)
         return CountedSegment.of_row(
-            found, filter=written, count=number.count, count_is_exact=number.is_exact
+            segment, filter=filter_document, count=count.count, count_is_exact=count.is_exact
         )
 
-    return build_envelope(await SEARCHES_BY_CALLER.run(caller.user_id, counted))
+    return build_envelope(await SEARCHES_BY_CALLER.run(caller.user_id, read_and_count))
 
 
-@router.patch(_ONE, responses=error_responses(*LIST_ERRORS, mailing.SEGMENT_NOT_FOUND, *_RULES))
+@router.patch(
+    _SEGMENT_PATH,
+    responses=error_responses(*LIST_ERRORS, mailing.SEGMENT_NOT_FOUND, *_SEGMENT_ERRORS),
+)
 def change_segment(
     uow: Transaction, caller: ListEditor, list_id: ListId, segment_id: PathId, body: SegmentChanges
 ) -> Envelope[SegmentRecord]:
     """Change the name or the filter; what the body doesn't name stays."""
     mailing_list = lists.get_own_list(uow, caller, list_id)
-    changed = list_segments_module.change_segment(uow, mailing_list, segment_id, body.sent())
-    return build_envelope(_record(uow, mailing_list, changed))
+    segment = list_segments_module.change_segment(uow, mailing_list, segment_id, body.sent())
+    return build_envelope(_build_record(uow, mailing_list, segment))
 
 
-@router.delete(_ONE, responses=error_responses(*LIST_ERRORS))
+@router.delete(_SEGMENT_PATH, responses=error_responses(*LIST_ERRORS))
 def delete_segment(
     uow: Transaction, caller: ListEditor, list_id: ListId, segment_id: PathId
 ) -> Envelope[int]:
@@ -125,7 +130,7 @@ def delete_segment(
     return build_envelope(list_segments_module.delete_segment(uow, mailing_list, segment_id))
 
 
-def _record(uow: UnitOfWork, mailing_list: MailingList, segment: Segment) -> SegmentRecord:
-    written: dict[str, Any]
-    [written] = member_filter.restore_names(uow, mailing_list, segment.filter)
-    return SegmentRecord.of_row(segment, filter=written)
+def _build_record(uow: UnitOfWork, mailing_list: MailingList, segment: Segment) -> SegmentRecord:
+    filter_document: dict[str, Any]
+    [filter_document] = member_filter.restore_names(uow, mailing_list, segment.filter)
+    return SegmentRecord.of_row(segment, filter=filter_document)

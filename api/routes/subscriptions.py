@@ -1,6 +1,7 @@
-"""A person's own subscriptions, for the person's login or a trace id from a mail.
+"""The API endpoints for a person's own subscriptions.
 
-The sign-up of a stranger, ``POST`` on the same path, is in ``api.sign_up``.
+The person is identified by a login or by a trace id from a mail. ``api.sign_up`` contains the route
+with which people without a login subscribe.
 """
 
 from functools import partial
@@ -40,10 +41,10 @@ from services.subscriptions.members.changes import Via
 
 router = APIRouter(tags=["Subscriptions"], route_class=JsonRoute)
 
-BY_TRACE = requires_scope_or_trace(Scope.SUBSCRIPTION_FULL)
+TRACE_OR_FULL_SCOPE = requires_scope_or_trace(Scope.SUBSCRIPTION_FULL)
 
-# The result of every call that takes a trace id, so that nobody learns who subscribes.
-ACCEPTED = 1
+# The result of every request with a trace id, so that the result doesn't reveal who subscribes.
+ACCEPTED_COUNT = 1
 
 _TRACE_ERRORS = (
     mailing.TRACE_AMBIGUOUS,
@@ -55,7 +56,7 @@ _TRACE_ERRORS = (
 
 
 def _describe_body(**properties: Any) -> dict[str, Any]:
-    """Return ``openapi_extra`` of a body that is JSON or a form, with these fields."""
+    """Return the ``openapi_extra`` of a route whose body is JSON or a form with these fields."""
     trace_id = {
         "type": "string",
         "description": "Instead of the query parameter",
@@ -96,7 +97,7 @@ def subscribe_me(
 
 @router.delete(
     "/subscriptions/{list_id}",
-    dependencies=[BY_TRACE],
+    dependencies=[TRACE_OR_FULL_SCOPE],
     openapi_extra=_describe_body(),
     responses=error_responses(mailing.LIST_NAME_INVALID, *_TRACE_ERRORS),
 )
@@ -115,12 +116,12 @@ def unsubscribe(
     if person is not None:
         actor = actors.build_principal_actor(request, principal)
         leaving.opt_out(state.resources, mailing_list, person, OptOutKind.LIST, actor)
-    return build_envelope(ACCEPTED)
+    return build_envelope(ACCEPTED_COUNT)
 
 
 @router.put(
     "/subscriptions/{list_id}/email",
-    dependencies=[BY_TRACE],
+    dependencies=[TRACE_OR_FULL_SCOPE],
     openapi_extra=_describe_body(enabled={"type": "boolean", "examples": [False]}),
     responses=error_responses(*_TRACE_ERRORS, mailing.LIST_BUSY),
 )
@@ -131,17 +132,17 @@ async def set_email_enabled(
     try:
         is_enabling = submission.read_boolean("enabled")
     except DomainError:
-        # ``_set_email`` reads the value again. A caller without credentials gets the error about
-        # credentials first.
+        # ``_set_email`` raises the error later, because the error about missing credentials comes
+        # first.
         is_enabling = False
     call = partial(_set_email, request, state, list_id, submission)
     await (CHANGES_BY_LIST.run(list_id, call) if is_enabling else LEAVING.run(call))
-    return build_envelope(ACCEPTED)
+    return build_envelope(ACCEPTED_COUNT)
 
 
 @router.post(
     "/subscriptions/{list_id}/delete",
-    dependencies=[BY_TRACE],
+    dependencies=[TRACE_OR_FULL_SCOPE],
     openapi_extra=_describe_body(
         **{"List-Unsubscribe": {"type": "string", "examples": ["One-Click"]}}
     ),
@@ -154,7 +155,7 @@ def disable_email(
     """Switch a list's mail off by one click (RFC 8058), for the trace id's person. Always 1."""
     principal = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_FULL)
     _disable_email(request, state, list_id, principal)
-    return build_envelope(ACCEPTED)
+    return build_envelope(ACCEPTED_COUNT)
 
 
 def _set_email(request: Request, state: State, list_id: int, submission: FormOrJsonBody) -> None:

@@ -1,4 +1,4 @@
-"""The API endpoints with which users read and change their own account."""
+"""The API endpoints for a user's own account, API keys and grants."""
 
 from functools import partial
 from typing import Annotated
@@ -34,7 +34,7 @@ router = APIRouter(tags=["Accounts"], route_class=JsonRoute)
 @router.get("/users/me")
 def read_me(uow: Transaction, caller: AnyCaller) -> Envelope[schemas.UserRecord]:
     """The user to whom the credentials belong, and how much of their plan's quotas is used."""
-    return build_envelope(_record(uow, accounts.get_user(uow, caller.user_id)))
+    return build_envelope(_build_record(uow, accounts.get_user(uow, caller.user_id)))
 
 
 @router.patch("/users/me")
@@ -47,10 +47,10 @@ def change_me(
         setattr(user, name, value)
     uow.session.flush()
     uow.session.refresh(user)
-    return build_envelope(_record(uow, user))
+    return build_envelope(_build_record(uow, user))
 
 
-def _record(uow: UnitOfWork, user: User) -> schemas.UserRecord:
+def _build_record(uow: UnitOfWork, user: User) -> schemas.UserRecord:
     return schemas.UserRecord.of_row(user, quotas=quotas.list_uses(uow, user))
 
 
@@ -60,11 +60,11 @@ def list_security_events(
 ) -> Envelope[schemas.SecurityEventsPage]:
     """List what happened to the account in the last year, newest first: logins, also failed
     ones, credentials that were made or ended, exports, and what the plan refused."""
-    wanted = PageRequest(limit, cursor=cursor)
+    page_request = PageRequest(limit, cursor=cursor)
     read = partial(security_events.list_events, uow, caller.user_id)
-    found = fill_page(wanted, read, lambda rows: [*map(schemas.SecurityEvent.of, rows)])
-    pagination = schemas.EventsPagination(limit=limit, next_cursor=found.next_cursor)
-    return build_envelope(schemas.SecurityEventsPage(pagination=pagination, items=found.rows))
+    page = fill_page(page_request, read, lambda rows: [*map(schemas.SecurityEvent.of, rows)])
+    pagination = schemas.EventsPagination(limit=limit, next_cursor=page.next_cursor)
+    return build_envelope(schemas.SecurityEventsPage(pagination=pagination, items=page.rows))
 
 
 @router.post(
@@ -133,9 +133,9 @@ def list_grants(
     paging: ArrayPaging,
 ) -> Envelope[list[GrantRecord]]:
     """The programs that may act for the caller, with the newest consent first."""
-    given = grants.list_grants(uow, caller.user_id, paging)
-    link_next_page(request, response, given)
-    return build_envelope([GrantRecord.model_validate(each) for each in given.rows])
+    page = grants.list_grants(uow, caller.user_id, paging)
+    link_next_page(request, response, page)
+    return build_envelope([GrantRecord.model_validate(grant) for grant in page.rows])
 
 
 @grants_router.delete("/grants/{grant_id}", responses=error_responses(access.GRANT_NOT_FOUND))

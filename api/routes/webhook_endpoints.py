@@ -1,4 +1,4 @@
-"""The URLs to which Pressroom sends an owner's events, with their deliveries."""
+"""The API endpoints for webhook endpoints, to which Pressroom sends events, and for deliveries."""
 
 from functools import partial
 
@@ -17,15 +17,15 @@ from services.paging import PageRequest
 from services.webhooks import deliveries, webhook_endpoints
 from services.webhooks.webhook_endpoints import EndpointChange
 
-_PATH = "/webhook-endpoints"
-_ENDPOINT_PATH = _PATH + "/{endpoint_id}"
+_ENDPOINTS_PATH = "/webhook-endpoints"
+_ENDPOINT_PATH = _ENDPOINTS_PATH + "/{endpoint_id}"
 _ENDPOINT_ERRORS = (webhooks.WEBHOOK_ENDPOINT_NOT_FOUND, access.AUTH_RESTRICTED_CREDENTIAL)
 
 router = APIRouter(tags=["Webhooks"], route_class=JsonRoute)
 
 
 @router.post(
-    _PATH,
+    _ENDPOINTS_PATH,
     responses=error_responses(
         webhooks.WEBHOOK_URL_NOT_ALLOWED,
         webhooks.WEBHOOK_TOO_MANY,
@@ -56,7 +56,7 @@ async def create_webhook_endpoint(
     return build_envelope(schemas.CreatedWebhookEndpoint.of_row(endpoint, secret=secret))
 
 
-@router.get(_PATH)
+@router.get(_ENDPOINTS_PATH)
 def list_webhook_endpoints(
     uow: Transaction, caller: WebhookKeeper
 ) -> Envelope[list[schemas.WebhookEndpointRecord]]:

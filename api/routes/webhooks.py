@@ -1,4 +1,4 @@
-"""Webhooks that payment providers send to Pressroom."""
+"""The API endpoint for the webhooks of payment providers."""
 
 from fastapi import APIRouter, Request
 
@@ -13,7 +13,7 @@ from services.credits import payment_webhooks
 
 router = APIRouter(tags=["Credits"], dependencies=[UNLIMITED], route_class=ThreadedRoute)
 
-_SIGNATURE = {
+_SIGNATURE_PARAMETER = {
     "name": "Stripe-Signature",
     "in": "header",
     "required": True,
@@ -31,7 +31,7 @@ _SIGNATURE = {
         money.TOPUP_NO_CHANNEL,
     ),
     openapi_extra={
-        "parameters": [_SIGNATURE],
+        "parameters": [_SIGNATURE_PARAMETER],
         "requestBody": {
             "required": True,
             "content": {

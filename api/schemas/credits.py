@@ -51,7 +51,7 @@ Text = Annotated[str, BeforeValidator(_read_text)]
 # The OpenAPI document doesn't mention that an optional field may be null.
 OptionalMoney = Annotated[Money | None, WithJsonSchema({"type": "number"})]
 OptionalText = Annotated[Text | None, WithJsonSchema({"type": "string"})]
-# The service validates the names in the object, because it has an error of its own for them.
+# The service validates the names in the object, because invalid names have a separate error code.
 OptionalObject = Annotated[dict[Any, Any] | None, WithJsonSchema({"type": "object"})]
 
 
@@ -237,10 +237,10 @@ def describe_order(order: PaymentOrder) -> dict[str, Any]:
         "rate_usd_to_credit": order.credits_per_usd,
         "payment_url": order.payment_url if order.status == OrderStatus.PENDING else None,
         "is_claimed": order.user_id is not None,
-        "expires_at": clock.iso(order.expires_at),
-        "paid_at": clock.iso(order.paid_at) if order.paid_at else None,
-        "created_at": clock.iso(order.created_at),
-        "updated_at": clock.iso(order.updated_at),
+        "expires_at": clock.format_timestamp(order.expires_at),
+        "paid_at": clock.format_timestamp(order.paid_at) if order.paid_at else None,
+        "created_at": clock.format_timestamp(order.created_at),
+        "updated_at": clock.format_timestamp(order.updated_at),
     }
     fields = OrderRecord.model_fields
     return {
@@ -266,7 +266,7 @@ def _dump_exact_json(data: dict[str, Any]) -> bytes:
 def build_decimal_response(
     data: dict[str, Any] | str, headers: dict[str, str] | None = None
 ) -> Response:
-    """Return a response with an envelope around a record. A text is a record in JSON."""
+    """Return a response with an envelope around a record, which may already be JSON text."""
     text = data if isinstance(data, str) else _dump_exact_json(data).decode()
     body = f'{{"data":{text},"ts":{int(time.time())}}}'
     return Response(body, headers=headers, media_type="application/json")

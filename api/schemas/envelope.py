@@ -47,7 +47,7 @@ S = TypeVar("S", bound=BaseModel)
 Timestamp = Annotated[
     datetime,
     PlainSerializer(
-        clock.iso,
+        clock.format_timestamp,
         return_type=Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})],
     ),
 ]
@@ -109,7 +109,7 @@ class AtMost:
     ) -> CoreSchema:
         schema: dict[str, Any] = {**handler(source)}
         assert schema["type"] in {"list", "dict"}, f"{source} is no list and no dictionary"
-        # This becomes ``maxItems`` or ``maxProperties`` in the OpenAPI document.
+        # ``max_length`` becomes ``maxItems`` or ``maxProperties`` in the OpenAPI document.
         schema["max_length"] = self.items
         if schema["type"] == "list":
             schema["fail_fast"] = self.items > MAX_ITEMS_WITH_ERRORS
@@ -277,7 +277,7 @@ def format_plain_moment(moment: datetime | None) -> datetime | str | None:
     """
     if moment is None or moment.microsecond:
         return moment
-    return clock.iso(moment)
+    return clock.format_timestamp(moment)
 
 
 def build_page(

@@ -10,7 +10,7 @@ from services.subscriptions import tags
 from services.subscriptions.fields import MAX_FIELDS, MAX_KEY_CHARACTERS, MAX_VALUE_CHARACTERS
 from services.subscriptions.tags import MAX_TAGS_OF_MEMBER
 
-# In strict mode, an enum accepts only its members, which JSON can't express.
+# The enum isn't strict, because strict mode refuses the text that JSON contains.
 FieldTypeName = Annotated[FieldType, Field(strict=False)]
 _Key = Annotated[str, Field(max_length=MAX_KEY_CHARACTERS)]
 _Value = Annotated[

@@ -11,7 +11,7 @@ from models import RecordedEvent
 from services.event_origins import CredentialKind
 from services.security_events import EventType
 
-# In strict mode, an enum accepts only its members, which JSON can't express.
+# The enum isn't strict, because strict mode refuses the text that JSON contains.
 ScopeName = Annotated[Scope, Field(strict=False)]
 
 

@@ -10,7 +10,7 @@ from integrations.receivers.destinations import MAX_URL_CHARACTERS
 from models import DeliveryStatus, EndpointState, WebhookDelivery
 from services.feed.catalogue import FeedEventType
 
-# In strict mode, an enum accepts only its members, which JSON can't express.
+# The enum isn't strict, because strict mode refuses the text that JSON contains.
 EventTypeName = Annotated[FeedEventType, Field(strict=False)]
 
 

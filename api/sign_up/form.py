@@ -101,8 +101,8 @@ def render_form(
         form.look,
         language=language,
         status=errors.status if errors else 200,
-        # Allow every host, because browsers also check the redirects that follow a form against
-        # the policy, and the owner's site may redirect to other hosts.
+        # Allow every host, because the owner's site may redirect to other hosts. Browsers check all
+        # redirects that follow a form against the policy.
         form_targets=f"{redirect_url.origin.partition(':')[0]}:" if redirect_url else "",
         list_title=mailing_list.title,
         owner_text=mailing_list.sign_up_text or mailing_list.tagline,

@@ -35,7 +35,7 @@ class FormInput:
         problem: the error message, or ``None`` for a valid value.
         choices: the values from which the person can choose.
         input_type: the ``type`` attribute of an ``<input>`` element.
-        is_first_problem: whether this is the first input with an error. The page focuses the input.
+        is_first_problem: whether the input is the first input with an error, which gets the focus.
     """
 
     name: str

@@ -39,7 +39,7 @@ class StreamCounter:
 
 
 class EventStream(StreamingResponse):
-    """A response with server-sent events. It counts as an open stream until its connection ends."""
+    """A stream of server-sent events, which is counted until its connection ends."""
 
     def __init__(
         self, streams: StreamCounter, user_id: int, events: AsyncIterable[str] | Iterable[str]

@@ -129,8 +129,8 @@ def _fill_table(sql: cursor, table: str, values: dict[str, object]) -> None:
 _IDENTITY = (
     "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attidentity IN ('a', 'd')"
 )
-# Lists the indexes that are dropped while a table is filled. Primary keys stay, because foreign
-# keys need them.
+# Lists the indexes that are dropped while a table is filled. Primary keys stay, because
+# foreign keys need primary keys.
 _INDEXES = """
 SELECT i.indexrelid::regclass::text, pg_get_indexdef(i.indexrelid),
     n.conname, pg_get_constraintdef(n.oid)

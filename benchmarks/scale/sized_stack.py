@@ -91,7 +91,7 @@ def run_stack(stack: Stack, volume: Volume) -> Iterator[SizedStack]:
     )
     assert isinstance(user_id, int)
     assert isinstance(list_id, int)
-    owner = Owner(user_id, str(email), stack.new_key(user_id))
+    owner = Owner(user_id, str(email), stack.create_key(user_id))
     worker = WorkerContext(_settings(stack), plan_serving([Queue.MAINTENANCE]))
     try:
         yield SizedStack(stack, volume, owner, list_id, worker)

@@ -61,7 +61,7 @@ SELECT pg_temp.person_id(CASE WHEN n % 10 = 0 THEN 1 ELSE 1 + pg_temp.dice(n, 21
     pg_temp.ago(n, {events}, 280), '10.2.3.4', 'Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0'
 FROM generate_series(1, {events}::bigint) AS n
 """,
-    # One in ten feed events belongs to the largest list of the first owner. The places of the
+    # Every tenth feed event belongs to the largest list of the first owner. The places of the
     # events belong to old transactions.
     "feed_events": """
 INSERT INTO feed_events (place, user_id, type, list_id, subject_id, data, occurred_at)

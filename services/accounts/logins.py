@@ -118,7 +118,7 @@ def read_browser_token(
 
 
 def _browser_message(nonce: str, email: str, recovered_at: datetime | None) -> bytes:
-    since = "" if recovered_at is None else f"\n{clock.iso(recovered_at)}"
+    since = "" if recovered_at is None else f"\n{clock.format_timestamp(recovered_at)}"
     return f"known\n{nonce}\n{email}{since}".encode("utf-8", "surrogatepass")
 
 

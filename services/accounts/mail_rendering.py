@@ -73,4 +73,4 @@ def _create_mailer(resources: Resources) -> Mailer:
     # Only workers send mail, so the API doesn't load the mail providers.
     from integrations.mail import registry
 
-    return registry.mailer(resources.settings)
+    return registry.create_mailer(resources.settings)

@@ -59,7 +59,7 @@ def create_backup_id(began_at: datetime) -> str:
 
 def format_timestamp(moment: datetime) -> str:
     """Format a time for the name of a file."""
-    return clock.iso(moment).replace("-", "").replace(":", "")
+    return clock.format_timestamp(moment).replace("-", "").replace(":", "")
 
 
 def backup_folder(backup_id: str) -> str:

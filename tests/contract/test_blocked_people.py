@@ -213,7 +213,7 @@ def switch_mail_on(blocked_list: BlockedList) -> None:
 
 def join_by_key(blocked_list: BlockedList) -> None:
     for each in blocked_list.people.values():
-        with blocked_list.stack.client(blocked_list.stack.new_key(each.user_id)) as reader:
+        with blocked_list.stack.client(blocked_list.stack.create_key(each.user_id)) as reader:
             reader.post(f"/subscriptions/{blocked_list.list_id}/no-challenge")
 
 

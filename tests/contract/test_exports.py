@@ -250,7 +250,7 @@ def test_the_roster_is_for_who_has_the_operators_key(
 def test_the_owners_other_keys_do_not_see_a_roster_made_with_their_delivery_key(
     stack: Stack, client: httpx2.Client, owner: Any, list_id: int
 ) -> None:
-    with stack.client(stack.new_key(owner.user_id, Scope.DELIVERY)) as sending:
+    with stack.client(stack.create_key(owner.user_id, Scope.DELIVERY)) as sending:
         job = data(export(sending, list_id, "delivery"))
     problem(client.get(f"/jobs/{job['id']}"), 403, "auth.insufficient_scope")
     assert job["id"] not in {each["id"] for each in data(client.get("/jobs"))["items"]}
@@ -277,7 +277,7 @@ def test_a_products_file_is_the_same_after_our_export_and_another_import(
     content = PRODUCT_FILES[product].format(d=f"{random_hash_id(8)}.example.com")
     imported(client, list_id, content.encode(), create_fields="1")
     first = gzip.decompress(httpx2.get(file_of(client, list_id, format=form), timeout=30).content)
-    with stack.client(stack.new_owner().key) as another:
+    with stack.client(stack.create_owner().key) as another:
         there = new_list(another)["id"]
         result = imported(another, there, first, f"members.{form}", create_fields="1")
         assert result["ignored_columns"] == ["source", "user_id", "consent_claimed_by"]

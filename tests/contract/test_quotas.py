@@ -47,7 +47,7 @@ FREE = {
 @pytest.fixture
 def free_owner(stack: Stack) -> Iterator[Owner]:
     """An owner on the free plan with one API key."""
-    owner = stack.new_owner(plan=Plan.FREE)
+    owner = stack.create_owner(plan=Plan.FREE)
     yield owner
     end_jobs(stack, owner.user_id)
 
@@ -262,7 +262,7 @@ def test_the_sender_is_not_bounded(
 ) -> None:
     list_id = new_list(free_client)["id"]
     begin_jobs(stack, free_owner.user_id, 3)
-    with stack.client(stack.new_key(free_owner.user_id, Scope.DELIVERY)) as sender:
+    with stack.client(stack.create_key(free_owner.user_id, Scope.DELIVERY)) as sender:
         assert data(export(sender, list_id, "delivery"))["status"] == "succeeded"
 
 

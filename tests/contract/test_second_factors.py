@@ -70,7 +70,7 @@ def test_a_login_asks_for_a_code_of_the_app(
     assert told[-3:-1] == [("factor.added", {"factor": "app"}), ("login.failed", {"attempts": 1})]
     assert told[-1][0] == "login.succeeded"
     # No program is asked for one.
-    with stack.client(stack.new_key(user_id_of(stack, email))) as program:
+    with stack.client(stack.create_key(user_id_of(stack, email))) as program:
         data(program.get("/users/me"))
 
 

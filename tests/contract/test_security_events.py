@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from api.console.account.routes import event_line
+from api.console.account.routes import build_event_line
 from devstack.harness.stack import Owner, Stack
 from models import Plan, RecordedEvent
 from services.security_events import EventType, record_event
@@ -129,7 +129,7 @@ def test_keys_and_programs_that_come_and_go_are_events(stack: Stack, owner: Owne
 
 
 def test_what_the_plan_refuses_is_one_event_an_hour(stack: Stack) -> None:
-    frugal = stack.new_owner(plan=Plan.FREE)
+    frugal = stack.create_owner(plan=Plan.FREE)
     with stack.client(frugal.key) as client:
         list_id = new_list(client)["id"]
         for _ in range(3):
@@ -159,7 +159,7 @@ def test_the_pages_show_what_happened(stack: Stack, firefox_visitor: Visitor, em
 
 def test_every_type_has_words() -> None:
     made = [RecordedEvent(type=kind, detail={}) for kind in EventType]
-    assert len({line.text for line in map(event_line, made)}) == len(EventType)
+    assert len({line.text for line in map(build_event_line, made)}) == len(EventType)
 
 
 def test_what_only_a_later_release_records_is_shown_by_its_name(

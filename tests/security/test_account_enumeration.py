@@ -39,7 +39,7 @@ def stack_with_full_hashes(stack: Stack) -> Iterator[Stack]:
     """The test stack with a second API, which hashes passwords at the full cost of production."""
     port = free_port()
     url = f"http://{LOOPBACK}:{port}"
-    with stack.second_api(port, module="cli.main", PRESSROOM_PUBLIC_URL=url) as api:
+    with stack.run_second_api(port, module="cli.main", PRESSROOM_PUBLIC_URL=url) as api:
         yield api
 
 

@@ -57,7 +57,7 @@ def attacker_browser(make_visitor: Callable[[], Visitor]) -> Visitor:
 
 @pytest.fixture(scope="module")
 def owner_id(stack: Stack) -> int:
-    return stack.new_owner().user_id
+    return stack.create_owner().user_id
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ FREE = logins.SOURCE_THROTTLE.free
 @pytest.fixture(scope="module")
 def stack_behind_proxy(stack: Stack) -> Iterator[Stack]:
     """The test stack with a second API, which trusts the header X-Forwarded-For."""
-    with stack.second_api(PRESSROOM_TRUSTED_PROXIES=LOOPBACK) as api:
+    with stack.run_second_api(PRESSROOM_TRUSTED_PROXIES=LOOPBACK) as api:
         yield api
 
 

@@ -153,7 +153,7 @@ def test_storage_that_is_away_only_delays_a_removal(
 ) -> None:
     keys = put(removal_resources, count=3)
     forget(removal_resources, *keys)
-    services.group["s3"].send(signal.SIGKILL)
+    services.group["s3"].send_signal(signal.SIGKILL)
     try:
         assert removals.process_due_removals(removal_resources) == 0
         [(tries, due, reason)] = empty_stack.query(

@@ -80,12 +80,12 @@ def show_access(console: Console, uow: Transaction) -> Response:
 
 
 @router.get("/access/{grant_id}/end")
-def show_access_end(console: Console, uow: Transaction, grant_id: PathId) -> Response:
+def show_access_revocation(console: Console, uow: Transaction, grant_id: PathId) -> Response:
     return console.render_page("end_access.html", grant=_get_grant(uow, console, grant_id))
 
 
 @router.post("/access/{grant_id}/end")
-def end_access(console: ConsoleForm, uow: Transaction, grant_id: PathId) -> Response:
+def revoke_access(console: ConsoleForm, uow: Transaction, grant_id: PathId) -> Response:
     grant = _get_grant(uow, console, grant_id)
     grants.revoke_grant(uow, grant_id=grant.id, user_id=console.user_id)
     return console.redirect_with_notice(
@@ -138,10 +138,11 @@ def show_new_key(console: RecentConsole, form: EmptyForm) -> Response:
 
 
 @router.post("/keys/new")
-def make_key(console: RecentConsoleForm) -> Response:
+def create_key(console: RecentConsoleForm) -> Response:
     """Create a key, and show its secret.
 
-    The secret is shown only in this response. A redirect would put the secret into a URL.
+    No other page shows the secret of a key. The response isn't a redirect, because the redirect
+    would put the secret into a URL.
     """
     form = console.form
     ticked_scopes = [scope for scope in KEY_SCOPE_EXPLANATIONS if _SCOPE_PREFIX + scope in form]
@@ -169,17 +170,17 @@ def make_key(console: RecentConsoleForm) -> Response:
 
 
 @router.get("/keys/{key_id}/end")
-def show_key_end(console: Console, uow: Transaction, key_id: PathId) -> Response:
+def show_key_revocation(console: Console, uow: Transaction, key_id: PathId) -> Response:
     key = _get_key(uow, console, key_id)
     endpoints = endpoints_of_keys.list_live_endpoints_of_key(uow, key_id)
     return console.render_form("end_key.html", TypedForm(), each=key, endpoints=endpoints)
 
 
 @router.post("/keys/{key_id}/end")
-def end_key(console: ConsoleForm, uow: Transaction, key_id: PathId) -> Response:
+def revoke_own_key(console: ConsoleForm, uow: Transaction, key_id: PathId) -> Response:
     """Revoke a key and all keys that were created with the key.
 
-    The webhook endpoints of the revoked keys are deleted too, unless the person keeps them.
+    The webhook endpoints of the revoked keys are deleted, unless the person keeps the endpoints.
     """
     label = _get_key(uow, console, key_id).label
     keep_endpoints = KEEP_ENDPOINTS in console.form

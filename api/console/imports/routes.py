@@ -95,7 +95,7 @@ START_BUTTON = "start"
 def show_imports(console: Console, uow: Transaction, cursor: Cursor = None) -> Response:
     page_request = PageRequest(IMPORTS_ON_PAGE, cursor=cursor)
     page = records.list_imports(uow, console.caller, page_request, list_id=None)
-    titles = lists.titles_of(uow, [task.list_id for task in page.rows])
+    titles = lists.read_titles(uow, [task.list_id for task in page.rows])
     return console.render_page(
         "imports.html", imports=page.rows, titles=titles, next_cursor=page.next_cursor
     )
@@ -308,7 +308,7 @@ async def stream_import(request: Request, console: Console, import_id: PathId) -
 
 @router.post("/{import_id}/cancel")
 def cancel_import(console: ConsoleForm, import_id: PathId) -> Response:
-    """Cancel a running import or undo. Members whom the job has already changed stay changed."""
+    """Cancel a running import or undo. The changes until the cancellation are kept."""
     view = read_view(console, import_id)
     job = view.undo if view.is_undoing else view.job
     with console.unit_of_work() as uow:

@@ -143,7 +143,7 @@ def _render_members(
         next_cursor=page.next_cursor,
         total=total,
         selection=selection,
-        written=None if filter_json is None else format_json(filter_json),
+        filter_text=None if filter_json is None else format_json(filter_json),
         limit=MEMBERS_ON_PAGE,
         search={"filter": filter_json, "limit": MEMBERS_ON_PAGE} if filter_json else None,
         statuses=STATUSES,
@@ -190,7 +190,7 @@ def _search_members(
     filter_json: dict[str, Any] | None,
     page_request: PageRequest,
 ) -> tuple[PageOfRows[dict[str, Any]], int | None]:
-    """Return a page of members, and the total number of members if it is known.
+    """Return a page of members, and the total number of members if the number is known.
 
     Raises ``filter.invalid``, ``filter.too_slow`` or ``cursor.invalid``.
     """
@@ -218,7 +218,7 @@ def show_new_member(console: Console, list_id: ListId, form: EmptyForm) -> Respo
 @router.post("/new")
 @threaded_by_list
 def add_member(console: ConsoleForm, list_id: ListId) -> Response:
-    """Add a member, or change the member who has this address."""
+    """Add a member, or change a member who already has the address."""
     form = console.form
     try:
         email = email_addresses.normalise_address(form.get("email", ""))
@@ -430,7 +430,7 @@ def _run_member_action(
 
 
 @router.get("/{user_id}/remove")
-def ask_to_remove(console: Console, uow: Transaction, list_id: ListId, user_id: PathId) -> Response:
+def show_removal(console: Console, uow: Transaction, list_id: ListId, user_id: PathId) -> Response:
     member = _get_member(uow, console, list_id, user_id)
     return console.render_page("remove_member.html", list=member.mailing_list, member=member.record)
 

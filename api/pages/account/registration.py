@@ -102,7 +102,7 @@ def show_registering(request: Request, state: StateOf, sent: Sent = None) -> Res
 
 
 @router.post(page_paths.REGISTER_PATH, dependencies=[LOGIN])
-async def ask_to_register(request: Request, state: StateOf, form: FormOf) -> Response:
+async def request_registration(request: Request, state: StateOf, form: FormOf) -> Response:
     """Mail a registration link.
 
     An address with an account gets a different mail. The response is the same for every address, so
@@ -121,7 +121,7 @@ def show_forgotten(request: Request, state: StateOf, sent: Sent = None) -> Respo
 
 
 @router.post(page_paths.FORGOTTEN_PATH, dependencies=[LOGIN])
-async def ask_for_password(request: Request, state: StateOf, form: FormOf) -> Response:
+async def request_password(request: Request, state: StateOf, form: FormOf) -> Response:
     return await _request_mail(request, state, form, MailKind.FORGOTTEN_PASSWORD, _FORGOTTEN)
 
 
@@ -131,10 +131,12 @@ def show_registration(request: Request, state: StateOf, token: Token = "") -> Re
 
 
 @router.post(page_paths.REGISTRATION_PATH, dependencies=[LOGIN])
-async def register(request: Request, state: StateOf, form: FormOf, token: Token = "") -> Response:
-    register_person = partial(service.register_account, name=form.get("name", ""))
+async def register_person(
+    request: Request, state: StateOf, form: FormOf, token: Token = ""
+) -> Response:
+    register_account = partial(service.register_account, name=form.get("name", ""))
     read = service.read_registration_link
-    return await _submit_choice(request, state, form, token, read, _REGISTRATION, register_person)
+    return await _submit_choice(request, state, form, token, read, _REGISTRATION, register_account)
 
 
 @router.get(page_paths.RESET_PATH, dependencies=[PUBLIC])
@@ -143,7 +145,9 @@ def show_reset(request: Request, state: StateOf, token: Token = "") -> Response:
 
 
 @router.post(page_paths.RESET_PATH, dependencies=[LOGIN])
-async def reset(request: Request, state: StateOf, form: FormOf, token: Token = "") -> Response:
+async def reset_password(
+    request: Request, state: StateOf, form: FormOf, token: Token = ""
+) -> Response:
     """Set the new password and log the person in.
 
     Too many failed logins don't block a reset, because the mailed token identifies the person.
@@ -155,13 +159,15 @@ async def reset(request: Request, state: StateOf, form: FormOf, token: Token = "
 
 
 @router.get(page_paths.UNDO_EMAIL_PATH, dependencies=[PUBLIC])
-def show_undo(request: Request, state: StateOf, uow: Transaction, token: Token = "") -> Response:
+def show_address_undo(
+    request: Request, state: StateOf, uow: Transaction, token: Token = ""
+) -> Response:
     email = service.read_undo_link(uow, token)
     return render_anonymous_page(request, state, "undo_email.html", token=token, email=email)
 
 
 @router.post(page_paths.UNDO_EMAIL_PATH, dependencies=[LOGIN])
-async def undo_address(
+async def undo_address_change(
     request: Request, state: StateOf, form: FormOf, token: Token = ""
 ) -> Response:
     """Restore the account's earlier address, and redirect to the page for a new password."""

@@ -151,7 +151,7 @@ def show_second_step(
 
 
 @router.post(page_paths.SECOND_STEP_PATH, dependencies=[LOGIN])
-async def take_second_step(request: Request, state: StateOf, form: FormOf) -> Response:
+async def complete_second_step(request: Request, state: StateOf, form: FormOf) -> Response:
     """Begin a session after a correct second factor. The person has already sent the password."""
     require_form_csrf(request, state, form)
     path = read_local_path(form.get("next")) or page_paths.ACCOUNT_PATH

@@ -47,8 +47,8 @@ def show_consent(request: Request, state: StateOf, uow: Transaction) -> Response
         state,
         member.cookie,
         "consent.html",
-        # Allow every host, because browsers also check the redirects that follow a form against
-        # the policy, and the app may redirect to other hosts.
+        # Allow every host, because the app may redirect to other hosts. Browsers check all
+        # redirects that follow a form against the policy.
         form_targets=f"{target.scheme}:",
         client_name=authorization.client_name,
         address=accounts.get_user(uow, member.user_id).email,
@@ -59,7 +59,7 @@ def show_consent(request: Request, state: StateOf, uow: Transaction) -> Response
 
 
 @router.post(AUTHORIZE_PATH)
-def decide(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
+def decide_consent(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
     """Allow or deny an app's request for access.
 
     The URL contains the app's request. The request is validated again, because the browser can

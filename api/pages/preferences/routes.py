@@ -202,7 +202,7 @@ def show_erasing(request: Request, state: StateOf, uow: Transaction) -> Response
 
 
 @router.post(page_urls.ERASE_PATH, dependencies=[PUBLIC])
-def erase(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
+def erase_person(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
     """Begin the erasure of the person. After the commit, the person is not on any list."""
     require_visit_form(request, state, form)
     erasure.mark_own_erasure(uow, find_visit(uow, request, state).person)

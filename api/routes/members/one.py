@@ -1,4 +1,4 @@
-"""The members of a list, for its owner."""
+"""The API endpoints for one member of a list, for the owner of the list."""
 
 from functools import partial
 from typing import Annotated
@@ -28,15 +28,20 @@ from storage.unit_of_work import UnitOfWork
 
 router = APIRouter(tags=["Members"], route_class=JsonRoute)
 
-_FINDING = (*LIST_ERRORS, mailing.MEMBER_NOT_FOUND)
-_ACTING = (*_FINDING, mailing.LIST_BUSY)
-_EDITING = (*_ACTING, mailing.FIELD_VALUE, mailing.TAG_TOO_MANY, mailing.TAG_TOO_MANY_OF_MEMBER)
-_MEMBER = "/lists/{list_id}/members/{user_id}"
+_READ_ERRORS = (*LIST_ERRORS, mailing.MEMBER_NOT_FOUND)
+_CHANGE_ERRORS = (*_READ_ERRORS, mailing.LIST_BUSY)
+_EDIT_ERRORS = (
+    *_CHANGE_ERRORS,
+    mailing.FIELD_VALUE,
+    mailing.TAG_TOO_MANY,
+    mailing.TAG_TOO_MANY_OF_MEMBER,
+)
+_MEMBER_PATH = "/lists/{list_id}/members/{user_id}"
 
 
 @router.post(
     "/subscriptions/{list_id}/members/{user_id}/transfer",
-    responses=error_responses(*_ACTING, mailing.TRANSFER_SAME_LIST, mailing.MEMBER_DENIED),
+    responses=error_responses(*_CHANGE_ERRORS, mailing.TRANSFER_SAME_LIST, mailing.MEMBER_DENIED),
 )
 @threaded_by_list
 def transfer_member(
@@ -59,7 +64,9 @@ def transfer_member(
     return build_envelope(moved)
 
 
-@router.delete("/subscriptions/{list_id}/members/{user_id}", responses=error_responses(*_ACTING))
+@router.delete(
+    "/subscriptions/{list_id}/members/{user_id}", responses=error_responses(*_CHANGE_ERRORS)
+)
 @threaded_by_list
 def remove_member(
     request: Request, uow: Transaction, caller: ListEditor, list_id: ListId, user_id: PathId
@@ -72,7 +79,7 @@ def remove_member(
 
 @router.put(
     "/subscriptions/{list_id}/members/{user_id}/email",
-    responses=error_responses(*_ACTING, mailing.SUBSCRIPTION_OPTED_OUT),
+    responses=error_responses(*_CHANGE_ERRORS, mailing.SUBSCRIPTION_OPTED_OUT),
 )
 @threaded_by_list
 def set_member_email_enabled(
@@ -92,7 +99,7 @@ def set_member_email_enabled(
 
 
 @router.get(
-    "/subscriptions/{list_id}/members/{user_id}/subs", responses=array_page_responses(*_FINDING)
+    "/subscriptions/{list_id}/members/{user_id}/subs", responses=array_page_responses(*_READ_ERRORS)
 )
 def list_member_subscriptions(
     request: Request,
@@ -106,30 +113,32 @@ def list_member_subscriptions(
 ) -> Envelope[list[schemas.SubscriptionRecord]]:
     """The member's records on all lists of this list's owner, newest first."""
     mailing_list = lists.get_own_list(uow, caller, list_id)
-    found = members.list_subscriptions_to_owner(uow, mailing_list, user_id, paging)
+    page = members.list_subscriptions_to_owner(uow, mailing_list, user_id, paging)
     person = accounts.get_user(uow, user_id)
-    channels = describe_lists(uow, state, [each for _, each in found.rows])
-    shown = member_attributes.create_formatter(
-        uow, caller.user_id, [record.tag_ids for record, _ in found.rows]
+    channels = describe_lists(uow, state, [mailing_list for _, mailing_list in page.rows])
+    attributes = member_attributes.create_formatter(
+        uow, caller.user_id, [record.tag_ids for record, _ in page.rows]
     )
     records = [
-        schemas.build_member_record(record, person, shown, list=channel)
-        for (record, _), channel in zip(found.rows, channels, strict=True)
+        schemas.build_member_record(record, person, attributes, list=channel)
+        for (record, _), channel in zip(page.rows, channels, strict=True)
     ]
-    link_next_page(request, response, found)
+    link_next_page(request, response, page)
     return build_envelope(records)
 
 
-@router.get(_MEMBER, responses=error_responses(*_FINDING))
+@router.get(_MEMBER_PATH, responses=error_responses(*_READ_ERRORS))
 def read_member(
     uow: Transaction, caller: ListReader, list_id: ListId, user_id: MemberName
 ) -> Envelope[schemas.SubscriptionRecord]:
     """Return one member of the list, in any status, by the user id or the address."""
     mailing_list = lists.get_own_list(uow, caller, list_id)
-    return build_envelope(_shown(uow, mailing_list, members.get_member(uow, mailing_list, user_id)))
+    return build_envelope(
+        _build_record(uow, mailing_list, members.get_member(uow, mailing_list, user_id))
+    )
 
 
-@router.patch(_MEMBER, responses=error_responses(*_EDITING))
+@router.patch(_MEMBER_PATH, responses=error_responses(*_EDIT_ERRORS))
 @threaded_by_list
 def change_member(
     request: Request,
@@ -146,13 +155,13 @@ def change_member(
     mailing_list = lists.get_own_list(uow, caller, list_id)
     actor = actors.build_owner_actor(request, caller)
     member = members.update_member(uow, mailing_list, user_id, body.edit(), actor)
-    return build_envelope(_shown(uow, mailing_list, member))
+    return build_envelope(_build_record(uow, mailing_list, member))
 
 
 @router.put(
-    _MEMBER,
+    _MEMBER_PATH,
     responses=error_responses(
-        *_EDITING,
+        *_EDIT_ERRORS,
         mailing.SUBSCRIPTION_OPTED_OUT,
         mailing.MEMBER_DENIED,
         mailing.PLAN_REQUIRED,
@@ -177,20 +186,20 @@ def put_member(
     mailing_list = lists.get_own_list(uow, caller, list_id)
     actor = actors.build_owner_actor(request, caller)
     member = members.upsert_member(uow, mailing_list, user_id, body.edit(), actor)
-    return build_envelope(_shown(uow, mailing_list, member))
+    return build_envelope(_build_record(uow, mailing_list, member))
 
 
-def _shown(
+def _build_record(
     uow: UnitOfWork, mailing_list: MailingList, member: Subscription
 ) -> schemas.SubscriptionRecord:
     person = accounts.get_user(uow, member.user_id)
-    shown = member_attributes.create_formatter(uow, mailing_list.user_id, [member.tag_ids])
-    return schemas.build_member_record(member, person, shown)
+    attributes = member_attributes.create_formatter(uow, mailing_list.user_id, [member.tag_ids])
+    return schemas.build_member_record(member, person, attributes)
 
 
 @router.get(
     "/lists/{list_id}/members/{user_id}/history",
-    responses=error_responses(*_FINDING, requests.CURSOR_INVALID),
+    responses=error_responses(*_READ_ERRORS, requests.CURSOR_INVALID),
 )
 def read_member_history(
     uow: Transaction, caller: ListReader, list_id: ListId, user_id: PathId, paging: Paging
@@ -204,7 +213,7 @@ def read_member_history(
 
 @router.get(
     "/lists/{list_id}/members/{user_id}/consent",
-    responses=error_responses(*_FINDING, requests.CURSOR_INVALID),
+    responses=error_responses(*_READ_ERRORS, requests.CURSOR_INVALID),
 )
 def read_member_consent(
     uow: Transaction, caller: ListReader, list_id: ListId, user_id: PathId, paging: Paging
@@ -218,8 +227,8 @@ def read_member_consent(
     member = members.get_member(uow, mailing_list, user_id)
     read = partial(evidence.list_evidence, uow, member)
 
-    def show(rows: list[ConsentEvidence]) -> list[MemberConsent]:
-        others = networks.count_people_by_network(uow, member, rows)
-        return [MemberConsent.of(each, others) for each in rows]
+    def convert(rows: list[ConsentEvidence]) -> list[MemberConsent]:
+        counts = networks.count_people_by_network(uow, member, rows)
+        return [MemberConsent.of(row, counts) for row in rows]
 
-    return build_envelope(build_page(paging, read, show))
+    return build_envelope(build_page(paging, read, convert))

@@ -81,7 +81,7 @@ def _judge_batch(
 
 
 def _accept_row(row: MemberRow, address: str) -> JudgedRow:
-    paid_expiry = None if row.paid_expiry is None else clock.iso(row.paid_expiry)
+    paid_expiry = None if row.paid_expiry is None else clock.format_timestamp(row.paid_expiry)
     if row.clears_expiry:
         paid_expiry = CLEARED
     return JudgedRow(

@@ -122,7 +122,7 @@ class RowExtrasReader:
                 left_out.append(self._build_omission(index, error, cells[index]))
             else:
                 if moment is not None:
-                    return clock.iso(moment)
+                    return clock.format_timestamp(moment)
         # Use the time of the consent as the join date, because Mailchimp exports no other join
         # date.
         return claim.get("confirmed_at") or claim.get("at")
@@ -134,7 +134,7 @@ class RowExtrasReader:
         """
         if part in _TIMES:
             moment = self._forms.parse_date(index, text)
-            return None if moment is None else clock.iso(moment)
+            return None if moment is None else clock.format_timestamp(moment)
         if len(text) > MAX_CLAIM_CHARACTERS:
             raise ValueError(f"must have at most {MAX_CLAIM_CHARACTERS:,} characters")
         if part in _IP_ADDRESSES:

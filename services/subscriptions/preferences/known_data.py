@@ -66,7 +66,7 @@ def read_known_data(uow: UnitOfWork, visit: Visit) -> JsonObject:
         .order_by(OptOut.id)
     )
     return {
-        "made_at": clock.iso(clock.now()),
+        "made_at": clock.format_timestamp(clock.now()),
         "email": visit.person.email,
         "lists": [
             _export_list(uow, record, mailing_list, attributes) for record, mailing_list in rows
@@ -109,4 +109,4 @@ def _export_columns(row: object, names: Iterable[str]) -> JsonObject:
 
 def _export_value(value: Any) -> Any:
     """Return times as texts, and all other values unchanged."""
-    return clock.iso(value) if hasattr(value, "isoformat") else value
+    return clock.format_timestamp(value) if hasattr(value, "isoformat") else value

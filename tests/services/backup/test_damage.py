@@ -255,7 +255,7 @@ def test_a_backup_that_lost_its_hold_is_none(backups: Backups) -> None:
 
 
 def test_nothing_in_a_backup_can_be_read_without_its_key(backups: Backups) -> None:
-    email = backups.stack.new_owner().email
+    email = backups.stack.create_owner().email
     manifest = backups.create()
     everything = b"".join((backups.folder / name).read_bytes() for name in backups.files())
     for secret in (email, manifest.revision, "credit_entries", "imports/"):

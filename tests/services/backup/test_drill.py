@@ -79,7 +79,7 @@ def test_a_backup_under_load_is_restored_and_who_left_since_stays_away(
     backups: Backups, open_separate_stack: Callable[..., Stack]
 ) -> None:
     backed_up_stack = backups.stack
-    owner = backed_up_stack.new_owner()
+    owner = backed_up_stack.create_owner()
     ledger.grant_credits(
         backed_up_stack.resources.database, owner.user_id, Decimal(1000), source_id="start"
     )
@@ -94,7 +94,7 @@ def test_a_backup_under_load_is_restored_and_who_left_since_stays_away(
         charges, images = list(load.charges), list(load.images)
         backup = backups.run_command("backup", "create")
     # All of this is later than the backup.
-    later = backed_up_stack.new_owner()
+    later = backed_up_stack.create_owner()
     with backed_up_stack.client(leaver.key) as client:
         assert client.delete(f"/subscriptions/{list_id}").json()["data"] == 1
     with backed_up_stack.client(silent_member.key) as client:
@@ -154,7 +154,7 @@ def _require_the_same_images(backed_up_stack: Stack, restored: Stack, images: li
 
 
 def test_verify_restores_aside_and_throws_all_away(backups: Backups) -> None:
-    owner = backups.stack.new_owner()
+    owner = backups.stack.create_owner()
     with backups.stack.client(owner.key) as client:
         client.post("/attachments", files={"file": ("a.png", encoded("PNG"))}).raise_for_status()
     backup = backups.create()

@@ -50,7 +50,7 @@ def read_journal(backups: Backups) -> list[dict[str, object]]:
 def journaled_list_id(backed_up_stack: Stack) -> int:
     """The id of a new list on a stack where no opt-out or erasure waits for the journal."""
     backed_up_stack.query("DELETE FROM departures")
-    return Importing(backed_up_stack).new_list(backed_up_stack.new_owner())
+    return Importing(backed_up_stack).new_list(backed_up_stack.create_owner())
 
 
 def test_each_way_to_leave_is_told_once(backups: Backups, journaled_list_id: int) -> None:

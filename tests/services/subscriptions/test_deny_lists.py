@@ -25,7 +25,7 @@ def is_denied(address: str, entries: set[str]) -> bool:
 
 @pytest.fixture(scope="module")
 def owner_id(stack: Stack) -> int:
-    return stack.new_owner().user_id
+    return stack.create_owner().user_id
 
 
 @pytest.mark.slow

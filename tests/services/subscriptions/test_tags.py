@@ -11,7 +11,7 @@ MEMBERS = 12
 
 @pytest.fixture
 def tagged_list_id(empty_stack: Stack) -> int:
-    list_id = Importing(empty_stack).new_list(empty_stack.new_owner())
+    list_id = Importing(empty_stack).new_list(empty_stack.create_owner())
     fill(empty_stack, list_id, [f"{number}.{list_id}@example.com" for number in range(MEMBERS)])
     return list_id
 

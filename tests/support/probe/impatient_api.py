@@ -25,7 +25,7 @@ body_budgets.MAX_HELD_SMALL_BODY_BYTES = 4 * body_budgets.MEGABYTE
 client_connections.MAX_HEAD_SECONDS = 2.0
 client_connections.MAX_STALL_SECONDS = 2.0
 client_connections.max_connections_per_address = lambda: 250
-jobs.CREDENTIAL_SECONDS = 1.0
+jobs.CREDENTIAL_CHECK_SECONDS = 1.0
 
 if __name__ == "__main__":
     configure_logging(load_settings())

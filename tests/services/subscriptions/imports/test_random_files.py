@@ -104,7 +104,7 @@ def test_any_file_on_any_list_does_what_the_rules_say_and_is_taken_back(
     missing: set[str],
     chunk: int,
 ) -> None:
-    owner = importing.stack.new_owner()
+    owner = importing.stack.create_owner()
     list_id = importing.new_list(owner)
     tag = random_hash_id(8)
     whole = _prepare(importing, owner, list_id, people, tag)

@@ -188,7 +188,7 @@ def test_file_of_more_columns_than_fields_is_refused_before_anything_is_written(
 def test_fields_of_another_owner_are_as_if_they_were_not_there(
     importing: Importing, importer: Owner, list_id: int, people: list[str]
 ) -> None:
-    create_company_and_age(importing.resources, importing.stack.new_owner())
+    create_company_and_age(importing.resources, importing.stack.create_owner())
     task = importing.bring(
         importer, list_id, csv_of([[people[0], "", "Acme", "1", "", ""]], HEADER)
     )
