@@ -47,8 +47,8 @@ class PageOfRows(Generic[T]):
 
     Attributes:
         next_cursor: the cursor of the next page, or ``None`` on the last page.
-        cursor_of: returns the cursor of the page that begins after a row. ``fill_page`` needs the
-            function for pages with fewer rows.
+        cursor_of: returns the cursor of the page that begins after a row. ``fill_page``
+            calls the function if a response has no room for all rows.
     """
 
     rows: list[T]

@@ -137,7 +137,7 @@ class VerifyResult:
             created.
         journal_files: the number of journal files that a restore would replay.
         rows: the number of rows in some tables.
-        faults: a sentence per fault. A good backup has no faults.
+        faults: the faults of the backup, one sentence per fault. A good backup has no faults.
     """
 
     id: str
