@@ -54,7 +54,9 @@ def list_deliveries(
     """Return the endpoint's deliveries, newest first. Raises the errors of ``get_endpoint``."""
     endpoint = webhook_endpoints.get_endpoint(uow, caller, endpoint_id)
     query = select(WebhookDelivery).where(WebhookDelivery.endpoint_id == endpoint.id)
-    return paging.read(uow, paging.by_id(query, WebhookDelivery.id, request), request)
+    return paging.read_page(
+        uow, paging.select_page_by_id(query, WebhookDelivery.id, request), request
+    )
 
 
 def send_test(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookDelivery:

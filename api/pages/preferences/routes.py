@@ -190,7 +190,7 @@ def read_own_data(request: Request, state: StateOf, uow: Transaction) -> Respons
 @router.get(page_urls.ERASE_PATH, dependencies=[PUBLIC])
 def show_erasing(request: Request, state: StateOf, uow: Transaction) -> Response:
     visit = find_visit(uow, request, state)
-    reach = erasure.read_reach(uow, visit.person, visit.owner_id)
+    reach = erasure.assess_erasure(uow, visit.person, visit.owner_id)
     return render_visit_page(
         request,
         state,
