@@ -138,7 +138,7 @@ async def _write(calls: ComposerCaller, typed: Mapping[str, str]) -> _Outcome:
 def _call_name(user_id: int, asked: MetadataRequest) -> IdempotencyKey:
     """Return one name for all presses of a button for one text: the call is charged once."""
     digest = hashlib.sha256()
-    for text in (",".join(sorted(asked.wanted)), asked.post.title, asked.post.content):
+    for text in (",".join(sorted(asked.fields)), asked.post.title, asked.post.content):
         # The length before each part keeps ("ab", "c") apart from ("a", "bc").
         content = text.encode()
         digest.update(len(content).to_bytes(8, "big"))
