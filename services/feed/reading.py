@@ -266,7 +266,7 @@ def _render_event(
     return {
         "id": event.id,
         "type": event.type,
-        "occurred_at": clock.iso(event.occurred_at),
+        "occurred_at": clock.format_timestamp(event.occurred_at),
         "list_id": event.list_id,
         "subject": {"kind": entry.subject, "id": event.subject_id} if has_subject else None,
         "data": data,
