@@ -150,7 +150,7 @@ def _build_call_key(user_id: int, metadata_request: MetadataRequest) -> Idempote
     """
     digest = hashlib.sha256()
     for text in (
-        ",".join(sorted(metadata_request.wanted)),
+        ",".join(sorted(metadata_request.fields)),
         metadata_request.post.title,
         metadata_request.post.content,
     ):
