@@ -54,8 +54,8 @@ _UNGUARDED_START = re.compile(rf'{_CELL_START}(?=[ "]*{_SIGN})')
 # The pattern matches a text of several cells, joined by semicolons, if any of the cells needs a
 # guard.
 _ANY_UNGUARDED_START = re.compile(rf'[;\t\r\n][ "]*{_SIGN}')
-# If a stored value begins with an apostrophe and a sign, the export adds a second apostrophe. An
-# import then restores the stored value.
+# If a stored value begins with an apostrophe and a sign, the export adds a second apostrophe. The
+# second apostrophe makes sure that an import restores the stored value.
 _ANY_START = re.compile(rf"{_CELL_START}(?=[ \"']*{_SIGN})")
 _GUARDED_START = re.compile(rf"{_CELL_START}'(?=[ \"']*{_SIGN})")
 # Few cells contain a sign, and a search for a single character is fast.

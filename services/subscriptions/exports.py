@@ -46,9 +46,9 @@ from storage.unit_of_work import UnitOfWork
 # An export reads, writes and compresses this many rows at a time.
 _BATCH_ROWS = 5_000
 GZIP_LEVEL = 6
-# The longest list takes less time than the maximum duration of an export.
+# The export of the longest list takes less time than the maximum duration.
 _MAX_DURATION = timedelta(hours=1)
-# No attempt to write a file takes longer than this time, after which unfinished files are removed.
+# Unfinished files are removed after a day, because no attempt to write a file takes a day.
 _UNFINISHED_FILE_RETENTION = timedelta(days=1)
 _SCOPES = {ExportKind.MEMBERS: Scope.SUBSCRIPTION_READ, ExportKind.DELIVERY: Scope.DELIVERY}
 

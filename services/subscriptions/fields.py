@@ -52,7 +52,7 @@ CheckedColumns = NewType("CheckedColumns", dict[str, Any])
 class InvalidAttribute(ValueError):
     """The value of a field, or the name of a tag, breaks a rule.
 
-    The message is the rule for valid values.
+    The message of the exception names the broken rule.
     """
 
 

@@ -26,8 +26,8 @@ class AttributeChanges:
     """Changes of a member's attributes.
 
     Attributes:
-        fields: new values by the keys of fields. ``None`` removes a value. Other fields keep their
-            values.
+        fields: new values by the keys of fields. ``None`` removes a value. Fields without a new
+            value stay unchanged.
         tags: the names of all new tags, or ``None`` to keep the current tags.
         add_tags: the names of further tags.
         remove_tags: the names of tags that the member loses. Removals take precedence over

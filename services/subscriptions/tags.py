@@ -1,8 +1,8 @@
 """The tags of lists.
 
-The names of a list's tags must differ by more than case. The first use of a name determines the
-stored spelling. A member's record contains the ids of tags. The id of a deleted tag has no effect,
-and ``deleted_tags`` removes the id from the records.
+The names of a list's tags must differ by more than case. The first use of a tag determines how the
+name of the tag is spelled. A member's record contains the ids of tags. The id of a deleted tag has
+no effect, and ``deleted_tags`` removes the id from the records.
 """
 
 import unicodedata
@@ -80,7 +80,7 @@ def find_tag_ids(
     for name, key in keys_by_name.items():
         names_by_key.setdefault(key, name)
     ids_by_key = _find_ids(uow, list_id, names_by_key, lock=lock)
-    # The loop repeats if another transaction deletes a tag between the two statements.
+    # The loop repeats if another transaction deletes a tag between the insertion and the look-up.
     while create and (missing := names_by_key.keys() - ids_by_key.keys()):
         count = select(func.count()).select_from(MemberTag).where(MemberTag.list_id == list_id)
         if (uow.session.scalar(count) or 0) + len(missing) > MAX_TAGS_OF_LIST:

@@ -95,7 +95,8 @@ class ActionSql:
         restore_values: the assignments of the undo.
         can_restore: the condition that an undo may restore the member.
         further_statement: a further part of the undo's statement.
-        changed_names: the history's names of the changed values, except status and mail.
+        changed_names: the names of the changed values for the member's history, except status and
+            mail.
         mail_before_action: whether mail was enabled before the bulk action.
         mail_before_undo: whether mail was enabled before the undo.
     """

@@ -19,7 +19,7 @@ MAX_CLAIMED_WORDING_CHARACTERS = 2_000
 class ClaimedConsent:
     """A statement in one row of a file about a member's consent.
 
-    ``email`` is normalised. All other values are unchanged texts and times of the file.
+    Only ``email`` is normalised. The other values have the same form as in the file.
     """
 
     email: str

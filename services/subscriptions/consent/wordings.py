@@ -40,7 +40,7 @@ def choose_wording(uow: UnitOfWork, mailing_list: MailingList, wording: str | No
 
 
 def read_current_wordings(uow: UnitOfWork, lists: Iterable[MailingList]) -> Mapping[int, str]:
-    """Return the current wordings by list id. Lists without a wording are missing."""
+    """Return the current wordings by list id, without lists that have no wording."""
     versions = [
         (each.id, each.consent_wording_version)
         for each in lists

@@ -50,8 +50,8 @@ Condition = ColumnElement[bool]
 # An index for parts of texts contains sequences of three characters, so shorter texts can't use the
 # index.
 MIN_INDEXED_CHARACTERS = 3
-# The empty value of the columns ``fields`` and ``tag_ids``. Partial indexes contain the same
-# expression, so Postgres recognises that an index covers the condition.
+# The empty value of the columns ``fields`` and ``tag_ids``. The partial indexes of these columns
+# use the same expression, so that Postgres can use the indexes.
 _EMPTY: ColumnElement[Any] = literal_column("'{}'")
 _CASE_FOLDING_COLLATION = "pg_unicode_fast"
 # The greatest character of Unicode, so all addresses with a prefix sort before the prefix followed
@@ -260,8 +260,8 @@ _INDEXED_CONDITION_BUILDERS: Mapping[str, _IndexedConditionBuilder] = {
     "name": partial(_build_indexed_text_condition, _compare_name),
     "import_id": _compare_column,
     "created_at": _compare_moment_column,
-    # The column ``joined_at`` is empty for members who joined when the record was created. The
-    # index on ``joined_at`` therefore contains few members.
+    # The column ``joined_at`` is empty for members who joined when the record was created. Separate
+    # indexes contain ``joined_at`` and ``created_at``.
     "joined_at": lambda comparison, members: or_(
         _compare_moment(comparison, members.rows.c.joined_at),
         and_(

@@ -15,6 +15,20 @@ from models import FieldType, MemberField, SubscriptionStatus, Tier
 from services.subscriptions import tags
 from services.subscriptions.fields import InvalidAttribute
 
+# Names of fields begin with this prefix, followed by the field's key.
+FIELD_PREFIX = "fields."
+MAX_TEXT_CHARACTERS = 1000
+# The year 9999 is excluded, because Python can't represent the day after 9999-12-31.
+_YEARS = range(1970, 9999)
+_DAY_PATTERN = re.compile(r"\d{4}-\d{2}-\d{2}\Z", re.ASCII)
+_MOMENT_PATTERN = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}", re.ASCII)
+# NUL characters and surrogates, which Postgres can't store.
+_INVALID_CHARACTER = re.compile("[\0\ud800-\udfff]")
+_SPAN_RULE = (
+    "must be a day such as 2026-11-21, or a moment with an offset such as 2026-11-21T09:30:00Z, "
+    f"in the years {_YEARS[0]} to {_YEARS[-1]}"
+)
+
 
 class Operator(StrEnum):
     IS = "is"
@@ -68,19 +82,6 @@ _KIND_BY_FIELD_TYPE: Mapping[str, ValueKind] = {
     # A removed choice stays the value of some members, so a filter may name any choice.
     FieldType.CHOICE: ValueKind.LABEL,
 }
-# Names of fields begin with this prefix, followed by the field's key.
-FIELD_PREFIX = "fields."
-MAX_TEXT_CHARACTERS = 1000
-# The year 9999 is excluded, because Python can't represent the day after 9999-12-31.
-_YEARS = range(1970, 9999)
-_DAY_PATTERN = re.compile(r"\d{4}-\d{2}-\d{2}\Z", re.ASCII)
-_MOMENT_PATTERN = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}", re.ASCII)
-# NUL characters and surrogates, which Postgres can't store.
-_INVALID_CHARACTER = re.compile("[\0\ud800-\udfff]")
-_SPAN_RULE = (
-    "must be a day such as 2026-11-21, or a moment with an offset such as 2026-11-21T09:30:00Z, "
-    f"in the years {_YEARS[0]} to {_YEARS[-1]}"
-)
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ Value = str | bool | int | Decimal | Span
 
 
 class InvalidValue(Exception):
-    """A condition contains an invalid value. The message is the rule for valid values."""
+    """A condition contains an invalid value. The message of the exception names the broken rule."""
 
 
 def parse_value(name: FilterName, value: object) -> Value:

@@ -164,8 +164,8 @@ def confirm_imported_subscription(
 ) -> None:
     """Record that an imported member has subscribed too, so that an undo keeps the member.
 
-    The new time of the last change makes the undo of the import skip the subscription. The only new
-    record is the consent entry, because no value of the subscription changes.
+    The function updates the time of the last change, because the undo of an import skips
+    subscriptions that changed after the import. The function also adds a consent entry.
     """
     if subscription.import_id is None or subscription.updated_at != subscription.imported_at:
         return
@@ -183,7 +183,7 @@ def confirm_imported_subscription(
 def _list_changed_names(
     uow: UnitOfWork, before: Subscription, differing: Mapping[str, Any]
 ) -> list[str] | None:
-    """Return the history's names of the changed columns and fields."""
+    """Return the names of the changed columns and fields for the history of the subscription."""
     names = [name for column, name in _HISTORY_NAMES.items() if column in differing]
     if "fields" in differing:
         after = differing["fields"]
@@ -217,7 +217,7 @@ def record_event(
     The event contains the current status and mail setting of the subscription.
 
     Args:
-        changed: the history's names of other changed values.
+        changed: the names of other changed values, as the history of a subscription names values.
         status: the status before the change, or ``None`` for a new record.
         email_enabled: the mail setting before the change, or ``None`` for a new record.
     """
@@ -300,7 +300,7 @@ def _choose_feed_event(
 ) -> FeedEventType:
     """Return the type of the feed's event for a change.
 
-    ``status`` and ``email_enabled`` are the values before the change.
+    ``status`` and ``email_enabled``: the values of the subscription before the change.
     """
     # The event also asks owners to erase their own copies of the person's data.
     if action == ERASED:

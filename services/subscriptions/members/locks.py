@@ -146,7 +146,7 @@ def lock_list_shared(uow: UnitOfWork, list_id: int) -> None:
 
 
 def lock_lists_shared(uow: UnitOfWork, *list_ids: int) -> None:
-    """Lock several lists for a job, so that no bulk action changes the lists meanwhile.
+    """Lock several lists for a job against bulk actions until the transaction ends.
 
     Raises ``TransientError`` if a lock takes longer than the lock timeout of the database session.
     """

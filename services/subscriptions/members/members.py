@@ -37,7 +37,7 @@ from services.subscriptions.members.changes import Actor, ActorKind, Via
 from services.subscriptions.members.locks import LockedSubscription
 from storage.unit_of_work import UnitOfWork
 
-# New members from the API have this value in the column ``source``.
+# If the owner adds a member, the column ``source`` gets this value.
 OWNER_SOURCE = "owner"
 # A transfer copies these columns to a new record on the target list.
 _TRANSFERRED_COLUMNS = (
@@ -119,11 +119,12 @@ def update_member(
 def upsert_member(
     uow: UnitOfWork, mailing_list: MailingList, key: int | str, edit: MemberEdit, actor: Actor
 ) -> Subscription:
-    """Change the member with this key, or add the person without a confirmation mail.
+    """Change the member with this user id or address, or add the person as a member.
 
-    A pending member stays pending. Raises ``subscription.opted_out`` and the errors of
-    ``update_member``. For a new member, also raises ``member.denied``, ``plan.required`` and
-    ``quota.exceeded``.
+    New members get no confirmation mail. A pending member stays pending.
+
+    Raises ``subscription.opted_out`` and the errors of ``update_member``. For a new member, also
+    raises ``member.denied``, ``plan.required`` and ``quota.exceeded``.
     """
     locked = _lock_by_key(uow, mailing_list, key)
     record = locked.record
@@ -299,7 +300,7 @@ def _write_target_record(
 ) -> Subscription:
     """Create or change the member's record on the target list.
 
-    The new record also gets the consent history and the person's unused confirmation link.
+    The target record also gets the consent history and the person's unused confirmation link.
     """
     if target_record is None:
         copied = {name: getattr(source_record, name) for name in _TRANSFERRED_COLUMNS}

@@ -30,8 +30,8 @@ from core.keyring import Keyring
 from models import OptOut, OptOutKind, Subscription, SubscriptionStatus, User
 from storage.unit_of_work import UnitOfWork
 
-# Digests with this purpose identify the opt-outs of erased people. A key must therefore stay in the
-# keyring for as long as opt-outs with digests of the key must apply.
+# Digests with this purpose identify the opt-outs of erased people. If the operator removes a key
+# from the keyring, opt-outs with digests of the removed key no longer apply.
 _PURPOSE = "opt-out"
 _FIND_DIGESTS = text(
     "SELECT address_hmac FROM opt_outs WHERE list_id = :list_id AND address_hmac = ANY(:digests)"

@@ -5,8 +5,8 @@ Only the person who opted out can lift the opt-out.
 The module ``opt_out_checks`` looks for opt-outs before a person becomes a member or gets mail.
 
 The row of an opt-out contains the person's id and an HMAC of the person's address. An erasure keeps
-the HMAC. If an owner adds the address again, the opt-out therefore still applies. Further rows
-without a person's id contain HMACs of the person's former addresses.
+the HMAC, so that the opt-out still applies if an owner adds the address again. Further rows without
+a person's id contain HMACs of the person's former addresses.
 
 An opt-out applies as soon as the opt-out is committed, and needs no lock. While a bulk action locks
 the list, the person's subscription is updated later.
@@ -175,8 +175,8 @@ def _release_digests(
     )
     other_ids = set(uow.session.scalars(select(OptOut.user_id).where(*is_of_other_person)))
     for other_id in other_ids:
-        # The opt-out gets the digest of the person's id instead, because the column must not be
-        # empty and digests must be unique per list. No address has the digest of an id.
+        # The column of the digest must not be empty, and digests must be unique per list. The
+        # opt-out gets the digest of the person's id, because no address has the same digest.
         digest = compute_address_digest(uow.settings.keyring, str(other_id))
         statement = update(OptOut).where(*is_of_other_person, OptOut.user_id == other_id)
         _execute_update(uow, statement.values(address_hmac=digest))

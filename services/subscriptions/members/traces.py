@@ -32,7 +32,7 @@ _VERSION = "1"
 _MAC_BYTES = 16
 _ID_BYTES = 7
 _DELIVERY_BYTES = 8
-_PAYLOAD_CHARACTERS = 30  # 22 bytes in base64
+_PAYLOAD_CHARACTERS = 30  # The payload has 22 bytes, which are 30 characters in base64.
 MAX_TRACE_ID_CHARACTERS = 80
 _NEXT_DELIVERY = text("SELECT nextval(pg_get_serial_sequence('jobs', 'id'))")
 

@@ -1,8 +1,8 @@
 """Opt-outs by the person: unsubscribing from a list, disabling mail, and undoing an opt-out.
 
-Only the person may call for these changes, so each change stores or lifts an opt-out. A person
-without a subscription may also opt out, which prevents a later subscription. A request with the
-trace id of an erased person changes nothing and returns no error.
+Only requests of the person may store or lift an opt-out. A person without a subscription may also
+opt out, which prevents a later subscription. A request with the trace id of an erased person
+changes nothing and returns no error.
 """
 
 from datetime import timedelta
@@ -153,8 +153,8 @@ def undo_leave(uow: UnitOfWork, mailing_list: MailingList, person: User, actor: 
 def _find_status_before_leaving(uow: UnitOfWork, record: Subscription) -> SubscriptionStatus:
     """Return the status that the record had before the person last unsubscribed.
 
-    A person who left another list may have been transferred as unsubscribed. The status is then
-    ``active``, because the history of the person's new list contains no earlier status.
+    Return ``active`` for a person who left another list and was then transferred to this list,
+    because the history of this list contains no earlier status.
     """
     event = SubscriptionEvent
     unsubscribed = SubscriptionStatus.UNSUBSCRIBED
