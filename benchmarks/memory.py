@@ -1,4 +1,4 @@
-"""The memory of the whole development stack while it idles, shared pages split (PSS)."""
+"""Measures the memory of an idle development stack. Shared pages count proportionally (PSS)."""
 
 import time
 
@@ -19,7 +19,7 @@ def run() -> list[Finding]:
         supervisor = psutil.Process(stack["pids"]["supervisor"])
         rounds = []
         for _ in range(ROUNDS):
-            rounds.append(_by_name(supervisor, stack["pids"]))
+            rounds.append(_measure_processes(supervisor, stack["pids"]))
             time.sleep(1)
     totals = [sum(each.values()) / _MEGABYTE for each in rounds]
     total, spread = median_and_spread(totals)
@@ -30,8 +30,8 @@ def run() -> list[Finding]:
     ]
 
 
-def _by_name(supervisor: psutil.Process, pids: dict[str, int]) -> dict[str, int]:
-    """Bytes by child of the supervisor, each with all its descendants."""
+def _measure_processes(supervisor: psutil.Process, pids: dict[str, int]) -> dict[str, int]:
+    """Return the bytes of each child of the supervisor, including the child's descendants."""
     names = {pid: name for name, pid in pids.items()}
     sizes = {"supervisor": measure_memory(supervisor.pid)}
     for child in supervisor.children():

@@ -55,7 +55,7 @@ def connected() -> Iterator[Resources]:
     settings = load_settings()
     # Scripts read what a command prints, so the log must not mix with it.
     configure_logging(settings.model_copy(update={"log_level": "error"}))
-    event_origins.begin(Origin(credential=Credential(CredentialKind.COMMAND)))
+    event_origins.set_origin(Origin(credential=Credential(CredentialKind.COMMAND)))
     end_start()
     resources = open_resources(settings, concurrency=2, name="cli")
     try:

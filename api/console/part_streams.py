@@ -9,7 +9,7 @@ from fastapi.responses import Response
 from api.auth.page_sessions import find_page_session
 from api.console.requests import ConsoleRequest
 from api.limits.bulkheads import STREAMS
-from api.middleware.headers import is_head
+from api.middleware.request_rewriting import is_head
 from api.waiting.event_streams import EventStream
 from api.waiting.subscriber import CHECK_EVERY_SECONDS, watch_jobs
 from core.errors import DomainError
@@ -39,7 +39,7 @@ def stream_part(
     """Return a stream of server-sent events with a part of a page.
 
     An event ``part`` contains the HTML of the part, and is sent after each change. An event
-    ``ended`` follows the last change. The stream also ends with the person's session. A browser
+    ``ended`` follows the last change. The stream ends early if the person's session ends. A browser
     that reconnects gets the current state of the part.
     """
     has_no_body = is_head(console.request.scope)

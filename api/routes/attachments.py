@@ -14,21 +14,21 @@ from api.bodies.unknown_names import refuse_parts
 from api.bodies.url_encoded_forms import parse_boolean
 from api.idempotency_keys import read_idempotency_key
 from api.limits.bulkheads import RECORDS
-from api.limits.shares import UPLOADS_BY_CALLER
+from api.limits.keyed_bulkheads import UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.openapi import (
+    IDEMPOTENCY_ERRORS,
     IDEMPOTENCY_KEY_PARAMETER,
-    OF_IDEMPOTENCY,
-    OF_QUEUES,
     PREFER_PARAMETER,
+    QUEUE_ERRORS,
     accepted_response,
-    refuses,
+    error_responses,
 )
 from api.paging import Paging
 from api.preferences import PreferenceOf
 from api.route_classes import JsonRoute
 from api.schemas.attachments import AttachmentChanges, AttachmentRecord, LinkRecord, NewLink
-from api.schemas.envelope import Envelope, Page, envelope, page
+from api.schemas.envelope import Envelope, Page, build_envelope, build_page
 from api.state import State, StateOf, Transaction
 from api.waiting.disconnects import run_while_connected
 from core.errors import DomainError, access, media, requests
@@ -47,7 +47,7 @@ router = APIRouter(tags=["Attachments"], route_class=JsonRoute)
 WAIT_SECONDS = 15.0
 
 AttachmentCaller = Annotated[Caller, requires_scope(Scope.ATTACHMENT)]
-_NOT_FOUND = refuses(media.ATTACHMENT_NOT_FOUND)
+_NOT_FOUND = error_responses(media.ATTACHMENT_NOT_FOUND)
 
 
 def _flag(value: object) -> bool:
@@ -101,8 +101,8 @@ _UPLOAD: dict[str, Any] = {
         media.IMAGE_SIDE_TOO_LONG,
         media.IMAGE_TOO_MANY_PIXELS,
         media.IMAGE_TOO_MANY_FRAMES,
-        *OF_IDEMPOTENCY,
-        *OF_QUEUES,
+        *IDEMPOTENCY_ERRORS,
+        *QUEUE_ERRORS,
         requests.SERVICE_BUSY,
         requests.SERVICE_UNAVAILABLE,
         description="The job continues after this answer. Location leads to the record.",
@@ -139,9 +139,9 @@ async def _accept(
 ) -> AcceptedJob:
     """Stand apart from the route, so that nothing holds the file's bytes while the caller waits."""
     form = await read_multipart_form(request)
-    refuse_parts(request, form.names())
+    refuse_parts(request, form.list_names())
     part = find_only_file(form, "file")
-    key = read_idempotency_key(request, caller, form.parts())
+    key = read_idempotency_key(request, caller, form.list_parts())
     accepted = await UPLOADS_BY_CALLER.run(
         caller.user_id,
         upload.accept_upload,
@@ -167,10 +167,10 @@ def _answer(state: State, accepted: AcceptedJob) -> JSONResponse:
     if attachment.status != AttachmentStatus.READY:
         status = 202
         headers["Location"] = f"/attachments/{attachment.hash_id}"
-    return JSONResponse(envelope(record).model_dump(mode="json"), status, headers)
+    return JSONResponse(build_envelope(record).model_dump(mode="json"), status, headers)
 
 
-@router.get("/attachments", responses=refuses(requests.CURSOR_INVALID))
+@router.get("/attachments", responses=error_responses(requests.CURSOR_INVALID))
 def list_attachments(
     uow: Transaction, caller: AttachmentCaller, paging: Paging
 ) -> Envelope[Page[AttachmentRecord]]:
@@ -180,7 +180,7 @@ def list_attachments(
     def show(rows: list[Attachment]) -> list[AttachmentRecord]:
         return [AttachmentRecord.of(attachment, settings) for attachment in rows]
 
-    return envelope(page(paging, partial(records.list_attachments, uow, caller), show))
+    return build_envelope(build_page(paging, partial(records.list_attachments, uow, caller), show))
 
 
 @router.get("/attachments/{hash_id}", responses=_NOT_FOUND)
@@ -189,7 +189,7 @@ def read_attachment(
 ) -> Envelope[AttachmentRecord]:
     """Return one of the caller's attachments, whatever its status."""
     attachment = records.get_attachment(uow, caller, hash_id)
-    return envelope(AttachmentRecord.of(attachment, uow.settings))
+    return build_envelope(AttachmentRecord.of(attachment, uow.settings))
 
 
 @router.patch("/attachments/{hash_id}", responses=_NOT_FOUND)
@@ -202,18 +202,18 @@ def change_attachment(
     """
     attachment = records.change_attachment(uow, caller, hash_id, body.sent())
     uow.session.refresh(attachment)
-    return envelope(AttachmentRecord.of(attachment, uow.settings))
+    return build_envelope(AttachmentRecord.of(attachment, uow.settings))
 
 
 @router.delete("/attachments/{hash_id}", responses=_NOT_FOUND)
 def delete_attachment(uow: Transaction, caller: AttachmentCaller, hash_id: str) -> Envelope[int]:
     """Delete the record and the file. Copies in browsers and caches stay until they expire."""
-    return envelope(records.delete_attachment(uow, caller, hash_id))
+    return build_envelope(records.delete_attachment(uow, caller, hash_id))
 
 
 @router.post(
     "/attachments/{hash_id}/links",
-    responses=refuses(
+    responses=error_responses(
         media.ATTACHMENT_NOT_FOUND,
         media.MEDIA_NOT_FOUND,
         media.SIGNED_LINK_NOT_ENCRYPTED,
@@ -230,4 +230,4 @@ def create_attachment_link(
     url, expires_at = records.sign_link(
         uow, caller, hash_id, expires_in=body.expires_in, filename=body.filename
     )
-    return envelope(LinkRecord(url=url, expires_at=expires_at))
+    return build_envelope(LinkRecord(url=url, expires_at=expires_at))

@@ -8,12 +8,12 @@ from pydantic import AfterValidator
 
 from api.auth.requirements import requires_scope
 from api.composer_calls import ComposerCaller
-from api.idempotency_keys import name_call
-from api.openapi import IDEMPOTENCY_KEY_PARAMETER, WAIT_PARAMETER, Responses, refuses
+from api.idempotency_keys import read_or_build_key
+from api.openapi import IDEMPOTENCY_KEY_PARAMETER, WAIT_PARAMETER, Responses, error_responses
 from api.preferences import PreferenceOf
 from api.route_classes import JsonRoute
 from api.schemas import composer as schemas
-from api.schemas.envelope import Envelope, envelope
+from api.schemas.envelope import Envelope, build_envelope
 from api.state import StateOf
 from core import ids
 from core.errors import access, composer, money, requests
@@ -54,7 +54,7 @@ def _answers(source: str, *errors: ErrorType) -> Responses:
     header = {"description": source, "schema": {"type": "string"}, "example": "offline"}
     return {
         200: {"description": "Successful Response", "headers": {_SOURCE: header}},
-        **refuses(
+        **error_responses(
             access.QUOTA_EXCEEDED,
             *_QUEUE_ERRORS,
             requests.REQUEST_TOO_SLOW.fill(seconds=45),
@@ -69,7 +69,7 @@ _WRITTEN = {
         composer.COMPOSER_POST_TOO_SLOW,
         composer.COMPOSER_POST_UNREADABLE,
     ),
-    **refuses(
+    **error_responses(
         requests.IDEMPOTENCY_KEY_INVALID, money.CREDITS_INSUFFICIENT, money.CHARGE_IN_PROGRESS
     ),
 }
@@ -85,7 +85,7 @@ _WRITING = {
     openapi_extra=_WRITING,
     responses={
         **_WRITTEN,
-        **refuses(requests.IDEMPOTENCY_KEY_INVALID, composer.COMPOSER_UNKNOWN_PART),
+        **error_responses(requests.IDEMPOTENCY_KEY_INVALID, composer.COMPOSER_UNKNOWN_PART),
     },
 )
 async def generate_metadata(
@@ -137,9 +137,9 @@ async def generate_tweets(
 
 async def _written(calls: ComposerCaller, asked: MetadataRequest) -> Response:
     request = calls.request
-    name = partial(name_call, request, calls.caller, [await request.body()])
-    result = await calls.written(asked, name)
-    body = envelope(result.fields).model_dump()
+    name = partial(read_or_build_key, request, calls.caller, [await request.body()])
+    result = await calls.write_metadata(asked, name)
+    body = build_envelope(result.fields).model_dump()
     return JSONResponse(body, headers={_SOURCE: result.source})
 
 
@@ -155,7 +155,7 @@ def _not_blank(text: str) -> str:
     openapi_extra=_PREFER,
     responses={
         **_answers("The provider; with `; cached`"),
-        **refuses(composer.STOCKPHOTO_REFUSED, *_PHOTO_ERRORS),
+        **error_responses(composer.STOCKPHOTO_REFUSED, *_PHOTO_ERRORS),
     },
 )
 async def search_photos(
@@ -175,7 +175,7 @@ async def search_photos(
     Openverse gives at most 20 photos on a page.
     """
     search = PhotoSearch(provider.named(state.photos.providers.default), query, page, limit)
-    result = await ComposerCaller(request, state, caller, preference).photos(search)
+    result = await ComposerCaller(request, state, caller, preference).search_photos(search)
     # The envelope around the provider's own text: no number or order in it changes.
     body = f'{{"data":{result.payload},"ts":{int(time.time())}}}'
     return Response(body, headers={_SOURCE: result.source}, media_type="application/json")
@@ -184,7 +184,7 @@ async def search_photos(
 @_routes.get(
     "/composer/{provider}/photos/download_url",
     openapi_extra=_PREFER,
-    responses=refuses(
+    responses=error_responses(
         access.QUOTA_EXCEEDED,
         composer.STOCKPHOTO_ENDPOINT_NOT_ALLOWED,
         composer.STOCKPHOTO_NOT_FOUND,
@@ -207,9 +207,9 @@ async def locate_photo_file(
 ) -> Envelope[schemas.PhotoFile]:
     """Tell the provider that a photo is used, and learn the address of its file."""
     chosen = provider.named(state.photos.providers.default)
-    use = PhotoUse(chosen, state.photos.providers.named(chosen).photo_at(endpoint))
-    url = await ComposerCaller(request, state, caller, preference).url_of_photo(use)
-    return envelope(schemas.PhotoFile(url=url))
+    use = PhotoUse(chosen, state.photos.providers.get_provider(chosen).parse_endpoint(endpoint))
+    url = await ComposerCaller(request, state, caller, preference).obtain_photo_url(use)
+    return build_envelope(schemas.PhotoFile(url=url))
 
 
 router = APIRouter()

@@ -5,11 +5,11 @@ from functools import partial
 from fastapi import APIRouter
 
 from api.auth.requirements import ListEditor, ListReader
-from api.openapi import OF_OWN_LIST, refuses
+from api.openapi import LIST_ERRORS, error_responses
 from api.paging import Paging
 from api.record_ids import ListId, PathId
 from api.route_classes import JsonRoute
-from api.schemas.envelope import Envelope, Page, envelope, page
+from api.schemas.envelope import Envelope, Page, build_envelope, build_page
 from api.schemas.fields import FieldChanges, FieldRecord, NewField, TagChange, TagRecord
 from api.state import Transaction
 from core.errors import mailing, requests
@@ -28,25 +28,25 @@ _RULES = (
 )
 
 
-@router.post("/fields", responses=refuses(mailing.FIELD_TOO_MANY, *_RULES))
+@router.post("/fields", responses=error_responses(mailing.FIELD_TOO_MANY, *_RULES))
 def create_field(uow: Transaction, caller: ListEditor, body: NewField) -> Envelope[FieldRecord]:
     """Create a field that the members of all the caller's lists may have a value of.
 
     An owner has at most 50 fields.
     """
     made = fields.create_field(uow, caller.user_id, **body.columns())
-    return envelope(_record(made))
+    return build_envelope(_record(made))
 
 
 @router.get("/fields")
 def list_fields(uow: Transaction, caller: ListReader) -> Envelope[list[FieldRecord]]:
     """The caller's fields, the oldest first."""
-    return envelope([_record(each) for each in fields.list_fields(uow, caller.user_id)])
+    return build_envelope([_record(each) for each in fields.list_fields(uow, caller.user_id)])
 
 
 @router.patch(
     "/fields/{field_id}",
-    responses=refuses(
+    responses=error_responses(
         mailing.FIELD_NOT_FOUND,
         *_RULES,
         mailing.FIELD_IN_USE,
@@ -66,16 +66,16 @@ def change_field(
     that may use the field.
     """
     changed = field_types.change_field_and_type(uow, caller.user_id, field_id, body.columns())
-    return envelope(_record(changed))
+    return build_envelope(_record(changed))
 
 
-@router.delete("/fields/{field_id}", responses=refuses(mailing.FIELD_NOT_FOUND))
+@router.delete("/fields/{field_id}", responses=error_responses(mailing.FIELD_NOT_FOUND))
 def retire_field(uow: Transaction, caller: ListEditor, field_id: PathId) -> Envelope[int]:
     """Show a field no more. Another field may have its key; its own values are never that one's.
 
     Members keep the values, unseen, until they are erased.
     """
-    return envelope(fields.retire_field(uow, caller.user_id, field_id))
+    return build_envelope(fields.retire_field(uow, caller.user_id, field_id))
 
 
 def _record(field: MemberField) -> FieldRecord:
@@ -85,30 +85,38 @@ def _record(field: MemberField) -> FieldRecord:
 _ONE = "/lists/{list_id}/tags/{tag_id}"
 
 
-@router.get("/lists/{list_id}/tags", responses=refuses(*OF_OWN_LIST, requests.CURSOR_INVALID))
+@router.get(
+    "/lists/{list_id}/tags", responses=error_responses(*LIST_ERRORS, requests.CURSOR_INVALID)
+)
 def list_tags(
     uow: Transaction, caller: ListReader, list_id: ListId, paging: Paging
 ) -> Envelope[Page[TagRecord]]:
     """The tags of a list, newest first. A list has at most 10,000."""
     mailing_list = lists.get_own_list(uow, caller, list_id)
     read = partial(tags.list_tags, uow, mailing_list.id)
-    return envelope(page(paging, read, lambda rows: [*map(TagRecord.model_validate, rows)]))
+    return build_envelope(
+        build_page(paging, read, lambda rows: [*map(TagRecord.model_validate, rows)])
+    )
 
 
-@router.patch(_ONE, responses=refuses(*OF_OWN_LIST, mailing.TAG_NOT_FOUND, mailing.TAG_NAME_TAKEN))
+@router.patch(
+    _ONE, responses=error_responses(*LIST_ERRORS, mailing.TAG_NOT_FOUND, mailing.TAG_NAME_TAKEN)
+)
 def rename_tag(
     uow: Transaction, caller: ListEditor, list_id: ListId, tag_id: PathId, body: TagChange
 ) -> Envelope[TagRecord]:
     """Give a tag another name, for all members who have it."""
     mailing_list = lists.get_own_list(uow, caller, list_id)
-    return envelope(
+    return build_envelope(
         TagRecord.model_validate(tags.rename_tag(uow, mailing_list.id, tag_id, body.name))
     )
 
 
 @router.delete(
     _ONE,
-    responses=refuses(*OF_OWN_LIST, mailing.TAG_NOT_FOUND, mailing.TAG_IN_USE, mailing.LIST_BUSY),
+    responses=error_responses(
+        *LIST_ERRORS, mailing.TAG_NOT_FOUND, mailing.TAG_IN_USE, mailing.LIST_BUSY
+    ),
 )
 def delete_tag(
     uow: Transaction, caller: ListEditor, list_id: ListId, tag_id: PathId
@@ -119,4 +127,4 @@ def delete_tag(
     uses it: its `kind`, `id` and `name`.
     """
     mailing_list = lists.get_own_list(uow, caller, list_id)
-    return envelope(tags.delete_tag(uow, mailing_list.id, tag_id))
+    return build_envelope(tags.delete_tag(uow, mailing_list.id, tag_id))

@@ -10,15 +10,15 @@ from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
 from api.auth.identification import identify_caller
-from api.auth.requirements import OF_JOB_KIND
+from api.auth.requirements import JOB_KIND_SCOPE
 from api.limits.bulkheads import RECORDS, STREAMS
-from api.middleware.headers import is_head
-from api.openapi import refuses
+from api.middleware.request_rewriting import is_head
+from api.openapi import error_responses
 from api.paging import Paging
 from api.record_ids import PathId
 from api.responses.jobs import add_file_samples, add_links, list_readings
 from api.route_classes import JsonRoute
-from api.schemas.envelope import Envelope, Page, envelope, page
+from api.schemas.envelope import Envelope, Page, build_envelope, build_page
 from api.schemas.jobs import JobRecord
 from api.state import State, StateOf, Transaction
 from api.waiting.event_streams import EventStream
@@ -34,17 +34,17 @@ log = get_logger(__name__)
 
 router = APIRouter(tags=["Jobs"], route_class=JsonRoute)
 
-JobCaller = Annotated[Caller, OF_JOB_KIND]
+JobCaller = Annotated[Caller, JOB_KIND_SCOPE]
 
 HEARTBEAT_SECONDS = 15.0
 # How long a stream may outlive its credential.
 CREDENTIAL_SECONDS = 15.0
 
 _EVENT = 'id: 3\nevent: job\ndata: {"id": 6204117398252, "status": "running"}\n\n'
-_NOT_FOUND = refuses(jobs.JOB_NOT_FOUND, access.AUTH_INSUFFICIENT_SCOPE)
+_NOT_FOUND = error_responses(jobs.JOB_NOT_FOUND, access.AUTH_INSUFFICIENT_SCOPE)
 
 
-@router.get("/jobs", responses=refuses(requests.CURSOR_INVALID))
+@router.get("/jobs", responses=error_responses(requests.CURSOR_INVALID))
 def list_jobs(
     state: StateOf, uow: Transaction, caller: JobCaller, paging: Paging
 ) -> Envelope[Page[JobRecord]]:
@@ -54,7 +54,7 @@ def list_jobs(
     def show(rows: list[Job]) -> list[JobRecord]:
         return [_record(state, job, has_recent_login=is_recent) for job in rows]
 
-    return envelope(page(paging, partial(records.list_jobs, uow, caller), show))
+    return build_envelope(build_page(paging, partial(records.list_jobs, uow, caller), show))
 
 
 @router.get("/jobs/{job_id}", responses=_NOT_FOUND)
@@ -64,25 +64,25 @@ def read_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[JobR
     If the login of a session is older than 15 minutes, the `url` of an export is null, and the
     `errors_url` of an import lacks its signature, so it can't be opened.
     """
-    return envelope(_read(state, caller, job_id)[1])
+    return build_envelope(_read(state, caller, job_id)[1])
 
 
 @router.delete("/jobs/{job_id}", responses=_NOT_FOUND)
 def cancel_job(uow: Transaction, caller: JobCaller, job_id: PathId) -> Envelope[int]:
     """Cancel a job: a queued one ends at once, a running one at its next step. 0: it had ended."""
-    return envelope(records.cancel_own_job(uow, caller, job_id))
+    return build_envelope(records.cancel_own_job(uow, caller, job_id))
 
 
 @router.post(
     "/jobs/{job_id}/retry",
     responses={
         **_NOT_FOUND,
-        **refuses(jobs.JOB_NOT_RETRYABLE, access.AUTH_LOGIN_AGAIN, access.QUOTA_EXCEEDED),
+        **error_responses(jobs.JOB_NOT_RETRYABLE, access.AUTH_LOGIN_AGAIN, access.QUOTA_EXCEEDED),
     },
 )
 def retry_job(uow: Transaction, caller: JobCaller, job_id: PathId) -> Envelope[int]:
     """Start a failed or cancelled job again, if its kind allows that."""
-    return envelope(records.retry_own_job(uow, caller, job_id))
+    return build_envelope(records.retry_own_job(uow, caller, job_id))
 
 
 @router.get(
@@ -101,7 +101,7 @@ def retry_job(uow: Transaction, caller: JobCaller, job_id: PathId) -> Envelope[i
             },
         },
         **_NOT_FOUND,
-        **refuses(jobs.JOBS_TOO_MANY_STREAMS),
+        **error_responses(jobs.JOBS_TOO_MANY_STREAMS),
     },
 )
 async def stream_job_events(

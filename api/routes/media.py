@@ -12,8 +12,8 @@ from api.auth.identification import identify_caller
 from api.auth.requirements import UNLIMITED
 from api.errors import problem_response
 from api.limits.bulkheads import STORAGE
-from api.middleware.headers import is_head
-from api.openapi import file_of, refuses
+from api.middleware.request_rewriting import is_head
+from api.openapi import describe_file, error_responses
 from api.responses.downloads import stream_file
 from api.responses.file_links import is_signed
 from api.route_classes import JsonRoute
@@ -81,10 +81,10 @@ _FOREVER = "public, max-age=31536000, immutable"
     dependencies=[UNLIMITED],
     response_class=StreamingResponse,
     responses={
-        200: {"content": file_of(*_TYPES), "description": "The file"},
-        206: {"content": file_of(*_TYPES), "description": "The range asked for"},
+        200: {"content": describe_file(*_TYPES), "description": "The file"},
+        206: {"content": describe_file(*_TYPES), "description": "The range asked for"},
         304: {"description": "The caller's copy, named by If-None-Match, is still right"},
-        **refuses(
+        **error_responses(
             access.AUTH_INSUFFICIENT_SCOPE.fill(scope=Scope.ATTACHMENT),
             media.MEDIA_NOT_FOUND,
             media.MEDIA_RANGE_UNSATISFIABLE,

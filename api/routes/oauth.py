@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Response
 
 from api.auth.requirements import PUBLIC, AnyCaller
-from api.bodies.oauth_messages import OAuthRequestOf, oauth_response
+from api.bodies.oauth_messages import OAuthRequestOf, build_oauth_response
 from api.bodies.url_encoded_forms import FORM
 from api.route_classes import ThreadedRoute
 from api.schemas.oauth import IntrospectionAnswer, Metadata, OAuthError, TokenAnswer, UserInfo
@@ -64,7 +64,7 @@ def issue_tokens(uow: Transaction, oauth_request: OAuthRequestOf) -> Response:
 
     A code or refresh token that is used twice ends all tokens that its first use gave.
     """
-    return oauth_response(_server(uow).token(oauth_request))
+    return build_oauth_response(_server(uow).issue_tokens(oauth_request))
 
 
 @router.post(
@@ -75,7 +75,7 @@ def issue_tokens(uow: Transaction, oauth_request: OAuthRequestOf) -> Response:
 )
 def revoke_token(uow: Transaction, oauth_request: OAuthRequestOf) -> Response:
     """End a token (RFC 7009). A refresh token ends with every token of the same login."""
-    return oauth_response(_server(uow).revoke(oauth_request))
+    return build_oauth_response(_server(uow).revoke_token(oauth_request))
 
 
 @router.post(
@@ -88,20 +88,20 @@ def revoke_token(uow: Transaction, oauth_request: OAuthRequestOf) -> Response:
 def introspect_token(uow: Transaction, oauth_request: OAuthRequestOf) -> Response:
     """Tell whether a token is still valid, and for what (RFC 7662). Only the client to which
     it was given may ask, and needs its secret."""
-    return oauth_response(_server(uow).introspect(oauth_request))
+    return build_oauth_response(_server(uow).introspect_token(oauth_request))
 
 
 @router.get(adapters.USERINFO_PATH, response_model_exclude_none=True)
 def read_userinfo(uow: Transaction, caller: AnyCaller) -> UserInfo:
     """The user to whom the token belongs."""
-    user = accounts.get(uow, caller.user_id)
+    user = accounts.get_user(uow, caller.user_id)
     return UserInfo(sub=str(user.id), email=user.email, name=user.name)
 
 
 @router.get(adapters.METADATA_PATH, dependencies=[PUBLIC])
 async def read_oauth_metadata(state: StateOf) -> Metadata:
     """The authorization server's endpoints and abilities (RFC 8414)."""
-    return Metadata(**adapters.metadata(state.resources.settings.public_base))
+    return Metadata(**adapters.build_metadata(state.resources.settings.public_base))
 
 
 def _server(uow: UnitOfWork) -> OAuthServer:

@@ -16,11 +16,11 @@ from api.caller_description import describe_caller
 from api.console.assets import CONSOLE_PATH
 from api.html.api_docs import DOCS_PATH, DOCUMENT_PATH
 from api.html.frame import render_page
-from api.middleware.headers import VERSIONS
-from api.openapi import refuses, text_of
+from api.middleware.versions import VERSIONS
+from api.openapi import describe_text, error_responses
 from api.readiness import READY, judge_process
 from api.route_classes import JsonRoute, ThreadedRoute
-from api.schemas.envelope import Envelope, envelope
+from api.schemas.envelope import Envelope, build_envelope
 from api.schemas.operations import DependenciesHealth, ProcessHealth, ServiceLinks, ServiceRecord
 from api.state import StateOf
 from core import clock
@@ -61,7 +61,7 @@ async def check_readiness(state: StateOf) -> JSONResponse:
     `degraded`. That is at most a second old. A process that was asked to end says `ending`, and
     still serves for a few seconds.
     """
-    dependencies = await state.readiness.dependencies()
+    dependencies = await state.readiness.check_dependencies()
     status = judge_process(dependencies, is_ending=state.drain.has_begun)
     is_ready = status in READY
     code = HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE
@@ -74,10 +74,10 @@ async def check_readiness(state: StateOf) -> JSONResponse:
     response_class=Response,
     responses={
         200: {
-            "content": text_of("text/plain", "pressroom_waiting_requests 0.0\n"),
+            "content": describe_text("text/plain", "pressroom_waiting_requests 0.0\n"),
             "description": "Prometheus text format",
         },
-        **refuses(access.AUTH_METRICS_TOKEN),
+        **error_responses(access.AUTH_METRICS_TOKEN),
     },
 )
 async def read_metrics(request: Request, state: StateOf) -> Response:
@@ -92,7 +92,7 @@ async def read_metrics(request: Request, state: StateOf) -> Response:
     is_token = secrets.compare_digest(sent.strip().encode(), expected.encode())
     if not expected or scheme.lower() != "bearer" or not is_token:
         raise access.AUTH_METRICS_TOKEN()
-    await state.figures.refresh()
+    await state.deployment_metrics.refresh()
     encode, content_type = choose_encoder(request.headers.get("accept", ""))
     return Response(encode(REGISTRY), media_type=content_type)
 
@@ -116,7 +116,7 @@ async def read_service(request: Request, state: StateOf) -> Response:
     if "text/html" in request.headers.get("accept", ""):
         reply = render_page("service.html", service=record)
     else:
-        reply = JSONResponse(envelope(record).model_dump(mode="json"))
+        reply = JSONResponse(build_envelope(record).model_dump(mode="json"))
     reply.headers["Vary"] = "Accept"
     return reply
 

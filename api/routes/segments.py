@@ -6,12 +6,12 @@ from typing import Any
 from fastapi import APIRouter
 
 from api.auth.requirements import ListEditor, ListReader
-from api.limits.shares import SEARCHES_BY_CALLER
-from api.openapi import OF_OWN_LIST, refuses
+from api.limits.keyed_bulkheads import SEARCHES_BY_CALLER
+from api.openapi import LIST_ERRORS, error_responses
 from api.paging import Paging
 from api.record_ids import ListId, PathId
 from api.route_classes import JsonRoute
-from api.schemas.envelope import Envelope, Page, envelope, page
+from api.schemas.envelope import Envelope, Page, build_envelope, build_page
 from api.schemas.segments import CountedSegment, NewSegment, SegmentChanges, SegmentRecord
 from api.state import StateOf, Transaction
 from core.errors import access, mailing, requests
@@ -36,7 +36,8 @@ _ONE = "/lists/{list_id}/segments/{segment_id}"
 
 
 @router.post(
-    "/lists/{list_id}/segments", responses=refuses(*OF_OWN_LIST, *_RULES, mailing.SEGMENT_TOO_MANY)
+    "/lists/{list_id}/segments",
+    responses=error_responses(*LIST_ERRORS, *_RULES, mailing.SEGMENT_TOO_MANY),
 )
 def create_segment(
     uow: Transaction, caller: ListEditor, list_id: ListId, body: NewSegment
@@ -48,10 +49,12 @@ def create_segment(
     """
     mailing_list = lists.get_own_list(uow, caller, list_id)
     made = list_segments_module.create_segment(uow, mailing_list, body.name, body.filter)
-    return envelope(_record(uow, mailing_list, made))
+    return build_envelope(_record(uow, mailing_list, made))
 
 
-@router.get("/lists/{list_id}/segments", responses=refuses(*OF_OWN_LIST, requests.CURSOR_INVALID))
+@router.get(
+    "/lists/{list_id}/segments", responses=error_responses(*LIST_ERRORS, requests.CURSOR_INVALID)
+)
 def list_segments(
     uow: Transaction, caller: ListReader, list_id: ListId, paging: Paging
 ) -> Envelope[Page[SegmentRecord]]:
@@ -66,13 +69,13 @@ def list_segments(
             for each, written in zip(rows, filters, strict=True)
         ]
 
-    return envelope(page(paging, read, show))
+    return build_envelope(build_page(paging, read, show))
 
 
 @router.get(
     _ONE,
-    responses=refuses(
-        *OF_OWN_LIST,
+    responses=error_responses(
+        *LIST_ERRORS,
         mailing.SEGMENT_NOT_FOUND,
         mailing.SEGMENT_FIELD_RETIRED,
         mailing.SEGMENT_TAG_DELETED,
@@ -100,26 +103,26 @@ async def read_segment(
             found, filter=written, count=number.count, count_is_exact=number.is_exact
         )
 
-    return envelope(await SEARCHES_BY_CALLER.run(caller.user_id, counted))
+    return build_envelope(await SEARCHES_BY_CALLER.run(caller.user_id, counted))
 
 
-@router.patch(_ONE, responses=refuses(*OF_OWN_LIST, mailing.SEGMENT_NOT_FOUND, *_RULES))
+@router.patch(_ONE, responses=error_responses(*LIST_ERRORS, mailing.SEGMENT_NOT_FOUND, *_RULES))
 def change_segment(
     uow: Transaction, caller: ListEditor, list_id: ListId, segment_id: PathId, body: SegmentChanges
 ) -> Envelope[SegmentRecord]:
     """Change the name or the filter; what the body doesn't name stays."""
     mailing_list = lists.get_own_list(uow, caller, list_id)
     changed = list_segments_module.change_segment(uow, mailing_list, segment_id, body.sent())
-    return envelope(_record(uow, mailing_list, changed))
+    return build_envelope(_record(uow, mailing_list, changed))
 
 
-@router.delete(_ONE, responses=refuses(*OF_OWN_LIST))
+@router.delete(_ONE, responses=error_responses(*LIST_ERRORS))
 def delete_segment(
     uow: Transaction, caller: ListEditor, list_id: ListId, segment_id: PathId
 ) -> Envelope[int]:
     """Delete a segment, and no member: 1, or 0 when there is none."""
     mailing_list = lists.get_own_list(uow, caller, list_id)
-    return envelope(list_segments_module.delete_segment(uow, mailing_list, segment_id))
+    return build_envelope(list_segments_module.delete_segment(uow, mailing_list, segment_id))
 
 
 def _record(uow: UnitOfWork, mailing_list: MailingList, segment: Segment) -> SegmentRecord:

@@ -1,3 +1,5 @@
+"""The request and response bodies of the API endpoints for users, API keys and events."""
+
 from typing import Annotated, Any, Self
 
 from pydantic import Field
@@ -13,7 +15,7 @@ from services.security_events import EventType
 ScopeName = Annotated[Scope, Field(strict=False)]
 
 
-# This exceeds the number of different values, because a caller may repeat a value.
+# The maximum exceeds the number of different scopes, because a caller may repeat a scope.
 _MAX_SCOPES = 100
 
 

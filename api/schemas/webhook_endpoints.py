@@ -1,3 +1,5 @@
+"""The request and response bodies of the API endpoints for webhook endpoints."""
+
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field
@@ -12,13 +14,13 @@ from services.feed.catalogue import FeedEventType
 EventTypeName = Annotated[FeedEventType, Field(strict=False)]
 
 
-def _kept(state: EndpointState) -> EndpointState:
+def _refuse_ended(state: EndpointState) -> EndpointState:
     if state is EndpointState.ENDED:
         raise ValueError("must be active or paused; DELETE ends an endpoint")
     return state
 
 
-StateName = Annotated[EndpointState, Field(strict=False), AfterValidator(_kept)]
+StateName = Annotated[EndpointState, Field(strict=False), AfterValidator(_refuse_ended)]
 
 Url = Annotated[
     str,

@@ -274,7 +274,7 @@ class Stack:
 
     def create_key(self, user_id: int, *scopes: Scope) -> str:
         with self.resources.unit_of_work() as uow:
-            return api_keys.create(uow, user_id=user_id, name="test", scopes=scopes or None)[1]
+            return api_keys.create_key(uow, user_id=user_id, name="test", scopes=scopes or None)[1]
 
     def client(self, key: str | None = None) -> httpx2.Client:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -316,7 +316,7 @@ class Stack:
 
     def stored(self, prefix: str = "") -> list[str]:
         """Remove the objects that are due for removal, and return the keys of all other objects."""
-        removals.work_off(self.resources)
+        removals.process_due_removals(self.resources)
         return [each.key for each in self.resources.objects.list_objects(prefix)]
 
     def _connect(self) -> psycopg2.extensions.connection:

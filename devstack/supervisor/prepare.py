@@ -33,7 +33,7 @@ _SAMPLE_PHOTO_PIXELS = (4000, 3000)
 def create_demo_data(home: Home, resources: Resources, password: str) -> None:
     """Create missing demo data, and keep existing demo data."""
     with resources.unit_of_work() as uow:
-        owner = accounts.find_by_email(uow, DEMO_EMAIL)
+        owner = accounts.find_user_by_email(uow, DEMO_EMAIL)
         if owner is None:
             owner = accounts.create_user(
                 uow, email=DEMO_EMAIL, name="Demo Owner", password=password
@@ -65,10 +65,10 @@ def _get_api_key(home: Home, resources: Resources, uow: UnitOfWork, owner: User)
     keyring = resources.keyring
     # The stored key is invalid if it was revoked, or if the database or signing key was replaced.
     with suppress(DomainError):
-        credential = api_keys.authenticate(database, api_keys.UsedKeys(), keyring, stored_key)
+        credential = api_keys.authenticate_key(database, api_keys.UsedKeys(), keyring, stored_key)
         if credential.user_id == owner.id:
             return stored_key
-    return api_keys.create(uow, user_id=owner.id, name="Demo")[1]
+    return api_keys.create_key(uow, user_id=owner.id, name="Demo")[1]
 
 
 def main() -> int:

@@ -204,10 +204,10 @@ def test_a_backup_that_is_missing_or_old_is_found(stack: Stack, tmp_path: Path) 
     now = clock.now()
     for age, state in ((timedelta(hours=31), "wrong"), (timedelta(hours=25), "fine")):
         began_at = now - age
-        manifests.write(
+        manifests.write_manifest(
             place,
             Manifest(
-                id=manifests.new_id(began_at),
+                id=manifests.create_backup_id(began_at),
                 began_at=began_at,
                 finished_at=began_at,
                 release="1",

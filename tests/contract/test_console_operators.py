@@ -140,7 +140,7 @@ def test_a_change_needs_a_recent_login_and_a_form_of_ours(
     forged = operator_console.visitor.client.post(path, data={"plan": "free", "csrf_token": "x"})
     assert forged.status_code == 403
     with stack.resources.unit_of_work() as uow:
-        cookie = sessions.begin(uow, operator_console.owner.user_id)
+        cookie = sessions.begin_session(uow, operator_console.owner.user_id)
     aged = "UPDATE user_sessions SET logged_in_at = now() - interval '16 minutes' WHERE id ="
     newest = "(SELECT max(id) FROM user_sessions WHERE user_id = %s)"
     stack.query(f"{aged} {newest}", operator_console.owner.user_id)
@@ -153,7 +153,7 @@ def test_a_change_needs_a_recent_login_and_a_form_of_ours(
         assert reply.status_code == 303
         assert f"again=yes&next={path.replace('/', '%2F')}" in reply.headers["location"]
     with stack.resources.unit_of_work() as uow:
-        assert accounts.get(uow, owner.user_id).plan == Plan.PAID
+        assert accounts.get_user(uow, owner.user_id).plan == Plan.PAID
 
 
 def test_an_order_in_review_is_settled_once_and_it_is_known_by_whom(

@@ -160,9 +160,9 @@ def test_a_file_shows_the_list_at_one_moment_whatever_happens_meanwhile(
     emails = addresses(30)
     imported(client, list_id, of_addresses(*emails))
     # One row at a time, with a change of the list after the first of them.
-    monkeypatch.setattr(exports, "_ROWS_AT_ONCE", 1)
-    sheet = export_sheets.members(list_id, {}, {})
-    batches = exports._batches(stack.resources, sheet, failures=0)
+    monkeypatch.setattr(exports, "_BATCH_ROWS", 1)
+    sheet = export_sheets.build_members_sheet(list_id, {}, {})
+    batches = exports._read_batches(stack.resources, sheet, failures=0)
     [first] = next(batches)
     stack.query("UPDATE subscriptions SET name = 'Changed' WHERE list_id = %s", list_id)
     stack.query("DELETE FROM subscriptions WHERE list_id = %s AND email = %s", list_id, emails[9])
@@ -184,7 +184,7 @@ def test_an_export_that_is_cancelled_leaves_no_object(
         lease = claim_job(uow, job["id"])
     assert lease is not None
     monkeypatch.setattr(
-        exports, "_batches", lambda *_, **__: stop_after_a_part(stack_without_workers, lease)
+        exports, "_read_batches", lambda *_, **__: stop_after_a_part(stack_without_workers, lease)
     )
     with pytest.raises(JobCancelled):
         exports.write_export(stack_without_workers.resources, lease)

@@ -12,7 +12,7 @@ from starlette.types import Message, Receive, Scope, Send
 from api.bodies.upload_stream import store_upload
 from api.limits.body_budgets import BodyBudget
 from api.middleware.body_limits import LIMITS, BoundedBody
-from api.middleware.layers import DeadlineMiddleware, extend_deadline
+from api.middleware.deadlines import DeadlineMiddleware, extend_deadline
 from core import clock
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack

@@ -185,7 +185,7 @@ def test_events_end_with_their_credential(
 ) -> None:
     user_id = owner_without_workers.user_id
     with stack_without_workers.resources.unit_of_work() as uow:
-        cookie = sessions.begin(uow, user_id)
+        cookie = sessions.begin_session(uow, user_id)
     by_key = {"Authorization": f"Bearer {owner_without_workers.key}"}
     headers = by_key if "key" in ended else {"Cookie": f"{SESSION}={cookie}"}
     end = {

@@ -12,7 +12,7 @@ from core.scopes import Scope
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
 from models import Plan
-from services.access.quotas import row_bytes
+from services.access.quotas import count_row_bytes
 from tests.support.composer.composing import METADATA, ask, fresh
 from tests.support.http.replies import data, problem, send
 from tests.support.http.webhook_receiver import hooked, new_endpoint
@@ -33,7 +33,7 @@ from tests.support.stack.maintenance import run_maintenance
 
 # A stored filter with a tag has its id, of any length.
 GOLD = {"field": "type", "is": "gold"}
-ROW_BYTES = row_bytes()
+ROW_BYTES = count_row_bytes()
 FREE = {
     "members": 1000,
     "lists": 5,

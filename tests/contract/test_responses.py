@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from typer.testing import CliRunner
 
 from api.app import create_app
-from api.middleware.layers import EXPOSED_HEADERS
+from api.middleware.cors import EXPOSED_HEADERS
 from cli.main import app
 from core.settings import Settings, SettingsError
 from core.settings.given_settings import read_settings

@@ -16,7 +16,7 @@ from devstack.harness.stack import Stack
 from devstack.supervisor.programs import is_responding
 from models import Plan
 from services.access import sessions
-from services.access.quotas import row_bytes
+from services.access.quotas import count_row_bytes
 from services.subscriptions.fields import MAX_FIELDS
 from services.subscriptions.filters.member_filter import MAX_FILTER_BYTES
 from services.subscriptions.segments import MAX_SEGMENTS_A_LIST
@@ -62,7 +62,7 @@ def test_no_answer_of_an_account_at_its_bounds_is_large_and_the_memory_comes_bac
         port=port,
     )
     with stack.resources.unit_of_work() as uow:
-        cookie = sessions.begin(uow, world.owner.user_id)
+        cookie = sessions.begin_session(uow, world.owner.user_id)
     headers = {"Authorization": f"Bearer {world.owner.key}"}
     url = f"http://127.0.0.1:{port}"
     program = httpx2.Client(base_url=url, headers=headers, timeout=60)
@@ -206,7 +206,7 @@ def fill(world: World) -> None:
     )
     stack.query("UPDATE users SET plan = %s WHERE id = %s", Plan.FREE, owner_id)
     used = data(client.get("/users/me"))["quotas"]["storage_mb"]["used"]
-    assert used * MB > (LISTS * MAX_SEGMENTS_A_LIST + 2000) * row_bytes(json.loads(FILTER))
+    assert used * MB > (LISTS * MAX_SEGMENTS_A_LIST + 2000) * count_row_bytes(json.loads(FILTER))
 
 
 def literal(value: object) -> str:

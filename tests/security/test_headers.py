@@ -12,7 +12,7 @@ from pydantic import AnyUrl
 from starlette.responses import PlainTextResponse
 
 from api.drain import Drain
-from api.middleware.headers import HeadersMiddleware
+from api.middleware.response_headers import HeadersMiddleware
 from devstack.harness.stack import Stack
 from tests.support.http.replies import data, send
 

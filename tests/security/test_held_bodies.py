@@ -12,14 +12,14 @@ import pytest
 from api.app import create_app
 from api.auth.requirements import MAX_UNCHECKED_BODY_BYTES, Access, PublicAccess, TraceAccess
 from api.limits.body_budgets import (
+    HOLDER_FRACTION,
     MAX_HELD_LARGE_BODY_BYTES,
     MAX_HELD_SMALL_BODY_BYTES,
     MAX_SMALL_BODY_BYTES,
     MAX_UNFINISHED_BODIES,
-    SHARES,
 )
 from api.limits.rate_limits import RateLimitName
-from api.openapi import access_of, api_routes
+from api.openapi import find_access, list_api_routes
 from core.settings import Settings
 from devstack import LOOPBACK
 from devstack.harness.polling import eventually
@@ -38,8 +38,8 @@ from tests.support.security.attackers import (
 )
 
 MEGABYTE = 1024 * 1024
-LARGE_SHARE = MAX_HELD_LARGE_BODY_BYTES // SHARES
-SMALL_SHARE = MAX_HELD_SMALL_BODY_BYTES // SHARES
+LARGE_SHARE = MAX_HELD_LARGE_BODY_BYTES // HOLDER_FRACTION
+SMALL_SHARE = MAX_HELD_SMALL_BODY_BYTES // HOLDER_FRACTION
 MOST_LOGINS, MOST_STRANGERS = 20, 100
 ADD_MEMBERS = "POST /auxilia/subscriptions/1/members/add"
 CONSUME = "POST /auxilia/credits/consume"
@@ -157,8 +157,8 @@ def test_what_was_held_is_given_back(stack: Stack, proxied_port: int, neighbour:
 
 
 def operations(wanted: Callable[[Access], bool]) -> Iterator[str]:
-    for route in api_routes(create_app(Settings.model_construct())):
-        access = access_of(route)
+    for route in list_api_routes(create_app(Settings.model_construct())):
+        access = find_access(route)
         assert access
         if wanted(access):
             path = re.sub(r"\{[^}]*\}", "1", route.path_format or "")

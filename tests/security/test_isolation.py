@@ -12,7 +12,7 @@ import pytest
 
 from api.app import create_app
 from api.auth.csrf import CSRF_HEADER
-from api.openapi import api_routes
+from api.openapi import list_api_routes
 from core.scopes import USER_SCOPES, Scope
 from core.settings import Settings
 from devstack.harness.stack import Owner, Stack
@@ -160,7 +160,7 @@ def browser_of(stack: Stack, owner: Owner) -> httpx2.Client:
     """A browser in which the owner is logged in, and whose requests come from pages of ours."""
     browser = log_in(stack, owner).browser
     cookie = browser.cookies[SESSION]
-    browser.headers[CSRF_HEADER] = sessions.csrf_token(stack.resources.keyring, cookie)
+    browser.headers[CSRF_HEADER] = sessions.create_csrf_token(stack.resources.keyring, cookie)
     return browser
 
 
@@ -193,7 +193,7 @@ def test_every_page_and_form_of_the_console_is_called_here() -> None:
     app = create_app(Settings.model_construct())
     there = {
         f"{method} {route.path_format}"
-        for route in api_routes(app)
+        for route in list_api_routes(app)
         for method in route.methods or ()
         if (route.path_format or "").startswith("/console")
     }

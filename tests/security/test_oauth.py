@@ -320,14 +320,14 @@ def test_loopback_ports_are_free_and_nothing_else_is(
             assert given.status_code == 200
         finally:
             public_program.redirect_uri = REGISTERED
-    assert clients.is_registered("http://[::1]:7/cb", ["http://[::1]/cb"])
-    assert not clients.is_registered("http://localhost:7/cb", ["http://localhost:8/cb"])
+    assert clients.is_registered_uri("http://[::1]:7/cb", ["http://[::1]/cb"])
+    assert not clients.is_registered_uri("http://localhost:7/cb", ["http://localhost:8/cb"])
 
 
 def test_clients_are_registered_with_plain_redirect_uris_only() -> None:
     for uri in UNREGISTRABLE:
         with pytest.raises(DomainError) as caught:
-            clients.require_registrable(uri)
+            clients.require_registrable_uri(uri)
         assert caught.value.code == "oauth_client.redirect_uri", uri
     for uri in (
         REGISTERED,
@@ -337,7 +337,7 @@ def test_clients_are_registered_with_plain_redirect_uris_only() -> None:
         "com.example.app:/callback",
         "https://client.example/cb?tenant=1",
     ):
-        clients.require_registrable(uri)
+        clients.require_registrable_uri(uri)
 
 
 TOO_MUCH = [
@@ -383,7 +383,7 @@ def test_a_refresh_gives_no_more_than_was_agreed_to(
 
 def test_delivery_is_given_by_nobody(stack: Stack) -> None:
     with pytest.raises(DomainError, match="delivery"), stack.resources.unit_of_work() as uow:
-        clients.create(
+        clients.register_client(
             uow,
             name="Sender",
             redirect_uris=[REGISTERED],
@@ -471,7 +471,7 @@ def test_what_ends_a_grant_or_a_client_counts_on_the_next_request(
     assert stack.is_accepted(again["access_token"])
     assert not stack.is_accepted(given["access_token"])
     with stack.resources.unit_of_work() as uow:
-        assert clients.revoke(uow, program.client_id) == 1
+        assert clients.revoke_client(uow, program.client_id) == 1
     assert not stack.is_accepted(again["access_token"])
     assert is_error(program.refresh(again["refresh_token"]), 401, "invalid_client")
     assert logged_in_owner.browser.get(program.request()).status_code == 400

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from core.ids import random_hash_id
 from devstack.harness.stack import Owner, Stack
 from models import Plan
-from services.access.quotas import row_bytes
+from services.access.quotas import count_row_bytes
 from tests.support.composer.composing import METADATA, ask, fresh
 from tests.support.http.replies import data, problem, send
 from tests.support.images.pictures import encoded
@@ -55,7 +55,7 @@ def _fill_storage(stack: Stack, _: httpx2.Client, owner: Owner, used: int) -> No
 
 def _fill_rows(stack: Stack, client: httpx2.Client, owner: Owner, used: int) -> None:
     new_list(client)
-    store(stack, owner.user_id, 500 * MB - (ROADS["segments"].most - used) * row_bytes(VIP))
+    store(stack, owner.user_id, 500 * MB - (ROADS["segments"].most - used) * count_row_bytes(VIP))
 
 
 def _fill_jobs(stack: Stack, client: httpx2.Client, owner: Owner, used: int) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from api.app import create_app
 from api.limits.rate_limits import RateLimitName
-from api.openapi import access_of, api_routes
+from api.openapi import find_access, list_api_routes
 from core.settings import Settings, notations
 from devstack import LOOPBACK
 from devstack.harness.polling import eventually
@@ -102,8 +102,8 @@ def statuses(call: Callable[[], httpx2.Response], count: int) -> list[int]:
 
 def test_every_route_counts_but_for_those_that_are_named_here() -> None:
     declared: dict[RateLimitName | None, set[str]] = {}
-    for route in api_routes(create_app(Settings.model_construct())):
-        access = access_of(route)
+    for route in list_api_routes(create_app(Settings.model_construct())):
+        access = find_access(route)
         assert access
         for method in route.methods or ():
             declared.setdefault(access.stranger, set()).add(f"{method} {route.path_format}")

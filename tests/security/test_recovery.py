@@ -302,6 +302,6 @@ def test_no_key_comes_of_a_credential_that_ended_while_the_request_waited(
             )
             waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
             eventually(lambda: stack.query(waiting), what="the request's wait")
-            sessions.end_all(uow, user_id)
+            sessions.revoke_sessions(uow, user_id)
         assert made.result().status_code == 401
     assert stack.query("SELECT 1 FROM api_keys WHERE user_id = %s", user_id) == []

@@ -71,7 +71,7 @@ def elsewhere(replica_resources: Resources, url: str) -> ReplicaReads:
 
 
 class TrustingReads(ReplicaReads):
-    def _is_useful(self, replica: Engine) -> bool:
+    def _has_caught_up(self, replica: Engine) -> bool:
         return True
 
 

@@ -10,28 +10,28 @@ from fastapi.responses import JSONResponse
 from pydantic import TypeAdapter, ValidationError
 
 from api.auth.requirements import ListEditor
-from api.bodies.json_bodies import read_json, require_json_type, without_byte_order_mark
+from api.bodies.json_bodies import read_json, remove_byte_order_mark, require_json_type
 from api.bodies.unknown_names import refuse_options
 from api.errors import MAX_PROBLEMS, request_error
 from api.idempotency_keys import read_idempotency_key
 from api.limits.bulkheads import RECORDS, STORAGE
-from api.limits.shares import SEARCHES_BY_CALLER, UPLOADS_BY_CALLER
+from api.limits.keyed_bulkheads import SEARCHES_BY_CALLER, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.openapi import (
+    IDEMPOTENCY_ERRORS,
     IDEMPOTENCY_KEY_PARAMETER,
-    OF_IDEMPOTENCY,
-    OF_OWN_LIST,
-    OF_QUEUES,
-    OF_SELECTION,
+    LIST_ERRORS,
     PREFER_PARAMETER,
+    QUEUE_ERRORS,
+    SELECTION_ERRORS,
     accepted_response,
-    json_request_body,
+    describe_json_body,
 )
 from api.preferences import PreferenceOf
 from api.record_ids import ListId, PathId
-from api.responses.jobs import answer_undo, build_count_response, wait_for_job
+from api.responses.jobs import build_count_response, respond_to_undo, wait_for_job
 from api.route_classes import JsonRoute
-from api.schemas.envelope import Envelope, envelope
+from api.schemas.envelope import Envelope, build_envelope
 from api.schemas.imports import MembersInput
 from api.schemas.jobs import JobId, JobRecord
 from api.schemas.segments import BulkPreview, NewBulkAction
@@ -75,14 +75,14 @@ _MEMBERS_SCHEMA = {
 
 @adds_router.post(
     "/auxilia/subscriptions/{list_id}/members/add",
-    openapi_extra=json_request_body(
+    openapi_extra=describe_json_body(
         {"type": "object", "required": ["members"], "properties": {"members": _MEMBERS_SCHEMA}},
         parameters=[PREFER_PARAMETER, IDEMPOTENCY_KEY_PARAMETER],
     ),
     response_model=Envelope[int],
     responses=accepted_response(
         Envelope[JobId],
-        *OF_OWN_LIST,
+        *LIST_ERRORS,
         requests.BODY_NOT_JSON,
         mailing.PLAN_REQUIRED,
         access.QUOTA_EXCEEDED,
@@ -90,8 +90,8 @@ _MEMBERS_SCHEMA = {
         requests.BODY_NO_JSON_TYPE,
         requests.BODY_INVALID.fill(place="body.members[0].email", rule="must be a string"),
         imports.MEMBERS_ALL_INVALID,
-        *OF_IDEMPOTENCY,
-        *OF_QUEUES,
+        *IDEMPOTENCY_ERRORS,
+        *QUEUE_ERRORS,
     ),
 )
 async def add_members(
@@ -115,7 +115,7 @@ async def _accept_members(
     """Stand apart from the route, so that nothing holds the body while the caller waits."""
     require_json_type(request)
     # The request itself would keep what ``request.body()`` returns.
-    body = without_byte_order_mark(b"".join([piece async for piece in request.stream()]))
+    body = remove_byte_order_mark(b"".join([piece async for piece in request.stream()]))
     await STORAGE.run(_check_members, request, body)
     accepted = await UPLOADS_BY_CALLER.run(
         caller.user_id,
@@ -176,12 +176,12 @@ router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
         200: {"description": "The answer to a dry run"},
         **accepted_response(
             Envelope[JobRecord],
-            *OF_OWN_LIST,
+            *LIST_ERRORS,
             requests.OPTION_IN_BODY,
             mailing.FILTER_INVALID,
             mailing.FILTER_TOO_LARGE,
             mailing.LIST_BUSY,
-            *OF_SELECTION,
+            *SELECTION_ERRORS,
             mailing.BULK_VALUE,
             mailing.TAG_TOO_MANY,
             access.AUTH_LOGIN_AGAIN,
@@ -214,13 +214,15 @@ async def change_members(
         counted = await SEARCHES_BY_CALLER.run(
             caller.user_id, _preview, state, caller, list_id, body
         )
-        return JSONResponse(envelope(counted).model_dump())
+        return JSONResponse(build_envelope(counted).model_dump())
     state.queue_ages.check(Queue.BULK, waits=False)
     begin = partial(_begin, state, caller, list_id, body, order)
     # A bulk action takes long: its caller watches the job rather than waits.
     record = JobRecord.of(await RECORDS.run(begin), None)
     headers = {"Location": f"/jobs/{record.id}"}
-    return JSONResponse(envelope(record).model_dump(mode="json"), HTTPStatus.ACCEPTED, headers)
+    return JSONResponse(
+        build_envelope(record).model_dump(mode="json"), HTTPStatus.ACCEPTED, headers
+    )
 
 
 def _selected(
@@ -277,4 +279,4 @@ async def undo_bulk_action(
     Waits 30 s unless `Prefer` says otherwise; a 202 has the job's id.
     """
     undo = partial(BULK_UNDO.start, caller=caller, row_id=bulk_id)
-    return await answer_undo(request, state, preference, undo)
+    return await respond_to_undo(request, state, preference, undo)

@@ -11,13 +11,13 @@ from api.auth.member_reads import count_members_page, limit_members_page
 from api.auth.requirements import ListReader
 from api.bodies.url_encoded_forms import BOOLEAN_WORDS
 from api.limits.bulkheads import RECORDS
-from api.limits.shares import SEARCHES_BY_CALLER
-from api.openapi import OF_OWN_LIST, OF_SELECTION, refuses
+from api.limits.keyed_bulkheads import SEARCHES_BY_CALLER
+from api.openapi import LIST_ERRORS, SELECTION_ERRORS, error_responses
 from api.paging import Paging
 from api.record_ids import ListId, PathId
 from api.route_classes import JsonRoute
 from api.schemas import subscriptions as schemas
-from api.schemas.envelope import Envelope, enveloped
+from api.schemas.envelope import Envelope, build_plain_response
 from api.schemas.segments import MemberSearch
 from api.state import State, StateOf
 from core.errors import mailing, requests
@@ -46,13 +46,13 @@ Premium = Annotated[
     Query(description="1: on a paid tier now, 0: not, or the tier now: free, silver, gold"),
 ]
 
-_ERRORS = (*OF_OWN_LIST, requests.CURSOR_INVALID, mailing.FILTER_INVALID, mailing.FILTER_TOO_SLOW)
+_ERRORS = (*LIST_ERRORS, requests.CURSOR_INVALID, mailing.FILTER_INVALID, mailing.FILTER_TOO_SLOW)
 
 
 @router.get(
     "/lists/{list_id}/subscriptions",
     response_model=Envelope[schemas.MembersPage],
-    responses=refuses(*_ERRORS, mailing.FILTER_ALONE, *OF_SELECTION),
+    responses=error_responses(*_ERRORS, mailing.FILTER_ALONE, *SELECTION_ERRORS),
 )
 async def list_members(
     state: StateOf,
@@ -105,7 +105,7 @@ async def list_members(
 @router.post(
     "/lists/{list_id}/members/search",
     response_model=Envelope[schemas.MembersPage],
-    responses=refuses(*_ERRORS),
+    responses=error_responses(*_ERRORS),
 )
 async def search_members(
     state: StateOf, caller: ListReader, list_id: ListId, body: MemberSearch
@@ -145,5 +145,5 @@ def _members_page(
     paging: PageRequest, page: PageOfRows[dict[str, Any]], total: int | None
 ) -> Response:
     pagination = schemas.MembersPagination.of(paging, page, total=total)
-    items = [schemas.member_item(row) for row in page.rows]
-    return enveloped({"pagination": pagination.model_dump(), "items": items})
+    items = [schemas.build_member_item(row) for row in page.rows]
+    return build_plain_response({"pagination": pagination.model_dump(), "items": items})

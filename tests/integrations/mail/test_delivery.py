@@ -11,7 +11,7 @@ from core.errors import TransientError
 from core.settings.mail_server import MailSender
 from devstack.sandbox.mailbox import StoredMail, parse_mail
 from integrations.mail.port import Mail
-from integrations.mail.smtp import compose
+from integrations.mail.smtp import compose_message
 from tests.support.http.certificates import self_signed
 from tests.support.mail.server import Sandbox, Talker, address, letter, mailer, running_talker
 
@@ -19,7 +19,7 @@ SENDER = MailSender.parse("Pressroom <news@example.com>")
 
 
 def message_id(mail: Mail) -> str:
-    return str(message_from_bytes(compose(mail, SENDER, mail.to))["Message-ID"])
+    return str(message_from_bytes(compose_message(mail, SENDER, mail.to))["Message-ID"])
 
 
 def test_a_mail_that_is_sent_twice_can_be_told_by_its_id() -> None:

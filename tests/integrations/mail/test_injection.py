@@ -6,7 +6,7 @@ from core.errors import DomainError
 from core.settings.mail_server import MailSender, MailServer
 from devstack.sandbox.mailbox import parse_mail
 from integrations.mail.port import Mail
-from integrations.mail.smtp import SmtpMailer, compose
+from integrations.mail.smtp import SmtpMailer, compose_message
 from tests.support.mail.server import SENDER, Talker, letter, mailer
 
 HEADERS = ["From", "To", "Subject", "Date", "Message-ID"]
@@ -21,7 +21,7 @@ TO = "reader@example.com"
 @example("a\x0bBcc: b\x0cc\x1cd\x85e\u2028f")
 @example("a\r")
 def test_no_subject_adds_a_header_or_a_line(subject: str) -> None:
-    raw = compose(letter(subject=subject), SENDER, TO)
+    raw = compose_message(letter(subject=subject), SENDER, TO)
     message = parse_mail(raw)
     assert message.keys() == HEADERS
     assert message["To"] == TO
@@ -49,7 +49,7 @@ def test_no_subject_adds_a_header_or_a_line(subject: str) -> None:
 )
 def test_a_header_that_could_pass_for_another_is_refused(name: str, value: str) -> None:
     with pytest.raises(DomainError) as caught:
-        compose(letter(headers={name: value}), SENDER, TO)
+        compose_message(letter(headers={name: value}), SENDER, TO)
     assert caught.value.code == "mail.refused"
 
 
@@ -58,7 +58,7 @@ def test_a_header_that_could_pass_for_another_is_refused(name: str, value: str) 
 )
 def test_text_that_utf_8_has_no_bytes_for_is_refused(mail: Mail) -> None:
     with pytest.raises(DomainError) as caught:
-        compose(mail, SENDER, TO)
+        compose_message(mail, SENDER, TO)
     assert caught.value.code == "mail.refused"
 
 

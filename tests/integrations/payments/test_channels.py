@@ -57,7 +57,7 @@ def test_an_event_belongs_to_the_account_that_signed_it(stripe_keys: StripeKeys)
     channels = PaymentChannels(settings(**STRIPE, **of_sandbox(stripe_keys)))
     real = StripeKeys(webhook_secret=STRIPE["stripe_webhook_secret"])
     for signer, channel in ((stripe_keys, PaymentChannel.SANDBOX), (real, PaymentChannel.STRIPE)):
-        account, event = channels.event(*signed(signer, a_paid_session()))
+        account, event = channels.parse_event(*signed(signer, a_paid_session()))
         assert account.channel is channel
         assert event.evidence is not None
 
@@ -66,13 +66,13 @@ def test_a_signed_body_of_no_event_is_not_offered_to_others(stripe_keys: StripeK
     channels = PaymentChannels(settings(**STRIPE, **of_sandbox(stripe_keys)))
     real = StripeKeys(webhook_secret=STRIPE["stripe_webhook_secret"])
     with pytest.raises(DomainError) as caught:
-        channels.event(*signed(real, b"{}"))
+        channels.parse_event(*signed(real, b"{}"))
     assert caught.value.code == "webhook.unreadable"
 
 
 def test_without_any_account_events_wait(stripe_keys: StripeKeys) -> None:
     with pytest.raises(DomainError) as caught:
-        PaymentChannels(settings()).event(*signed(stripe_keys, a_paid_session()))
+        PaymentChannels(settings()).parse_event(*signed(stripe_keys, a_paid_session()))
     assert caught.value.kind is Kind.UNAVAILABLE
 
 

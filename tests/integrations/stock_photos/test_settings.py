@@ -30,11 +30,14 @@ def providers(key: str | None) -> StockPhotoProviders:
 def test_without_any_setting_openverse_is_asked_and_unsplash_is_off() -> None:
     known = providers(None)
     assert known.default is PhotoProviderName.OPENVERSE
-    assert known.named(known.default).origin == "https://api.openverse.org"
+    assert known.get_provider(known.default).origin == "https://api.openverse.org"
     with pytest.raises(DomainError) as caught:
-        known.named(PhotoProviderName.UNSPLASH)
+        known.get_provider(PhotoProviderName.UNSPLASH)
     assert caught.value.code == "stockphoto.not_configured"
 
 
 def test_unsplash_is_on_once_it_has_a_key() -> None:
-    assert providers("key").named(PhotoProviderName.UNSPLASH).origin == "https://api.unsplash.com"
+    assert (
+        providers("key").get_provider(PhotoProviderName.UNSPLASH).origin
+        == "https://api.unsplash.com"
+    )

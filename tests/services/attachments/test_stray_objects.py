@@ -16,7 +16,7 @@ from tests.support.images.pictures import photo
 
 def found(stack: Stack, *, hours: float = 2) -> set[Stray]:
     """What a sweep finds that looks `hours` from now."""
-    removals.work_off(stack.resources)
+    removals.process_due_removals(stack.resources)
     return set(strays.find_strays(stack.resources, now=clock.now() + timedelta(hours=hours)))
 
 

@@ -121,7 +121,7 @@ def test_a_backup_under_load_is_restored_and_who_left_since_stays_away(
     }
     # The erasure's job comes as soon as there is a worker; until then the person is erased already.
     with restored.resources.unit_of_work() as uow:
-        person = accounts.get(uow, erased.user_id)
+        person = accounts.get_user(uow, erased.user_id)
         assert person.erased_at is not None
     for table in ("users", "account_mails", "mailed_links"):
         holding = f"SELECT 1 FROM {table} AS t WHERE t::text LIKE %s"

@@ -76,11 +76,15 @@ def test_lag_is_the_time_that_events_wait_for_a_worker(
     wait = "UPDATE jobs SET run_at = now() - interval '10 minutes' WHERE subject_id = %s"
     empty_stack.query(wait, endpoint_id)
     assert (
-        600 <= deployment_figures.read(empty_stack.resources.database).webhooks.late_seconds < 700
+        600
+        <= deployment_figures.read_figures(empty_stack.resources.database).webhooks.late_seconds
+        < 700
     )
     end = "UPDATE jobs SET status = 'succeeded', finished_at = now() WHERE subject_id = %s"
     empty_stack.query(end, endpoint_id)
-    assert deployment_figures.read(empty_stack.resources.database).webhooks.late_seconds < 60
+    assert (
+        deployment_figures.read_figures(empty_stack.resources.database).webhooks.late_seconds < 60
+    )
 
 
 def test_job_that_failed_rests_before_it_is_started_again(

@@ -89,7 +89,7 @@ class Acting:
         reader = Actor(ActorKind.USER, Via.PAGE, user_id)
         with self.resources.unit_of_work() as uow:
             of = lists.get_list(uow, list_id, archived=True)
-            person = accounts.get(uow, user_id)
+            person = accounts.get_user(uow, user_id)
             unsubscribe.undo_leave(uow, of, person, reader)
 
     def switch_mail(

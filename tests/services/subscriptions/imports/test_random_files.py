@@ -161,7 +161,7 @@ def _prepare(
 ) -> Whole:
     whole, field_ids = Whole(), create_company_and_age(importing.resources, owner)
     with importing.resources.unit_of_work() as uow:
-        tag_ids = tags.find_tag_ids(uow, list_id, TAGS, make=True)
+        tag_ids = tags.find_tag_ids(uow, list_id, TAGS, create=True)
         for who, each in enumerate(people):
             address, user_id = _address(who, tag), None
             if not each.erased:
@@ -224,7 +224,7 @@ def _require(importing: Importing, owner: Owner, list_id: int, whole: Whole) -> 
             tier=each.type,
             expiry=expiry_of(each),
             name=each.name,
-            fields=own.shown(each.fields),
+            fields=own.replace_ids(each.fields),
             tags=frozenset(names[tag_id] for tag_id in each.tag_ids),
             joined=f"{each.joined_at:%Y-%m-%d}" if each.joined_at else "",
         )
