@@ -19,7 +19,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.drain import Drain
 from api.errors import internal_error, problem_response
-from api.html.problems import RenderProblem, is_reader_page, mark_page_request, mark_reader_request
+from api.html.problems import (
+    ProblemRenderer,
+    is_reader_page,
+    mark_page_request,
+    mark_reader_request,
+)
 from api.metrics import observe_request
 from api.middleware.body_limits import BodyLimitMiddleware
 from api.middleware.headers import (
@@ -117,7 +122,7 @@ class ApiCorsMiddleware:
         *,
         pages: Iterable[APIRouter],
         reader_pages: Iterable[APIRouter],
-        folders: Mapping[str, RenderProblem],
+        folders: Mapping[str, ProblemRenderer],
     ) -> None:
         self._app = app
         self._api = CORSMiddleware(
@@ -340,7 +345,7 @@ def request_layers(
     own_cookies: Collection[str] | None,
     pages: Sequence[APIRouter],
     reader_pages: Sequence[APIRouter],
-    folders: Mapping[str, RenderProblem],
+    folders: Mapping[str, ProblemRenderer],
 ) -> list[Middleware]:
     """Return what each request passes, the outermost first.
 
