@@ -1,3 +1,5 @@
+"""Builds the API application, and starts and stops everything that runs in its process."""
+
 import asyncio
 import gc
 import secrets
@@ -15,14 +17,14 @@ from api import openapi
 from api.auth.page_sessions import FactorNeeded, LoginNeeded, redirect_to_factors, redirect_to_login
 from api.console.assets import CONSOLE_PATH
 from api.console.frame import render_console_problem
-from api.cookies import OF_READERS, cookies_of
+from api.cookies import READER_COOKIES, configure_cookies
 from api.deployment_metrics import DeploymentMetrics
 from api.drain import Drain
 from api.errors import HANDLERS, problem_response
 from api.html.api_docs import DOCUMENT_PATH, add_docs
 from api.limits.bulkheads import BACKGROUND, REQUESTS, SINGLE_STATEMENTS, TRANSACTION_THREADS
 from api.limits.rate_limits import RateLimiter
-from api.middleware.layers import request_layers
+from api.middleware.layers import build_request_layers
 from api.pages import PAGES, READER_PAGES
 from api.readiness import Readiness
 from api.routes import ROUTERS
@@ -49,16 +51,16 @@ from services.access.api_keys import UsedKeys
 from services.accounts.page_paths import ACCOUNT_PATH
 from services.composer.photos import CachedStockPhotos, record_quotas
 from services.composer.requests import MetadataCache
-from services.security_events import is_plan_error, record_error
+from services.security_events import is_plan_error, record_plan_error
 from storage.redis.client import open_async_redis
 from storage.redis.request_calls import RequestCalls, Send
 from storage.resources import Resources, open_resources
 
 log = get_logger(__name__)
 
-_WRITE_LAST_USES_SECONDS = 1.0
-_GIVE_BACK_SECONDS = 10.0
-_PAUSE_BEFORE_CANCELLING_AGAIN = 0.2
+_WRITE_KEY_USES_EVERY_SECONDS = 1.0
+_RELEASE_MEMORY_EVERY_SECONDS = 10.0
+_CANCEL_AGAIN_AFTER_SECONDS = 0.2
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -66,11 +68,11 @@ def create_app(settings: Settings) -> FastAPI:
     app = FastAPI(
         title="Pressroom",
         version=version("pressroom"),
-        lifespan=partial(_serving, settings, drain),
-        middleware=request_layers(
+        lifespan=partial(_run_application, settings, drain),
+        middleware=build_request_layers(
             settings,
             drain,
-            own_cookies=[*map(cookies_of(settings).name, OF_READERS)]
+            reader_cookies=[*map(configure_cookies(settings).name_of, READER_COOKIES)]
             if settings.pages_url
             else None,
             pages=PAGES,
@@ -80,11 +82,12 @@ def create_app(settings: Settings) -> FastAPI:
             ),
         ),
         redirect_slashes=False,
-        # A contract: generated clients call their functions so.
+        # Generated clients name their functions after the operation ids, so the ids must not
+        # change.
         generate_unique_id_function=lambda route: route.name,
         # Switch off FastAPI's telemetry, because Pressroom records its own spans, metrics and logs.
         telemetry={"tracing": False, "metrics": False, "logs": False},
-        # Our own page shows the document (``api_docs``).
+        # The page of ``api.html.api_docs`` replaces FastAPI's pages of the OpenAPI document.
         docs_url=None,
         redoc_url=None,
         openapi_url=DOCUMENT_PATH if settings.api_docs else None,
@@ -92,32 +95,35 @@ def create_app(settings: Settings) -> FastAPI:
         | {
             LoginNeeded: redirect_to_login,
             FactorNeeded: redirect_to_factors,
-            DomainError: _answer_error,
+            DomainError: _respond_to_error,
         },
     )
     for router in ROUTERS:
         app.include_router(router)
     if settings.api_docs:
         add_docs(app)
-    app.openapi = lambda: openapi.document(app, settings)  # type: ignore[method-assign]
+    app.openapi = lambda: openapi.build_document(app, settings)  # type: ignore[method-assign]
     return app
 
 
-async def _answer_error(request: Request, error: DomainError) -> Response:
-    """Answer an error; record one of the plan first, since its transaction was undone."""
-    credential = event_origins.current().credential
+async def _respond_to_error(request: Request, error: DomainError) -> Response:
+    """Return the response to an error. Record the error first if a limit of the plan caused it.
+
+    The request's own transaction can't record the error, because the error rolls it back.
+    """
+    credential = event_origins.current_origin().credential
     user_id = None if credential is None else credential.user_id
     if user_id is not None and is_plan_error(error.code):
         try:
-            await state_of(request).in_unit_of_work(record_error, user_id, error.code)
+            await state_of(request).in_unit_of_work(record_plan_error, user_id, error.code)
         except (DomainError, SQLAlchemyError, psycopg2.Error) as failure:
-            # The error stands, and the next one is recorded again.
+            # The caller gets the response even if the error can't be recorded.
             log.warning("event.not_recorded", reason=type(failure).__name__)
     return problem_response(error)
 
 
 @asynccontextmanager
-async def _serving(settings: Settings, drain: Drain, app: FastAPI) -> AsyncIterator[None]:
+async def _run_application(settings: Settings, drain: Drain, app: FastAPI) -> AsyncIterator[None]:
     spans.start_tracing("pressroom-api")
     waiter = secrets.token_urlsafe(9)
     resources = open_resources(
@@ -129,32 +135,31 @@ async def _serving(settings: Settings, drain: Drain, app: FastAPI) -> AsyncItera
     )
     resources.open_all()
     redis = open_async_redis(settings)
-    app.state.pressroom = state = _state(resources, redis, drain)
-    subscriber, calls = state.subscriber, state.worker_calls
+    app.state.pressroom = state = _build_state(resources, redis, drain)
     loops = (
-        subscriber.run(),
+        state.subscriber.run(),
         state.jobs.run(),
-        calls.results.run(),
+        state.worker_calls.results.run(),
         state.request_calls.run(),
         state.queue_ages.run(),
-        _write_last_uses(state),
-        _give_memory_back(),
+        _write_key_uses(state),
+        _release_memory(),
     )
     with (
-        subscriber.listening(partial(waiters.deliver_job_status, state.jobs)),
-        subscriber.listening(calls.deliver),
-        drain.begun_by_sigterm(partial(_answer_all, state)),
+        state.subscriber.listening(partial(waiters.deliver_job_status, state.jobs)),
+        state.subscriber.listening(state.worker_calls.deliver),
+        drain.start_on_sigterm(partial(_end_all_waits, state)),
     ):
         async with run_in_background(*loops):
             end_start()
-            # Not waited for: the log says from the start what is wrong with what is asked.
-            asked = asyncio.ensure_future(state.readiness.dependencies())
+            # Check the dependencies once without waiting, so that the log shows faults early.
+            first_check = asyncio.ensure_future(state.readiness.check_dependencies())
             yield
-            drain.end_in_time()
-            asked.cancel()
+            drain.force_exit_after_timeout()
+            first_check.cancel()
     gc.unfreeze()
     with suppress(psycopg2.Error):
-        state.used_keys.write(resources.database)
+        state.used_keys.write_uses(resources.database)
     await state.request_calls.flush()
     await state.challenges.aclose()
     state.rate_limiter.close()
@@ -176,27 +181,27 @@ async def run_in_background(*loops: Awaitable[None]) -> AsyncIterator[None]:
             # swallow a cancellation.
             for task in unfinished:
                 task.cancel()
-            _, unfinished = await asyncio.wait(unfinished, timeout=_PAUSE_BEFORE_CANCELLING_AGAIN)
+            _, unfinished = await asyncio.wait(unfinished, timeout=_CANCEL_AGAIN_AFTER_SECONDS)
 
 
-def _answer_all(state: State) -> None:
-    """Answer all who wait, since the server is about to close.
+def _end_all_waits(state: State) -> None:
+    """Make all requests that wait for a result respond now, because the server is shutting down.
 
-    It closes this application only when the last call is answered, and gives it twenty seconds; a
-    caller may wait for a minute.
+    The server gives unfinished requests only twenty seconds, but a request may wait for a minute.
     """
     state.jobs.close()
     state.worker_calls.results.close()
     state.streams.closing.set()
 
 
-def _state(resources: Resources, redis: Redis, drain: Drain) -> State:
+def _build_state(resources: Resources, redis: Redis, drain: Drain) -> State:
     settings = resources.settings
-    # Workers call the providers; this process only checks what a caller may ask them for.
+    # Only workers send requests to the photo providers. This process only checks the requests.
     stock_photos = StockPhotoProviders(settings, partial(record_quotas, resources.redis))
-    # A script puts a message on a queue that is beside it; a broker elsewhere is sent to.
-    is_beside = settings.broker == settings.cache
-    calls = RequestCalls(redis, resources.waiter, None if is_beside else _sender(resources))
+    # If the cache is also the broker, a Redis script puts the message into the queue.
+    is_shared = settings.broker == settings.cache
+    send = None if is_shared else _build_sender(resources)
+    calls = RequestCalls(redis, resources.waiter, send)
     readiness = Readiness(resources)
     return State(
         resources=resources,
@@ -204,7 +209,7 @@ def _state(resources: Resources, redis: Redis, drain: Drain) -> State:
         challenges=Challenges(settings),
         payments=PaymentChannels(settings),
         subscriber=Subscriber(redis, resources.waiter),
-        jobs=Waiters(waiters.job_lookup(resources.database)),
+        jobs=Waiters(waiters.build_job_lookup(resources.database)),
         request_calls=calls,
         worker_calls=WorkerCalls(calls),
         queue_ages=QueueAges(resources.redis),
@@ -212,15 +217,17 @@ def _state(resources: Resources, redis: Redis, drain: Drain) -> State:
         photos=CachedStockPhotos(stock_photos, resources.keyring, resources.cache),
         receivers=ReceiverClient(settings.webhook_networks),
         streams=StreamCounter(),
-        cookies=cookies_of(settings),
+        cookies=configure_cookies(settings),
         readiness=readiness,
         drain=drain,
-        figures=DeploymentMetrics(resources, readiness),
+        deployment_metrics=DeploymentMetrics(resources, readiness),
         rate_limiter=RateLimiter(settings),
     )
 
 
-def _sender(resources: Resources) -> Send:
+def _build_sender(resources: Resources) -> Send:
+    """Return a function that sends the message about a request to the broker."""
+
     async def send(kind: RequestKind, request_id: str) -> bool:
         message = {"request_id": request_id}
         return await REQUESTS.run(resources.broker.send, kind.task, kind.queue, message)
@@ -228,22 +235,22 @@ def _sender(resources: Resources) -> Send:
     return send
 
 
-async def _write_last_uses(state: State) -> None:
+async def _write_key_uses(state: State) -> None:
     while True:
-        await asyncio.sleep(_WRITE_LAST_USES_SECONDS)
+        await asyncio.sleep(_WRITE_KEY_USES_EVERY_SECONDS)
         try:
-            await BACKGROUND.run(state.used_keys.write, state.resources.database)
+            await BACKGROUND.run(state.used_keys.write_uses, state.resources.database)
         except (psycopg2.Error, DomainError) as error:
-            # The next call with the same key notes its use again.
+            # The next request with the same API key sets the time of its last use anyway.
             log.warning("api_keys.uses_not_written", reason=type(error).__name__)
 
 
 # Optimization: memory that the API returns to the system (decision 17).
-async def _give_memory_back() -> None:
+async def _release_memory() -> None:
     """Return freed memory to the operating system every few seconds.
 
     Otherwise each thread would keep some memory of the large responses that it built.
     """
     while True:
-        await asyncio.sleep(_GIVE_BACK_SECONDS)
+        await asyncio.sleep(_RELEASE_MEMORY_EVERY_SECONDS)
         await BACKGROUND.run(trim_memory)

@@ -1,4 +1,7 @@
-"""Tells `pressroom doctor` how the API sees its request, to check the proxy before the API."""
+"""Describes a request of `pressroom doctor` as the API received it.
+
+`pressroom doctor` uses the description to check the settings of the proxy before the API.
+"""
 
 import json
 from ipaddress import ip_address
@@ -9,12 +12,12 @@ from core import clock
 from core.settings import Settings
 from core.signed_urls import SEEN_CALLERS
 
-# The key in the ASGI scope of a request under which the address of the TCP peer is stored.
+# The key in a request's ASGI scope that holds the address of the TCP peer.
 PEER = "pressroom.peer"
 
 
 def describe_caller(request: Request, settings: Settings) -> str | None:
-    """Return how the API sees the caller, as JSON; ``None`` if the URL has no valid signature."""
+    """Return a JSON description of the caller, or ``None`` if the URL has no valid signature."""
     query = request.query_params
     signature = {name: query.get(name, "") for name in ("expires", "signature")}
     path = request.url.path

@@ -1,4 +1,7 @@
-"""Bounds on connections that the server itself doesn't have; answers go out in one piece."""
+"""Limits on client connections that Uvicorn doesn't have, such as a time limit for headers.
+
+The module also sends the headers of a response together with the start of its body.
+"""
 
 import asyncio
 import fcntl
@@ -10,74 +13,80 @@ from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from api.limits.body_budgets import holder_of_address
+from api.limits.body_budgets import name_address_holder
 
-# From the opening of a connection, or the first byte of a further request, to the end of its head.
+# The time limit for the request line and headers. The time starts when the connection is opened, or
+# with the first byte of a later request.
 MAX_HEAD_SECONDS = 15.0
 MAX_HEAD_BYTES = 64 * 1024
-# Longer than clients and load balancers keep an idle connection. The side that sends must be the
-# one that closes, or a request meets a connection that has just been closed.
+# Clients and load balancers close an idle connection before this time has passed. If the server
+# closed the connection first, a request could be sent into the closing connection and get lost.
 KEEP_ALIVE_SECONDS = 75
-# For a client that doesn't read its answer; a client that reads, however slowly, keeps its own.
+# A connection is aborted if the client reads nothing of its response for this time. A client that
+# reads slowly keeps its connection.
 MAX_STALL_SECONDS = 60.0
-# Each connection is a descriptor, of which the process has so many.
-MAX_DESCRIPTORS = 65_536
+# Each connection needs a file descriptor.
+MAX_FILE_DESCRIPTORS = 65_536
 
 
-def max_connections_of_an_address() -> int:
-    """Return half of what the process may have open: no address keeps all others out."""
+def max_connections_per_address() -> int:
+    """Return half of the file descriptors, so that one address can't keep all others out."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
 
 
-def raise_descriptors() -> None:
-    """Take as many descriptors as the system gives: it begins with few, for old programs."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+def raise_file_descriptor_limit() -> None:
+    """Raise the soft limit of file descriptors, which is too low for many connections."""
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft_limit = MAX_FILE_DESCRIPTORS
+    if hard_limit != resource.RLIM_INFINITY:
+        soft_limit = min(hard_limit, MAX_FILE_DESCRIPTORS)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft_limit, hard_limit))
 
 
 class JoinedWrites:
-    """A transport that sends the head of an answer together with what follows at once.
+    """A transport that sends the headers of a response together with the start of its body.
 
-    The server writes the two one after the other. A process that is killed between them leaves a
-    head without a body, after which no proxy can ask another host. Otherwise it is the transport.
+    Uvicorn writes the headers and the body separately. If the process were killed between the two
+    writes, the client would get headers without a body. A proxy can't retry such a request on
+    another host.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
         self._loop = loop
-        self._held = b""
+        self._unsent = b""
 
     def write(self, data: bytes) -> None:
-        if self._held:
-            data, self._held = self._held + data, b""
-            self._transport.write(data)
+        if self._unsent:
+            joined = self._unsent + data
+            self._unsent = b""
+            self._transport.write(joined)
         else:
-            self._held = data
-            # The head of a stream, say, doesn't wait for its first event.
-            self._loop.call_soon(self._send_held)
+            self._unsent = data
+            # The headers of an event stream, for example, must not wait for the first event.
+            self._loop.call_soon(self._send_unsent)
 
     def close(self) -> None:
-        self._send_held()
+        self._send_unsent()
         self._transport.close()
 
-    def _send_held(self) -> None:
-        if self._held and not self._transport.is_closing():
-            self._transport.write(self._held)
-        self._held = b""
+    def _send_unsent(self) -> None:
+        if self._unsent and not self._transport.is_closing():
+            self._transport.write(self._unsent)
+        self._unsent = b""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
 
 class BoundedConnection(HttpToolsProtocol):
-    """Closes a connection on which no request's head arrives in time, or no answer is read.
+    """Closes a connection if request headers arrive too slowly, or if no response is read.
 
-    Between the head and the answer, the request's own limits count
-    (``api.middleware.body_limits``). After the answer, the server bounds the idle time.
+    ``api.middleware.body_limits`` limits the time between the headers and the response. Uvicorn
+    limits the idle time after the response.
     """
 
-    _of_address: ClassVar[Counter[str]] = Counter()
+    _connections_by_address: ClassVar[Counter[str]] = Counter()
     _head_timer: asyncio.TimerHandle | None = None
     _stall_timer: asyncio.TimerHandle | None = None
     _is_in_head = False
@@ -85,20 +94,20 @@ class BoundedConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(JoinedWrites(transport, self.loop))  # type: ignore[arg-type]
-        self._address = holder_of_address(self.client[0] if self.client else None)
-        self._of_address[self._address] += 1
-        if self._of_address[self._address] > max_connections_of_an_address():
+        self._address = name_address_holder(self.client[0] if self.client else None)
+        self._connections_by_address[self._address] += 1
+        if self._connections_by_address[self._address] > max_connections_per_address():
             transport.abort()
             return
         self._close_in(MAX_HEAD_SECONDS)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._of_address[self._address] -= 1
-        if not self._of_address[self._address]:
-            del self._of_address[self._address]
-        self._keep()
-        # Also ends the watch for a stall.
+        self._connections_by_address[self._address] -= 1
+        if not self._connections_by_address[self._address]:
+            del self._connections_by_address[self._address]
+        self._cancel_head_timer()
         super().connection_lost(exc)
+        # ``resume_writing`` cancels the stall timer.
         self.resume_writing()
 
     def data_received(self, data: bytes) -> None:
@@ -108,27 +117,28 @@ class BoundedConnection(HttpToolsProtocol):
             if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
                 self.send_400_response("The head of the request is too long.")
         if self.cycle is None or self.cycle.response_complete:
-            # Otherwise it is the rest of a body that was answered before its end.
+            # During a response no timer starts, because the data may be the rest of the body.
             self._close_in(MAX_HEAD_SECONDS if self._is_in_head else KEEP_ALIVE_SECONDS)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._is_in_head, self._head_bytes = True, 0
+        self._is_in_head = True
+        self._head_bytes = 0
 
     def on_headers_complete(self) -> None:
         self._is_in_head = False
-        self._keep()
+        self._cancel_head_timer()
         super().on_headers_complete()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if self._is_in_head:
-            # It came with the request before it.
+            # The headers of the next request began to arrive before this response was complete.
             self._close_in(MAX_HEAD_SECONDS)
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._watch_for_stall(before=None)
+        self._watch_for_stall(unread_before=None)
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -140,21 +150,21 @@ class BoundedConnection(HttpToolsProtocol):
         if self._head_timer is None:
             self._head_timer = self.loop.call_later(seconds, self.transport.close)
 
-    def _keep(self) -> None:
+    def _cancel_head_timer(self) -> None:
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
 
-    def _watch_for_stall(self, before: int | None) -> None:
-        unread = self.transport.get_write_buffer_size() + _bytes_in_system(self.transport)
-        if before is not None and unread >= before:
+    def _watch_for_stall(self, unread_before: int | None) -> None:
+        unread = self.transport.get_write_buffer_size() + _count_kernel_bytes(self.transport)
+        if unread_before is not None and unread >= unread_before:
             self.transport.abort()
             return
         self._stall_timer = self.loop.call_later(MAX_STALL_SECONDS, self._watch_for_stall, unread)
 
 
-def _bytes_in_system(transport: asyncio.Transport) -> int:
-    """Return how much we gave the system that the client has not taken yet: up to megabytes."""
+def _count_kernel_bytes(transport: asyncio.Transport) -> int:
+    """Return the number of bytes in the kernel's send buffer, which can be several megabytes."""
     connection = transport.get_extra_info("socket")
-    answer = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(4))
-    return int.from_bytes(answer, sys.byteorder)
+    size = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(4))
+    return int.from_bytes(size, sys.byteorder)

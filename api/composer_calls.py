@@ -30,9 +30,10 @@ NO_PREFERENCE = Preference(wait=None, respond_async=False)
 
 @dataclass(frozen=True)
 class ComposerCaller:
-    """The caller at the other end of one request, who waits for the composer.
+    """A caller who waits for the composer during one request.
 
-    Each call raises ``quota.exceeded``, what ``WorkerCalls.call`` raises, and what the work does.
+    Each method raises ``quota.exceeded``, the errors of ``WorkerCalls.call`` and the errors of the
+    work.
     """
 
     request: Request
@@ -40,82 +41,90 @@ class ComposerCaller:
     caller: Caller
     preference: Preference = NO_PREFERENCE
 
-    async def written(
-        self, asked: MetadataRequest, name: Callable[[], IdempotencyKey]
+    async def write_metadata(
+        self, metadata_request: MetadataRequest, build_key: Callable[[], IdempotencyKey]
     ) -> MetadataResult:
-        """Return what a writer made of a post; a model's answer may cost credits.
+        """Return generated metadata for a post, such as a summary.
+
+        A call to a language model costs credits.
 
         Args:
-            name: of the call, for its charge; it is asked for in a thread.
+            build_key: returns the idempotency key of the charge. ``build_key`` runs in a thread,
+                because hashing the body takes time.
 
         Raises ``auth.insufficient_scope``, ``credits.insufficient``, ``idempotency.in_progress``.
         """
         call_charges.require_spending_scope(self.state.resources.settings, self.caller)
-        await self._count()
+        await self._count_call()
         cache = self.state.metadata_cache
-        key, cached = await REQUESTS.run(cache.look_up, asked)
+        key, cached = await REQUESTS.run(cache.look_up, metadata_request)
         if cached is not None:
             return cached
         price = call_charges.get_call_price(self.state.resources.settings)
         if price is None:
-            return MetadataResult.from_payload(await self._ask_worker(asked, same=key))
+            return MetadataResult.from_payload(
+                await self._call_worker(metadata_request, shared_key=key)
+            )
         charge = partial(
             call_charges.charge_call,
             self.state.resources,
             price,
-            await REQUESTS.run(name),
-            asked,
+            await REQUESTS.run(build_key),
+            metadata_request,
             same=key,
-            seconds=self.preference.seconds_at_most(asked.max_seconds),
+            seconds=self.preference.seconds_at_most(metadata_request.max_seconds),
         )
         entry_id = await MONEY.run(charge)
-        more = {call_charges.IS_CHARGED: entry_id is not None}
+        payment = {call_charges.IS_CHARGED: entry_id is not None}
         try:
-            answer = await self._ask_worker(asked, same=key, more=more)
+            result = await self._call_worker(
+                metadata_request, shared_key=key, extra_payload=payment
+            )
         finally:
             if entry_id is not None:
-                # Unless a worker has taken it to ask the model, the charge is reversed.
+                # Reverse the charge, unless a worker has used it for a call to the language model.
                 try:
                     await MONEY.run(
                         own_charges.reverse_charge, self.state.resources.database, entry_id
                     )
                 except (DomainError, psycopg2.Error) as error:
-                    # The answer is there all the same. Maintenance reverses it soon.
+                    # The caller gets the metadata even if reversing the charge fails. Maintenance
+                    # reverses the charge soon.
                     log.warning("composer.charge_not_reversed", reason=type(error).__name__)
-        return MetadataResult.from_payload(answer)
+        return MetadataResult.from_payload(result)
 
-    async def photos(self, search: PhotoSearch) -> PhotoSearchResult:
-        await self._count()
+    async def search_photos(self, search: PhotoSearch) -> PhotoSearchResult:
+        await self._count_call()
         key, cached = await REQUESTS.run(self.state.photos.look_up, search)
         if cached is not None:
             return cached
-        return PhotoSearchResult.from_payload(await self._ask_worker(search, same=key))
+        return PhotoSearchResult.from_payload(await self._call_worker(search, shared_key=key))
 
-    async def url_of_photo(self, use: PhotoUse) -> str:
-        """Return the URL of the photo's file; its provider is told that the photo is used."""
-        await self._count()
-        answer = await self._ask_worker(use)
-        return str(answer["url"])
+    async def obtain_photo_url(self, use: PhotoUse) -> str:
+        """Return the URL of a photo's file, and report the use of the photo to its provider."""
+        await self._count_call()
+        result = await self._call_worker(use)
+        return str(result["url"])
 
-    async def _count(self) -> None:
+    async def _count_call(self) -> None:
         resources = self.state.resources
         await RECORDS.run(
             quotas.count_composer_call, resources.database, resources.settings, self.caller.user_id
         )
 
-    async def _ask_worker(
+    async def _call_worker(
         self,
-        asked: WorkerRequest,
+        worker_request: WorkerRequest,
         *,
-        same: str | None = None,
-        more: Mapping[str, bool] | None = None,
+        shared_key: str | None = None,
+        extra_payload: Mapping[str, bool] | None = None,
     ) -> dict[str, Any]:
-        body_of(self.request.scope).keep()
+        body_of(self.request.scope).move_to_large_pool()
         call = self.state.worker_calls.call(
-            asked.kind,
-            asked.to_payload() | dict(more or {}),
-            seconds=self.preference.seconds_at_most(asked.max_seconds),
+            worker_request.kind,
+            worker_request.to_payload() | dict(extra_payload or {}),
+            seconds=self.preference.seconds_at_most(worker_request.max_seconds),
             owner_id=self.caller.user_id,
-            same=same,
+            shared_key=shared_key,
         )
         return await run_while_connected(self.request.receive, call)

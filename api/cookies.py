@@ -7,60 +7,61 @@ from fastapi import Request, Response
 
 from core.settings import Settings
 from services.access.sessions import SESSION_LIFETIME
-from services.accounts.factors.passkeys import PROOF_LIFETIME
+from services.accounts.factors.proofs import PROOF_LIFETIME
 from services.accounts.mailed_tokens import TOKEN_LIFETIMES, Purpose
 
 
 @dataclass(frozen=True)
 class Cookie:
-    """A cookie of Pressroom. A cookie without ``seconds`` lasts until the browser is closed."""
+    """A cookie's name and lifetime. A cookie without ``seconds`` ends when the browser closes."""
 
     name: str
     seconds: float | None
 
 
-SESSION = Cookie("pressroom_session", SESSION_LIFETIME.total_seconds())
-# Ties forms to a browser without a session.
-FORM = Cookie("pressroom_form", None)
+SESSION_COOKIE = Cookie("pressroom_session", SESSION_LIFETIME.total_seconds())
+# This cookie ties a form to the browser of a person who isn't logged in.
+FORM_COOKIE = Cookie("pressroom_form", None)
 # This cookie proves that someone has logged in with this browser before
 # (``services.accounts.logins``).
-KNOWN = Cookie("pressroom_known", 365 * 24 * 3600)
+KNOWN_BROWSER_COOKIE = Cookie("pressroom_known", 365 * 24 * 3600)
 # This cookie proves that the password was correct while a login waits for the second factor
 # (``services.accounts.factors.second_steps``).
-FIRST_STEP = Cookie("pressroom_first_step", PROOF_LIFETIME.total_seconds())
-# A reader's visit to their preferences (``services.subscriptions.preferences``).
-VISIT = Cookie("pressroom_visit", TOKEN_LIFETIMES[Purpose.VISIT_PREFERENCES].total_seconds())
+FIRST_STEP_COOKIE = Cookie("pressroom_first_step", PROOF_LIFETIME.total_seconds())
+# This cookie identifies a reader who opened their preferences from a mail, because readers have no
+# login.
+VISIT_COOKIE = Cookie("pressroom_visit", TOKEN_LIFETIMES[Purpose.VISIT_PREFERENCES].total_seconds())
 # This cookie holds the notice that the next page of the console shows (``api.console.requests``).
-NOTICE = Cookie("pressroom_notice", 60)
-# The cookies that readers' pages use if readers' pages have a host of their own.
-OF_READERS = (VISIT, FORM)
+NOTICE_COOKIE = Cookie("pressroom_notice", 60)
+# The only cookies that the pages for readers need if these pages have a separate host.
+READER_COOKIES = (VISIT_COOKIE, FORM_COOKIE)
 
 
 @dataclass(frozen=True)
 class Cookies:
     """Sets, reads and deletes cookies.
 
-    The prefix ``__Host-`` keeps other hosts of our domain from setting them.
+    The prefix ``__Host-`` prevents other hosts of Pressroom's domain from setting these cookies.
     """
 
     prefix: str
     secure: bool
 
-    def name(self, cookie: Cookie) -> str:
+    def name_of(self, cookie: Cookie) -> str:
         return self.prefix + cookie.name
 
     def read(self, request: Request, cookie: Cookie) -> str | None:
-        return request.cookies.get(self.name(cookie))
+        return request.cookies.get(self.name_of(cookie))
 
-    def keep(self, reply: Response, cookie: Cookie, value: str) -> None:
+    def set(self, reply: Response, cookie: Cookie, value: str) -> None:
         self._set(reply, cookie, value, cookie.seconds)
 
-    def drop(self, reply: Response, cookie: Cookie) -> None:
+    def delete(self, reply: Response, cookie: Cookie) -> None:
         self._set(reply, cookie, "", 0)
 
     def _set(self, reply: Response, cookie: Cookie, value: str, seconds: float | None) -> None:
         reply.set_cookie(
-            self.name(cookie),
+            self.name_of(cookie),
             value,
             max_age=None if seconds is None else int(seconds),
             secure=self.secure,
@@ -69,12 +70,12 @@ class Cookies:
         )
 
 
-def cookies_of(settings: Settings) -> Cookies:
+def configure_cookies(settings: Settings) -> Cookies:
     host = (settings.public_url.host or "").strip("[]")
     try:
         is_loopback = ip_address(host).is_loopback
     except ValueError:
         is_loopback = host == "localhost" or host.endswith(".localhost")
-    # Browsers accept Secure cookies over TLS only, and a trial on one's own machine has no TLS.
+    # Browsers accept Secure cookies only over TLS. A trial on the user's own machine has no TLS.
     secure = not (settings.public_url.scheme == "http" and is_loopback)
     return Cookies("__Host-" if secure else "", secure)

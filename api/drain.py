@@ -13,7 +13,7 @@ from core.logging import get_logger
 
 log = get_logger(__name__)
 
-# How long the server may take to close after it has sent the last response.
+# The maximum time that the server takes to close after it has sent the last response.
 MAX_CLOSE_SECONDS = 5.0
 
 
@@ -33,8 +33,10 @@ class Drain:
         self.has_begun = False
 
     @contextmanager
-    def begun_by_sigterm(self, at_end: Callable[[], None]) -> Iterator[None]:
-        """Start the drain at SIGTERM. At its end, call ``at_end`` and the previous signal handler.
+    def start_on_sigterm(self, at_end: Callable[[], None]) -> Iterator[None]:
+        """Start the drain at SIGTERM.
+
+        After the drain, call ``at_end`` and the previous signal handler.
 
         A second SIGTERM during the drain changes nothing. A process may get SIGTERM twice, because
         a process manager may signal a process and its parent, which passes the signal on.
@@ -64,16 +66,16 @@ class Drain:
             if is_main:
                 signal.signal(signal.SIGTERM, earlier_handler)
 
-    def end_in_time(self) -> None:
-        """End the process a few seconds after the drain, even if a call hangs.
+    def force_exit_after_timeout(self) -> None:
+        """Exit the process a few seconds after the drain, even if a request hangs.
 
-        All requests are answered before the drain ends the process, so no response is lost.
+        No response is lost, because the application calls this method after its last response.
         """
 
-        def end() -> None:
+        def exit_process() -> None:
             time.sleep(MAX_CLOSE_SECONDS)
             log.warning("api.ended_at_once")
             os._exit(0)
 
         if self.has_begun:
-            threading.Thread(target=end, name="end in time", daemon=True).start()
+            threading.Thread(target=exit_process, name="force exit", daemon=True).start()

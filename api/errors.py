@@ -1,4 +1,4 @@
-"""Domain errors to problem+json (RFC 9457): the one place where a kind becomes a status."""
+"""Turns errors into responses: problem+json (RFC 9457) for programs, pages for browsers."""
 
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -54,18 +54,27 @@ STATUS_OF = {
     Kind.TOO_SLOW: 504,
     Kind.DAMAGED: 500,
 }
-# The router's own errors, by status.
-_ROUTING = {404: requests.ROUTE_NOT_FOUND, 405: requests.ROUTE_METHOD_NOT_ALLOWED}
+# The largest number of validation errors that a response lists.
+MAX_PROBLEMS = 100
+# The path to a wrong value can contain long names from the caller, so the path is cut off after
+# this number of characters.
+MAX_PLACE_CHARACTERS = 64
+_ELLIPSIS = "…"
+# The error codes for responses of Starlette's router, by status.
+_ROUTER_ERRORS = {404: requests.ROUTE_NOT_FOUND, 405: requests.ROUTE_METHOD_NOT_ALLOWED}
 
 
 def problem_response(error: DomainError) -> Response:
-    """Return the answer of an error; it needs no request, so that middleware can use it too."""
+    """Return the response to an error, and count the error.
+
+    The function takes no ``Request``, so that middleware can use it too.
+    """
     ERRORS.labels(error.code).inc()
     headers = {}
     if error.retry_after is not None:
         headers["Retry-After"] = str(error.retry_after)
     if error.kind is Kind.UNAUTHENTICATED or error.needed_scope is not None:
-        # RFC 6750, 3: it says what is wrong with the credentials.
+        # This header describes the fault of the credentials (RFC 6750, section 3).
         challenge = 'Bearer realm="pressroom"'
         if error.needed_scope is not None:
             challenge += f', error="insufficient_scope", scope="{error.needed_scope}"'
@@ -87,7 +96,7 @@ def internal_error() -> Response:
 
 
 class _Problem(Response):
-    """The answer of an error: a page for browsers, problem+json for programs."""
+    """The response to an error: a page for browsers, or problem+json for programs."""
 
     media_type = "application/problem+json"
 
@@ -101,8 +110,8 @@ class _Problem(Response):
         problems: tuple[FieldProblem, ...] = (),
         facts: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        self._shown = ErrorDetails(status, code, message, current_request_id())
-        self._added = headers
+        self._problem = ErrorDetails(status, code, message, current_request_id())
+        self._extra_headers = headers
         body: dict[str, Any] = {
             "type": "about:blank",
             "title": HTTPStatus(status).phrase,
@@ -119,21 +128,21 @@ class _Problem(Response):
         super().__init__(orjson.dumps(body), status, headers=headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        render_problem = find_problem_renderer(scope)
-        if render_problem is None:
+        render_page = find_problem_renderer(scope)
+        if render_page is None:
             await super().__call__(scope, receive, send)
             return
-        page = render_problem(self._shown)
-        page.headers.update(self._added)
+        page = render_page(self._problem)
+        page.headers.update(self._extra_headers)
         await page(scope, receive, send)
 
 
-async def _http_exception(request: Request, error: HTTPException) -> Response:
+async def _handle_http_exception(request: Request, error: HTTPException) -> Response:
     if error.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return internal_error()
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        # Every method of the path; the router's own header names only those of one route.
+        # List the methods of all routes with this path. The router lists only one route's methods.
         path = request.scope["path"]
         methods = {
             method
@@ -142,33 +151,25 @@ async def _http_exception(request: Request, error: HTTPException) -> Response:
             for method in route.methods or ()
         }
         headers["Allow"] = ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
-    declared = _ROUTING.get(error.status_code)
+    declared = _ROUTER_ERRORS.get(error.status_code)
     code = declared.code if declared else f"http.{error.status_code}"
     return _Problem(error.status_code, code, str(error.detail), headers)
 
 
-async def _unreachable(_: Request, error: Exception) -> Response:
+async def _handle_unreachable_dependency(_: Request, error: Exception) -> Response:
     log.warning("dependency.unreachable", reason=f"{type(error).__name__}: {error}")
     return problem_response(requests.SERVICE_UNAVAILABLE())
 
 
-async def _validation_error(_: Request, error: RequestValidationError) -> Response:
+async def _handle_validation_error(_: Request, error: RequestValidationError) -> Response:
     return problem_response(request_error(error.errors()))
 
 
-# The largest number of validation errors that a response lists.
-MAX_PROBLEMS = 100
-# The path of a wrong value can contain long names from the caller, so it is cut off after this
-# number of characters.
-MAX_PLACE_CHARACTERS = 64
-_CUT = "…"
-
-
 def request_error(errors: Sequence[Any], *, count: int | None = None) -> DomainError:
-    """Return the error for an invalid request. The error lists the first wrong values.
+    """Return the error for an invalid request, which lists the first wrong values.
 
-    The status is 422 for an invalid body. It is 400 for an invalid path or query, and for a body
-    that isn't JSON.
+    An invalid body gets the status 422. An invalid path or query, and a body that isn't JSON, get
+    the status 400.
 
     Args:
         errors: Pydantic's validation errors, or only the first of these errors.
@@ -177,47 +178,48 @@ def request_error(errors: Sequence[Any], *, count: int | None = None) -> DomainE
     problems = tuple(map(_field_problem, errors[:MAX_PROBLEMS]))
     omitted = (len(errors) if count is None else count) - len(problems)
     facts = {"omitted_errors": omitted} if omitted else {}
-    if any(each["type"] == "json_invalid" for each in errors):
+    if any(error["type"] == "json_invalid" for error in errors):
         return requests.BODY_NOT_JSON(problems=problems, facts=facts)
-    in_body = all(each["loc"][0] == "body" for each in errors)
+    in_body = all(error["loc"][0] == "body" for error in errors)
     declared = requests.BODY_INVALID if in_body else requests.REQUEST_INVALID
-    rule, place = problems[0].message, problems[0].field
-    return declared(place=place, rule=rule, problems=problems, facts=facts)
+    return declared(
+        place=problems[0].field, rule=problems[0].message, problems=problems, facts=facts
+    )
 
 
 def body_error(error: ValidationError) -> DomainError:
-    """Return the error for a body that its schema refuses."""
+    """Return the error for a body that doesn't match its schema."""
     errors = error.errors(include_url=False, include_input=False)
-    return request_error([{**each, "loc": ("body", *each["loc"])} for each in errors])
+    return request_error([{**details, "loc": ("body", *details["loc"])} for details in errors])
 
 
 def _field_problem(error: Mapping[str, Any]) -> FieldProblem:
     return FieldProblem(
-        written_place(error["loc"]), error["type"], strip_pydantic_prefix(error["msg"])
+        format_place(error["loc"]), error["type"], strip_pydantic_prefix(error["msg"])
     )
 
 
-def written_place(parts: Sequence[str | int]) -> str:
-    """Return ``body.members[3].email`` for ``("body", "members", 3, "email")``.
+def format_place(parts: Sequence[str | int]) -> str:
+    """Format the path ``("body", "members", 3, "email")`` as ``body.members[3].email``.
 
-    A JSON name may contain half a character (a lone surrogate), which UTF-8 can't encode. The place
-    contains the escape of this surrogate instead, such as ``\\ud800``.
+    A JSON name may contain a lone surrogate, which UTF-8 can't encode. A lone surrogate is escaped,
+    for example as ``\\ud800``.
     """
-    written = (f"[{each}]" if isinstance(each, int) else f".{each}" for each in parts)
-    place = "".join(written).removeprefix(".").encode(errors="backslashreplace").decode()
+    steps = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
+    place = "".join(steps).removeprefix(".").encode(errors="backslashreplace").decode()
     is_long = len(place) > MAX_PLACE_CHARACTERS
-    return place[:MAX_PLACE_CHARACTERS] + _CUT if is_long else place
+    return place[:MAX_PLACE_CHARACTERS] + _ELLIPSIS if is_long else place
 
 
 HANDLERS: dict[int | type[Exception], Callable[[Request, Any], Coroutine[Any, Any, Response]]] = {
-    RequestValidationError: _validation_error,
-    HTTPException: _http_exception,
-    TransientError: _unreachable,
-    OperationalError: _unreachable,
-    InterfaceError: _unreachable,
-    # The driver's own errors: of single statements, and when SQLAlchemy takes back a connection
-    # whose server went away after the statement's reply.
-    psycopg2.OperationalError: _unreachable,
-    psycopg2.InterfaceError: _unreachable,
-    PoolTimeoutError: _unreachable,
+    RequestValidationError: _handle_validation_error,
+    HTTPException: _handle_http_exception,
+    TransientError: _handle_unreachable_dependency,
+    OperationalError: _handle_unreachable_dependency,
+    InterfaceError: _handle_unreachable_dependency,
+    # psycopg2 raises these errors for single statements. It also raises them when SQLAlchemy
+    # returns a connection to the pool after the database server has disconnected.
+    psycopg2.OperationalError: _handle_unreachable_dependency,
+    psycopg2.InterfaceError: _handle_unreachable_dependency,
+    PoolTimeoutError: _handle_unreachable_dependency,
 }

@@ -17,7 +17,7 @@ _KEY_FORM = re.compile(r"[\x20-\x7e]{16,255}\Z")
 def read_idempotency_key(
     request: Request, caller: Caller, body: list[bytes]
 ) -> IdempotencyKey | None:
-    """Return the request's ``Idempotency-Key`` with the fingerprint of the request.
+    """Return the ``Idempotency-Key`` and a fingerprint of the request, or ``None`` without a key.
 
     Raises ``idempotency.key_invalid``.
     """
@@ -29,8 +29,8 @@ def read_idempotency_key(
     return _build_key(request, caller, body, name)
 
 
-def name_call(request: Request, caller: Caller, body: list[bytes]) -> IdempotencyKey:
-    """Return the call's ``Idempotency-Key``, or else a key with the request id as its name."""
+def read_or_build_key(request: Request, caller: Caller, body: list[bytes]) -> IdempotencyKey:
+    """Return the ``Idempotency-Key``. Without this header, build a key from the request id."""
     key = read_idempotency_key(request, caller, body)
     return key or _build_key(request, caller, body, current_request_id() or "")
 
@@ -40,7 +40,7 @@ def _build_key(request: Request, caller: Caller, body: list[bytes], name: str) -
     query = urlencode(sorted(request.query_params.multi_items()))
     digest = hashlib.sha256()
     for part in (request.method.encode(), path.encode(), query.encode(), *body):
-        # The length before each part keeps ("ab", "c") apart from ("a", "bc").
+        # The length before each part makes ("ab", "c") and ("a", "bc") different.
         digest.update(len(part).to_bytes(8, "big"))
         digest.update(part)
     return IdempotencyKey(caller.user_id, f"{request.method} {path}", name, digest.digest())

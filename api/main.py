@@ -1,4 +1,4 @@
-"""The server's entry point: the application, with the settings of the environment."""
+"""Entry point of the API server, which serves the ``app`` of this module."""
 
 from api.app import create_app
 from core.log_output import configure_logging

@@ -1,4 +1,4 @@
-"""The figures of this process, and of the deployment as its dependencies tell them."""
+"""Defines the Prometheus metrics of the API process and of the whole deployment."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,8 @@ from core.telemetry import spans
 from services.composer import call_charges as usage
 from services.deployment_figures import DeploymentFigures
 
-# The moment of a counter's creation doubles what a scrape has, and no alert or panel reads it.
+# Without this call, each counter would have a second metric with its creation time. No alert or
+# dashboard uses the creation times.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 _CONNECTIONS = Gauge("pressroom_database_server_connections", "Open connections at the server")
@@ -44,103 +45,23 @@ _OVERDUE = Gauge(
     "pressroom_overdue_rows", "Rows that maintenance should have deleted two rounds ago", ["table"]
 )
 _LEDGER_FAULTS = Gauge("pressroom_ledger_faults", "Faults that the last daily check found")
-UP = {
+DEPENDENCY_UP = {
     "database": Gauge("pressroom_database_up", "1 while the database answers this process"),
     "redis": Gauge("pressroom_redis_up", "1 while Redis answers this process"),
     "broker": Gauge("pressroom_broker_up", "1 while the broker answers this process"),
     "objects": Gauge("pressroom_objects_up", "1 while object storage answers this process"),
 }
-_OF_DATABASE = (
-    _JOBS,
-    _DUE,
-    _OLDEST,
-    _ORDERS,
-    _ENDPOINTS,
-    _MAINTENANCE_LATE,
-    _MAINTENANCE_FAILED,
-    _OVERDUE,
-)
-_NUMBERS_OF_DATABASE = (
-    *(_CONNECTIONS, _CONNECTION_LIMIT),
-    *(_WEBHOOK_LAG, _WEBHOOK_FAILING, _LEDGER_FAULTS),
-)
-
-
-def show_nothing() -> None:
-    """The database says nothing now, and what it said before may be wrong."""
-    for gauge in _OF_DATABASE:
-        gauge.clear()
-    for number in _NUMBERS_OF_DATABASE:
-        number.set(math.nan)
-
-
-def show(figures: DeploymentFigures, overdue: Mapping[str, int]) -> None:
-    show_nothing()
-    _CONNECTIONS.set(figures.connections.open)
-    _CONNECTION_LIMIT.set(figures.connections.limit)
-    for (queue, status), count in figures.jobs.unfinished.items():
-        _JOBS.labels(queue, status).set(count)
-    for (queue, kind), count in figures.jobs.due.items():
-        _DUE.labels(queue, kind).set(count)
-    for gauge, found in (
-        (_OLDEST, figures.jobs.oldest),
-        (_ORDERS, figures.orders),
-        (_MAINTENANCE_LATE, figures.maintenance.late_seconds),
-        (_OVERDUE, overdue),
-    ):
-        for label, number in found.items():
-            gauge.labels(label).set(number)
-    for maintenance in figures.maintenance.late_seconds:
-        _MAINTENANCE_FAILED.labels(maintenance).set(maintenance in figures.maintenance.failed)
-    webhooks = figures.webhooks
-    _ENDPOINTS.labels("failing").set(webhooks.failing)
-    _ENDPOINTS.labels("working").set(webhooks.active - webhooks.failing)
-    _WEBHOOK_LAG.set(webhooks.late_seconds)
-    _WEBHOOK_FAILING.set(webhooks.failing_seconds)
-    # Before the first check there is no number to show.
-    faults = figures.ledger_faults
-    _LEDGER_FAULTS.set(math.nan if faults is None else faults)
-
-
-Sums = dict[tuple[str, str, str], float]
-
-
-class _Usage(Collector):
-    """Exports the usage of the language model, which workers count in Redis."""
-
-    def __init__(self) -> None:
-        self.sums: Sums = {}
-
-    def collect(self) -> Iterable[CounterMetricFamily]:
-        calls = CounterMetricFamily(
-            "pressroom_llm_calls", "Questions to the language model", labels=["model", "outcome"]
-        )
-        tokens = CounterMetricFamily(
-            "pressroom_llm_tokens", "Tokens of the language model", labels=["model", "direction"]
-        )
-        seconds = CounterMetricFamily(
-            "pressroom_llm_seconds", "Time spent on asking the language model", labels=["model"]
-        )
-        families = {usage.CALLS: calls, usage.TOKENS: tokens, usage.SECONDS: seconds}
-        for (what, which, model), value in self.sums.items():
-            families[what].add_metric([model, which] if which else [model], value)
-        return families.values()
-
-
-USAGE = _Usage()
-REGISTRY.register(USAGE)
-
 REQUESTS = Counter("pressroom_requests", "Answered requests", ["method", "route", "status"])
-SECONDS = Histogram(
+REQUEST_SECONDS = Histogram(
     "pressroom_request_seconds",
     "Time from the request's first byte to the end of its answer",
     ["method", "route"],
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60),
 )
 LOGINS = Counter("pressroom_logins", "Attempts to log in, by how they ended", ["outcome"])
-WAITING = Gauge("pressroom_waiting_requests", "Requests that wait for a worker")
-REFUSED = Counter("pressroom_bulkhead_errors", "Callers who got no thread", ["bulkhead"])
-CANARY = Gauge(
+WAITING_REQUESTS = Gauge("pressroom_waiting_requests", "Requests that wait for a worker")
+BULKHEAD_ERRORS = Counter("pressroom_bulkhead_errors", "Callers who got no thread", ["bulkhead"])
+CANARY_SECONDS = Gauge(
     "pressroom_canary_seconds", "Time from sending a message to doing its task", ["queue"]
 )
 ERRORS = Counter("pressroom_errors", "Requests that were refused, by the code", ["code"])
@@ -157,18 +78,102 @@ PHOTO_REMAINING = Gauge(
     ["provider", "window"],
 )
 
-# From 0 on, so that a rate shows the first one of each that an alert asks for.
+_LABELLED_DATABASE_GAUGES = (
+    _JOBS,
+    _DUE,
+    _OLDEST,
+    _ORDERS,
+    _ENDPOINTS,
+    _MAINTENANCE_LATE,
+    _MAINTENANCE_FAILED,
+    _OVERDUE,
+)
+_PLAIN_DATABASE_GAUGES = (
+    _CONNECTIONS,
+    _CONNECTION_LIMIT,
+    _WEBHOOK_LAG,
+    _WEBHOOK_FAILING,
+    _LEDGER_FAULTS,
+)
+
+# These counters start at 0, so that an alert on their rate sees their first increase.
 for _outcome in ("succeeded", "failed", "paused"):
     LOGINS.labels(_outcome)
 for _error in (SERVICE_BUSY, QUEUE_OVERLOADED, QUEUE_TOO_MANY_WAITERS, LIST_BUSY):
     ERRORS.labels(_error.code)
 
 
+def clear_database_gauges() -> None:
+    """Remove the values from the database, which may be out of date while it is unavailable."""
+    for gauge in _LABELLED_DATABASE_GAUGES:
+        gauge.clear()
+    for gauge in _PLAIN_DATABASE_GAUGES:
+        gauge.set(math.nan)
+
+
+def set_database_gauges(figures: DeploymentFigures, overdue: Mapping[str, int]) -> None:
+    clear_database_gauges()
+    _CONNECTIONS.set(figures.connections.open)
+    _CONNECTION_LIMIT.set(figures.connections.limit)
+    for (queue, status), count in figures.jobs.unfinished.items():
+        _JOBS.labels(queue, status).set(count)
+    for (queue, kind), count in figures.jobs.due.items():
+        _DUE.labels(queue, kind).set(count)
+    for gauge, values in (
+        (_OLDEST, figures.jobs.oldest),
+        (_ORDERS, figures.orders),
+        (_MAINTENANCE_LATE, figures.maintenance.late_seconds),
+        (_OVERDUE, overdue),
+    ):
+        for label, value in values.items():
+            gauge.labels(label).set(value)
+    for maintenance in figures.maintenance.late_seconds:
+        _MAINTENANCE_FAILED.labels(maintenance).set(maintenance in figures.maintenance.failed)
+    webhooks = figures.webhooks
+    _ENDPOINTS.labels("failing").set(webhooks.failing)
+    _ENDPOINTS.labels("working").set(webhooks.active - webhooks.failing)
+    _WEBHOOK_LAG.set(webhooks.late_seconds)
+    _WEBHOOK_FAILING.set(webhooks.failing_seconds)
+    # The number of faults is unknown before the first check of the ledger.
+    faults = figures.ledger_faults
+    _LEDGER_FAULTS.set(math.nan if faults is None else faults)
+
+
+# Maps the measure, its label and the language model to a sum.
+UsageSums = dict[tuple[str, str, str], float]
+
+
+class _UsageCollector(Collector):
+    """Exports the usage of the language model, which workers count in Redis."""
+
+    def __init__(self) -> None:
+        self.sums: UsageSums = {}
+
+    def collect(self) -> Iterable[CounterMetricFamily]:
+        calls = CounterMetricFamily(
+            "pressroom_llm_calls", "Questions to the language model", labels=["model", "outcome"]
+        )
+        tokens = CounterMetricFamily(
+            "pressroom_llm_tokens", "Tokens of the language model", labels=["model", "direction"]
+        )
+        seconds = CounterMetricFamily(
+            "pressroom_llm_seconds", "Time spent on asking the language model", labels=["model"]
+        )
+        families = {usage.CALLS: calls, usage.TOKENS: tokens, usage.SECONDS: seconds}
+        for (measure, label, model), value in self.sums.items():
+            families[measure].add_metric([model, label] if label else [model], value)
+        return families.values()
+
+
+LLM_USAGE = _UsageCollector()
+REGISTRY.register(LLM_USAGE)
+
+
 def observe_request(method: str, route: str, status: int, seconds: float) -> None:
-    _count_of(method, route, status).inc()
-    _seconds_of(method, route).observe(seconds, spans.current_ids() or None)
+    _request_counter(method, route, status).inc()
+    _duration_histogram(method, route).observe(seconds, spans.current_ids() or None)
 
 
-# Cached, because the library takes a lock and turns the labels into text at each lookup.
-_count_of = cache(REQUESTS.labels)
-_seconds_of = cache(SECONDS.labels)
+# These lookups are cached, because the library takes a lock and formats the labels at each lookup.
+_request_counter = cache(REQUESTS.labels)
+_duration_histogram = cache(REQUEST_SECONDS.labels)

@@ -1,4 +1,4 @@
-"""The OpenAPI document: FastAPI's, with what it can't know (credentials, scopes, errors)."""
+"""Builds the OpenAPI document: adds credentials, scopes and errors to FastAPI's document."""
 
 from collections.abc import Iterator, Sequence
 from http import HTTPStatus
@@ -12,10 +12,9 @@ from api import openapi_samples
 from api.auth.requirements import Access, PublicAccess
 from api.bodies.url_encoded_forms import FORM
 from api.errors import STATUS_OF
-from api.middleware.body_limits import body_limit_of
-from api.middleware.headers import VERSION_HEADER, VERSIONS
-from api.openapi_samples import event_calls
-from api.route_classes import JsonRoute, accesses_of
+from api.middleware.body_limits import find_body_limit
+from api.middleware.versions import VERSION_HEADER, VERSIONS
+from api.route_classes import JsonRoute, find_accesses
 from api.schemas.envelope import InvalidField, Problem
 from api.schemas.segments import FILTER_SCHEMAS
 from api.schemas.subscriptions import NewSubscription, SignUpForm
@@ -38,7 +37,7 @@ waits; `Prefer: respond-async` or `Prefer: wait=N` (seconds, at most 60) says fo
 `Pressroom-Version` asks for the version of this contract that a program was written for.
 """
 
-# The chapters, in the order in which a newcomer reads them.
+# The chapters of the API reference, in the order in which a newcomer reads them.
 _TAGS = {
     "Accounts": "Who you are, what your plan allows, and the API keys of your programs.",
     "OAuth": "Access to the accounts of other people, who agree to it and can end it.",
@@ -78,10 +77,65 @@ VERSION_RESPONSE_HEADER = {
     "example": VERSIONS[0],
 }
 
+_SCHEMA_PREFIX = "#/components/schemas/"
+# The keys in the document whose members are values, not schemas.
+_VALUE_KEYS = frozenset({"example", "examples", "default", "enum", "const", "value"})
+_PROBLEM_REFERENCE = "#/components/schemas/Problem"
+# FastAPI can't find these headers, because dependencies read them from the whole request.
+PREFER_PARAMETER = {
+    "name": "Prefer",
+    "in": "header",
+    "description": "wait=N: seconds to wait, at most 60. respond-async: answer 202 at once.",
+    "schema": {"type": "string"},
+    "example": "wait=30",
+}
+WAIT_PARAMETER = {
+    "name": "Prefer",
+    "in": "header",
+    "description": "wait=N: seconds to wait at most. Work that takes longer is 504, and not done.",
+    "schema": {"type": "string"},
+    "example": "wait=10",
+}
+IDEMPOTENCY_KEY_PARAMETER = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "description": "The same key and request within 24 hours have one effect and one answer.",
+    "schema": {"type": "string", "minLength": 16, "maxLength": 255},
+}
 
-def head(settings: Settings) -> dict[str, Any]:
-    """Return the members of the document beside its operations and schemas."""
-    base = _base(settings)
+JOB_ACCEPTED = "The wait ran out; the work goes on. Location leads to its job."
+
+# Errors that several routes can return.
+IDEMPOTENCY_ERRORS = (
+    requests.IDEMPOTENCY_KEY_INVALID,
+    requests.IDEMPOTENCY_IN_PROGRESS,
+    requests.IDEMPOTENCY_KEY_REUSED,
+)
+QUEUE_ERRORS = (
+    requests.QUEUE_TOO_MANY_OF_YOURS,
+    requests.QUEUE_OVERLOADED,
+    requests.QUEUE_TOO_MANY_WAITERS,
+)
+LIST_ERRORS = (mailing.LIST_NOT_OWNER, mailing.LIST_NOT_FOUND)
+SELECTION_ERRORS = (
+    mailing.SELECTION_UNCLEAR,
+    mailing.SEGMENT_NOT_FOUND,
+    mailing.SEGMENT_FIELD_RETIRED,
+    mailing.SEGMENT_TAG_DELETED,
+)
+
+# The ``Link`` header of a response whose data is a bare array.
+LINK_HEADER: dict[str, Any] = {
+    "description": 'With rel="next": the next page; not there at the end',
+    "schema": {"type": "string"},
+}
+
+Responses = dict[int | str, dict[str, Any]]
+
+
+def describe_api(settings: Settings) -> dict[str, Any]:
+    """Return the document's members about the whole API: its title, servers and tags."""
+    base = _public_base(settings)
     return {
         "info": {
             "title": "Pressroom",
@@ -95,8 +149,8 @@ def head(settings: Settings) -> dict[str, Any]:
     }
 
 
-def security_schemes(settings: Settings) -> dict[str, Any]:
-    base = _base(settings)
+def describe_security_schemes(settings: Settings) -> dict[str, Any]:
+    base = _public_base(settings)
     flow = {
         "authorizationUrl": f"{base}{AUTHORIZE_PATH}",
         "tokenUrl": f"{base}{TOKEN_PATH}",
@@ -115,74 +169,70 @@ def security_schemes(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _base(settings: Settings) -> str:
-    """Return the public URL; nothing without a deployment, where addresses are relative."""
+def _public_base(settings: Settings) -> str:
+    """Return the public URL, or an empty text without a deployment, so that URLs are relative."""
     return settings.public_base if "public_url" in settings.model_fields_set else ""
 
 
-_PREFIX = "#/components/schemas/"
-# Below these stands a value, not a schema.
-_VALUES = frozenset({"example", "examples", "default", "enum", "const", "value"})
+def rename_schemas_to_titles(document: dict[str, Any]) -> None:
+    """Rename each schema to its title, for example to ``AttachmentPage``.
 
-
-def named_by_title(document: dict[str, Any]) -> None:
-    """Give each schema the name that its type says (``AttachmentPage``).
-
-    The framework makes names such as ``Page_AttachmentRecord_`` of generic types.
+    FastAPI derives unreadable names such as ``Page_AttachmentRecord_`` from generic types.
     """
     schemas = document["components"]["schemas"]
     names = {key: schema.get("title", key) for key, schema in schemas.items()}
     assert len(set(names.values())) == len(names), "two schemas have one name"
-    document["components"]["schemas"] = {names[key]: each for key, each in schemas.items()}
-    for node in _nodes(document):
+    document["components"]["schemas"] = {names[key]: schema for key, schema in schemas.items()}
+    for node in _schema_nodes(document):
         reference = node.get("$ref", "")
-        if isinstance(reference, str) and reference.startswith(_PREFIX):
-            node["$ref"] = _PREFIX + names[reference.removeprefix(_PREFIX)]
+        if isinstance(reference, str) and reference.startswith(_SCHEMA_PREFIX):
+            node["$ref"] = _SCHEMA_PREFIX + names[reference.removeprefix(_SCHEMA_PREFIX)]
 
 
-def tidied(document: dict[str, Any]) -> None:
-    """Say that whole numbers have up to 64 bits, and drop the titles that only repeat a name."""
-    for node in _nodes(document):
+def clean_schemas(document: dict[str, Any]) -> None:
+    """Mark integers as 64-bit numbers, and delete titles, which only repeat names."""
+    for node in _schema_nodes(document):
         if node.get("type") == "integer":
-            # All are below 2**53; without a format, generators take them for 32 bits.
+            # Client generators use 32 bits for an integer without a format. Pressroom's integers
+            # are below 2**53.
             node.setdefault("format", "int64")
         is_schema = {"type", "$ref", "anyOf", "properties"} & node.keys()
         if is_schema and isinstance(node.get("title"), str):
             del node["title"]
 
 
-def _nodes(value: Any) -> list[dict[str, Any]]:
-    """Return every object of the document but for those in values."""
-    found: list[dict[str, Any]] = []
-    waiting = [value]
-    while waiting:
-        node = waiting.pop()
+def _schema_nodes(value: Any) -> list[dict[str, Any]]:
+    """Return all objects in the document, except objects inside examples and other values."""
+    nodes: list[dict[str, Any]] = []
+    remaining = [value]
+    while remaining:
+        node = remaining.pop()
         if isinstance(node, dict):
-            found.append(node)
-            for name, each in node.items():
-                # A property may have the name of a value too; what it has is a schema then.
-                is_schema = isinstance(each, dict) and "type" in each
-                if name not in _VALUES or is_schema:
-                    waiting.append(each)
+            nodes.append(node)
+            for key, member in node.items():
+                # A property of an object may be called ``value`` or ``default``, and has a schema.
+                is_schema = isinstance(member, dict) and "type" in member
+                if key not in _VALUE_KEYS or is_schema:
+                    remaining.append(member)
         elif isinstance(node, list):
-            waiting.extend(node)
-    return found
+            remaining.extend(node)
+    return nodes
 
 
-def refer(document: dict[str, Any], schemas: dict[str, dict[str, Any]]) -> None:
-    """Add schemas that refer to one another, and refer to each where its title alone stands."""
-    for node in _nodes(document):
+def link_schemas(document: dict[str, Any], schemas: dict[str, dict[str, Any]]) -> None:
+    """Add recursive schemas to the document, and link them from nodes with only their title."""
+    for node in _schema_nodes(document):
         name = node.get("title")
         if isinstance(name, str) and name in schemas and "properties" not in node:
             node.clear()
-            node["$ref"] = _PREFIX + name
+            node["$ref"] = _SCHEMA_PREFIX + name
     document["components"]["schemas"] |= schemas
 
 
 def share_samples(document: dict[str, Any]) -> None:
-    """Keep each error's example once: most errors are those of many operations."""
+    """Move each error's example to a shared place, because many operations have the same error."""
     shared = document["components"].setdefault("examples", {})
-    for operation in operations(document):
+    for operation in list_operations(document):
         for response in operation["responses"].values():
             problem = response.get("content", {}).get("application/problem+json", {})
             for code, sample in problem.get("examples", {}).items():
@@ -190,175 +240,129 @@ def share_samples(document: dict[str, Any]) -> None:
                     problem["examples"][code] = {"$ref": f"#/components/examples/{code}"}
 
 
-def operations(document: dict[str, Any]) -> list[dict[str, Any]]:
+def list_operations(document: dict[str, Any]) -> list[dict[str, Any]]:
     return [operation for path in document["paths"].values() for operation in path.values()]
 
 
-_REF = "#/components/schemas/Problem"
-
-
-def _prefer(description: str, example: str) -> dict[str, Any]:
-    schema = {"type": "string"}
-    shown = {"description": description, "schema": schema, "example": example}
-    return {"name": "Prefer", "in": "header", **shown}
-
-
-# Dependencies read these headers from the whole request, so FastAPI can't know of them.
-PREFER_PARAMETER = _prefer(
-    "wait=N: seconds to wait, at most 60. respond-async: answer 202 at once.", "wait=30"
-)
-WAIT_PARAMETER = _prefer(
-    "wait=N: seconds to wait at most. Work that takes longer is 504, and not done.", "wait=10"
-)
-IDEMPOTENCY_KEY_PARAMETER = {
-    "name": "Idempotency-Key",
-    "in": "header",
-    "description": "The same key and request within 24 hours have one effect and one answer.",
-    "schema": {"type": "string", "minLength": 16, "maxLength": 255},
-}
-
-WAIT_IS_OVER = "The wait ran out; the work goes on. Location leads to its job."
-
-# Errors that several routes have in common.
-OF_IDEMPOTENCY = (
-    requests.IDEMPOTENCY_KEY_INVALID,
-    requests.IDEMPOTENCY_IN_PROGRESS,
-    requests.IDEMPOTENCY_KEY_REUSED,
-)
-OF_QUEUES = (
-    requests.QUEUE_TOO_MANY_OF_YOURS,
-    requests.QUEUE_OVERLOADED,
-    requests.QUEUE_TOO_MANY_WAITERS,
-)
-OF_OWN_LIST = (mailing.LIST_NOT_OWNER, mailing.LIST_NOT_FOUND)
-OF_SELECTION = (
-    mailing.SELECTION_UNCLEAR,
-    mailing.SEGMENT_NOT_FOUND,
-    mailing.SEGMENT_FIELD_RETIRED,
-    mailing.SEGMENT_TAG_DELETED,
-)
-
-# For a list whose answer is a bare array.
-LINK_HEADER: dict[str, Any] = {
-    "description": 'With rel="next": the next page; not there at the end',
-    "schema": {"type": "string"},
-}
-
-Responses = dict[int | str, dict[str, Any]]
-
-
-def json_request_body(
+def describe_json_body(
     schema: dict[str, Any], *, parameters: Sequence[dict[str, Any]] = ()
 ) -> dict[str, Any]:
-    """Return ``openapi_extra`` of a route that reads its JSON body itself."""
+    """Return the ``openapi_extra`` of a route that reads its JSON body itself."""
     return {
         "parameters": [*parameters],
         "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
     }
 
 
-def file_of(*media_types: str) -> dict[str, Any]:
-    return {each: {"schema": {"type": "string", "format": "binary"}} for each in media_types}
+def describe_file(*media_types: str) -> dict[str, Any]:
+    schema = {"type": "string", "format": "binary"}
+    return {media_type: {"schema": dict(schema)} for media_type in media_types}
 
 
-def text_of(media_type: str, sample: str) -> dict[str, Any]:
+def describe_text(media_type: str, sample: str) -> dict[str, Any]:
     return {media_type: {"schema": {"type": "string"}, "example": sample}}
 
 
-def array_pages(*errors: ErrorType) -> Responses:
-    """Return ``responses`` of a route whose answer is a page of a bare array."""
+def array_page_responses(*errors: ErrorType) -> Responses:
+    """Return the ``responses`` of a route that returns a page of records as a bare array."""
     page = {"description": "Successful Response", "headers": {"Link": LINK_HEADER}}
-    return {200: page, **refuses(requests.CURSOR_INVALID, *errors)}
+    return {200: page, **error_responses(requests.CURSOR_INVALID, *errors)}
 
 
-def accepted_response(model: Any, *errors: ErrorType, description: str = WAIT_IS_OVER) -> Responses:
-    """Return ``responses`` of a route that returns 202 with this model for unfinished work."""
-    return {202: {"model": model, "description": description}, **refuses(*errors)}
+def accepted_response(model: Any, *errors: ErrorType, description: str = JOB_ACCEPTED) -> Responses:
+    """Return the ``responses`` of a route that returns 202 with this model for unfinished work."""
+    return {202: {"model": model, "description": description}, **error_responses(*errors)}
 
 
-def refuses(*errors: ErrorType) -> Responses:
+def error_responses(*errors: ErrorType) -> Responses:
     responses: Responses = {}
     _add_errors(responses, *errors)
     return responses
 
 
 def _add_errors(responses: Responses, *errors: ErrorType) -> None:
-    """Document these errors beside those that are there already for the same status."""
+    """Add errors to the documented responses, with all errors of a status in the same response."""
     for error in errors:
         status = STATUS_OF[error.kind]
-        problem = {"schema": {"$ref": _REF}, "examples": {}}
+        problem = {"schema": {"$ref": _PROBLEM_REFERENCE}, "examples": {}}
         response = responses.setdefault(str(status), {"description": ""})
         content = response.setdefault("content", {})
-        # The operations of OAuth have an answer of their own for the same status.
+        # An OAuth operation may also document a response in OAuth's own format for this status.
         examples = content.setdefault("application/problem+json", problem)["examples"]
-        sample = openapi_samples.problem_sample(error, status)
+        sample = openapi_samples.build_problem_sample(error, status)
         examples[error.code] = {"summary": error.example_sentence, "value": sample}
         if len(content) == 1:
             response["description"] = "; ".join(f"`{code}`" for code in examples)
 
 
-def document(app: FastAPI, settings: Settings) -> dict[str, Any]:
+def build_document(app: FastAPI, settings: Settings) -> dict[str, Any]:
     if app.openapi_schema is None:
-        made = get_openapi(title=app.title, version=app.version, routes=app.routes)
-        components = made["components"]
+        document = get_openapi(title=app.title, version=app.version, routes=app.routes)
+        components = document["components"]
         for model in (Problem, InvalidField, NewSubscription, SignUpForm):
-            defined = model.model_json_schema(ref_template="#/components/schemas/{model}")
-            defined.pop("$defs", None)
-            components["schemas"][model.__name__] = defined
-        made["webhooks"] = event_calls(CATALOGUE, components["schemas"])
-        named_by_title(made)
-        refer(made, FILTER_SCHEMAS)
-        tidied(made)
+            schema = model.model_json_schema(ref_template=_SCHEMA_PREFIX + "{model}")
+            schema.pop("$defs", None)
+            components["schemas"][model.__name__] = schema
+        document["webhooks"] = openapi_samples.describe_event_calls(
+            CATALOGUE, components["schemas"]
+        )
+        rename_schemas_to_titles(document)
+        link_schemas(document, FILTER_SCHEMAS)
+        clean_schemas(document)
         components["parameters"] = {"Version": VERSION_PARAMETER}
         components["headers"] = {"Version": VERSION_RESPONSE_HEADER}
-        components["securitySchemes"] = security_schemes(settings)
-        for route in api_routes(app):
+        components["securitySchemes"] = describe_security_schemes(settings)
+        for route in list_api_routes(app):
             if route.include_in_schema:
-                _complete(made, route)
-        for unused in ("HTTPValidationError", "ValidationError"):
-            components["schemas"].pop(unused, None)
-        share_samples(made)
-        first = {"openapi": made["openapi"], **head(settings)}
-        app.openapi_schema = {**first, **made, **first}
+                _complete_operations(document, route)
+        for unused_schema in ("HTTPValidationError", "ValidationError"):
+            components["schemas"].pop(unused_schema, None)
+        share_samples(document)
+        # The members about the whole API come first, and replace FastAPI's.
+        head = {"openapi": document["openapi"], **describe_api(settings)}
+        app.openapi_schema = {**head, **document, **head}
     return app.openapi_schema
 
 
-def api_routes(app: FastAPI) -> Iterator[RouteContext]:
-    """Yield every operation of the application, with those of included routers."""
+def list_api_routes(app: FastAPI) -> Iterator[RouteContext]:
+    """Yield every route of the application, including the routes of its routers."""
     for route in iter_route_contexts(app.routes):
         if isinstance(route.original_route, APIRoute):
             yield route
 
 
-def access_of(route: RouteContext) -> Access | None:
-    """Return the access that the route declares; ``None`` for none, or several."""
-    accesses = accesses_of(route.dependant)
+def find_access(route: RouteContext) -> Access | None:
+    """Return the access rule of the route, or ``None`` unless there is exactly one."""
+    accesses = find_accesses(route.dependant)
     return accesses[0] if len(accesses) == 1 else None
 
 
-def _complete(made: dict[str, Any], route: RouteContext) -> None:
-    known = made["components"]["schemas"]
+def _complete_operations(document: dict[str, Any], route: RouteContext) -> None:
+    schemas = document["components"]["schemas"]
     for method in route.methods or ():
-        operation = made["paths"][route.path_format][method.lower()]
+        operation = document["paths"][route.path_format][method.lower()]
         operation["summary"] = operation["operationId"].replace("_", " ").capitalize()
-        _add_common_errors(operation, route, known)
-        access = access_of(route)
+        _add_common_errors(operation, route, schemas)
+        access = find_access(route)
         if access and access.stranger:
             _add_errors(operation["responses"], requests.RATE_LIMITED)
         operation["security"] = access.docs.security if access else []
         if access and not isinstance(access, PublicAccess):
             operation["description"] += f"\n\n{access.docs.credential}"
             _add_errors(operation["responses"], *access.docs.errors)
-        path, parameters = route.path_format or "", operation.get("parameters", [])
-        # Generated clients take the parameters of the path first, in its order.
-        places = [path.find(f"{{{each.get('name')}}}") for each in parameters]
+        path = route.path_format or ""
+        parameters = operation.get("parameters", [])
+        # Generated clients take the parameters of the path first, in the path's order.
+        places = [path.find(f"{{{parameter.get('name')}}}") for parameter in parameters]
+        # Parameters outside of the path have the place -1. The modulo moves these parameters to the
+        # end.
         order = sorted(range(len(parameters)), key=lambda n: places[n] % (len(path) + 1))
         operation["parameters"] = [
             *(parameters[n] for n in order),
             {"$ref": "#/components/parameters/Version"},
         ]
         operation["responses"] = dict(sorted(operation["responses"].items()))
-        # An operation that leads on from forms of browsers answers their mistakes by pages.
+        # An operation that redirects browsers after a form also returns its errors as pages.
         is_for_forms = FORM in operation.get("requestBody", {}).get("content", {})
         if is_for_forms and str(HTTPStatus.SEE_OTHER.value) in operation["responses"]:
             for status, response in operation["responses"].items():
@@ -368,30 +372,32 @@ def _complete(made: dict[str, Any], route: RouteContext) -> None:
             if int(status) < HTTPStatus.BAD_REQUEST:
                 reference = {"$ref": "#/components/headers/Version"}
                 response.setdefault("headers", {})[VERSION_HEADER] = reference
-        openapi_samples.add_samples(operation, known)
+        openapi_samples.add_samples(operation, schemas)
 
 
 def _add_common_errors(
-    operation: dict[str, Any], route: RouteContext, known: dict[str, Any]
+    operation: dict[str, Any], route: RouteContext, schemas: dict[str, Any]
 ) -> None:
     responses = operation["responses"]
-    # FastAPI's own 422: ours are 400 for path and query, and 422 for JSON bodies.
+    # Delete FastAPI's documentation of 422. Pressroom returns 400 for an invalid path or query.
     if "application/json" in responses.get("422", {}).get("content", {}):
         del responses["422"]
-    invalid = openapi_samples.invalid_parameter(operation.get("parameters", []), known)
+    invalid = openapi_samples.build_invalid_parameter_error(
+        operation.get("parameters", []), schemas
+    )
     _add_errors(responses, *([invalid] if invalid else []), requests.VERSION_UNKNOWN)
     if isinstance(route.original_route, JsonRoute):
         _add_errors(responses, requests.REQUEST_UNKNOWN)
     body = operation.get("requestBody", {}).get("content", {})
-    invalid = openapi_samples.invalid_body(
-        body.get("application/json", {}).get("schema", {}), known
+    invalid = openapi_samples.build_invalid_body_error(
+        body.get("application/json", {}).get("schema", {}), schemas
     )
     if invalid:
         _add_errors(responses, requests.BODY_NOT_JSON)
-        named = responses.get("422", {}).get("content", {}).get("application/problem+json", {})
-        # The route may say itself which field.
-        if invalid.code not in named.get("examples", {}):
+        problems = responses.get("422", {}).get("content", {}).get("application/problem+json", {})
+        # The route may have its own example of an invalid field.
+        if invalid.code not in problems.get("examples", {}):
             _add_errors(responses, invalid)
     if body:
-        limit = body_limit_of(route.path_format or "")
+        limit = find_body_limit(route.path_format or "")
         _add_errors(responses, limit.error, requests.BODY_TOO_MANY_UNFINISHED)

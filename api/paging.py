@@ -1,4 +1,4 @@
-"""Pages of records: the parameters of a request for a page, and the link to the next page."""
+"""Paging: the parameters of a request for a page, and the link to the next page."""
 
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -20,21 +20,24 @@ ArrayCursor = Annotated[
 ]
 
 
-async def _page_request(
+async def _read_page_request(
     offset: Offset = 0, limit: Limit = 50, cursor: Cursor = None
 ) -> PageRequest:
     return PageRequest(limit, offset, cursor)
 
 
-Paging = Annotated[PageRequest, Depends(_page_request)]
+Paging = Annotated[PageRequest, Depends(_read_page_request)]
 
 
-async def _array_request(limit: Limit = WHOLE.limit, cursor: ArrayCursor = None) -> PageRequest:
+async def _read_array_page_request(
+    limit: Limit = WHOLE.limit, cursor: ArrayCursor = None
+) -> PageRequest:
     return PageRequest(limit, cursor=cursor)
 
 
-# A page in a response whose data is an array. The header ``Link`` leads to the next page.
-ArrayPaging = Annotated[PageRequest, Depends(_array_request)]
+# The request for a page whose response is a bare array. The response contains the URL of the
+# next page in the header ``Link``.
+ArrayPaging = Annotated[PageRequest, Depends(_read_array_page_request)]
 
 
 def link_next_page(request: Request, response: Response, page: PageOfRows[Any]) -> None:

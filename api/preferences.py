@@ -17,9 +17,9 @@ class Preference:
     """The preferences of a caller.
 
     Attributes:
-        wait: how many seconds to wait for slow work; ``None`` without ``wait=N``.
-        respond_async: whether ``respond-async`` was sent. Without ``wait``, the request then
-            waits 0 seconds for a job. After N seconds, the answer is asynchronous anyway.
+        wait: the seconds to wait for slow work; ``None`` without ``wait=N``.
+        respond_async: whether the caller sent ``respond-async``. A request with ``respond-async``
+            but without ``wait=N`` doesn't wait for its job.
         is_strict: whether to refuse unknown names (``handling=strict``).
     """
 
@@ -33,7 +33,7 @@ class Preference:
         return self.wait
 
     def seconds_at_most(self, limit: float) -> float:
-        """Return the wait for work that ends with it, and can't be answered asynchronously."""
+        """Return the time to wait for work that can't continue after its request."""
         return limit if self.wait is None else min(self.wait, limit)
 
 

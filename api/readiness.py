@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 
 from api.limits.bulkheads import READINESS
-from api.limits.questions import Question
+from api.limits.dependency_probes import DependencyProbe
 from core.errors import TransientError
 from core.logging import get_logger
 from core.queues import Queue
@@ -26,6 +26,8 @@ _LIFETIME_SECONDS = 1.0
 
 
 class Condition(StrEnum):
+    """The condition of a dependency, or of this process."""
+
     OK = "ok"
     UNAVAILABLE = "unavailable"
     # The database has the tables of an earlier release or of a development version.
@@ -36,7 +38,7 @@ class Condition(StrEnum):
     ENDING = "ending"
 
 
-# The conditions in which a process is ready to serve requests.
+# A load balancer sends requests to a process in these conditions.
 READY = frozenset({Condition.OK, Condition.DEGRADED})
 
 
@@ -44,45 +46,45 @@ class Readiness:
     """Checks the dependencies of this process at most once per second, for all callers together."""
 
     def __init__(self, resources: Resources) -> None:
-        needed = revisions.get_newest_revision()
+        newest_revision = revisions.get_newest_revision()
 
-        def database() -> Condition:
-            fits = revisions.is_compatible(resources.database, needed)
+        def check_database() -> Condition:
+            fits = revisions.is_compatible(resources.database, newest_revision)
             return Condition.OK if fits else Condition.OUTDATED
 
-        def redis() -> Condition:
+        def check_redis() -> Condition:
             resources.redis.ping()
             return Condition.OK
 
-        def broker() -> Condition:
-            responds = resources.broker.count_waiting(Queue.MAINTENANCE) is not None
-            return Condition.OK if responds else Condition.UNAVAILABLE
+        def check_broker() -> Condition:
+            is_available = resources.broker.count_waiting(Queue.MAINTENANCE) is not None
+            return Condition.OK if is_available else Condition.UNAVAILABLE
 
         checks: Mapping[str, Callable[[], Condition]] = {
-            "database": database,
-            "redis": redis,
-            "broker": broker,
-            "objects": _Bucket(resources.objects).condition,
+            "database": check_database,
+            "redis": check_redis,
+            "broker": check_broker,
+            "objects": _BucketCheck(resources.objects).check,
         }
-        self._questions = {name: Question(check, READINESS) for name, check in checks.items()}
+        self._probes = {name: DependencyProbe(check, READINESS) for name, check in checks.items()}
         self._check: asyncio.Task[Mapping[str, Condition]] | None = None
         self._checked_at = 0.0
 
-    async def dependencies(self) -> Mapping[str, Condition]:
+    async def check_dependencies(self) -> Mapping[str, Condition]:
         now = asyncio.get_running_loop().time()
         if self._check is None or (
             self._check.done() and now - self._checked_at >= _LIFETIME_SECONDS
         ):
-            self._check = asyncio.ensure_future(self._ask_all())
-        # Several callers may wait for one check, so a caller who is cancelled must not cancel the
-        # check.
+            self._check = asyncio.ensure_future(self._check_all())
+        # Several requests may wait for the same check, so the end of one request must not cancel
+        # the check.
         return await asyncio.shield(self._check)
 
-    async def _ask_all(self) -> Mapping[str, Condition]:
-        answers = await asyncio.gather(*(each.answer() for each in self._questions.values()))
+    async def _check_all(self) -> Mapping[str, Condition]:
+        results = await asyncio.gather(*(probe.read() for probe in self._probes.values()))
         self._checked_at = asyncio.get_running_loop().time()
-        conditions = [each or Condition.UNAVAILABLE for each in answers]
-        return dict(zip(self._questions, conditions, strict=True))
+        conditions = [result or Condition.UNAVAILABLE for result in results]
+        return dict(zip(self._probes, conditions, strict=True))
 
 
 def judge_process(dependencies: Mapping[str, Condition], *, is_ending: bool) -> Condition:
@@ -91,11 +93,11 @@ def judge_process(dependencies: Mapping[str, Condition], *, is_ending: bool) -> 
         return Condition.ENDING
     if dependencies["database"] is not Condition.OK:
         return Condition.UNAVAILABLE
-    are_all_ok = all(each is Condition.OK for each in dependencies.values())
+    are_all_ok = all(condition is Condition.OK for condition in dependencies.values())
     return Condition.OK if are_all_ok else Condition.DEGRADED
 
 
-class _Bucket:
+class _BucketCheck:
     """Checks the bucket of the object storage, and logs why the bucket can't be used.
 
     Each reason is logged only once until the bucket can be used again.
@@ -105,7 +107,7 @@ class _Bucket:
         self._objects = objects
         self._logged_reasons: set[str] = set()
 
-    def condition(self) -> Condition:
+    def check(self) -> Condition:
         try:
             reason = None if self._objects.has_bucket() else NO_BUCKET
         except TransientError as error:

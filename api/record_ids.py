@@ -1,4 +1,4 @@
-"""Ids and other names of records in paths and forms."""
+"""Parses ids, slugs and addresses that identify records in paths and forms."""
 
 import re
 from typing import Annotated
@@ -19,10 +19,10 @@ _MEMBER_NAME_RULE = "must be an unsigned 64-bit integer or an e-mail address"
 
 
 def parse_id(text: str) -> int | None:
-    """Parse an id; return ``None`` unless the text is an unsigned 64-bit integer.
+    """Parse an id, or return ``None`` unless the text is an unsigned 64-bit integer.
 
-    A number above the largest possible id becomes 0, so that no record is found. Forms need this
-    function too, because ``int`` raises an error for a number with thousands of digits.
+    A number above the largest possible id becomes 0, which identifies no record. Forms must use
+    this function instead of ``int``, which raises an error for a number with thousands of digits.
     """
     if not re.fullmatch(r"[0-9]{1,20}", text) or int(text) > ids.MAX_UINT64:
         return None
@@ -30,13 +30,13 @@ def parse_id(text: str) -> int | None:
 
 
 def parse_id_or_text(text: str | None) -> int | str | None:
-    """Return the id in a field of a form. The schema of a body refuses any other text."""
+    """Return the id in a form's field, or the text itself, which a schema refuses later."""
     number = parse_id(text) if text else None
     return (text or None) if number is None else number
 
 
 def find_list(uow: UnitOfWork, name: str, *, archived: bool = False) -> MailingList:
-    """Return the list with this id or slug; raises ``list.not_found``, even for an invalid slug."""
+    """Return the list with this id or slug; raises ``list.not_found`` also for an invalid slug."""
     try:
         return lists.get_named(uow, name, archived=archived)
     except DomainError as error:
@@ -56,7 +56,7 @@ PathId = Annotated[int, BeforeValidator(_validate_path_id)]
 
 
 def _validate_list_name(value: object) -> int | str:
-    """Return the id of a list, which is 0 above the largest possible id, or the slug of a list."""
+    """Return the id or the slug of a list. An id above the largest possible id becomes 0."""
     try:
         number = lists.parse_list_id(str(value))
     except DomainError:
@@ -73,7 +73,7 @@ async def _find_list_id(state: StateOf, list_id: ListName) -> int:
     """Return the id of the list in the path; raises ``list.not_found``."""
     if isinstance(list_id, int):
         return list_id
-    # The route itself checks whether the list is archived.
+    # The route decides itself whether to accept an archived list.
     return (await state.in_unit_of_work(lists.get_named, list_id, archived=True)).id
 
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 # Every response takes a multiple of this time. The step must exceed the slowest request, because a
-# second step would reveal what happened. It must be so short that nobody notices it.
+# second step would reveal what happened. The step must be so short that nobody notices the delay.
 STEP_SECONDS = 0.2
 
 

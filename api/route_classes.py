@@ -1,4 +1,4 @@
-"""The classes of routes: they authorise a request before its body is read."""
+"""Route classes, which authorise a request before its body is read."""
 
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -16,10 +16,10 @@ from api.bodies.json_bodies import JsonRequest, require_json_type
 from api.bodies.unknown_names import (
     KnownNames,
     begin_strict_handling,
+    build_unknown_names_error,
+    find_known_names,
+    find_unknown_query_names,
     has_strict_handling,
-    known_names_of,
-    unknown_names_error,
-    unknown_query_names,
 )
 from api.limits.bulkheads import RECORDS
 from api.preferences import preference_of
@@ -27,14 +27,14 @@ from api.preferences import preference_of
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
-def accesses_of(dependant: Dependant) -> list[Access]:
-    """Return each access that a route declares. There must be exactly one."""
-    calls: list[object] = [each.call for each in dependant.dependencies]
+def find_accesses(dependant: Dependant) -> list[Access]:
+    """Return the access rules that a route declares. A valid route declares exactly one rule."""
+    calls: list[object] = [dependency.call for dependency in dependant.dependencies]
     return [call for call in calls if isinstance(call, Access)]
 
 
 class ThreadedRoute(APIRoute):
-    """A route whose handler, if it is a plain function, works in the threads of ``RECORDS``."""
+    """A route that runs a plain function in a thread of ``RECORDS``, but awaits a coroutine."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         if not iscoroutinefunction(endpoint):
@@ -43,8 +43,8 @@ class ThreadedRoute(APIRoute):
 
     @cached_property
     def access(self) -> Access:
-        """The only access of the route; raises ``ValueError`` for none, and for several."""
-        [access] = accesses_of(self.dependant)
+        """The access rule of the route; raises ``ValueError`` unless there is exactly one."""
+        [access] = find_accesses(self.dependant)
         return access
 
     def get_route_handler(self) -> Handler:
@@ -58,19 +58,20 @@ class ThreadedRoute(APIRoute):
         return handle_authorised
 
     def get_admitted_handler(self) -> Handler:
-        """Return the handler of requests that the access has admitted."""
+        """Return the handler for requests that the access rule has admitted."""
         return super().get_route_handler()
 
 
 class JsonRoute(ThreadedRoute):
-    """A route whose handler may declare a JSON body, which is refused in another media type.
+    """A route whose handler may declare a JSON body.
 
-    A handler that declares no body may read a form itself.
+    If the handler declares a JSON body, other media types are refused. A handler without a declared
+    body may read a form itself.
     """
 
     @cached_property
     def known_names(self) -> KnownNames:
-        return known_names_of(self)
+        return find_known_names(self)
 
     def get_admitted_handler(self) -> Handler:
         handle = super().get_admitted_handler()
@@ -83,7 +84,8 @@ class JsonRoute(ThreadedRoute):
             if self.body_field is not None and await json_request.body():
                 require_json_type(json_request)
                 if has_strict_handling(json_request):
-                    # FastAPI would hide why the body was refused.
+                    # Parse the body here, because FastAPI would replace the error about an unknown
+                    # name by a general error.
                     with suppress(JSONDecodeError):
                         await json_request.json()
             return await handle(json_request)
@@ -91,10 +93,10 @@ class JsonRoute(ThreadedRoute):
         return handle_json
 
     async def _begin_strict_handling(self, request: Request) -> None:
-        """Refuse unknown names in the query. Unknown names in the body are refused later."""
+        """Refuse unknown query parameters, and mark the request so that its body is checked too."""
         names = self.known_names
-        if unknown_names := unknown_query_names(request, names):
+        if unknown_names := find_unknown_query_names(request, names):
             if isinstance(self.access, TraceAccess):
                 await self.access.count_refusal(request)
-            raise unknown_names_error(("query", name) for name in unknown_names)
+            raise build_unknown_names_error(("query", name) for name in unknown_names)
         begin_strict_handling(request, names)

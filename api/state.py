@@ -12,8 +12,8 @@ from api.cookies import Cookies
 from api.deployment_metrics import DeploymentMetrics
 from api.drain import Drain
 from api.limits.bulkheads import RECORDS
+from api.limits.keyed_bulkheads import HOST_LOOKUPS_BY_CALLER
 from api.limits.rate_limits import RateLimiter
-from api.limits.shares import NAMES_BY_CALLER
 from api.readiness import Readiness
 from api.waiting.event_streams import StreamCounter
 from api.waiting.queue_ages import QueueAges
@@ -36,7 +36,7 @@ from storage.unit_of_work import UnitOfWork
 P = ParamSpec("P")
 T = TypeVar("T")
 
-MAX_LOOK_UP_SECONDS = 2.0
+MAX_HOST_LOOKUP_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class State:
     cookies: Cookies
     readiness: Readiness
     drain: Drain
-    figures: DeploymentMetrics
+    deployment_metrics: DeploymentMetrics
     rate_limiter: RateLimiter
 
     async def in_unit_of_work(
@@ -68,30 +68,31 @@ class State:
         return await RECORDS.run(self.transact, lambda uow: work(uow, *args, **kwargs))
 
     def transact(self, work: Callable[[UnitOfWork], T]) -> T:
-        """Do the work in a transaction that is committed when it ends well."""
+        """Run the work in a transaction, which is committed unless the work raises an error."""
         with self.resources.unit_of_work() as uow:
             return work(uow)
 
     async def check_receiver(self, user_id: int, url: str) -> None:
-        """Look up the host of a webhook's URL for this user.
+        """Check that webhooks may be sent to this URL, which includes a DNS lookup of its host.
 
-        Raises ``webhook.url_not_allowed``, and ``service.busy`` while an earlier look-up hangs.
+        Raises ``webhook.url_not_allowed``, and ``service.busy`` while an earlier lookup of the same
+        user hangs.
         """
-        look_up = NAMES_BY_CALLER.run(user_id, self.receivers.check, url)
+        lookup = HOST_LOOKUPS_BY_CALLER.run(user_id, self.receivers.check, url)
         try:
-            async with asyncio.timeout(MAX_LOOK_UP_SECONDS):
-                # No look-up can be ended. The one that is given up keeps its caller's one thread.
-                await asyncio.shield(look_up)
+            async with asyncio.timeout(MAX_HOST_LOOKUP_SECONDS):
+                # A DNS lookup can't be cancelled. A lookup that hangs keeps its user's only thread.
+                await asyncio.shield(lookup)
         except TimeoutError:
-            rule = f"names a host that is found within {MAX_LOOK_UP_SECONDS:.0f} seconds"
+            rule = f"names a host that is found within {MAX_HOST_LOOKUP_SECONDS:.0f} seconds"
             raise WEBHOOK_URL_NOT_ALLOWED(rule=rule) from None
         except DestinationRefused as refused:
             raise WEBHOOK_URL_NOT_ALLOWED(rule=str(refused)) from None
 
     def admit(self, queue: Queue, owner_id: int, seconds: float) -> None:
-        """Refuse work that would wait too long, before anything of it is stored.
+        """Refuse work that would wait too long in its queue, before any of its data is stored.
 
-        ``seconds``: how long its caller waits for it. Raises ``queue.overloaded``,
+        ``seconds``: the time that the caller waits for the result. Raises ``queue.overloaded``,
         ``queue.too_many_waiters``, ``queue.too_many_of_yours``.
         """
         self.queue_ages.check(queue, waits=seconds > 0)
@@ -105,7 +106,7 @@ def state_of(connection: HTTPConnection) -> State:
 
 
 async def _find_state(request: Request) -> State:
-    # FastAPI would run a plain function in a thread, so this function is a coroutine.
+    # FastAPI runs plain functions in a thread. A coroutine needs no thread.
     return state_of(request)
 
 
@@ -116,5 +117,5 @@ async def _open_unit_of_work(state: StateOf) -> UnitOfWork:
     return state.resources.unit_of_work()
 
 
-# The unit of work of a handler in a thread is committed before the response.
+# The unit of work of a handler, which is committed before the response is sent.
 Transaction = Annotated[UnitOfWork, Depends(_open_unit_of_work)]

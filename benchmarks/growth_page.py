@@ -1,4 +1,4 @@
-"""The load that one machine carries: the table of docs/growth.md, from the newest findings."""
+"""Writes the table of docs/growth.md, which shows the load that one machine can carry."""
 
 import re
 from collections.abc import Iterator
@@ -10,64 +10,75 @@ _BEGIN = "<!-- carried: begin -->"
 _END = "<!-- carried: end -->"
 
 
-def write_carried(record: dict[str, Any], growth: dict[str, Any]) -> None:
-    """Write the table anew between its marks, and nothing else of the page."""
+def write_load_table(record: dict[str, Any], growth: dict[str, Any]) -> None:
+    """Replace the table between the marks of the page, and keep the rest of the page.
+
+    Args:
+        record: the findings of all benchmarks except growth.
+        growth: the findings of the growth measurement.
+    """
     before, _, rest = PAGE.read_text().partition(_BEGIN)
     _, _, after = rest.partition(_END)
-    table = "\n".join(carried_table(record, growth))
+    table = "\n".join(_build_table(record, growth))
     PAGE.write_text(f"{before}{_BEGIN}\n\n{table}\n\n{_END}{after}")
 
 
-def carried_table(record: dict[str, Any], growth: dict[str, Any]) -> list[str]:
+def _build_table(record: dict[str, Any], growth: dict[str, Any]) -> list[str]:
     rows = (
-        ("charges a second", _joined(_charges(record)), "`make bench NAME=consume`"),
+        ("charges a second", _join_figures(_charge_rates(record)), "`make bench NAME=consume`"),
         (
             "new members a second",
-            _joined(_new_members(record)),
+            _join_figures(_import_rates(record)),
             "`make bench NAME=bulk-add`, `import-1m`",
         ),
         (
             "members exported a second",
-            _joined(_rates(record, r"export-1m: .*", "product_per_s", "{}")),
+            _join_figures(_rates(record, r"export-1m: .*", "product_per_s", "{}")),
             "`make bench NAME=export-1m`",
         ),
         (
             "the same call on ten times the data (29 GB)",
-            _cases(growth),
+            _format_growth(growth),
             "`make bench NAME=growth`",
         ),
     )
     return [
         "| what | measured on two cores | by |",
         "|---|---|---|",
-        *(f"| {what} | {found} | {command} |" for what, found, command in rows),
+        *(f"| {what} | {figures} | {command} |" for what, figures, command in rows),
     ]
 
 
-def _charges(record: dict[str, Any]) -> Iterator[str]:
+def _charge_rates(record: dict[str, Any]) -> Iterator[str]:
     yield from _rates(record, "consume: one hot account", "product_per_s", "{} of one account")
     yield from _rates(record, "consume: 1,000 accounts", "product_per_s", "{} of 1,000 accounts")
 
 
-def _new_members(record: dict[str, Any]) -> Iterator[str]:
+def _import_rates(record: dict[str, Any]) -> Iterator[str]:
     yield from _rates(record, "bulk-add: .* new members", "product_per_s", "{} in one call")
     yield from _rates(record, "import-1m: .* from CSV.gz", "product_per_s", "{} from a file")
     yield from _rates(record, "import-1m: .* by 2 .*", "product_per_s", "{} by two processes")
 
 
 def _rates(record: dict[str, Any], name: str, detail: str, words: str) -> Iterator[str]:
-    """A rate to two digits, in these words; none where it was never measured."""
+    """Yield the rate of each matching finding, rounded to two digits.
+
+    Args:
+        name: a pattern for the names of the findings.
+        detail: the key of the rate in the details of a finding.
+        words: a format string for the rate.
+    """
     for finding in record["findings"]:
         if re.fullmatch(name, finding["name"]):
             rate = float(f"{finding['details'][detail]:.2g}")
             yield words.format(f"{rate:,.0f}")
 
 
-def _joined(figures: Iterator[str]) -> str:
+def _join_figures(figures: Iterator[str]) -> str:
     return ", ".join(figures) or "not measured"
 
 
-def _cases(growth: dict[str, Any]) -> str:
+def _format_growth(growth: dict[str, Any]) -> str:
     findings = growth["findings"]
     met = sum(finding["met"] for finding in findings)
     others = "; the [table](performance.md#growth) names the others" if met < len(findings) else ""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from api.app import create_app
-from api.middleware.headers import VERSIONS
+from api.middleware.versions import VERSIONS
 from core.settings import Settings
 
 RELEASED = Path(__file__).parents[1] / "docs" / "contract"

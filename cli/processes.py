@@ -35,21 +35,21 @@ def up(
     """Start the development stack. It has services, API, workers, Flower and a sandbox."""
     from devstack.supervisor import commands
 
-    raise typer.Exit(commands.up(detach=detach, as_json=as_json))
+    raise typer.Exit(commands.start_stack(detach=detach, as_json=as_json))
 
 
 def down(as_json: Json = False) -> None:
     """Stop the stack and wait until every process has ended. Its data stays."""
     from devstack.supervisor import commands
 
-    raise typer.Exit(commands.down(as_json=as_json))
+    raise typer.Exit(commands.stop_stack(as_json=as_json))
 
 
 def status(as_json: Json = False) -> None:
     """Show each process of the running stack. The exit code is 3 when no stack runs."""
     from devstack.supervisor import commands
 
-    raise typer.Exit(commands.status(as_json=as_json))
+    raise typer.Exit(commands.show_status(as_json=as_json))
 
 
 def reset(
@@ -58,10 +58,10 @@ def reset(
     """Stop the stack and delete its data. Database, queues, images, keys and logs go."""
     from devstack.supervisor import commands, home_folder
 
-    place = home_folder.from_environment()
+    place = home_folder.find_home()
     if not yes:
         typer.confirm(f"Delete all data in {place.path}?", abort=True, err=True)
-    raise typer.Exit(commands.reset(as_json=as_json))
+    raise typer.Exit(commands.reset_stack(as_json=as_json))
 
 
 # The time for requests under way, once the API is asked to end.
@@ -79,7 +79,11 @@ def serve(
     """Run the API."""
     import uvicorn
 
-    from api.client_connections import KEEP_ALIVE_SECONDS, BoundedConnection, raise_descriptors
+    from api.client_connections import (
+        KEEP_ALIVE_SECONDS,
+        BoundedConnection,
+        raise_file_descriptor_limit,
+    )
     from cli.connection import database_errors
     from core.settings import load_settings
     from storage.database import require_time_limits
@@ -89,7 +93,7 @@ def serve(
     settings.forwarding_networks()
     with database_errors():
         require_time_limits(settings)
-    raise_descriptors()
+    raise_file_descriptor_limit()
     # uvicorn raises the signal again once all is answered and closed; a stop that was asked for is
     # no failure. Python's own end would take modules apart for two seconds of a core, and many more
     # on a busy machine, in which the process neither serves nor ends.

@@ -1,4 +1,4 @@
-"""The part of the OpenAPI document that describes the access of a route."""
+"""Describes the access rules of routes for the OpenAPI document."""
 
 from dataclasses import dataclass, field
 
@@ -6,7 +6,7 @@ from core.errors import access, mailing
 from core.errors.catalogue import ErrorType
 from core.scopes import GRANTABLE_SCOPES, Scope
 
-# OpenAPI's security requirements: each maps a scheme to the scopes that the scheme needs.
+# OpenAPI's security requirements. Each requirement maps an authentication scheme to its scopes.
 Security = list[dict[str, list[str]]]
 
 _MISSING_OR_INVALID = [
@@ -18,11 +18,11 @@ _MISSING_OR_INVALID = [
 
 @dataclass(frozen=True)
 class AccessDocs:
-    """The documentation of an access; empty for a public route.
+    """The documentation of an access rule, which is empty for a public route.
 
     Attributes:
-        credential: a sentence that says which credential is needed.
-        errors: the errors of missing and refused credentials.
+        credential: a sentence about the credential that the route needs.
+        errors: the errors for missing and for invalid credentials.
         security: the authentication schemes that the route accepts.
     """
 
@@ -35,25 +35,25 @@ def describe_optional_credential() -> AccessDocs:
     return AccessDocs(
         "Credential: none needed; any is taken.",
         [access.AUTH_INVALID_API_KEY, access.AUTH_SECOND_FACTOR],
-        [{}, *_every_scheme()],
+        [{}, *_all_schemes()],
     )
 
 
 def describe_any_credential(sentence: str) -> AccessDocs:
-    return AccessDocs(sentence, _MISSING_OR_INVALID, _every_scheme())
+    return AccessDocs(sentence, _MISSING_OR_INVALID, _all_schemes())
 
 
 def describe_unrestricted_credential() -> AccessDocs:
     return AccessDocs(
         "Credential: a session, or an API key without restriction to scopes.",
         [*_MISSING_OR_INVALID, access.AUTH_RESTRICTED_CREDENTIAL],
-        _own_schemes(),
+        _schemes_without_oauth(),
     )
 
 
 def describe_scope(scope: Scope) -> AccessDocs:
-    # People can't grant some scopes to programs, so no OAuth token has these scopes.
-    security = _every_scheme(scope) if scope in GRANTABLE_SCOPES else _own_schemes(scope)
+    # Users can't grant some scopes to OAuth apps, so OAuth isn't documented for these scopes.
+    security = _all_schemes(scope) if scope in GRANTABLE_SCOPES else _schemes_without_oauth(scope)
     errors = [*_MISSING_OR_INVALID, access.AUTH_INSUFFICIENT_SCOPE.fill(scope=scope)]
     return AccessDocs(f"Scope: `{scope}`.", errors, security)
 
@@ -67,12 +67,12 @@ def describe_scope_or_trace(scope: Scope) -> AccessDocs:
         access.AUTH_INSUFFICIENT_SCOPE.fill(scope=scope),
     ]
     sentence = f"Credential: a trace id, or a login. Scope: `{scope}`."
-    return AccessDocs(sentence, errors, [{}, *_every_scheme(scope)])
+    return AccessDocs(sentence, errors, [{}, *_all_schemes(scope)])
 
 
-def _own_schemes(*scopes: Scope) -> Security:
+def _schemes_without_oauth(*scopes: Scope) -> Security:
     return [{name: [scope.value for scope in scopes]} for name in ("bearer", "apiKey", "session")]
 
 
-def _every_scheme(*scopes: Scope) -> Security:
-    return [*_own_schemes(*scopes), {"oauth2": [scope.value for scope in scopes]}]
+def _all_schemes(*scopes: Scope) -> Security:
+    return [*_schemes_without_oauth(*scopes), {"oauth2": [scope.value for scope in scopes]}]

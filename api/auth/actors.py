@@ -1,4 +1,7 @@
-"""Identifies who acts in a request: the person of its trace id, or else its caller."""
+"""Identifies the person who acts in a request, by a trace id or by credentials.
+
+A trace id in a mail's link identifies the recipient of the mail.
+"""
 
 from dataclasses import dataclass
 
@@ -23,28 +26,35 @@ from storage.unit_of_work import UnitOfWork
 
 @dataclass(frozen=True)
 class Principal:
+    """The person who acts in a request.
+
+    ``trace`` is ``None`` if credentials identified the person, who may then act on every list.
+    """
+
     user_id: int
     via: Via
-    # The trace id of the request. It is ``None`` for a caller, who may act on every list.
     trace: Trace | None
 
     def get_person(self, uow: UnitOfWork, mailing_list: MailingList) -> User:
-        """Return the person; raises ``trace.invalid`` for another list's or a revoked trace id."""
-        self._require_own_list(mailing_list)
+        """Return the person.
+
+        Raises ``trace.invalid`` for a revoked trace id, and for a trace id of another list.
+        """
+        self._require_list_of_trace(mailing_list)
         if self.trace and traces.is_revoked(mailing_list, self.trace.delivery):
             raise mailing.TRACE_INVALID()
-        return accounts.get(uow, self.user_id)
+        return accounts.get_user(uow, self.user_id)
 
     def find_person(self, uow: UnitOfWork, mailing_list: MailingList) -> User | None:
-        """Return the person who unsubscribes, or ``None`` after they were purged.
+        """Return the person who unsubscribes, or ``None`` if the person was deleted.
 
         A revoked trace id is accepted, so that everyone can unsubscribe. Raises ``trace.invalid``
         for a trace id of another list.
         """
-        self._require_own_list(mailing_list)
-        return accounts.find(uow, self.user_id)
+        self._require_list_of_trace(mailing_list)
+        return accounts.find_user(uow, self.user_id)
 
-    def _require_own_list(self, mailing_list: MailingList) -> None:
+    def _require_list_of_trace(self, mailing_list: MailingList) -> None:
         if self.trace and self.trace.list_id != mailing_list.id:
             raise mailing.TRACE_INVALID()
 
@@ -52,10 +62,10 @@ class Principal:
 def identify_principal(
     request: Request, state: State, submission: FormOrJsonBody, scope: Scope
 ) -> Principal:
-    """Return the person of the trace id, or else the caller, whose credential must have the scope.
+    """Return the person of the trace id. Without a trace id, return the caller.
 
-    Credentials are ignored if the request has a trace id. Raises ``trace.invalid``, and the errors
-    of a missing or invalid credential.
+    The caller's credentials must have the scope. Credentials are ignored if the request has a trace
+    id. Raises ``trace.invalid``, and the errors for missing and for invalid credentials.
     """
     if submission.trace_id is not None:
         if not count_trace(request, submission.trace_id):
@@ -71,21 +81,21 @@ def identify_principal(
 
 
 def require_trace(state: State, submission: FormOrJsonBody) -> Trace:
-    """Return the trace in a mail's link; raises ``trace.missing`` and ``trace.invalid``."""
+    """Return the trace of a mail's link, or raise ``trace.missing`` or ``trace.invalid``."""
     if submission.trace_id is None:
         raise mailing.TRACE_MISSING()
     return traces.read_trace_id(state.resources.keyring, submission.trace_id)
 
 
-def actor_of_principal(request: Request, principal: Principal) -> Actor:
-    return actor_of(request, ActorKind.USER, principal.via, principal.user_id)
+def build_principal_actor(request: Request, principal: Principal) -> Actor:
+    return build_actor(request, ActorKind.USER, principal.via, principal.user_id)
 
 
-def owner_actor(request: Request, caller: Caller) -> Actor:
-    return actor_of(request, ActorKind.OWNER, Via.LOGIN, caller.user_id)
+def build_owner_actor(request: Request, caller: Caller) -> Actor:
+    return build_actor(request, ActorKind.OWNER, Via.LOGIN, caller.user_id)
 
 
-def actor_of(request: Request, kind: ActorKind, via: Via, user_id: int | None) -> Actor:
+def build_actor(request: Request, kind: ActorKind, via: Via, user_id: int | None) -> Actor:
     return Actor(
         kind,
         via,

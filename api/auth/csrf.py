@@ -1,7 +1,7 @@
-"""Protects our forms against requests that other sites forge.
+"""Protects forms against cross-site request forgery (CSRF).
 
-A browser sends its cookies with every request to us, even if another site's page makes the request.
-A write by cookie therefore needs our own origin, or a token that other sites' pages can't read.
+A browser sends Pressroom's cookies even if another site's page makes the request. A write with a
+cookie therefore needs Pressroom's own origin, or a token that other sites' pages can't read.
 """
 
 import re
@@ -10,7 +10,7 @@ import secrets
 from fastapi import Request
 
 from api.bodies.page_forms import FormFields
-from api.cookies import FORM
+from api.cookies import FORM_COOKIE
 from api.state import State
 from core.errors import access
 from services.access import sessions
@@ -22,11 +22,11 @@ _FORM_COOKIE_VALUE = re.compile(r"[A-Za-z0-9_-]{43}\Z")
 
 
 def require_csrf(request: Request, state: State, cookie: str | None, token: object = None) -> None:
-    """Refuse a write that another site's page may have sent; raises ``auth.csrf``.
+    """Raise ``auth.csrf`` for a write that another site's page may have sent.
 
     Args:
-        cookie: the value of the cookie to which the CSRF token belongs.
-        token: the CSRF token in a field of a form. A script sends the token in a header instead.
+        cookie: the value of the cookie from which the CSRF token was made.
+        token: the CSRF token in a field of a form. Scripts send the token in a header instead.
     """
     if request.headers.get("origin") == state.resources.settings.public_origin:
         return
@@ -34,22 +34,22 @@ def require_csrf(request: Request, state: State, cookie: str | None, token: obje
         if (
             cookie
             and isinstance(candidate, str)
-            and sessions.is_csrf_token(state.resources.keyring, cookie, candidate)
+            and sessions.is_valid_csrf_token(state.resources.keyring, cookie, candidate)
         ):
             return
     raise access.AUTH_CSRF(header=CSRF_HEADER)
 
 
 def require_form_csrf(request: Request, state: State, form: FormFields) -> None:
-    """Check the CSRF token of a form that doesn't need a login; raises ``auth.csrf``."""
-    cookie = state.cookies.read(request, FORM)
+    """Check the CSRF token of a form for people without a login; raises ``auth.csrf``."""
+    cookie = state.cookies.read(request, FORM_COOKIE)
     require_csrf(request, state, cookie, form.get(CSRF_FIELD))
 
 
 def obtain_form_cookie(request: Request, state: State) -> str:
-    """Return the value of the browser's form cookie, or a new value if there is no valid one.
+    """Return the value of the browser's form cookie, or a new value if the cookie is invalid.
 
-    The value ties a form to the browser, because the form's CSRF token is made from the value.
+    The CSRF token of a form is made from this value, so only the same browser can submit the form.
     """
-    value = state.cookies.read(request, FORM) or ""
+    value = state.cookies.read(request, FORM_COOKIE) or ""
     return value if _FORM_COOKIE_VALUE.match(value) else secrets.token_urlsafe(32)

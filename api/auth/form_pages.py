@@ -1,11 +1,11 @@
-"""Pages whose forms carry the CSRF token of the browser that loads the page."""
+"""Renders pages with forms, which contain a CSRF token for the browser that loads the page."""
 
 from typing import Any
 
 from fastapi import Request, Response
 
 from api.auth.csrf import obtain_form_cookie
-from api.cookies import FORM
+from api.cookies import FORM_COOKIE
 from api.html.frame import render_page
 from api.state import State
 from services.access import sessions
@@ -26,13 +26,13 @@ def render_anonymous_page(
     """
     cookie = form_cookie or obtain_form_cookie(request, state)
     response = render_form_page(state, cookie, template, status=status, **values)
-    state.cookies.keep(response, FORM, cookie)
+    state.cookies.set(response, FORM_COOKIE, cookie)
     return response
 
 
 def render_form_page(state: State, cookie: str, template: str, **values: Any) -> Response:
     """Render a page whose forms only the browser with this cookie can submit."""
-    token = sessions.csrf_token(state.resources.keyring, cookie)
+    token = sessions.create_csrf_token(state.resources.keyring, cookie)
     return render_page(
         template, base=state.resources.settings.public_base, csrf_token=token, **values
     )

@@ -1,12 +1,12 @@
-"""The caller of a request: found by the credentials, and counted against the rate limits."""
+"""Identifies the caller of a request, and counts the request against the rate limits."""
 
 from fastapi import Request
 
 from api.auth.csrf import SAFE_METHODS, require_csrf
 from api.auth.page_sessions import find_page_session
 from api.client_details import client_address
-from api.cookies import SESSION
-from api.limits.rate_limits import RateLimitName, rate_key_of_address, rate_key_of_caller
+from api.cookies import SESSION_COOKIE
+from api.limits.rate_limits import RateLimitName, build_address_rate_key, build_caller_rate_key
 from api.state import state_of
 from core.errors import DomainError, Kind, access
 from core.secret_form import ACCESS_TOKEN
@@ -24,9 +24,9 @@ def identify_and_count(
     csrf_token: object = None,
     recent: bool = False,
 ) -> Caller | None:
-    """Identify the caller, and count the call.
+    """Identify the caller, and count the request.
 
-    A call with invalid credentials counts against its address, to limit guessing. Raises
+    A request with invalid credentials counts against its IP address, to limit guessing. Raises
     ``rate.limited`` and the errors of ``identify_caller``.
     """
     try:
@@ -38,23 +38,23 @@ def identify_and_count(
     if caller is None:
         count_anonymous(request, stranger)
     else:
-        event_origins.current().credential = caller.credential
+        event_origins.current_origin().credential = caller.credential
         rates = state_of(request).rate_limiter
-        rates.count(request.scope, RateLimitName.DEFAULT, rate_key_of_caller(caller))
+        rates.count(request.scope, RateLimitName.DEFAULT, build_caller_rate_key(caller))
     return caller
 
 
 def identify_caller(
     request: Request, csrf_token: object = None, *, recent: bool = False
 ) -> Caller | None:
-    """Return the caller whose credentials were sent, and ``None`` if none were sent.
+    """Return the caller of a request, or ``None`` for a request without credentials.
 
-    A key or token may come with a session cookie only if both belong to the same person. Raises
-    the errors of invalid credentials.
+    An API key or token may be sent together with a session cookie only if the same person owns the
+    key and the session. Raises the errors for invalid credentials.
 
     Args:
-        csrf_token: the field of a form, if the request is one.
-        recent: see ``api_keys.authenticate``.
+        csrf_token: the CSRF token in the form, if the body is a form.
+        recent: whether a check of the API key in the last minute is enough.
     """
     state = state_of(request)
     database = state.resources.database
@@ -68,36 +68,41 @@ def identify_caller(
     if len(secrets) > 1:
         raise access.AUTH_CREDENTIALS_DISAGREE()
     if not secrets:
-        cookie = state.cookies.read(request, SESSION)
+        cookie = state.cookies.read(request, SESSION_COOKIE)
         if not cookie:
             return None
-        everyone = state.resources.settings.require_second_factor
-        caller = sessions.authenticate(database, keyring, cookie, everyone_needs_factor=everyone)
+        everyone_needs_factor = state.resources.settings.require_second_factor
+        caller = sessions.authenticate_session(
+            database, keyring, cookie, everyone_needs_factor=everyone_needs_factor
+        )
         if request.method not in SAFE_METHODS:
             require_csrf(request, state, cookie, csrf_token)
         return caller
     [secret] = secrets
     if secret.startswith(ACCESS_TOKEN.prefix):
-        caller = grants.authenticate(database, keyring, secret)
+        caller = grants.authenticate_token(database, keyring, secret)
     else:
-        caller = api_keys.authenticate(database, state.used_keys, keyring, secret, recent=recent)
-    # Browsers still send the cookie of a session that has ended. It counts as no session here.
-    member = find_page_session(request, state)
-    if member is not None and member.user_id != caller.user_id:
+        caller = api_keys.authenticate_key(
+            database, state.used_keys, keyring, secret, recent=recent
+        )
+    # A cookie of a session that has ended is ignored. Browsers may still send this cookie.
+    session = find_page_session(request, state)
+    if session is not None and session.user_id != caller.user_id:
         raise access.AUTH_CREDENTIALS_DISAGREE()
     return caller
 
 
 def count_anonymous(request: Request, rate: RateLimitName | None) -> None:
+    """Count a request against its IP address, unless ``rate`` is ``None``."""
     if rate is not None:
-        key = rate_key_of_address(client_address(request))
+        key = build_address_rate_key(client_address(request))
         state_of(request).rate_limiter.count(request.scope, rate, key)
 
 
 def count_trace(request: Request, token: str) -> bool:
-    """Count a call against the person of its trace id; return ``False`` for an invalid trace id.
+    """Count a request against the person of its trace id; return ``False`` if the id is invalid.
 
-    The address doesn't count, because a mail provider sends the one-click requests of many people
+    The IP address isn't counted, because mail providers send the one-click requests of many people
     from a few addresses.
     """
     state = state_of(request)
@@ -105,7 +110,7 @@ def count_trace(request: Request, token: str) -> bool:
         trace = traces.read_trace_id(state.resources.keyring, token)
     except DomainError:
         return False
-    # The person's own calls are counted separately, because others may have the trace id too: a
-    # mail can be forwarded.
+    # Requests with the person's credentials are counted separately. A mail can be forwarded, so
+    # others may use the trace id too.
     state.rate_limiter.count(request.scope, RateLimitName.DEFAULT, f"trace-{trace.user_id}")
     return True

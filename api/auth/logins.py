@@ -1,4 +1,4 @@
-"""The steps of a login, from the password to the new session."""
+"""Logs people in: checks the password, requires a second factor and starts the session."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from api.auth.form_pages import render_anonymous_page
 from api.auth.page_sessions import find_page_session
 from api.auth.redirects import redirect_to_path
 from api.client_details import browser_name, client_address
-from api.cookies import FIRST_STEP, KNOWN, SESSION
+from api.cookies import FIRST_STEP_COOKIE, KNOWN_BROWSER_COOKIE, SESSION_COOKIE
 from api.errors import STATUS_OF
 from api.limits.bulkheads import AUTHENTICATION, PASSWORDS
 from api.metrics import LOGINS
@@ -32,54 +32,56 @@ class _FirstStep:
     passkey_options: str | None
 
 
-async def prove_password(
+async def verify_password(
     request: Request, state: State, email: str, password: str
 ) -> tuple[logins.Attempt, passwords.PasswordCheck]:
-    """Count the attempt and verify the password; return the attempt and the result.
+    """Count the login attempt and verify the password.
 
-    Raises ``password.wrong``, even for an address without an account, and ``login.paused``.
+    Raises ``login.paused`` and ``password.wrong``. An unknown address also gets ``password.wrong``,
+    so that the error doesn't reveal whether an account exists.
     """
     try:
         attempt = await state.in_unit_of_work(
-            logins.begin,
+            logins.begin_attempt,
             email=email,
             client=client_address(request),
-            known=state.cookies.read(request, KNOWN),
+            browser_token=state.cookies.read(request, KNOWN_BROWSER_COOKIE),
         )
     except DomainError as error:
         if error.code == access.LOGIN_PAUSED.code:
             LOGINS.labels("paused").inc()
         raise
-    # No transaction is open here, because a check may wait long for its thread.
-    check = await PASSWORDS.run(passwords.verify, attempt.password_hash, password)
+    # Verify the password outside of a transaction, because it may wait long for a thread.
+    check = await PASSWORDS.run(passwords.verify_password, attempt.password_hash, password)
     if not check.matches:
         LOGINS.labels("failed").inc()
-        await state.in_unit_of_work(logins.fail, attempt)
+        await state.in_unit_of_work(logins.record_failure, attempt)
         raise people.PASSWORD_WRONG()
     return attempt, check
 
 
 def identify_browser(request: Request, state: State) -> Browser:
-    known = state.cookies.read(request, KNOWN)
-    return Browser(browser_name(request.headers.get("user-agent")), known)
+    browser_token = state.cookies.read(request, KNOWN_BROWSER_COOKIE)
+    return Browser(browser_name(request.headers.get("user-agent")), browser_token)
 
 
 async def begin_session(
     request: Request,
     state: State,
     path: str,
-    prove: Callable[[UnitOfWork], User],
+    identify: Callable[[UnitOfWork], User],
     *,
-    factor_shown: bool = False,
+    is_factor_verified: bool = False,
 ) -> Response:
-    """Log in the person that ``prove`` returns, and redirect to ``path``.
+    """Log in the person that ``identify`` returns, and redirect to ``path``.
 
-    Every login ends here, including a repeated login and a login by a mailed link. The browser's
-    earlier session ends, even if it belongs to another user. A person with a second factor gets
-    status 403 and the page that asks for the factor instead of a session.
+    Every login calls this function, including a repeated login and a login by a mailed link. The
+    browser's earlier session ends, even if it belongs to another user. A person with a second
+    factor gets no session yet: the response has status 403 and asks for the factor.
 
     Args:
-        factor_shown: whether ``prove`` has checked the second factor already.
+        identify: returns the person, or raises an error.
+        is_factor_verified: whether ``identify`` also verifies the second factor.
     """
     earlier_session = await AUTHENTICATION.run(find_page_session, request, state)
     form_cookie = obtain_form_cookie(request, state)
@@ -87,29 +89,29 @@ async def begin_session(
     browser = identify_browser(request, state)
 
     def begin(uow: UnitOfWork) -> tuple[str, str] | _FirstStep:
-        person = prove(uow)
-        if not factor_shown and sessions.is_asked(uow, person.id):
+        person = identify(uow)
+        if not is_factor_verified and sessions.has_second_factor(uow, person.id):
             return _FirstStep(
-                second_steps.begin(keyring, person, form_cookie),
-                passkeys.options_of_person(uow, person.id, form_cookie),
+                second_steps.create_first_step(keyring, person, form_cookie),
+                passkeys.build_request_options_for(uow, person.id, form_cookie),
             )
         if earlier_session is not None and earlier_session.caller.session_id is not None:
-            sessions.end(uow, earlier_session.caller.session_id)
-        session_secret = sessions.begin(uow, person.id, browser=browser.name)
-        return session_secret, logins.known_browser_token(keyring, person)
+            sessions.revoke_session(uow, earlier_session.caller.session_id)
+        session_secret = sessions.begin_session(uow, person.id, browser=browser.name)
+        return session_secret, logins.create_browser_token(keyring, person)
 
     result = await state.in_unit_of_work(begin)
     if isinstance(result, _FirstStep):
         options = result.passkey_options
         response = render_second_step(request, state, options, form_cookie=form_cookie, path=path)
-        state.cookies.keep(response, FIRST_STEP, result.cookie)
+        state.cookies.set(response, FIRST_STEP_COOKIE, result.cookie)
         return response
     LOGINS.labels("succeeded").inc()
     session_secret, browser_token = result
     response = redirect_to_path(state, path)
-    state.cookies.keep(response, SESSION, session_secret)
-    state.cookies.keep(response, KNOWN, browser_token)
-    state.cookies.drop(response, FIRST_STEP)
+    state.cookies.set(response, SESSION_COOKIE, session_secret)
+    state.cookies.set(response, KNOWN_BROWSER_COOKIE, browser_token)
+    state.cookies.delete(response, FIRST_STEP_COOKIE)
     return response
 
 
@@ -122,9 +124,10 @@ def render_second_step(
     path: str,
     error: DomainError | None = None,
 ) -> Response:
-    """Render the page that asks for the second factor, and redirects to ``path`` afterwards.
+    """Render the page that asks for the second factor. A correct factor redirects to ``path``.
 
-    ``passkey_options``: what the browser signs with a passkey; ``None`` without passkeys.
+    ``passkey_options``: the challenge that the browser signs with a passkey; ``None`` for a person
+    without passkeys.
     """
     is_paused = error is not None and error.kind is Kind.RATE_LIMITED
     response = render_anonymous_page(

@@ -1,7 +1,7 @@
-"""Limits on the members that a caller with a session can read.
+"""Limits how many members a caller with a session can read.
 
-A stolen session with an old login can't export members. Without limits, it would page through all
-of them instead.
+An export of members needs a recent login. Without limits, an attacker with a stolen session could
+read all members page by page instead.
 """
 
 from dataclasses import replace
@@ -9,25 +9,29 @@ from dataclasses import replace
 from api.state import State
 from services.access.caller import Caller
 from services.paging import PageRequest
-from services.security_events import EventType, record_hourly
+from services.security_events import EventType, record_hourly_event
 from storage.redis.rate_counters import parse_limits
 
-MAX_MEMBERS_OF_SESSION = 200
-MAX_PAGES_AN_HOUR = 100
-_PAGES_AN_HOUR = parse_limits(f"{MAX_PAGES_AN_HOUR}/hour")[0]
+MAX_MEMBERS_PER_SESSION_PAGE = 200
+MAX_PAGES_PER_HOUR = 100
+_PAGES_PER_HOUR_LIMIT = parse_limits(f"{MAX_PAGES_PER_HOUR}/hour")[0]
 
 
 def limit_members_page(caller: Caller, page: PageRequest) -> PageRequest:
-    """Reduce the size of the page if the caller uses a session. Keys and tokens have no limit."""
+    """Reduce the size of the page for a caller with a session, but not for API keys and tokens."""
     if caller.session_id is None:
         return page
-    return replace(page, limit=min(page.limit, MAX_MEMBERS_OF_SESSION))
+    return replace(page, limit=min(page.limit, MAX_MEMBERS_PER_SESSION_PAGE))
 
 
 def count_members_page(state: State, caller: Caller) -> None:
-    """Count a page of members that a session reads, and record an event if an hour has too many."""
+    """Count a page of members, and record a security event if a session reads too many per hour."""
     if caller.session_id is None:
         return
-    if state.rate_limiter.is_first_beyond(_PAGES_AN_HOUR, "member-pages", str(caller.user_id)):
+    if state.rate_limiter.has_just_exceeded(
+        _PAGES_PER_HOUR_LIMIT, "member-pages", str(caller.user_id)
+    ):
         with state.resources.unit_of_work() as uow:
-            record_hourly(uow, caller.user_id, EventType.MEMBERS_READ, pages=MAX_PAGES_AN_HOUR)
+            record_hourly_event(
+                uow, caller.user_id, EventType.MEMBERS_READ, pages=MAX_PAGES_PER_HOUR
+            )

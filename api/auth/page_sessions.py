@@ -1,4 +1,4 @@
-"""Sessions of people who are logged in to our pages.
+"""Finds the sessions of people who are logged in to Pressroom's pages.
 
 Pages identify a person only by the session cookie, because keys and tokens are for programs.
 """
@@ -13,7 +13,7 @@ from fastapi import Depends, Request, Response
 from api.auth.csrf import CSRF_FIELD, require_csrf
 from api.auth.redirects import redirect_to_path
 from api.bodies.page_forms import FormFields, FormOf
-from api.cookies import SESSION
+from api.cookies import SESSION_COOKIE
 from api.html.frame import HEADERS
 from api.limits.bulkheads import AUTHENTICATION
 from api.state import State, state_of
@@ -25,19 +25,23 @@ from services.access.sessions import require_recent_login
 from services.accounts.page_paths import FACTORS_PATH, LOGIN_PATH
 from storage.unit_of_work import UnitOfWork
 
-# In this header, htmx sends the URL of the page whose script makes the request.
+# The header in which htmx sends the URL of the page whose script makes the request.
 _PAGE_URL_HEADER = "hx-current-url"
 
 
 @dataclass(frozen=True)
 class PageSession:
-    """The session of a person who is logged in, with the cookie that proves it."""
+    """The session of a person who is logged in.
+
+    Attributes:
+        cookie: the value of the session cookie.
+        lacks_factor: whether the person must set up a second factor before opening other pages.
+        is_operator: whether the person is an operator of this deployment.
+    """
 
     caller: Caller
     cookie: str
-    # True if the person must set up a second factor before they can open other pages.
     lacks_factor: bool
-    # True if the person operates this deployment.
     is_operator: bool
 
     @property
@@ -46,9 +50,9 @@ class PageSession:
 
 
 class LoginNeeded(Exception):
-    """The page needs a login, so the response is a redirect to the login page.
+    """The page needs a login. The response redirects to the login page.
 
-    ``again``: the person is logged in, but the page needs a more recent login.
+    ``again``: whether the person is logged in, but must log in again because the login is too old.
     """
 
     def __init__(self, *, again: bool = False) -> None:
@@ -56,17 +60,17 @@ class LoginNeeded(Exception):
 
 
 class FactorNeeded(Exception):
-    """The person needs a second factor, so the response is a redirect to the page for that."""
+    """The person must set up a second factor. The response redirects to the page of the factors."""
 
 
 def find_page_session(request: Request, state: State) -> PageSession | None:
     """Return the session of this browser, or ``None`` if nobody is logged in."""
-    cookie = state.cookies.read(request, SESSION)
+    cookie = state.cookies.read(request, SESSION_COOKIE)
     if not cookie:
         return None
     resources = state.resources
     try:
-        session = sessions.read(
+        session = sessions.read_session(
             resources.database,
             resources.keyring,
             cookie,
@@ -74,7 +78,7 @@ def find_page_session(request: Request, state: State) -> PageSession | None:
         )
     except DomainError:
         return None
-    event_origins.current().credential = session.caller.credential
+    event_origins.current_origin().credential = session.caller.credential
     return PageSession(session.caller, cookie, session.lacks_factor, session.is_operator)
 
 
@@ -87,7 +91,10 @@ def find_form_session(request: Request, state: State, form: FormFields) -> PageS
 
 
 def require_member(member: PageSession | None) -> PageSession:
-    """Require a person who may open all pages; raises ``LoginNeeded`` and ``FactorNeeded``."""
+    """Return the session of a person who may open all pages.
+
+    Raises ``LoginNeeded`` and ``FactorNeeded``.
+    """
     session = _require_login(member)
     if session.lacks_factor:
         raise FactorNeeded
@@ -125,10 +132,10 @@ async def redirect_to_factors(request: Request, _: FactorNeeded) -> Response:
 
 
 def depend_on_form(find: Callable[..., Any]) -> Any:
-    """Depend on the session of the browser that submits a form, and on its CSRF token."""
+    """Return a dependency that finds the session of a form's sender and checks the CSRF token."""
 
     async def check_form(
-        # This parameter precedes the form, so that only forms of people with a login are read.
+        # FastAPI resolves this parameter first, so that only forms of logged-in people are read.
         member: Annotated[PageSession, Depends(find)],
         form: FormOf,
         request: Request,
@@ -140,7 +147,10 @@ def depend_on_form(find: Callable[..., Any]) -> Any:
 
 
 def depend_on_recent(session: Any) -> Any:
-    """Depend on a recent login. ``session``: the dependency that finds the session."""
+    """Return a dependency that requires a recent login.
+
+    ``session``: the dependency that finds the session.
+    """
 
     @AUTHENTICATION.threaded
     def check_login(request: Request, member: Annotated[PageSession, session]) -> PageSession:
@@ -171,7 +181,7 @@ Member = Annotated[PageSession, Depends(_find_member)]
 FormMember = Annotated[PageSession, depend_on_form(_find_member)]
 RecentMember = Annotated[PageSession, depend_on_recent(Depends(_find_member))]
 RecentFormMember = Annotated[PageSession, depend_on_recent(depend_on_form(_find_member))]
-# A person who may lack the second factor that they need.
+# A ``Starter`` is a person who is logged in but may still have to set up a second factor.
 Starter = Annotated[PageSession, Depends(_find_starter)]
 RecentStarter = Annotated[PageSession, depend_on_recent(Depends(_find_starter))]
 RecentFormStarter = Annotated[PageSession, depend_on_recent(depend_on_form(_find_starter))]

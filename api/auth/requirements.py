@@ -1,7 +1,7 @@
-"""The access that each route declares: which credentials its callers need.
+"""Access rules, which declare the credentials that the callers of a route need.
 
-Each route declares exactly one ``Access``. A route checks the credentials of its caller before it
-reads the request body, so that strangers can't fill the memory that is reserved for bodies.
+Each route declares exactly one ``Access``. A route checks credentials before it reads the request
+body, so that callers without credentials can't fill the memory for request bodies.
 """
 
 from abc import ABC, abstractmethod
@@ -30,49 +30,51 @@ from core.scopes import Scope
 from services.access.caller import Caller, require_scope
 from services.subscriptions.members import traces
 
-# A body beyond this needs credentials, or a trace id in the query.
+# A longer body is read only after its credentials or the trace id in the query were checked.
 MAX_UNCHECKED_BODY_BYTES = 16 * 1024
 
-_CALLER = "pressroom.caller"
+# The key in a request's ASGI scope that holds the authorised caller.
+_CALLER_KEY = "pressroom.caller"
 
 
 @dataclass(frozen=True, eq=False)
 class Access(ABC):
-    """The requirement of one route on its callers.
+    """The access rule of a route.
 
     Attributes:
-        docs: what the OpenAPI document says about it.
-        stranger: the rate limit for calls without credentials, if there is a limit.
+        docs: the description of the rule in the OpenAPI document.
+        stranger: the rate limit for requests without credentials; ``None`` without a limit.
     """
 
     docs: AccessDocs = field(default_factory=AccessDocs)
     stranger: RateLimitName | None = RateLimitName.ANONYMOUS
 
     async def __call__(self, request: Request) -> Caller | None:
-        """Return the caller for a handler: the route has authorised the request before."""
-        caller: Caller | None = request.scope[_CALLER]
+        """Return the caller to the handler. The route has called ``admit`` before."""
+        caller: Caller | None = request.scope[_CALLER_KEY]
         return caller
 
     async def admit(self, request: Request) -> None:
         """Authorise the request, and store its caller for the handler.
 
-        The memory for request bodies is limited per caller, so the body gets the caller's id too.
+        The request body also gets the caller's id, because the memory for bodies is limited per
+        caller.
         """
         caller = await self.authorise(request)
-        request.scope[_CALLER] = caller
+        request.scope[_CALLER_KEY] = caller
         if caller is not None:
             body_of(request.scope).owner_id = caller.user_id
 
     @abstractmethod
     async def authorise(self, request: Request) -> Caller | None:
-        """Return the caller, and count the call; raises the errors of ``docs``."""
+        """Return the caller, and count the request; raises the errors in ``docs``."""
 
 
 class PublicAccess(Access):
-    """Ignores credentials."""
+    """An access rule that ignores credentials."""
 
     async def authorise(self, request: Request) -> None:
-        if self.stranger is not None and state_of(request).rate_limiter.counts(self.stranger):
+        if self.stranger is not None and state_of(request).rate_limiter.has_limit(self.stranger):
             await AUTHENTICATION.run(self._count, request)
 
     def _count(self, request: Request) -> None:
@@ -80,7 +82,10 @@ class PublicAccess(Access):
 
 
 class LinkAccess(PublicAccess):
-    """Ignores credentials, and counts calls against the person of their trace id."""
+    """An access rule for links in mails, which counts requests against the trace id's person.
+
+    Credentials are ignored.
+    """
 
     def _count(self, request: Request) -> None:
         trace_id = request.query_params.get("trace_id")
@@ -90,11 +95,11 @@ class LinkAccess(PublicAccess):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CallerAccess(Access):
-    """Needs credentials.
+    """An access rule that needs credentials.
 
     Attributes:
-        check: finds the caller and counts the call. It queries the database, so it runs in a
-            thread.
+        check: finds the caller and counts the request. The check runs in a thread, because the
+            check queries the database.
     """
 
     check: Callable[[Request], Caller | None]
@@ -104,10 +109,10 @@ class CallerAccess(Access):
 
 
 class TraceAccess(Access):
-    """Needs credentials or a trace id, which may be in the body.
+    """An access rule that needs credentials or a trace id. The trace id may be in the body.
 
-    The handler checks the credentials or the trace id after it has read the body. A body that is
-    longer than a trace id needs is read only after a check.
+    The handler reads a short body before it checks the credentials or the trace id. A long body is
+    read only after credentials, or a trace id in the query, were checked.
     """
 
     async def authorise(self, request: Request) -> None:
@@ -115,7 +120,7 @@ class TraceAccess(Access):
             await AUTHENTICATION.run(_check_trace_or_caller, request)
 
     async def count_refusal(self, request: Request) -> None:
-        """Count a call that is refused before its handler counts it."""
+        """Count a request that is refused before its handler could count it."""
         await AUTHENTICATION.run(_count_trace_or_caller, request)
 
 
@@ -128,7 +133,7 @@ def _check_trace_or_caller(request: Request) -> None:
 
 
 def _count_trace_or_caller(request: Request) -> None:
-    """Count the call. A trace id in the body is ignored, because the body hasn't been read."""
+    """Count the request. A trace id in the body is ignored, because the body isn't read yet."""
     trace_id = request.query_params.get("trace_id")
     if trace_id is None or not count_trace(request, trace_id):
         identify_and_count(request)
@@ -136,11 +141,11 @@ def _count_trace_or_caller(request: Request) -> None:
 
 @cache
 def requires_scope(scope: Scope, *, recent: bool = False) -> Any:
-    """Depend on a caller with the scope.
+    """Return a dependency that requires a caller with the scope.
 
     Args:
-        recent: whether the handler's own statement checks the caller's key, because the key may
-            have ended within the last minute.
+        recent: whether a recent check of the API key is enough. The handler must then check the key
+            in its own SQL statement, because the key may have been revoked since the last check.
     """
 
     def check(request: Request) -> Caller:
@@ -153,7 +158,7 @@ def requires_scope(scope: Scope, *, recent: bool = False) -> Any:
 
 @cache
 def requires_scope_or_trace(scope: Scope) -> Any:
-    """Depend on a trace id, or on a credential with the scope."""
+    """Return a dependency that requires a trace id, or credentials with the scope."""
     return Depends(TraceAccess(describe_scope_or_trace(scope)))
 
 
@@ -176,12 +181,13 @@ def _any_credential(sentence: str) -> Any:
 
 
 PUBLIC = Depends(PublicAccess())
-# For routes that a few addresses call for many people (a mail provider's image proxy, a CDN, a
-# payment provider), and for routes whose requests carry a secret or a signature.
+# This access rule has no rate limit. A payment provider or the image proxy of a mail provider calls
+# some routes for many people. Requests with a signature need no rate limit either.
 UNLIMITED = Depends(PublicAccess(stranger=None))
-# For routes where a caller could guess passwords, or could make Pressroom mail other people.
+# This access rule is for routes where a caller could guess passwords or cause mails to other
+# people.
 LOGIN = Depends(PublicAccess(stranger=RateLimitName.LOGIN))
-BY_LINK = Depends(LinkAccess())
+MAIL_LINK = Depends(LinkAccess())
 OPTIONAL = Depends(
     CallerAccess(
         describe_optional_credential(),
@@ -189,22 +195,23 @@ OPTIONAL = Depends(
         check=partial(identify_and_count, stranger=RateLimitName.LOGIN),
     )
 )
-# For routes whose scope only the service can check, the sentence names it.
+# A route needs one of these access rules if the scope depends on the record, because only the
+# service can check such a scope.
 ANY_CALLER = _any_credential("Scope: any credential.")
-OF_JOB_KIND = _any_credential("Scope: that of the job's kind, such as `attachment`.")
-OF_EXPORT_KIND = _any_credential(
+JOB_KIND_SCOPE = _any_credential("Scope: that of the job's kind, such as `attachment`.")
+EXPORT_KIND_SCOPE = _any_credential(
     "Scope: `subscription.read` for members, `delivery` for the roster."
 )
-OF_EVENT_TYPES = _any_credential(
+EVENT_TYPE_SCOPES = _any_credential(
     "Scope: those of the events' types; those of keys and grants need a session or an unrestricted "
     "key."
 )
-# A credential that may create and revoke others.
+# Only unrestricted credentials may create and revoke other credentials.
 UNRESTRICTED = Depends(
     CallerAccess(describe_unrestricted_credential(), check=_require_unrestricted)
 )
 
-# The callers of routes, by the credential that they need.
+# Parameter types for handlers that need the caller.
 AnyCaller = Annotated[Caller, ANY_CALLER]
 UnrestrictedCaller = Annotated[Caller, UNRESTRICTED]
 ListReader = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_READ)]
@@ -212,5 +219,5 @@ ListEditor = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_FULL)]
 CreditReader = Annotated[Caller, requires_scope(Scope.CREDIT_READ)]
 CreditEditor = Annotated[Caller, requires_scope(Scope.CREDIT_FULL)]
 WebhookKeeper = Annotated[Caller, requires_scope(Scope.WEBHOOK)]
-# Only for handlers whose statement checks the caller's key.
+# A handler with this parameter must check the caller's API key in its own SQL statement.
 CreditSpender = Annotated[Caller, requires_scope(Scope.CREDIT_FULL, recent=True)]

@@ -1,8 +1,8 @@
-"""The second factor in a form, which is a code or a passkey."""
+"""Reads the second factor from a form. The factor is a code or a passkey's signature."""
 
 from fastapi import Request
 
-from api.cookies import FORM, KNOWN
+from api.cookies import FORM_COOKIE, KNOWN_BROWSER_COOKIE
 from api.errors import STATUS_OF
 from api.metrics import LOGINS
 from api.state import State
@@ -10,44 +10,46 @@ from core.errors import DomainError, Kind
 from core.errors.access import AUTH_SECOND_FACTOR, LOGIN_PAUSED
 from core.errors.people import PASSKEY_INVALID, SECOND_FACTOR_WRONG
 from services.accounts import logins
-from services.accounts.factors.second_steps import ShownFactor
+from services.accounts.factors.second_steps import SubmittedFactor
 from services.accounts.logins import Attempt
 
-_PROBLEMS = frozenset(
-    each.code for each in (AUTH_SECOND_FACTOR, SECOND_FACTOR_WRONG, PASSKEY_INVALID, LOGIN_PAUSED)
+_FACTOR_ERROR_CODES = frozenset(
+    error.code for error in (AUTH_SECOND_FACTOR, SECOND_FACTOR_WRONG, PASSKEY_INVALID, LOGIN_PAUSED)
 )
 
 
-def read_factor(request: Request, state: State, form: dict[str, str]) -> ShownFactor:
-    form_cookie = state.cookies.read(request, FORM) or ""
-    return ShownFactor(form_cookie, form.get("code", ""), form.get("passkey", ""))
+def read_factor(request: Request, state: State, form: dict[str, str]) -> SubmittedFactor:
+    form_cookie = state.cookies.read(request, FORM_COOKIE) or ""
+    return SubmittedFactor(form_cookie, form.get("code", ""), form.get("passkey", ""))
 
 
 async def count_code(
-    request: Request, state: State, email: str, factor: ShownFactor | None
+    request: Request, state: State, email: str, factor: SubmittedFactor | None
 ) -> Attempt | None:
-    """Count the attempt before the code is checked; raises ``login.paused``.
+    """Count the login attempt before its code is checked; raises ``login.paused``.
 
     Attempts with a passkey aren't counted, because a passkey can't be guessed.
     """
     if factor is None or factor.passkey or not factor.code:
         return None
-    known = state.cookies.read(request, KNOWN)
-    return await state.in_unit_of_work(logins.begin_code, email=email, known=known)
+    browser_token = state.cookies.read(request, KNOWN_BROWSER_COOKIE)
+    return await state.in_unit_of_work(
+        logins.begin_code_attempt, email=email, browser_token=browser_token
+    )
 
 
 async def count_wrong_code(state: State, attempt: Attempt | None, error: DomainError) -> None:
     if attempt is not None and error.code == SECOND_FACTOR_WRONG.code:
         LOGINS.labels("failed").inc()
-        await state.in_unit_of_work(logins.fail, attempt)
+        await state.in_unit_of_work(logins.record_failure, attempt)
 
 
-def is_factor_problem(error: DomainError) -> bool:
+def is_factor_error(error: DomainError) -> bool:
     """Return whether the form can be shown again with the error."""
-    return error.code in _PROBLEMS
+    return error.code in _FACTOR_ERROR_CODES
 
 
-def problem_status(error: DomainError) -> int:
-    """Return the status of the form, which is 403 for a missing or wrong factor."""
-    is_factor = is_factor_problem(error) and error.kind is not Kind.RATE_LIMITED
+def status_of_error(error: DomainError) -> int:
+    """Return the status of the page with the form, which is 403 for a missing or wrong factor."""
+    is_factor = is_factor_error(error) and error.kind is not Kind.RATE_LIMITED
     return STATUS_OF[AUTH_SECOND_FACTOR.kind if is_factor else error.kind]

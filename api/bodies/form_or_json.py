@@ -1,8 +1,7 @@
 """Request bodies that are either a form or JSON, and may contain a trace id.
 
-Sign-up forms and links in mails send requests with a form or JSON as the body. The trace id of a
-link in a mail is in the body or in the query of the request. Mail clients post forms without
-credentials (RFC 8058), and programs send JSON.
+Sign-up forms and mail clients send forms (RFC 8058), and programs send JSON. A link in a mail
+contains a trace id, which identifies the recipient. The trace id is in the body or in the query.
 """
 
 from collections.abc import Iterable
@@ -12,7 +11,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Query, Request
 
-from api.bodies.json_bodies import is_json, media_type, read_json
+from api.bodies.json_bodies import is_json, parse_media_type, read_json
 from api.bodies.multipart import MULTIPART
 from api.bodies.multipart_forms import read_multipart_form
 from api.bodies.url_encoded_forms import FORM, parse_boolean, read_pairs
@@ -26,7 +25,7 @@ BodyFields = list[tuple[str, Any]]
 
 @dataclass(frozen=True)
 class FormOrJsonBody:
-    """The fields of a request's body, and the one trace id of its query and body."""
+    """The fields of a request's body, and the trace id of the query or the body."""
 
     fields: dict[str, Any]
     is_form: bool
@@ -36,8 +35,8 @@ class FormOrJsonBody:
     def is_one_click(self) -> bool:
         return self.is_form and _has_one_click(self.fields.items())
 
-    def flag(self, name: str) -> bool:
-        """Return a required boolean. A form has a word for it. Raises ``body.invalid``."""
+    def read_boolean(self, name: str) -> bool:
+        """Return a required boolean, which a form contains as text; raises ``body.invalid``."""
         value = self.fields.get(name)
         if self.is_form and isinstance(value, str):
             value = parse_boolean(value)
@@ -53,15 +52,15 @@ async def read_form_or_json(
         Query(description="From a mail of the list; stands for the person it was mailed to"),
     ] = None,
 ) -> FormOrJsonBody:
-    """Return the fields of the body, and the trace id of the query or the body.
+    """Read the body, and the trace id of the query or the body.
 
-    Raises ``trace.ambiguous`` for two different trace ids, and the errors of a malformed body.
+    Raises ``trace.ambiguous`` for two different trace ids, and the errors for a malformed body.
     """
-    fields, is_form = await body_fields(request)
-    in_body = [value for name, value in fields if name == "trace_id" and value is not None]
-    if not all(isinstance(value, str) for value in in_body):
+    fields, is_form = await read_body_fields(request)
+    body_trace_ids = [value for name, value in fields if name == "trace_id" and value is not None]
+    if not all(isinstance(value, str) for value in body_trace_ids):
         raise requests.invalid_field("body.trace_id", "must be a string")
-    trace_ids = {*request.query_params.getlist("trace_id"), *in_body} - {""}
+    trace_ids = {*request.query_params.getlist("trace_id"), *body_trace_ids} - {""}
     if len(trace_ids) > 1:
         raise mailing.TRACE_AMBIGUOUS()
     return FormOrJsonBody(dict(fields), is_form, trace_ids.pop() if trace_ids else None)
@@ -70,15 +69,14 @@ async def read_form_or_json(
 FormOrJsonBodyOf = Annotated[FormOrJsonBody, Depends(read_form_or_json)]
 
 
-async def body_fields(request: Request) -> tuple[BodyFields, bool]:
+async def read_body_fields(request: Request) -> tuple[BodyFields, bool]:
     """Return the fields of the body in their order, and whether the body is a form.
 
-    A name may occur several times. Some mail systems post ``List-Unsubscribe=One-Click`` as plain
-    text or without a Content-Type. Any body with this field counts as a form, unless its type is
-    JSON.
+    A name may occur several times. A body with the field ``List-Unsubscribe=One-Click`` counts as a
+    form unless its type is JSON, because some mail systems post the field as plain text.
     """
     content_type = request.headers.get("content-type", "")
-    kind = media_type(content_type)
+    kind = parse_media_type(content_type)
     if kind == MULTIPART:
         form = await read_multipart_form(request)
         return [(name, value.decode(errors="replace")) for name, value in form.fields], True
@@ -105,7 +103,8 @@ async def body_fields(request: Request) -> tuple[BodyFields, bool]:
 def _has_one_click(pairs: Iterable[tuple[str, Any]]) -> bool:
     """Return whether a form has the field ``List-Unsubscribe=One-Click``.
 
-    Some mail systems copy the field from the mail's header together with spaces or a line break.
+    Spaces and line breaks are ignored, because some mail systems copy the field from the mail's
+    header with them.
     """
     return any(
         (name.strip().lower(), value.strip().lower()) == _ONE_CLICK
@@ -114,8 +113,9 @@ def _has_one_click(pairs: Iterable[tuple[str, Any]]) -> bool:
     )
 
 
-def nested_inputs(pairs: BodyFields, name: str) -> dict[str, Any]:
-    """Return the inputs of a form, with each ``name.key`` in a nested object, as in JSON."""
+def nest_inputs(pairs: BodyFields, name: str) -> dict[str, Any]:
+    """Return a form's inputs, with the inputs ``name.key`` in a nested object, as in JSON."""
     prefix = f"{name}."
-    inside = {key.removeprefix(prefix): each for key, each in pairs if key.startswith(prefix)}
-    return {**{key: each for key, each in pairs if not key.startswith(prefix)}, name: inside}
+    inner = {key.removeprefix(prefix): value for key, value in pairs if key.startswith(prefix)}
+    outer = {key: value for key, value in pairs if not key.startswith(prefix)}
+    return {**outer, name: inner}

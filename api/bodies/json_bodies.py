@@ -1,7 +1,7 @@
-"""JSON bodies of requests: how they are read.
+"""Reads JSON bodies of requests.
 
-JSON is read strictly by RFC 8259: no NaN, only UTF-8, bounded depth. The fractions of money are
-read exactly, from the text that was sent.
+The parser follows RFC 8259 strictly: NaN, other encodings than UTF-8 and deep nesting are errors.
+Amounts of money are parsed without rounding.
 """
 
 import json
@@ -21,61 +21,61 @@ from core.errors import requests
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _DIGITS_OF_64_BITS = 20
-# The maximum count of numbers in a body with amounts of money, which are parsed exactly.
+# The maximum number of numbers in a body with amounts of money.
 MAX_EXACT_NUMBERS = 10_000
 
 M = TypeVar("M", bound=BaseModel)
 
 
-def media_type(content_type: str) -> str:
-    """Return ``application/json`` for ``Application/JSON; charset=utf-8``."""
+def parse_media_type(content_type: str) -> str:
+    """Return the media type in lower case, without parameters such as ``charset``."""
     return content_type.partition(";")[0].strip().lower()
 
 
 def is_json(content_type: str) -> bool:
-    """Accept ``application/json`` and ``application/…+json`` (RFC 6839), with any parameters."""
-    kind = media_type(content_type)
+    """Return whether the type is ``application/json`` or ``application/…+json`` (RFC 6839)."""
+    kind = parse_media_type(content_type)
     return kind == "application/json" or (
         kind.startswith("application/") and kind.endswith("+json")
     )
 
 
 def require_json_type(request: Request) -> None:
-    """Raise ``body.unsupported_type`` for a body of another media type."""
+    """Raise ``body.unsupported_type`` unless the body is JSON."""
     if not is_json(request.headers.get("content-type", "")):
         raise requests.BODY_NO_JSON_TYPE()
 
 
-def without_byte_order_mark(body: bytes) -> bytes:
-    """Remove the mark that some editors write; RFC 8259 allows a reader to ignore it."""
+def remove_byte_order_mark(body: bytes) -> bytes:
+    """Remove the byte order mark that some editors write, as RFC 8259 allows."""
     return body.removeprefix(_BYTE_ORDER_MARK)
 
 
 def read_json(request: Request, body: bytes) -> Any:
     """Return the parsed body of a request.
 
-    Call this in a thread for bodies of megabytes, because parsing them takes a while. Raises
+    Call this function in a thread for bodies of megabytes, because parsing them is slow. Raises
     ``body.unsupported_type``, ``body.not_json``, and the errors of ``check_body_names``.
     """
-    return _read(request, body, _parse)
+    return _read_body(request, body, _parse)
 
 
 def read_exact_json(request: Request, body: bytes, schema: type[M]) -> M:
-    """Return the validated body of a request about money, whose fractions are read exactly.
+    """Return the validated body of a request about money, with fractions as ``Decimal``.
 
     Raises ``body.invalid``, and the errors of ``read_json``.
     """
-    parsed = _read(request, body, _parse_exactly)
+    parsed = _read_body(request, body, _parse_exactly)
     try:
         return schema.model_validate(parsed)
     except ValidationError as error:
         raise body_error(error) from None
 
 
-def _read(request: Request, body: bytes, parse: Callable[[bytes], Any]) -> Any:
+def _read_body(request: Request, body: bytes, parse: Callable[[bytes], Any]) -> Any:
     require_json_type(request)
     try:
-        parsed = parse(without_byte_order_mark(body))
+        parsed = parse(remove_byte_order_mark(body))
     except (ValueError, RecursionError):
         raise requests.BODY_NOT_JSON() from None
     check_body_names(request, parsed)
@@ -87,15 +87,15 @@ def _parse(body: bytes) -> Any:
 
 
 def _parse_exactly(body: bytes) -> Any:
-    """Parse JSON, with each fraction as a ``Decimal``.
+    """Parse JSON with each fraction as a ``Decimal``.
 
-    The count of numbers is limited, because a ``Decimal`` takes thirty times the memory of its
+    The number of numbers is limited, because a ``Decimal`` needs thirty times the memory of its
     digits. Raises ``ValueError``, ``RecursionError`` and ``body.invalid``.
     """
-    counts = count(1)
+    counter = count(1)
 
     def parse_number(text: str) -> int | Decimal:
-        if next(counts) > MAX_EXACT_NUMBERS:
+        if next(counter) > MAX_EXACT_NUMBERS:
             raise requests.invalid_field("body", f"has more than {MAX_EXACT_NUMBERS} numbers")
         # JSON allows integers of thousands of digits, but Python's ``int`` refuses them.
         if len(text) <= _DIGITS_OF_64_BITS and text.removeprefix("-").isdecimal():
@@ -103,7 +103,7 @@ def _parse_exactly(body: bytes) -> Any:
         try:
             return Decimal(text)
         except InvalidOperation:
-            # This is valid JSON, but its exponent is too large for a ``Decimal``.
+            # JSON allows an exponent that is too large for a ``Decimal``.
             return Decimal("Infinity")
 
     return json.loads(
@@ -115,18 +115,21 @@ def _parse_exactly(body: bytes) -> Any:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    # Python's parser reads NaN and Infinity, but the JSON standard has no such numbers.
+    # Python's parser accepts NaN and Infinity, but the JSON standard doesn't.
     raise ValueError(name)
 
 
 class JsonRequest(Request):
+    """A request whose JSON body is parsed strictly."""
+
     async def json(self) -> Any:
         """Return the parsed body.
 
-        Raises ``JSONDecodeError``, which FastAPI answers, and the errors of ``check_body_names``.
+        Raises ``JSONDecodeError``, which FastAPI turns into a response, and the errors of
+        ``check_body_names``.
         """
         if not hasattr(self, "_json"):
-            parsed = _parse(without_byte_order_mark(await self.body()))
+            parsed = _parse(remove_byte_order_mark(await self.body()))
             if has_strict_handling(self):
                 await STORAGE.run(check_body_names, self, parsed)
             self._json = parsed

@@ -1,4 +1,4 @@
-"""Multipart bodies, read part by part while they arrive."""
+"""Parses multipart bodies while they arrive, part by part."""
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -17,18 +17,18 @@ class PartEnd:
     """The end of a part."""
 
 
-# A part consists of its headers, any number of pieces of its content, and its end.
+# The events of a part are its headers, any number of pieces of its content, and its end.
 PartEvent = PartHead | bytearray | PartEnd
 
 
 def read_boundary(request: Request) -> bytes | None:
-    """Return the boundary between parts; ``None`` for a request without multipart body."""
+    """Return the boundary between parts, or ``None`` if the body isn't multipart."""
     kind, options = parse_options_header(request.headers.get("content-type", ""))
     return options.get(b"boundary", b"") if kind == MULTIPART.encode() else None
 
 
 class MultipartReader:
-    """Reads one multipart body.
+    """A parser for one multipart body.
 
     Attributes:
         is_complete: whether the final boundary has arrived.
@@ -54,10 +54,10 @@ class MultipartReader:
             self._events.clear()
 
     def _add_content(self, data: bytes, start: int, end: int) -> None:
-        last = self._events[-1] if self._events else None
-        # The parser splits content at line breaks. Joining the pieces saves memory.
-        if isinstance(last, bytearray):
-            last += data[start:end]
+        last_event = self._events[-1] if self._events else None
+        # The parser splits content at line breaks. The pieces are joined to save memory.
+        if isinstance(last_event, bytearray):
+            last_event += data[start:end]
         else:
             self._events.append(bytearray(data[start:end]))
 

@@ -1,4 +1,4 @@
-"""Multipart forms that are small enough for memory."""
+"""Reads multipart forms that are small enough for memory."""
 
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -11,7 +11,8 @@ from api.bodies.multipart import MultipartReader, PartEnd, PartEvent, read_bound
 from api.bodies.part_headers import PartHead
 from core.errors import media, requests
 
-# Each part costs far more memory than its bytes. Our own forms have one part.
+# The number of parts is limited, because each part needs far more memory than its bytes. The forms
+# of Pressroom's pages have one part.
 MAX_MULTIPART_PARTS = 100
 
 _DECODERS: dict[bytes, type[Base64Decoder] | type[QuotedPrintableDecoder]] = {
@@ -32,11 +33,11 @@ class MultipartForm:
     files: list[FilePart] = field(default_factory=list)
     fields: list[tuple[str, bytes]] = field(default_factory=list)
 
-    def names(self) -> list[str]:
+    def list_names(self) -> list[str]:
         return [name for name, _ in self.fields] + [part.name for part in self.files]
 
-    def parts(self) -> list[bytes]:
-        """Return names and contents in order, for the fingerprint of an idempotency key."""
+    def list_parts(self) -> list[bytes]:
+        """Return all names and contents, for the fingerprint of an idempotency key."""
         pieces = [piece for name, value in self.fields for piece in (name.encode(), value)]
         for part in self.files:
             pieces += [part.name.encode(), part.filename.encode(), part.data]
@@ -46,8 +47,8 @@ class MultipartForm:
 async def read_multipart_form(request: Request) -> MultipartForm:
     """Read a multipart body into memory.
 
-    The route's body limit bounds the body. Nothing is written to a file, so an upload that will
-    be encrypted leaves no plain bytes on a disk. Raises ``body.not_multipart``,
+    The middleware limits the size of the body. No part is written to a temporary file, because an
+    image must not reach a disk before the image is encrypted. Raises ``body.not_multipart`` and
     ``body.malformed``.
     """
     boundary = read_boundary(request)
@@ -69,9 +70,9 @@ async def read_multipart_form(request: Request) -> MultipartForm:
 def find_only_file(form: MultipartForm, name: str) -> FilePart:
     """Return the only file in the form field with this name.
 
-    If the user chose no file, browsers send a part with an empty file name. Raises
-    ``attachment.file_missing`` and ``attachment.several_files``.
+    Raises ``attachment.file_missing`` and ``attachment.several_files``.
     """
+    # Browsers send a part with an empty file name if the user chose no file.
     files = [part for part in form.files if part.name == name and part.filename]
     if len(files) > 1:
         raise media.ATTACHMENT_SEVERAL_FILES(part=name)
@@ -90,7 +91,7 @@ class _PartCollector:
         self._decoder: Base64Decoder | QuotedPrintableDecoder | None = None
 
     def add(self, event: PartEvent) -> None:
-        """Add a part when it ends; raises ``FormParserError``."""
+        """Process an event. At the end of a part, add the part; raises ``FormParserError``."""
         if isinstance(event, PartHead):
             self._begin(event)
         elif isinstance(event, PartEnd):

@@ -1,4 +1,4 @@
-"""Fields of the forms on our pages."""
+"""Reads the fields of forms on Pressroom's own pages."""
 
 from typing import Annotated
 
@@ -11,11 +11,11 @@ FormFields = dict[str, str]
 
 
 async def read_page_form(submission: FormOrJsonBodyOf) -> FormFields:
-    """Return the fields of the form; raises ``body.unsupported_type``, ``body.invalid``."""
+    """Return the fields of the form, or raise ``body.unsupported_type`` or ``body.invalid``."""
     if submission.fields and not submission.is_form:
         raise requests.BODY_NO_FORM_TYPE()
     fields = {name: str(value) for name, value in submission.fields.items()}
-    # The database can't store a NUL character, and a person can't type one.
+    # The database can't store NUL characters.
     if any("\0" in value for value in fields.values()):
         raise requests.BODY_CHARACTER_INVALID()
     return fields

@@ -1,7 +1,8 @@
 """Parses the headers of the parts of a multipart body: the field name and the file name.
 
-RFC 7578 requires raw UTF-8 in a file name. Some libraries send `filename*` (RFC 8187), `filename*`
-in numbered sections (RFC 2231), encoded words (RFC 2047), backslash escapes or Latin-1 instead.
+RFC 7578 requires raw UTF-8 in a file name, but not all libraries comply. Some libraries send
+`filename*` (RFC 8187), numbered sections of `filename*` (RFC 2231), encoded words (RFC 2047),
+backslash escapes or Latin-1.
 """
 
 import re
@@ -14,20 +15,20 @@ from encodings.aliases import aliases
 from urllib.parse import quote, unquote_to_bytes
 
 _PARAMETER = re.compile(r';[ \t]*([^\s=;"]+)[ \t]*=[ \t]*("(?:[^"\\]|\\.)*"|[^;]*)', re.DOTALL)
-_ESCAPED = re.compile(r'\\(["\\])')
-_PIECE = re.compile(r"filename\*([0-9]{1,3})(\*?)")
-_WORD = r"=\?[^?\s]+\?[bq]\?[^?]*\?="
-_WORDS = re.compile(rf"{_WORD}(?:[ \t]+{_WORD})*", re.IGNORECASE)
-# Look up only these charsets. Python caches every name that is looked up, even an unknown one, so
-# callers could fill the memory.
+_ESCAPED_CHARACTER = re.compile(r'\\(["\\])')
+_NUMBERED_SECTION = re.compile(r"filename\*([0-9]{1,3})(\*?)")
+_ENCODED_WORD = r"=\?[^?\s]+\?[bq]\?[^?]*\?="
+_ENCODED_WORDS = re.compile(rf"{_ENCODED_WORD}(?:[ \t]+{_ENCODED_WORD})*", re.IGNORECASE)
+# The only charsets that are looked up. Python caches each name of a charset, even an unknown name,
+# so callers could fill the memory with names.
 _CHARSETS = frozenset({*aliases, *aliases.values()})
 
 
 @dataclass(frozen=True)
 class PartHead:
-    """The headers of a part.
+    """The headers of one part of a multipart body.
 
-    ``name`` is ``None`` if the part has no name. ``filename`` is ``None`` if the part isn't a file.
+    ``name`` is ``None`` for a part without a name. ``filename`` is ``None`` for a field.
     """
 
     name: str | None = None
@@ -65,24 +66,24 @@ class PartHeaders:
 
 
 def read_disposition(header: bytes) -> tuple[str | None, str | None]:
-    """Return the part's name and file name; each is ``None`` if the header doesn't contain it."""
+    """Return the name and the file name of a part. A missing name is ``None``."""
     pairs = _PARAMETER.findall(header.decode("latin-1"))
     parameters = {name.lower(): _unquote(value) for name, value in pairs}
     name = parameters.get("name")
-    return None if name is None else _decode_raw(name), _filename(parameters)
+    return None if name is None else _decode_raw(name), _decode_filename(parameters)
 
 
 def _unquote(value: str) -> str:
     value = value.strip()
     if value.startswith('"'):
-        return _ESCAPED.sub(r"\1", value.removeprefix('"').removesuffix('"'))
+        return _ESCAPED_CHARACTER.sub(r"\1", value.removeprefix('"').removesuffix('"'))
     return value
 
 
-def _filename(parameters: Mapping[str, str]) -> str | None:
-    """Return ``filename*`` if it can be decoded, because RFC 6266 prefers it to ``filename``."""
+def _decode_filename(parameters: Mapping[str, str]) -> str | None:
+    """Return the file name, preferably from ``filename*`` because RFC 6266 prefers this form."""
     plain = parameters.get("filename")
-    extended = _extended_value(parameters)
+    extended = _join_extended_value(parameters)
     if extended is None:
         return None if plain is None else _decode_plain(plain)
     charset, data = _split_extended(extended)
@@ -92,17 +93,17 @@ def _filename(parameters: Mapping[str, str]) -> str | None:
     return _decode_plain(plain) if plain else _decode_bytes(data)
 
 
-def _extended_value(parameters: Mapping[str, str]) -> str | None:
-    """Return the value of ``filename*``, or join its numbered sections (``filename*0``, …)."""
+def _join_extended_value(parameters: Mapping[str, str]) -> str | None:
+    """Return the value of ``filename*``, and join its sections ``filename*0``, ``filename*1``, …"""
     extended = parameters.get("filename*")
     if extended is not None:
         return extended
-    pieces = {
+    sections = {
         int(match[1]): value if match[2] else quote(value, safe="'", encoding="latin-1")
         for name, value in parameters.items()
-        if (match := _PIECE.fullmatch(name))
+        if (match := _NUMBERED_SECTION.fullmatch(name))
     }
-    return "".join(pieces[number] for number in sorted(pieces)) or None
+    return "".join(sections[number] for number in sorted(sections)) or None
 
 
 def _split_extended(value: str) -> tuple[str, bytes]:
@@ -116,14 +117,14 @@ def _split_extended(value: str) -> tuple[str, bytes]:
 
 
 def _decode_plain(value: str) -> str:
-    # Browsers percent-encode these three characters in a file name, and no others.
+    # Browsers percent-encode quotes, carriage returns and line feeds in a file name.
     for escape, character in (("%22", '"'), ("%0D", "\r"), ("%0A", "\n")):
         value = value.replace(escape, character)
-    return _WORDS.sub(lambda words: _decode_words(words[0]), _decode_raw(value))
+    return _ENCODED_WORDS.sub(lambda words: _decode_words(words[0]), _decode_raw(value))
 
 
 def _decode_words(words: str) -> str:
-    """Decode adjacent encoded words; return them unchanged if they are malformed."""
+    """Decode adjacent encoded words (RFC 2047). Return malformed words unchanged."""
     try:
         chunks = decode_header(words)
     except (HeaderParseError, ValueError):
@@ -139,18 +140,18 @@ def _decode_raw(value: str) -> str:
 
 
 def _decode_bytes(data: bytes) -> str:
-    """Decode bytes as UTF-8, or otherwise as Windows-1252, which extends Latin-1."""
+    """Decode bytes as UTF-8. Decode other bytes as Windows-1252, which extends Latin-1."""
     return _decode(data, "utf-8") or data.decode("cp1252", "replace")
 
 
 def _decode(data: bytes, charset: str) -> str | None:
-    """Decode bytes; return ``None`` if the charset is unknown or the bytes are invalid in it."""
+    """Decode bytes, or return ``None`` for an unknown charset or invalid bytes."""
     codec = normalize_encoding(charset).lower()
     if codec not in _CHARSETS:
         return None
     try:
         text = data.decode(codec)
-        text.encode()  # This fails for half of a surrogate pair, which UTF-7 can contain.
+        text.encode()  # Encoding fails for a lone surrogate, which UTF-7 can contain.
     except (LookupError, ValueError):
         return None
     return text

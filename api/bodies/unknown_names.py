@@ -1,7 +1,6 @@
-"""Strict handling: names in a request that its route doesn't know.
+"""Refuses unknown names in a request with the header ``Prefer: handling=strict``.
 
-``Prefer: handling=strict`` refuses unknown names. Otherwise they are ignored, because a caller may
-send a name that only a later release knows.
+Without this header, unknown names are ignored, because a client may be written for a later release.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,26 +13,26 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
 
-from api.errors import written_place
+from api.errors import format_place
 from api.preferences import preference_of
 from api.schemas.segments import FILTER_SCHEMAS
 from api.schemas.subscriptions import NewSubscription
 from core.errors import DomainError, FieldProblem, requests
 
 # The largest number of unknown names that an error lists.
-MAX_NAMED = 20
-# The depth to which a body is searched for unknown names. Routes refuse filters that are nested
-# more deeply.
+MAX_LISTED_NAMES = 20
+# The maximum depth to which a body is searched for unknown names. Routes refuse filters with a
+# deeper nesting.
 MAX_PLACE_PARTS = 20
 
-# The key under which the scope of a request holds the names that its body may have.
-_NAMES = "pressroom.known_names"
+# The key in a request's ASGI scope that holds the names that the body may contain.
+_NAMES_KEY = "pressroom.known_names"
 
 Schema = dict[str, Any]
 # The path to a value in a request, for example ``("body", "members", 3, "tags")``.
 Place = tuple[str | int, ...]
 
-# The schemas to which the schemas of bodies refer by name.
+# The schemas to which other schemas of bodies refer by name.
 _SHARED_SCHEMAS: dict[str, Schema] = {
     **FILTER_SCHEMAS,
     NewSubscription.__name__: NewSubscription.model_json_schema(),
@@ -55,120 +54,128 @@ class KnownNames:
     schemas: dict[str, Schema]
 
 
-def known_names_of(route: APIRoute) -> KnownNames:
-    query = frozenset(_query_names(route.dependant))
+def find_known_names(route: APIRoute) -> KnownNames:
+    query = frozenset(_list_query_names(route.dependant))
     if route.body_field is not None:
         body_type: Any = route.body_field.field_info.annotation
         schema = TypeAdapter(body_type).json_schema()
         return KnownNames(query, schema, {**_SHARED_SCHEMAS, **schema.pop("$defs", {})})
-    # The route reads its body itself.
+    # A route that reads its body itself declares the schema in ``openapi_extra``.
     content = (route.openapi_extra or {}).get("requestBody", {}).get("content", {})
     return KnownNames(query, content.get("application/json", {}).get("schema"), _SHARED_SCHEMAS)
 
 
-def _query_names(dependant: Dependant) -> Iterator[str]:
-    yield from (each.alias for each in dependant.query_params)
+def _list_query_names(dependant: Dependant) -> Iterator[str]:
+    yield from (parameter.alias for parameter in dependant.query_params)
     for dependency in dependant.dependencies:
-        yield from _query_names(dependency)
+        yield from _list_query_names(dependency)
 
 
-def unknown_query_names(request: Request, names: KnownNames) -> list[str]:
-    """Return the first names in the query that the route doesn't know."""
-    return [*islice((name for name in request.query_params if name not in names.query), MAX_NAMED)]
+def find_unknown_query_names(request: Request, names: KnownNames) -> list[str]:
+    """Return the first query parameters that the route doesn't know."""
+    return [
+        *islice(
+            (name for name in request.query_params if name not in names.query), MAX_LISTED_NAMES
+        )
+    ]
 
 
 def begin_strict_handling(request: Request, names: KnownNames) -> None:
-    """Make ``check_body_names`` check the body of this request."""
+    """Mark the request, so that ``check_body_names`` checks its body."""
     request.scope["pressroom.headers"].append((b"preference-applied", b"handling=strict"))
-    request.scope[_NAMES] = names
+    request.scope[_NAMES_KEY] = names
 
 
 def has_strict_handling(request: Request) -> bool:
-    return _NAMES in request.scope
+    return _NAMES_KEY in request.scope
 
 
 def check_body_names(request: Request, parsed: object) -> None:
-    """Refuse unknown names in a body, if strict handling has begun.
+    """Refuse unknown names in the body of a request with strict handling.
 
-    Raises ``request.option_in_body``, ``request.unknown``.
+    Raises ``request.option_in_body`` and ``request.unknown``.
     """
-    known: KnownNames | None = request.scope.get(_NAMES)
+    known: KnownNames | None = request.scope.get(_NAMES_KEY)
     if known is None or known.body is None:
         return
-    places = [*islice(unknown_names(known.body, parsed, ("body",), known.schemas), MAX_NAMED)]
+    places = [
+        *islice(find_unknown_names(known.body, parsed, ("body",), known.schemas), MAX_LISTED_NAMES)
+    ]
     for _, *names in places:
         if len(names) == 1 and names[0] in known.query:
             raise requests.OPTION_IN_BODY(name=names[0])
     if places:
-        raise unknown_names_error(places)
+        raise build_unknown_names_error(places)
 
 
-def unknown_names(
+def find_unknown_names(
     schema: Schema, value: object, place: Place, schemas: dict[str, Schema]
 ) -> Iterator[Place]:
-    """Yield the path of each property that is in the value but not in its schema.
+    """Yield the path to each property that isn't in its schema.
 
     Pydantic's ``extra="forbid"`` isn't used, because it creates an error for each unknown name. A
-    body of 2 MB can have 180,000 of them, which took up to 294 MB and 2.5 seconds.
+    body of 2 MB with 180,000 unknown names took up to 294 MB and 2.5 seconds.
     """
     if len(place) > MAX_PLACE_PARTS:
         return
     schema = _resolve(schema, schemas)
     if isinstance(value, dict) and "properties" in schema:
-        for name, each in value.items():
+        for name, member in value.items():
             if name in schema["properties"]:
-                part = schema["properties"][name]
-                yield from unknown_names(part, each, (*place, name), schemas)
+                member_schema = schema["properties"][name]
+                yield from find_unknown_names(member_schema, member, (*place, name), schemas)
             elif not schema.get("additionalProperties"):
                 yield (*place, name)
     elif isinstance(value, list) and "items" in schema:
-        for number, each in enumerate(value):
-            yield from unknown_names(schema["items"], each, (*place, number), schemas)
+        for index, item in enumerate(value):
+            yield from find_unknown_names(schema["items"], item, (*place, index), schemas)
     elif isinstance(value, dict | list) and "anyOf" in schema:
         alternatives = [
-            [*islice(unknown_names(each, value, place, schemas), MAX_NAMED)]
-            for each in schema["anyOf"]
+            [*islice(find_unknown_names(alternative, value, place, schemas), MAX_LISTED_NAMES)]
+            for alternative in schema["anyOf"]
         ]
-        # The schema that fits the value best: of two, the one whose unknown names are deeper.
+        # Report the unknown names for the alternative that fits best, because it has the fewest
+        # unknown names. Among equally good alternatives, prefer the deepest unknown names.
         yield from min(
             alternatives, key=lambda places: (len(places), -max(map(len, places), default=0))
         )
 
 
 def _resolve(schema: Schema, schemas: dict[str, Schema]) -> Schema:
-    """Return the schema to which a schema refers. A filter in a body has only the title of it."""
+    """Return the schema to which a schema refers, by ``$ref`` or by the title of a filter."""
     name = schema["$ref"].rpartition("/")[2] if "$ref" in schema else schema.get("title", "")
     return schema if "properties" in schema else schemas.get(name, schema)
 
 
-def unknown_names_error(places: Iterable[Place]) -> DomainError:
-    """Return the ``request.unknown`` that names these places."""
+def build_unknown_names_error(places: Iterable[Place]) -> DomainError:
+    """Build the error ``request.unknown``, which lists the places of unknown names."""
     problems = tuple(
-        FieldProblem(written_place(place), "unknown", "is not known here") for place in places
+        FieldProblem(format_place(place), "unknown", "is not known here") for place in places
     )
     names = ", ".join(problem.field for problem in problems)
     return requests.REQUEST_UNKNOWN(names=names, problems=problems)
 
 
 def refuse_options(request: Request, names: Iterable[str]) -> None:
-    """Refuse names in a body that are parameters of the route's query.
+    """Refuse names in a body that are query parameters of the route.
 
-    If such a name were ignored, a dry run would change data, and an image would be stored without
-    the encryption that its owner asked for. Raises ``request.option_in_body``.
+    Ignoring such a name would be harmful: a request with ``dry_run`` in the body would change data.
+    Raises ``request.option_in_body``.
     """
     route: APIRoute = request.scope["route"]
-    options = {each.alias for each in route.dependant.query_params}
+    options = {parameter.alias for parameter in route.dependant.query_params}
     for name in names:
         if name in options:
             raise requests.OPTION_IN_BODY(name=name)
 
 
 def refuse_parts(request: Request, names: Iterable[str]) -> None:
-    """Refuse the parts of a form, except its file: options, and in strict handling all others.
+    """Refuse query parameters among the fields of an upload form.
 
-    Raises ``request.option_in_body``, ``request.unknown``.
+    With strict handling, refuse all fields except the file. Raises ``request.option_in_body`` and
+    ``request.unknown``.
     """
-    others = [name for name in names if name != "file"]
-    refuse_options(request, others)
-    if others and preference_of(request).is_strict:
-        raise unknown_names_error(("body", name) for name in others[:MAX_NAMED])
+    field_names = [name for name in names if name != "file"]
+    refuse_options(request, field_names)
+    if field_names and preference_of(request).is_strict:
+        raise build_unknown_names_error(("body", name) for name in field_names[:MAX_LISTED_NAMES])

@@ -1,4 +1,4 @@
-"""Uploads of large files, which are stored in object storage while they arrive.
+"""Stores uploads of large files in the object storage while they arrive.
 
 Only one part of the object is in memory at a time, and no thread waits for a slow sender.
 """
@@ -13,9 +13,9 @@ from starlette.types import Scope
 from api.bodies.multipart import MultipartReader, PartEnd, PartEvent, read_boundary
 from api.bodies.part_headers import PartHead
 from api.limits.bulkheads import RECORDS
-from api.limits.shares import UPLOADS_BY_CALLER
+from api.limits.keyed_bulkheads import UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
-from api.middleware.layers import extend_deadline
+from api.middleware.deadlines import extend_deadline
 from core.errors import imports, requests
 from core.upload_limits import MAX_IMPORT_FILE_BYTES
 from storage.parts import PART_BYTES, PartWriter
@@ -23,12 +23,15 @@ from storage.parts import PART_BYTES, PartWriter
 # The maximum size of all fields before the file.
 MAX_FIELDS_BYTES = 16 * 1024
 
-# Checks the fields of a form that come before its file. It is called before the file is read.
+# A function that checks a form's fields before the file is read. The function gets only the fields
+# that precede the file.
 Check = Callable[[Mapping[str, str]], Awaitable[None]]
 
 
 @dataclass
 class ReceivedFile:
+    """The name and the size of an upload."""
+
     filename: str | None
     size: int = 0
 
@@ -37,17 +40,21 @@ async def store_upload(
     request: Request,
     writer: PartWriter,
     filename: str | None,
-    forget: Callable[[str], None],
+    delete_parts: Callable[[str], None],
     *,
     caller_id: int,
     check: Check | None = None,
     check_part: Callable[[str], None] | None = None,
 ) -> ReceivedFile:
-    """Write the body, or its part `file`; `forget` the writer's prefix if that fails.
+    """Store the file, which is the part `file` of a form or the whole body.
 
-    ``check_part`` is called with the name of each part as it arrives. Raises the errors of
-    ``check`` and ``check_part``, ``body.malformed``, ``import.file_missing``,
-    ``import.several_files``, ``import.empty``, ``import.too_large``.
+    Raises ``body.malformed``, ``import.file_missing``, ``import.several_files``, ``import.empty``,
+    ``import.too_large``, and the errors of ``check`` and ``check_part``.
+
+    Args:
+        delete_parts: deletes the stored parts with the writer's prefix after an error.
+        check: checks the fields of the form.
+        check_part: checks the name of each part of the form when the part arrives.
     """
     file = ReceivedFile(filename)
     content: AsyncIterator[bytes] = request.stream()
@@ -57,8 +64,8 @@ async def store_upload(
     try:
         await _store(content, request.scope, writer, file, caller_id)
     except BaseException:
-        # BaseException: a sender who hangs up cancels this.
-        await RECORDS.run(forget, writer.prefix)
+        # A disconnect of the sender raises ``CancelledError``, which is not an ``Exception``.
+        await RECORDS.run(delete_parts, writer.prefix)
         raise
     return file
 
@@ -81,7 +88,7 @@ async def _store(
             await UPLOADS_BY_CALLER.run(caller_id, writer.write, bytes(part))
             part.clear()
         if not part:
-            # Bytes outside of the file aren't kept in memory.
+            # All bytes so far are stored or skipped, so the body needs no memory now.
             release_body(scope)
     await UPLOADS_BY_CALLER.run(caller_id, writer.write, bytes(part))
     await UPLOADS_BY_CALLER.run(caller_id, writer.close)
@@ -102,7 +109,7 @@ async def _read_file_part(
     try:
         reader = MultipartReader(boundary)
         async for events in reader.read(body):
-            content = b"".join(map(form.take_content, events))
+            content = b"".join(map(form.read_content, events))
             if form.files > 1:
                 raise imports.IMPORT_SEVERAL_FILES()
             if form.files and check and not is_checked:
@@ -121,7 +128,7 @@ async def _read_file_part(
 
 
 class _UploadForm:
-    """A form with one file. Its fields are kept, and other parts are skipped."""
+    """A form with one file. The form keeps its small fields in memory."""
 
     def __init__(self, check_part: Callable[[str], None] | None) -> None:
         self.files = 0
@@ -132,7 +139,7 @@ class _UploadForm:
         self._is_in_file = False
         self._field: str | None = None
 
-    def take_content(self, event: PartEvent) -> bytes | bytearray:
+    def read_content(self, event: PartEvent) -> bytes | bytearray:
         """Return the bytes of the file in this event."""
         if isinstance(event, PartHead):
             self._begin_part(event)
@@ -146,7 +153,7 @@ class _UploadForm:
         return b""
 
     def texts(self) -> dict[str, str]:
-        # The database can't store a NUL character, and a person can't type one.
+        # Remove NUL characters, because the database can't store them.
         return {
             name: value.decode(errors="replace").replace("\0", "")
             for name, value in self._fields.items()

@@ -1,4 +1,4 @@
-"""URL-encoded forms, and the words for true and false in them and in a query."""
+"""Parses URL-encoded forms, and the words for true and false in forms and queries."""
 
 from urllib.parse import parse_qsl
 
@@ -7,16 +7,16 @@ from api.limits.bulkheads import STORAGE
 FORM = "application/x-www-form-urlencoded"
 
 MAX_FORM_FIELDS = 100
-# A longer form is decoded in a thread, because decoding its percent escapes can take a second.
+# A longer form is decoded in a thread, because decoding percent escapes can take a second.
 MAX_FORM_BYTES_ON_LOOP = 64 * 1024
-# A query and a form contain only text.
+# The words for booleans, because queries and forms contain only text.
 BOOLEAN_WORDS = {"1": True, "true": True, "0": False, "false": False}
 
 
 async def read_pairs(body: bytes) -> list[tuple[str, str]]:
-    """Return all fields of a form; raises ``ValueError`` for a malformed form.
+    """Return all fields of a form, or raise ``ValueError`` for a malformed form.
 
-    A long form is decoded in a thread, so that the event loop isn't blocked.
+    A long form is decoded in a thread, because decoding would block the event loop.
     """
     if len(body) <= MAX_FORM_BYTES_ON_LOOP:
         return parse_pairs(body)
@@ -24,15 +24,14 @@ async def read_pairs(body: bytes) -> list[tuple[str, str]]:
 
 
 def parse_pairs(body: bytes) -> list[tuple[str, str]]:
-    """Return all fields of a form, including repeated ones; raises ``ValueError``.
+    """Return all fields of a form, including repeated fields; raises ``ValueError``.
 
-    Whitespace around the body is removed. Such whitespace can't belong to a value, because a
-    form encodes the whitespace in its values.
+    Whitespace around the body is removed, because a form encodes the whitespace in its values.
     """
     text = body.decode().strip()
     return parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS)
 
 
 def parse_boolean(value: object) -> bool | None:
-    """Return ``None`` for any other word. Upper and lower case count the same."""
+    """Return the boolean for a word in any case, or ``None`` for an unknown word."""
     return BOOLEAN_WORDS.get(str(value).lower())

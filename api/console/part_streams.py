@@ -9,7 +9,7 @@ from fastapi.responses import Response
 from api.auth.page_sessions import find_page_session
 from api.console.requests import ConsoleRequest
 from api.limits.bulkheads import STREAMS
-from api.middleware.headers import is_head
+from api.middleware.request_rewriting import is_head
 from api.waiting.event_streams import EventStream
 from api.waiting.subscriber import CHECK_EVERY_SECONDS, watch_jobs
 from core.errors import DomainError

@@ -25,7 +25,7 @@ from api.bodies.page_forms import FormFields, FormOf
 from api.console.frame import render_console_page, render_console_part
 from api.console.navigation import get_main_pages
 from api.console.typed_forms import TypedForm
-from api.cookies import NOTICE
+from api.cookies import NOTICE_COOKIE
 from api.route_classes import ThreadedRoute
 from api.state import State, StateOf
 from core.errors import DomainError
@@ -33,7 +33,7 @@ from core.errors.mailing import LIST_NOT_FOUND, LIST_NOT_OWNER
 from models import MailingList
 from services.access import sessions
 from services.access.caller import Caller
-from services.security_events import is_plan_error, record_error
+from services.security_events import is_plan_error, record_plan_error
 from services.subscriptions import lists
 from storage.unit_of_work import UnitOfWork
 
@@ -105,14 +105,14 @@ class ConsoleRequest:
         ``other_sources``: other origins from which the page loads content, by policy directive.
         """
         cookies = self.state.cookies
-        cookie = cookies.read(self.request, NOTICE)
+        cookie = cookies.read(self.request, NOTICE_COOKIE)
         notice = unquote(cookie)[:MAX_NOTICE_CHARACTERS] if cookie else None
         page_values = {**self._build_frame_values(), "notice": notice, **values}
         response = render_console_page(
             template, page_values, status=status, other_sources=other_sources
         )
         if cookie:
-            cookies.drop(response, NOTICE)
+            cookies.delete(response, NOTICE_COOKIE)
         return response
 
     def render_part(self, template: str, **values: Any) -> str:
@@ -123,7 +123,7 @@ class ConsoleRequest:
         resources = self.state.resources
         return {
             "base": resources.settings.public_base,
-            "csrf_token": sessions.csrf_token(resources.keyring, self.member.cookie),
+            "csrf_token": sessions.create_csrf_token(resources.keyring, self.member.cookie),
             "path": self.request.scope["path"],
             # The first page of a list has no cursor.
             "cursor": self.request.query_params.get("cursor"),
@@ -144,7 +144,7 @@ class ConsoleRequest:
         if is_plan_error(error.code):
             # Record the event, because the API also records errors about the limits of a plan.
             with self.unit_of_work() as uow:
-                record_error(uow, self.user_id, error.code)
+                record_plan_error(uow, self.user_id, error.code)
         return TypedForm(self.form).add_error(error, places)
 
     def redirect_with_notice(self, path: str, notice: str) -> Response:
@@ -154,7 +154,7 @@ class ConsoleRequest:
         """
         response = redirect_to_path(self.state, path)
         # Quote the notice, because a cookie can't contain spaces or non-ASCII letters.
-        self.state.cookies.keep(response, NOTICE, quote(notice[:MAX_NOTICE_CHARACTERS]))
+        self.state.cookies.set(response, NOTICE_COOKIE, quote(notice[:MAX_NOTICE_CHARACTERS]))
         return response
 
 

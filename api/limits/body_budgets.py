@@ -1,14 +1,14 @@
-"""The memory that request bodies take in this process, divided so that no caller takes all of it.
+"""Limits the memory for request bodies, in total and per holder.
 
-A holder is an address or an owner: a body counts for both. Small bodies have a reserve of their
-own, so that a charge or a login never competes with uploads.
+A holder is an IP address or a user. A body counts for its IP address and for its user. Small bodies
+have a separate pool, so that a charge or a login doesn't compete with uploads.
 """
 
 from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
 
-from api.limits.rate_limits import rate_key_of_address
+from api.limits.rate_limits import build_address_rate_key
 from api.metrics import BODY_BYTES
 from core.errors.catalogue import ErrorType
 from core.errors.requests import BODY_TOO_MANY_UNFINISHED, SERVICE_BUSY
@@ -16,69 +16,72 @@ from core.errors.requests import BODY_TOO_MANY_UNFINISHED, SERVICE_BUSY
 MEGABYTE = 1024 * 1024
 MAX_SMALL_BODY_BYTES = 64 * 1024
 MAX_HELD_SMALL_BODY_BYTES = 64 * MEGABYTE
-# Room for fifty of the largest uploads; a body counts until it is stored.
+# The memory for fifty of the largest images. A body counts until it is stored.
 MAX_HELD_LARGE_BODY_BYTES = 256 * MEGABYTE
-# A holder may take one part of so many of either budget.
-SHARES = 8
-# A holder may have so many. Each costs a task, and up to half a megabyte that the server has read
-# ahead.
+# A holder may use one eighth of each pool.
+HOLDER_FRACTION = 8
+# The maximum number of bodies per holder that haven't arrived completely. Each such body needs a
+# task, and up to half a megabyte that the server has read ahead.
 MAX_UNFINISHED_BODIES = 128
 
-# The same few addresses send most bodies.
-holder_of_address = lru_cache(maxsize=4096)(rate_key_of_address)
+# The result is cached, because a few IP addresses send most bodies.
+name_address_holder = lru_cache(maxsize=4096)(build_address_rate_key)
 
 
-class Reserve:
-    """Bytes of bodies, of which each holder may hold a share."""
+class BytePool:
+    """A limited number of bytes. Each holder may use only a part of these bytes."""
 
     def __init__(self, name: str, max_bytes: int) -> None:
-        self._shown = BODY_BYTES.labels(name)
-        self._left = max_bytes
-        self._share = max_bytes // SHARES
-        self._held: Counter[str] = Counter()
+        self._gauge = BODY_BYTES.labels(name)
+        self._free_bytes = max_bytes
+        self._max_bytes_per_holder = max_bytes // HOLDER_FRACTION
+        self._bytes_by_holder: Counter[str] = Counter()
 
     def take(self, holders: Iterable[str], count: int) -> ErrorType | None:
-        """Take the bytes for all of the holders, or return why not."""
-        if any(self._held[holder] + count > self._share for holder in holders):
+        """Reserve bytes for the holders. Return an error if there are not enough bytes."""
+        if any(
+            self._bytes_by_holder[holder] + count > self._max_bytes_per_holder for holder in holders
+        ):
             return BODY_TOO_MANY_UNFINISHED
-        if count > self._left:
+        if count > self._free_bytes:
             return SERVICE_BUSY
-        self._left -= count
-        self._shown.inc(count)
+        self._free_bytes -= count
+        self._gauge.inc(count)
         for holder in holders:
-            self._held[holder] += count
+            self._bytes_by_holder[holder] += count
         return None
 
-    def give_back(self, holders: Iterable[str], count: int) -> None:
-        self._left += count
-        self._shown.dec(count)
-        _count_down(self._held, holders, count)
+    def release(self, holders: Iterable[str], count: int) -> None:
+        self._free_bytes += count
+        self._gauge.dec(count)
+        _count_down(self._bytes_by_holder, holders, count)
 
 
 class BodyBudget:
-    """The bytes that all requests of this process hold together."""
+    """The pools of bytes, and the number of unfinished bodies, of all requests in this process."""
 
     def __init__(self) -> None:
-        self.small = Reserve("small", MAX_HELD_SMALL_BODY_BYTES)
-        self.large = Reserve("large", MAX_HELD_LARGE_BODY_BYTES)
+        self.small = BytePool("small", MAX_HELD_SMALL_BODY_BYTES)
+        self.large = BytePool("large", MAX_HELD_LARGE_BODY_BYTES)
         self.unfinished: Counter[str] = Counter()
 
 
 class HeldBody:
-    """The share of one request's body in the budget, at first in the reserve for small bodies.
+    """The bytes of the budget that one request body uses.
 
-    A body that turns out to be larger is counted as a whole among the large ones.
+    The bytes come from the pool for small bodies at first. A body that exceeds the limit of small
+    bodies moves to the pool for large bodies.
     """
 
     def __init__(self, budget: BodyBudget, *holders: str) -> None:
         self._budget = budget
         self._holders = holders
-        self._reserve = budget.small
+        self._pool = budget.small
         self._bytes = 0
         self._is_unfinished = False
 
     def begin(self) -> ErrorType | None:
-        """Count the body among those that have not arrived yet, or return why not."""
+        """Count an unfinished body. Return an error if a holder has too many unfinished bodies."""
         unfinished = self._budget.unfinished
         if any(unfinished[holder] >= MAX_UNFINISHED_BODIES for holder in self._holders):
             return BODY_TOO_MANY_UNFINISHED
@@ -87,37 +90,40 @@ class HeldBody:
         return None
 
     def take(self, count: int) -> ErrorType | None:
-        """Count these bytes too, or return why not."""
+        """Reserve bytes for the next chunk. Return an error if there are not enough bytes."""
         size = self._bytes + count
-        if self._reserve is self._budget.small and size > MAX_SMALL_BODY_BYTES:
-            return self._count_as_large(size)
-        error = self._reserve.take(self._holders, count)
+        if self._pool is self._budget.small and size > MAX_SMALL_BODY_BYTES:
+            return self._move_to_large_pool(size)
+        error = self._pool.take(self._holders, count)
         if error is None:
             self._bytes = size
         return error
 
-    def keep(self) -> ErrorType | None:
-        """Leave the reserve for small bodies, or return why not: this one stays for long."""
-        if self._reserve is self._budget.small:
-            return self._count_as_large(self._bytes)
+    def move_to_large_pool(self) -> ErrorType | None:
+        """Release the pool for small bodies, because this body stays in memory for long.
+
+        Return an error if the pool for large bodies is full.
+        """
+        if self._pool is self._budget.small:
+            return self._move_to_large_pool(self._bytes)
         return None
 
-    def _count_as_large(self, size: int) -> ErrorType | None:
+    def _move_to_large_pool(self, size: int) -> ErrorType | None:
         error = self._budget.large.take(self._holders, size)
         if error is None:
-            self._reserve.give_back(self._holders, self._bytes)
-            self._reserve = self._budget.large
+            self._pool.release(self._holders, self._bytes)
+            self._pool = self._budget.large
             self._bytes = size
         return error
 
-    def end(self) -> None:
-        """The body has arrived, or never will."""
+    def finish(self) -> None:
+        """Stop counting the body as unfinished, because no more of it will arrive."""
         if self._is_unfinished:
             _count_down(self._budget.unfinished, self._holders, 1)
             self._is_unfinished = False
 
     def release(self) -> None:
-        self._reserve.give_back(self._holders, self._bytes)
+        self._pool.release(self._holders, self._bytes)
         self._bytes = 0
 
 

@@ -1,9 +1,10 @@
-"""Rate limits of calls: by user, or by address for a call without credentials.
+"""Limits the rate of requests per user, or per IP address for requests without credentials.
 
-All credentials of a user count together: keys are free, and each could have had the whole limit.
+All credentials of a user share one limit, because a user can create API keys for free.
 
-While Redis is away, calls are not counted, except at the routes where a caller could guess
-passwords or open orders as a stranger: there each process counts by itself, with half the limit.
+While Redis is unavailable, most requests aren't counted. Routes where a caller could guess
+passwords or create orders without credentials are still limited. For these routes, each process
+counts its own requests against half the limit.
 """
 
 from collections.abc import MutableMapping
@@ -28,6 +29,8 @@ class RateLimitName(StrEnum):
 
 
 class RateLimiter:
+    """Counts requests against the rate limits of the settings."""
+
     def __init__(self, settings: Settings) -> None:
         self._counters = RateCounters(settings)
         self._limits = {
@@ -36,38 +39,41 @@ class RateLimiter:
             RateLimitName.LOGIN: parse_limits(settings.rate_limit_login),
         }
 
-    def counts(self, rate: RateLimitName) -> bool:
+    def has_limit(self, rate: RateLimitName) -> bool:
         return bool(self._limits[rate])
 
     def count(self, scope: MutableMapping[str, Any], rate: RateLimitName, key: str) -> None:
-        """Count a call of the caller with this key; raises ``rate.limited`` beyond the limit."""
+        """Count a request for this key, or raise ``rate.limited`` if the limit is exceeded.
+
+        The method also adds the ``RateLimit`` headers to the response.
+        """
         statuses = []
         for item in self._limits[rate]:
             status = self._counters.count(item, rate, key)
-            # This limit holds even while Redis is away.
+            # Limit logins even while Redis is unavailable.
             if status is None and rate is RateLimitName.LOGIN:
                 status = self._counters.count_locally(item, rate, key)
             if status is not None:
                 statuses.append(status)
         if not statuses:
             return
-        # draft-ietf-httpapi-ratelimit-headers
-        names = [rate if len(statuses) == 1 else f"{rate}-{each.window}" for each in statuses]
-        named = list(zip(names, statuses, strict=True))
-        policy = ", ".join(f'"{name}";q={each.limit};w={each.window}' for name, each in named)
-        left = ", ".join(
-            f'"{name}";r={max(each.remaining, 0)};t={each.reset}' for name, each in named
-        )
+        # The format of the headers is defined by draft-ietf-httpapi-ratelimit-headers.
+        policies = []
+        remainders = []
+        for status in statuses:
+            name = rate if len(statuses) == 1 else f"{rate}-{status.window}"
+            policies.append(f'"{name}";q={status.limit};w={status.window}')
+            remainders.append(f'"{name}";r={max(status.remaining, 0)};t={status.reset}')
         scope["pressroom.headers"] += [
-            (b"ratelimit-policy", policy.encode()),
-            (b"ratelimit", left.encode()),
+            (b"ratelimit-policy", ", ".join(policies).encode()),
+            (b"ratelimit", ", ".join(remainders).encode()),
         ]
-        exceeded = [each.reset for each in statuses if each.remaining < 0]
-        if exceeded:
-            raise RATE_LIMITED(retry_after=max(exceeded))
+        resets = [status.reset for status in statuses if status.remaining < 0]
+        if resets:
+            raise RATE_LIMITED(retry_after=max(resets))
 
-    def is_first_beyond(self, item: RateLimitItem, name: str, key: str) -> bool:
-        """Count what is not refused, and return whether it is the first beyond the limit."""
+    def has_just_exceeded(self, item: RateLimitItem, name: str, key: str) -> bool:
+        """Count an event, and return whether this event is the first that exceeds the limit."""
         status = self._counters.count(item, name, key)
         return status is not None and status.remaining == -1
 
@@ -75,11 +81,14 @@ class RateLimiter:
         self._counters.close()
 
 
-def rate_key_of_caller(caller: Caller) -> str:
+def build_caller_rate_key(caller: Caller) -> str:
     return f"user-{caller.user_id}"
 
 
-def rate_key_of_address(address: str | None) -> str:
-    """Count IPv6 by its network: a customer who has one address of it has 2 to the power of 64."""
+def build_address_rate_key(address: str | None) -> str:
+    """Return the key of an IP address, which is the network for IPv6.
+
+    An IPv6 customer usually has a whole network of 2**64 addresses.
+    """
     network = network_of(address)
     return "nowhere" if network is None else str(network.network_address)

@@ -1,4 +1,4 @@
-"""Limits of request bodies, enforced while a body is read: no larger body is ever held."""
+"""Limits the size and the duration of request bodies while they arrive."""
 
 import asyncio
 import re
@@ -11,34 +11,45 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.errors import problem_response
-from api.limits.body_budgets import MEGABYTE, BodyBudget, HeldBody, holder_of_address
+from api.limits.body_budgets import MEGABYTE, BodyBudget, HeldBody, name_address_holder
 from core.errors import imports, media, requests
 from core.errors.catalogue import ErrorType
 from core.upload_limits import MAX_IMAGE_BYTES, MAX_IMPORT_FILE_BYTES
 
-# Part headers, boundaries and a few small fields around the file.
+# The maximum size of the part headers, boundaries and small fields around a file.
 MULTIPART_OVERHEAD_BYTES = 64 * 1024
-# Between two chunks of a body, and for the whole body: 5 MB in that time is 60 KB/s.
+# The maximum time between two chunks of a body.
 MAX_BODY_SILENCE_SECONDS = 20.0
+# The maximum time for a whole body. A body of 5 MB must arrive at 60 KB/s.
 MAX_BODY_SECONDS = 90.0
-# A file of members is stored while it arrives and held nowhere, so a slow one does no harm: 2 GB in
-# four hours are 150 KB/s.
+# The maximum time for a file of members. The time is long, because the file is stored while it
+# arrives and needs no memory. A file of 2 GB must arrive at 150 KB/s.
 MAX_IMPORT_FILE_SECONDS = 4 * 3600.0
-# Until bytes that are held leave memory: 8 MB in that time are 14 KB/s.
+# The maximum time for which bytes of a body may stay in memory. A body of 8 MB must arrive at 14
+# KB/s.
 MAX_HELD_SECONDS = 600.0
-# For room in the caller's own share: until then the sender is not read from, and so stops.
-MAX_ROOM_SECONDS = 10.0
-_ROOM_POLL_SECONDS = 0.1
+# The maximum time to wait for memory, if the caller's other bodies use all of the caller's part.
+# The server doesn't read a body that waits for memory, so the sender must wait too.
+MAX_MEMORY_WAIT_SECONDS = 10.0
+_MEMORY_POLL_SECONDS = 0.1
+# Anyone can send a sign-up, so its body has a lower limit than other bodies. A sign-up contains
+# only a name, an address and values of public fields.
+MAX_SIGN_UP_BYTES = 64 * 1024
 
-_BODY = "pressroom.body"
+# The key in a request's ASGI scope that holds the body.
+_BODY_KEY = "pressroom.body"
 
 
 @dataclass(frozen=True)
 class BodyLimit:
+    """The limits of request bodies for the paths that match ``path``.
+
+    ``max_seconds`` is the maximum time for a whole body; ``None`` means ``MAX_BODY_SECONDS``.
+    """
+
     path: re.Pattern[str]
     max_bytes: int
     error: ErrorType
-    # For the whole body, however steadily it arrives; ``None``: MAX_BODY_SECONDS.
     max_seconds: float | None = None
 
 
@@ -47,11 +58,7 @@ def _json_limit(path: str, megabytes: int) -> BodyLimit:
     return BodyLimit(re.compile(path), megabytes * MEGABYTE, error)
 
 
-# Anybody can send a sign-up, so its body has a lower limit than other bodies. A sign-up contains
-# only a name, an address and values of public fields.
-MAX_SIGN_UP_BYTES = 64 * 1024
-
-# The first limit whose pattern matches the path counts.
+# The limits by path. The first limit whose pattern matches the path applies.
 LIMITS = (
     BodyLimit(
         re.compile(r"(/lists/[^/]+/imports|/console/imports/new)$"),
@@ -70,7 +77,7 @@ LIMITS = (
         MAX_IMAGE_BYTES + MULTIPART_OVERHEAD_BYTES,
         media.ATTACHMENT_TOO_LARGE,
     ),
-    # All entries of a deny list, of the usual length.
+    # The size of the largest deny list, if its entries have a normal length.
     _json_limit(r"/deny-list$", 8),
     _json_limit(r"/webhooks/", 1),
     _json_limit(r"(/auxilia)?/composer/|/console/composer$", 8),
@@ -78,19 +85,21 @@ LIMITS = (
 )
 
 
-def body_limit_of(path: str) -> BodyLimit:
+def find_body_limit(path: str) -> BodyLimit:
     return next(limit for limit in LIMITS if limit.path.match(path))
 
 
 class BodyRefused(Exception):
-    """Unwinds the handler that was reading the body; never leaves the middleware."""
+    """The body was refused. The exception ends the handler, and the middleware catches it."""
 
 
 class BoundedBody:
-    """The body of a request while it arrives. Once it has an ``error``, no more of it is read.
+    """The body of a request while it arrives.
 
     Attributes:
-        owner_id: whose budget it counts against, beside that of the address, if known in time.
+        owner_id: the user whose memory budget the body uses, in addition to the budget of the IP
+            address. The body must not be read before ``owner_id`` is set.
+        error: the reason why the body was refused.
     """
 
     def __init__(
@@ -108,8 +117,8 @@ class BoundedBody:
         self._address = address
         self._declared_bytes = declared_bytes
         self._held: HeldBody | None = None
-        self._read = 0
-        self._complete = False
+        self._read_bytes = 0
+        self._is_complete = False
         self._messages: deque[Message] = deque()
         now = asyncio.get_running_loop().time()
         self._deadline = now + (limit.max_seconds or MAX_BODY_SECONDS)
@@ -118,15 +127,15 @@ class BoundedBody:
         self.error: ErrorType | None = None
 
     async def is_within(self, max_bytes: int) -> bool:
-        """Return whether the body has at most ``max_bytes``.
+        """Return whether the body has at most ``max_bytes``, and read no more than necessary.
 
-        No more of the body is read than this needs. ``receive`` returns these messages again.
+        ``receive`` returns the messages that were read here again.
         """
         if self._declared_bytes > max_bytes:
             return False
-        while not self._complete and self._read <= max_bytes:
+        while not self._is_complete and self._read_bytes <= max_bytes:
             self._messages.append(await self._receive_next())
-        return self._read <= max_bytes
+        return self._read_bytes <= max_bytes
 
     async def receive(self) -> Message:
         if self._messages:
@@ -134,12 +143,12 @@ class BoundedBody:
         return await self._receive_next()
 
     async def _receive_next(self) -> Message:
-        if self._complete:
-            # The next message is the end of the connection, for which there is no deadline.
+        if self._is_complete:
+            # The next message is the end of the connection, which has no deadline.
             return await self._receive()
         if self._held is None:
             owner = [] if self.owner_id is None else [f"owner {self.owner_id}"]
-            self._held = HeldBody(self._budget, holder_of_address(self._address), *owner)
+            self._held = HeldBody(self._budget, name_address_holder(self._address), *owner)
             if error := self._held.begin():
                 self._refuse(error)
         held = self._held
@@ -149,43 +158,44 @@ class BoundedBody:
                 message = await self._receive()
         except TimeoutError:
             self._refuse(requests.BODY_TOO_SLOW)
-        count = len(message.get("body", b""))
-        self._read += count
-        if self._read > self._limit.max_bytes:
+        chunk_bytes = len(message.get("body", b""))
+        self._read_bytes += chunk_bytes
+        if self._read_bytes > self._limit.max_bytes:
             self._refuse(self._limit.error)
-        await self._take(held, count)
-        self._complete = not message.get("more_body", False)
-        if self._complete:
-            held.end()
+        await self._reserve_memory(held, chunk_bytes)
+        self._is_complete = not message.get("more_body", False)
+        if self._is_complete:
+            held.finish()
         return message
 
-    def keep(self) -> None:
-        """Count the body among the large ones: its caller waits, and small bodies must find room.
+    def move_to_large_pool(self) -> None:
+        """Count the body as a large body, because its caller waits for a worker.
 
-        Raises ``body.too_many_unfinished`` and ``service.busy``.
+        The pool for small bodies must stay free for small bodies. Raises
+        ``body.too_many_unfinished`` and ``service.busy``.
         """
-        if self._held is not None and (error := self._held.keep()):
+        if self._held is not None and (error := self._held.move_to_large_pool()):
             raise error()
 
     def release(self) -> None:
-        """Give the body's bytes back to the budget: nothing holds them in memory any more."""
+        """Release the memory budget of the body, because the body isn't in memory any longer."""
         self._held_until = asyncio.get_running_loop().time() + MAX_HELD_SECONDS
         if self._held is not None:
             self._held.release()
 
-    def end(self) -> None:
-        """The request has ended, whether or not its body was read."""
+    def finish(self) -> None:
+        """Release the memory budget at the end of the request."""
         if self._held is not None:
-            self._held.end()
+            self._held.finish()
             self._held.release()
 
-    async def _take(self, held: HeldBody, count: int) -> None:
-        """Wait for a while when the caller's other bodies take all of its share."""
-        until = asyncio.get_running_loop().time() + MAX_ROOM_SECONDS
-        while error := held.take(count):
-            if error is requests.SERVICE_BUSY or asyncio.get_running_loop().time() > until:
+    async def _reserve_memory(self, held: HeldBody, chunk_bytes: int) -> None:
+        """Reserve memory for a chunk, and wait while the caller's other bodies use too much."""
+        deadline = asyncio.get_running_loop().time() + MAX_MEMORY_WAIT_SECONDS
+        while error := held.take(chunk_bytes):
+            if error is requests.SERVICE_BUSY or asyncio.get_running_loop().time() > deadline:
                 self._refuse(error)
-            await asyncio.sleep(_ROOM_POLL_SECONDS)
+            await asyncio.sleep(_MEMORY_POLL_SECONDS)
 
     def _refuse(self, error: ErrorType) -> NoReturn:
         self.error = error
@@ -193,12 +203,14 @@ class BoundedBody:
 
 
 class BodyLimitMiddleware:
+    """Refuses request bodies that are too large, arrive too slowly or need too much memory."""
+
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self._budget = BodyBudget()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        limit = body_limit_of(scope["path"])
+        limit = find_body_limit(scope["path"])
         declared = Headers(scope=scope).get("content-length", "0")
         if not declared.isdigit() or int(declared) > limit.max_bytes:
             error = limit.error if declared.isdigit() else requests.BODY_LENGTH_INVALID
@@ -208,31 +220,31 @@ class BodyLimitMiddleware:
         body = BoundedBody(
             limit, receive, self._budget, address=address, declared_bytes=int(declared)
         )
-        scope[_BODY] = body
-        started = False
+        scope[_BODY_KEY] = body
+        has_started = False
 
-        async def watching_send(message: Message) -> None:
-            nonlocal started
-            # Drop the handler's own answer to the broken read: the error below replaces it.
-            if body.error and not started:
+        async def send_unless_refused(message: Message) -> None:
+            nonlocal has_started
+            # Drop the handler's own response, because the response to the error below replaces it.
+            if body.error and not has_started:
                 return
-            started = True
+            has_started = True
             await send(message)
 
         try:
             with suppress(BodyRefused):
-                await self._app(scope, body.receive, watching_send)
+                await self._app(scope, body.receive, send_unless_refused)
         finally:
-            body.end()
-        if body.error and not started:
+            body.finish()
+        if body.error and not has_started:
             await problem_response(body.error())(scope, receive, send)
 
 
 def body_of(scope: Scope) -> BoundedBody:
-    body: BoundedBody = scope[_BODY]
+    body: BoundedBody = scope[_BODY_KEY]
     return body
 
 
 def release_body(scope: Scope) -> None:
-    """Say that nothing holds the request's body any more, though its answer may take a while."""
+    """Release the memory budget of the request's body before the response is ready."""
     body_of(scope).release()

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from api.auth.requirements import PUBLIC
 from api.html.frame import HEADERS
-from api.middleware.headers import is_head
+from api.middleware.request_rewriting import is_head
 from api.route_classes import ThreadedRoute
 from api.state import StateOf
 from core.errors import DomainError, money

@@ -7,8 +7,8 @@ from fastapi import Request
 from fastapi.responses import StreamingResponse
 
 from api.client_details import client_address
-from api.limits.bulkheads import Bulkhead
-from api.middleware.headers import is_head
+from api.limits.bulkhead import Bulkhead
+from api.middleware.request_rewriting import is_head
 from api.waiting.slow_downloads import SlowDownloads
 
 _SLOW_DOWNLOADS = SlowDownloads()
@@ -23,7 +23,7 @@ def stream_file(
     *,
     status: int = HTTPStatus.OK,
 ) -> StreamingResponse:
-    """Stream the content, which threads of the bulkhead produce. A HEAD request gets none."""
+    """Stream the content, which threads of the bulkhead produce. A HEAD request gets no content."""
     pieces = bulkhead.iterate(iter(()) if is_head(request.scope) else content)
     limited_pieces = _SLOW_DOWNLOADS.limit(client_address(request), pieces)
     return StreamingResponse(limited_pieces, status, headers, media_type)

@@ -1,4 +1,4 @@
-"""Signed links to files, which open the files without credentials until the links expire."""
+"""Creates and checks signed URLs, which open files without credentials for a limited time."""
 
 from fastapi import Request
 
@@ -9,9 +9,9 @@ from core.signed_urls import FILE_URL_LIFETIME, FILE_URLS, SignedUrls
 
 
 def build_import_errors_url(state: State, import_id: int, *, has_recent_login: bool = True) -> str:
-    """Return the URL of the rows that an import didn't add, with a signature that expires.
+    """Return the signed URL of the rows that an import didn't add.
 
-    A caller without a recent login gets a URL without a signature. Such a URL can't be opened. The
+    A caller without a recent login gets a URL without a signature, which can't be opened. The
     result is never ``None``, because released clients expect a URL.
     """
     path = f"/imports/{import_id}/errors.csv"
@@ -21,7 +21,7 @@ def build_import_errors_url(state: State, import_id: int, *, has_recent_login: b
 
 
 def sign_export_url(state: State, export_id: int, form: str) -> str:
-    """Return the signed URL of an export's file, which is only for a caller with a recent login."""
+    """Return the signed URL of an export's file, which needs a recent login of the caller."""
     return _signed_url(state, f"/exports/{export_id}/file.{form}.gz")
 
 
@@ -32,7 +32,7 @@ def require_signed_url(request: Request) -> None:
 
 
 def is_signed(request: Request, urls: SignedUrls, name: str) -> bool:
-    """Return whether the query has a valid signature for the file with this name."""
+    """Return whether the query contains a valid signature for the file with this name."""
     return urls.opens(
         state_of(request).resources.keyring,
         name,

@@ -1,4 +1,4 @@
-"""Responses about jobs: the request waits for a job, and the response tells its outcome."""
+"""Waits for jobs, and builds the responses with their results."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 from api.limits.bulkheads import RECORDS
 from api.preferences import Preference
 from api.responses.file_links import build_import_errors_url, sign_export_url
-from api.schemas.envelope import envelope
+from api.schemas.envelope import build_envelope
 from api.schemas.jobs import JobRecord
 from api.state import State
 from api.waiting.disconnects import run_while_connected
@@ -38,8 +38,8 @@ async def wait_for_job(
 
     Raises the error of a failed job.
     """
-    end = state.jobs.wait(build_job_topic(job_id), seconds, owner_id=owner_id)
-    await run_while_connected(request.receive, end)
+    job_end = state.jobs.wait(build_job_topic(job_id), seconds, owner_id=owner_id)
+    await run_while_connected(request.receive, job_end)
     job = await state.in_unit_of_work(lambda uow: uow.session.get_one(Job, job_id))
     if job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
         raise await RECORDS.run(_read_error, state, job)
@@ -52,46 +52,46 @@ def build_job_response(state: State, job: Job) -> JSONResponse:
     Call this function in a thread, because it reads samples of an imported file.
     """
     record = JobRecord.of(job, add_file_samples(state, job, add_links(state, job)))
-    content = envelope(record).model_dump(mode="json")
+    content = build_envelope(record).model_dump(mode="json")
     if job.status == JobStatus.SUCCEEDED:
         return JSONResponse(content)
     return JSONResponse(content, HTTPStatus.ACCEPTED, {"Location": f"/jobs/{job.id}"})
 
 
 def build_count_response(job: Job, name: str, *, replayed: bool = False) -> JSONResponse:
-    """Return a number of the job's result, or the job's id with status 202 if it isn't finished.
+    """Return one count of the job's result, or the job's id with status 202 if it isn't finished.
 
-    ``name``: the name of the number in the result.
+    ``name``: the name of the count in the result.
     """
     headers = {"Idempotent-Replayed": "true"} if replayed else {}
     if job.status == JobStatus.SUCCEEDED:
         assert job.result is not None
-        return JSONResponse(envelope(job.result[name]).model_dump(), headers=headers)
+        return JSONResponse(build_envelope(job.result[name]).model_dump(), headers=headers)
     headers["Location"] = f"/jobs/{job.id}"
-    return JSONResponse(envelope(job.id).model_dump(), HTTPStatus.ACCEPTED, headers)
+    return JSONResponse(build_envelope(job.id).model_dump(), HTTPStatus.ACCEPTED, headers)
 
 
-async def answer_undo(
+async def respond_to_undo(
     request: Request,
     state: State,
     preference: Preference,
     begin: Callable[..., int | None],
 ) -> JSONResponse:
-    """Begin an undo, wait for its job, and return how many members the undo restored.
+    """Start an undo, wait for its job, and return the number of restored members.
 
-    ``begin``: returns the id of the job, or ``None`` if there is nothing to undo.
+    ``begin``: starts the undo, and returns the job's id, or ``None`` if nothing can be undone.
     """
     job_id = await state.in_unit_of_work(begin)
     if job_id is None:
-        return JSONResponse(envelope(0).model_dump())
+        return JSONResponse(build_envelope(0).model_dump())
     job = await wait_for_job(request, state, job_id, preference.seconds(UNDO_WAIT_SECONDS))
     return build_count_response(job, "undone")
 
 
 def add_links(state: State, job: Job, *, has_recent_login: bool = True) -> dict[str, Any] | None:
-    """Return the job's result with newly signed links to the files that the job wrote.
+    """Return the job's result with newly signed URLs of the files that the job wrote.
 
-    These files contain e-mail addresses. A caller without a recent login gets no working link.
+    A caller without a recent login gets no working URL, because the files contain addresses.
     """
     result = job.result
     if result is None:
@@ -121,9 +121,9 @@ def add_file_samples(
 def list_readings(state: State, job: Job) -> list[dict[str, str]]:
     """Return sample rows of an imported file, decoded with each possible encoding.
 
-    Each entry is an error about the query parameter ``encoding``. The list is empty unless the job
-    failed because the encoding is uncertain. Call this function in a thread, because it queries the
-    database.
+    Each item has the form of an error about the query parameter ``encoding``. The list is empty
+    unless the job failed because the encoding is uncertain. Call this function in a thread, because
+    it queries the database.
     """
     code = IMPORT_ENCODING_NEEDED.code
     if job.error is None or job.error["code"] != code:

@@ -1,4 +1,4 @@
-"""Records of lists in responses."""
+"""Builds the records of lists for responses."""
 
 from collections.abc import Sequence
 
@@ -15,12 +15,14 @@ from storage.unit_of_work import UnitOfWork
 def describe_lists(
     uow: UnitOfWork, state: State, mailing_lists: Sequence[MailingList]
 ) -> list[Channel]:
-    """Return the records of lists, with their numbers of subscribers, site keys and wordings."""
-    subscribers = subscriber_counts.count_subscribers(uow, {each.id for each in mailing_lists})
+    """Return the records of lists, with subscriber counts, site keys and consent wordings."""
+    subscribers = subscriber_counts.count_subscribers(
+        uow, {mailing_list.id for mailing_list in mailing_lists}
+    )
     wordings = read_current_wordings(uow, mailing_lists)
     site_keys = {
         name: state.challenges.challenge_for(ChallengeProviderName(name)).site_key
-        for name in {each.challenge_provider for each in mailing_lists}
+        for name in {mailing_list.challenge_provider for mailing_list in mailing_lists}
         if name is not None and name in state.challenges.configured
     }
     return [

@@ -1,3 +1,5 @@
+"""The routers of the API, in the order in which a request is matched."""
+
 from api.console import ROUTERS as CONSOLE_ROUTERS
 from api.pages import PAGES
 from api.routes import (
@@ -22,7 +24,8 @@ from api.routes import (
 from api.routes.members import bulk, one, search
 from api.sign_up import routes as sign_up
 
-# Tried in this order: the routes with the most and the cheapest calls come first.
+# The first routers have the most frequent and the cheapest requests, because routers are tried in
+# order.
 ROUTERS = (
     credits.router,
     composer.router,

@@ -14,21 +14,21 @@ from api.bodies.unknown_names import refuse_parts
 from api.bodies.url_encoded_forms import parse_boolean
 from api.idempotency_keys import read_idempotency_key
 from api.limits.bulkheads import RECORDS
-from api.limits.shares import UPLOADS_BY_CALLER
+from api.limits.keyed_bulkheads import UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.openapi import (
+    IDEMPOTENCY_ERRORS,
     IDEMPOTENCY_KEY_PARAMETER,
-    OF_IDEMPOTENCY,
-    OF_QUEUES,
     PREFER_PARAMETER,
+    QUEUE_ERRORS,
     accepted_response,
-    refuses,
+    error_responses,
 )
 from api.paging import Paging
 from api.preferences import PreferenceOf
 from api.route_classes import JsonRoute
 from api.schemas.attachments import AttachmentChanges, AttachmentRecord, LinkRecord, NewLink
-from api.schemas.envelope import Envelope, Page, envelope, page
+from api.schemas.envelope import Envelope, Page, build_envelope, build_page
 from api.state import State, StateOf, Transaction
 from api.waiting.disconnects import run_while_connected
 from core.errors import DomainError, access, media, requests
@@ -47,10 +47,22 @@ router = APIRouter(tags=["Attachments"], route_class=JsonRoute)
 WAIT_SECONDS = 15.0
 
 AttachmentCaller = Annotated[Caller, requires_scope(Scope.ATTACHMENT)]
-_NOT_FOUND = refuses(media.ATTACHMENT_NOT_FOUND)
+_NOT_FOUND = error_responses(media.ATTACHMENT_NOT_FOUND)
 
 
-def _flag(value: object) -> bool:
+_FILE_SCHEMA = {
+    "type": "string",
+    "format": "binary",
+    "description": f"PNG, JPEG, GIF, WebP or ICO, at most {MAX_IMAGE_MEGABYTES} MB",
+}
+_FORM_SCHEMA = {"type": "object", "required": ["file"], "properties": {"file": _FILE_SCHEMA}}
+_UPLOAD_BODY: dict[str, Any] = {
+    "parameters": [PREFER_PARAMETER, IDEMPOTENCY_KEY_PARAMETER],
+    "requestBody": {"required": True, "content": {MULTIPART: {"schema": _FORM_SCHEMA}}},
+}
+
+
+def _parse_required_boolean(value: object) -> bool:
     flag = parse_boolean(value)
     if flag is None:
         raise ValueError("must be true, false, 1 or 0")
@@ -58,31 +70,22 @@ def _flag(value: object) -> bool:
 
 
 Encrypted = Annotated[
-    bool, BeforeValidator(_flag), Query(description="Keep the file encrypted, for its owner only")
+    bool,
+    BeforeValidator(_parse_required_boolean),
+    Query(description="Keep the file encrypted, for its owner only"),
 ]
 
 Renditions = Annotated[
     bool,
-    BeforeValidator(_flag),
+    BeforeValidator(_parse_required_boolean),
     Query(description="Make smaller copies for pages too, and one for mails"),
 ]
-
-_FILE = {
-    "type": "string",
-    "format": "binary",
-    "description": f"PNG, JPEG, GIF, WebP or ICO, at most {MAX_IMAGE_MEGABYTES} MB",
-}
-_FORM = {"type": "object", "required": ["file"], "properties": {"file": _FILE}}
-_UPLOAD: dict[str, Any] = {
-    "parameters": [PREFER_PARAMETER, IDEMPOTENCY_KEY_PARAMETER],
-    "requestBody": {"required": True, "content": {MULTIPART: {"schema": _FORM}}},
-}
 
 
 @router.post(
     "/attachments",
     response_model=Envelope[AttachmentRecord],
-    openapi_extra=_UPLOAD,
+    openapi_extra=_UPLOAD_BODY,
     responses=accepted_response(
         Envelope[AttachmentRecord],
         media.ATTACHMENT_FILE_MISSING,
@@ -101,8 +104,8 @@ _UPLOAD: dict[str, Any] = {
         media.IMAGE_SIDE_TOO_LONG,
         media.IMAGE_TOO_MANY_PIXELS,
         media.IMAGE_TOO_MANY_FRAMES,
-        *OF_IDEMPOTENCY,
-        *OF_QUEUES,
+        *IDEMPOTENCY_ERRORS,
+        *QUEUE_ERRORS,
         requests.SERVICE_BUSY,
         requests.SERVICE_UNAVAILABLE,
         description="The job continues after this answer. Location leads to the record.",
@@ -124,24 +127,28 @@ async def upload_attachment(
     1280 pixels wide) and a JPEG or PNG for mails. The call waits for the conversion, 15 s unless
     `Prefer: wait=N` says otherwise.
     """
-    seconds, owner_id = preference.seconds(WAIT_SECONDS), caller.user_id
+    seconds = preference.seconds(WAIT_SECONDS)
+    owner_id = caller.user_id
     state.admit(Queue.MEDIA, owner_id, seconds)
-    accepted = await _accept(
+    accepted = await _accept_upload(
         request, state, caller, encrypted=encrypted, with_renditions=renditions
     )
-    ended = state.jobs.wait(build_job_topic(accepted.job_id), seconds, owner_id=owner_id)
-    await run_while_connected(request.receive, ended)
-    return await RECORDS.run(_answer, state, accepted)
+    job_end = state.jobs.wait(build_job_topic(accepted.job_id), seconds, owner_id=owner_id)
+    await run_while_connected(request.receive, job_end)
+    return await RECORDS.run(_build_upload_response, state, accepted)
 
 
-async def _accept(
+async def _accept_upload(
     request: Request, state: State, caller: Caller, *, encrypted: bool, with_renditions: bool
 ) -> AcceptedJob:
-    """Stand apart from the route, so that nothing holds the file's bytes while the caller waits."""
+    """Read and store the upload.
+
+    A separate function frees the memory of the file before the route waits for the job.
+    """
     form = await read_multipart_form(request)
-    refuse_parts(request, form.names())
+    refuse_parts(request, form.list_names())
     part = find_only_file(form, "file")
-    key = read_idempotency_key(request, caller, form.parts())
+    key = read_idempotency_key(request, caller, form.list_parts())
     accepted = await UPLOADS_BY_CALLER.run(
         caller.user_id,
         upload.accept_upload,
@@ -154,7 +161,7 @@ async def _accept(
     return accepted
 
 
-def _answer(state: State, accepted: AcceptedJob) -> JSONResponse:
+def _build_upload_response(state: State, accepted: AcceptedJob) -> JSONResponse:
     with state.resources.unit_of_work() as uow:
         attachment = records.find_outcome(uow, accepted)
         if isinstance(attachment, DomainError):
@@ -167,20 +174,22 @@ def _answer(state: State, accepted: AcceptedJob) -> JSONResponse:
     if attachment.status != AttachmentStatus.READY:
         status = 202
         headers["Location"] = f"/attachments/{attachment.hash_id}"
-    return JSONResponse(envelope(record).model_dump(mode="json"), status, headers)
+    return JSONResponse(build_envelope(record).model_dump(mode="json"), status, headers)
 
 
-@router.get("/attachments", responses=refuses(requests.CURSOR_INVALID))
+@router.get("/attachments", responses=error_responses(requests.CURSOR_INVALID))
 def list_attachments(
     uow: Transaction, caller: AttachmentCaller, paging: Paging
 ) -> Envelope[Page[AttachmentRecord]]:
     """The caller's attachments, newest first."""
     settings = uow.settings
 
-    def show(rows: list[Attachment]) -> list[AttachmentRecord]:
+    def convert(rows: list[Attachment]) -> list[AttachmentRecord]:
         return [AttachmentRecord.of(attachment, settings) for attachment in rows]
 
-    return envelope(page(paging, partial(records.list_attachments, uow, caller), show))
+    return build_envelope(
+        build_page(paging, partial(records.list_attachments, uow, caller), convert)
+    )
 
 
 @router.get("/attachments/{hash_id}", responses=_NOT_FOUND)
@@ -189,7 +198,7 @@ def read_attachment(
 ) -> Envelope[AttachmentRecord]:
     """Return one of the caller's attachments, whatever its status."""
     attachment = records.get_attachment(uow, caller, hash_id)
-    return envelope(AttachmentRecord.of(attachment, uow.settings))
+    return build_envelope(AttachmentRecord.of(attachment, uow.settings))
 
 
 @router.patch("/attachments/{hash_id}", responses=_NOT_FOUND)
@@ -202,18 +211,18 @@ def change_attachment(
     """
     attachment = records.change_attachment(uow, caller, hash_id, body.sent())
     uow.session.refresh(attachment)
-    return envelope(AttachmentRecord.of(attachment, uow.settings))
+    return build_envelope(AttachmentRecord.of(attachment, uow.settings))
 
 
 @router.delete("/attachments/{hash_id}", responses=_NOT_FOUND)
 def delete_attachment(uow: Transaction, caller: AttachmentCaller, hash_id: str) -> Envelope[int]:
     """Delete the record and the file. Copies in browsers and caches stay until they expire."""
-    return envelope(records.delete_attachment(uow, caller, hash_id))
+    return build_envelope(records.delete_attachment(uow, caller, hash_id))
 
 
 @router.post(
     "/attachments/{hash_id}/links",
-    responses=refuses(
+    responses=error_responses(
         media.ATTACHMENT_NOT_FOUND,
         media.MEDIA_NOT_FOUND,
         media.SIGNED_LINK_NOT_ENCRYPTED,
@@ -230,4 +239,4 @@ def create_attachment_link(
     url, expires_at = records.sign_link(
         uow, caller, hash_id, expires_in=body.expires_in, filename=body.filename
     )
-    return envelope(LinkRecord(url=url, expires_at=expires_at))
+    return build_envelope(LinkRecord(url=url, expires_at=expires_at))

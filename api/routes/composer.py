@@ -8,12 +8,12 @@ from pydantic import AfterValidator
 
 from api.auth.requirements import requires_scope
 from api.composer_calls import ComposerCaller
-from api.idempotency_keys import name_call
-from api.openapi import IDEMPOTENCY_KEY_PARAMETER, WAIT_PARAMETER, Responses, refuses
+from api.idempotency_keys import read_or_build_key
+from api.openapi import IDEMPOTENCY_KEY_PARAMETER, WAIT_PARAMETER, Responses, error_responses
 from api.preferences import PreferenceOf
 from api.route_classes import JsonRoute
 from api.schemas import composer as schemas
-from api.schemas.envelope import Envelope, envelope
+from api.schemas.envelope import Envelope, build_envelope
 from api.state import StateOf
 from core import ids
 from core.errors import access, composer, money, requests
@@ -28,8 +28,8 @@ _routes = APIRouter(tags=["Composer"], route_class=JsonRoute)
 
 Author = Annotated[Caller, requires_scope(Scope.COMPOSER)]
 
-_SOURCE = "Pressroom-Source"
-_PREFER = {"parameters": [WAIT_PARAMETER]}
+_SOURCE_HEADER = "Pressroom-Source"
+_PREFER_EXTRA = {"parameters": [WAIT_PARAMETER]}
 _MAX_PHOTOS_PER_PAGE = 30
 
 _QUEUE_ERRORS = (
@@ -49,12 +49,12 @@ _PHOTO_ERRORS = (
 )
 
 
-def _answers(source: str, *errors: ErrorType) -> Responses:
+def _describe_responses(source: str, *errors: ErrorType) -> Responses:
     """Return the documented responses of a composer call, including these errors."""
     header = {"description": source, "schema": {"type": "string"}, "example": "offline"}
     return {
-        200: {"description": "Successful Response", "headers": {_SOURCE: header}},
-        **refuses(
+        200: {"description": "Successful Response", "headers": {_SOURCE_HEADER: header}},
+        **error_responses(
             access.QUOTA_EXCEEDED,
             *_QUEUE_ERRORS,
             requests.REQUEST_TOO_SLOW.fill(seconds=45),
@@ -63,29 +63,32 @@ def _answers(source: str, *errors: ErrorType) -> Responses:
     }
 
 
-_WRITTEN = {
-    **_answers(
+_WRITING_RESPONSES = {
+    **_describe_responses(
         "Who wrote it: `offline` or `openai/<model>`; with `; fallback` or `; cached`",
         composer.COMPOSER_POST_TOO_SLOW,
         composer.COMPOSER_POST_UNREADABLE,
     ),
-    **refuses(
+    **error_responses(
         requests.IDEMPOTENCY_KEY_INVALID, money.CREDITS_INSUFFICIENT, money.CHARGE_IN_PROGRESS
     ),
 }
-_CHARGED_ONCE = "Calls with the same key and request within 24 hours are charged once."
-_WRITING = {
-    "parameters": [WAIT_PARAMETER, {**IDEMPOTENCY_KEY_PARAMETER, "description": _CHARGED_ONCE}]
+_CHARGED_ONCE_DESCRIPTION = "Calls with the same key and request within 24 hours are charged once."
+_WRITING_EXTRA = {
+    "parameters": [
+        WAIT_PARAMETER,
+        {**IDEMPOTENCY_KEY_PARAMETER, "description": _CHARGED_ONCE_DESCRIPTION},
+    ]
 }
 
 
 @_routes.post(
     "/composer/metadata",
     response_model=Envelope[schemas.GeneratedMetadata],
-    openapi_extra=_WRITING,
+    openapi_extra=_WRITING_EXTRA,
     responses={
-        **_WRITTEN,
-        **refuses(requests.IDEMPOTENCY_KEY_INVALID, composer.COMPOSER_UNKNOWN_PART),
+        **_WRITING_RESPONSES,
+        **error_responses(requests.IDEMPOTENCY_KEY_INVALID, composer.COMPOSER_UNKNOWN_PART),
     },
 )
 async def generate_metadata(
@@ -103,22 +106,23 @@ async def generate_metadata(
     Where the operator has set a price for calls that a language model answers, this needs the scope
     `credit.full` too. An answer that is cached or written without the model costs nothing.
     """
-    del includes  # Documented as one text; a caller may also repeat it.
-    named = ",".join(request.query_params.getlist("includes")).split(",")
+    # The parameter is documented as a single text, but a caller may also repeat the parameter.
+    del includes
+    names = ",".join(request.query_params.getlist("includes")).split(",")
     try:
-        wanted = frozenset(MetadataField(name.strip()) for name in named if name.strip())
+        fields = frozenset(MetadataField(name.strip()) for name in names if name.strip())
     except ValueError:
         raise composer.COMPOSER_UNKNOWN_PART(allowed=", ".join(MetadataField)) from None
-    wanted = wanted or frozenset(MetadataField)
+    fields = fields or frozenset(MetadataField)
     calls = ComposerCaller(request, state, caller, preference)
-    return await _written(calls, MetadataRequest(body.post(), wanted))
+    return await _write_metadata(calls, MetadataRequest(body.post(), fields))
 
 
 @_routes.post(
     "/composer/generate-tweets",
     response_model=Envelope[schemas.GeneratedTweets],
-    openapi_extra=_WRITING,
-    responses=_WRITTEN,
+    openapi_extra=_WRITING_EXTRA,
+    responses=_WRITING_RESPONSES,
 )
 async def generate_tweets(
     request: Request,
@@ -132,18 +136,18 @@ async def generate_tweets(
     Costs what metadata costs, and needs the same scopes.
     """
     calls = ComposerCaller(request, state, caller, preference)
-    return await _written(calls, MetadataRequest(body.post()))
+    return await _write_metadata(calls, MetadataRequest(body.post()))
 
 
-async def _written(calls: ComposerCaller, asked: MetadataRequest) -> Response:
+async def _write_metadata(calls: ComposerCaller, metadata_request: MetadataRequest) -> Response:
     request = calls.request
-    name = partial(name_call, request, calls.caller, [await request.body()])
-    result = await calls.written(asked, name)
-    body = envelope(result.fields).model_dump()
-    return JSONResponse(body, headers={_SOURCE: result.source})
+    build_key = partial(read_or_build_key, request, calls.caller, [await request.body()])
+    result = await calls.write_metadata(metadata_request, build_key)
+    body = build_envelope(result.fields).model_dump()
+    return JSONResponse(body, headers={_SOURCE_HEADER: result.source})
 
 
-def _not_blank(text: str) -> str:
+def _require_text(text: str) -> str:
     if not text.strip():
         raise ValueError("must not be blank")
     return text.strip()
@@ -152,10 +156,10 @@ def _not_blank(text: str) -> str:
 @_routes.get(
     "/composer/{provider}/photos/search",
     response_model=Envelope[schemas.PhotoPage],
-    openapi_extra=_PREFER,
+    openapi_extra=_PREFER_EXTRA,
     responses={
-        **_answers("The provider; with `; cached`"),
-        **refuses(composer.STOCKPHOTO_REFUSED, *_PHOTO_ERRORS),
+        **_describe_responses("The provider; with `; cached`"),
+        **error_responses(composer.STOCKPHOTO_REFUSED, *_PHOTO_ERRORS),
     },
 )
 async def search_photos(
@@ -163,7 +167,7 @@ async def search_photos(
     state: StateOf,
     caller: Author,
     provider: schemas.StockPhotoSource,
-    query: Annotated[str, AfterValidator(_not_blank), Query(description="What is searched for")],
+    query: Annotated[str, AfterValidator(_require_text), Query(description="What is searched for")],
     preference: PreferenceOf,
     page: Annotated[int, Query(ge=1, le=ids.MAX_ID)] = 1,
     limit: Annotated[
@@ -175,16 +179,16 @@ async def search_photos(
     Openverse gives at most 20 photos on a page.
     """
     search = PhotoSearch(provider.named(state.photos.providers.default), query, page, limit)
-    result = await ComposerCaller(request, state, caller, preference).photos(search)
-    # The envelope around the provider's own text: no number or order in it changes.
+    result = await ComposerCaller(request, state, caller, preference).search_photos(search)
+    # The provider's text is inserted unchanged, so that no number loses digits.
     body = f'{{"data":{result.payload},"ts":{int(time.time())}}}'
-    return Response(body, headers={_SOURCE: result.source}, media_type="application/json")
+    return Response(body, headers={_SOURCE_HEADER: result.source}, media_type="application/json")
 
 
 @_routes.get(
     "/composer/{provider}/photos/download_url",
-    openapi_extra=_PREFER,
-    responses=refuses(
+    openapi_extra=_PREFER_EXTRA,
+    responses=error_responses(
         access.QUOTA_EXCEEDED,
         composer.STOCKPHOTO_ENDPOINT_NOT_ALLOWED,
         composer.STOCKPHOTO_NOT_FOUND,
@@ -207,12 +211,12 @@ async def locate_photo_file(
 ) -> Envelope[schemas.PhotoFile]:
     """Tell the provider that a photo is used, and learn the address of its file."""
     chosen = provider.named(state.photos.providers.default)
-    use = PhotoUse(chosen, state.photos.providers.named(chosen).photo_at(endpoint))
-    url = await ComposerCaller(request, state, caller, preference).url_of_photo(use)
-    return envelope(schemas.PhotoFile(url=url))
+    use = PhotoUse(chosen, state.photos.providers.get_provider(chosen).parse_endpoint(endpoint))
+    url = await ComposerCaller(request, state, caller, preference).obtain_photo_url(use)
+    return build_envelope(schemas.PhotoFile(url=url))
 
 
 router = APIRouter()
 router.include_router(_routes)
-# The same routes under the platform's prefix; the document has each once.
+# Each route is also available with a prefix, but documented only once.
 router.include_router(_routes, prefix="/auxilia", include_in_schema=False)

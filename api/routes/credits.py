@@ -1,4 +1,4 @@
-"""The endpoints of credits: charges, the ledger, and orders."""
+"""The API endpoints for credits, which are charges, the ledger and orders."""
 
 from datetime import date
 from functools import partial
@@ -11,11 +11,11 @@ from api.bodies.json_bodies import read_exact_json
 from api.idempotency_keys import read_idempotency_key
 from api.limits.bulkheads import MONEY
 from api.openapi import (
+    IDEMPOTENCY_ERRORS,
     IDEMPOTENCY_KEY_PARAMETER,
-    OF_IDEMPOTENCY,
     PREFER_PARAMETER,
-    json_request_body,
-    refuses,
+    describe_json_body,
+    error_responses,
 )
 from api.paging import Cursor, Limit, Offset, Paging
 from api.preferences import PreferenceOf
@@ -23,7 +23,7 @@ from api.record_ids import PathId
 from api.responses.jobs import wait_for_job
 from api.route_classes import JsonRoute
 from api.schemas import credits as schemas
-from api.schemas.envelope import Envelope, Page, Pagination, envelope
+from api.schemas.envelope import Envelope, Page, Pagination, build_envelope
 from api.state import State, StateOf, Transaction, state_of
 from core.errors import money, requests
 from core.queues import Queue
@@ -36,7 +36,7 @@ from services.jobs.idempotency import AcceptedJob
 from services.paging import PageRequest, fill
 
 WAIT_SECONDS = 20.0
-# Prices change with the settings of a deployment.
+# Prices change only with the settings of a deployment, so caches may keep them for a while.
 PRICES_CACHE_CONTROL = "public, max-age=300"
 
 Payer = Annotated[Caller | None, OPTIONAL]
@@ -52,10 +52,10 @@ orders_router = APIRouter(tags=["Credits"], route_class=JsonRoute)
 @router.post(
     "/auxilia/credits/consume",
     response_model=Envelope[schemas.CreditEntryRecord],
-    openapi_extra=json_request_body(
+    openapi_extra=describe_json_body(
         schemas.NewCharge.model_json_schema(), parameters=[IDEMPOTENCY_KEY_PARAMETER]
     ),
-    responses=refuses(
+    responses=error_responses(
         requests.BODY_NOT_JSON,
         requests.IDEMPOTENCY_KEY_INVALID,
         money.CREDITS_INSUFFICIENT,
@@ -74,10 +74,10 @@ async def consume_credits(request: Request, caller: CreditSpender) -> Response:
     An error for too few credits names the caller's `balance_credit` and what is `needed`.
     """
     content = await request.body()
-    return await MONEY.run(_consume, request, caller, content)
+    return await MONEY.run(_charge, request, caller, content)
 
 
-def _consume(request: Request, caller: Caller, content: bytes) -> Response:
+def _charge(request: Request, caller: Caller, content: bytes) -> Response:
     body = read_exact_json(request, content, schemas.NewCharge)
     charge = ledger.consume_credits(
         state_of(request).resources.database,
@@ -88,7 +88,7 @@ def _consume(request: Request, caller: Caller, content: bytes) -> Response:
         key=read_idempotency_key(request, caller, [content]),
     )
     headers = {"Idempotent-Replayed": "true"} if charge.is_replayed else {}
-    return schemas.decimal_response(charge.entry, headers)
+    return schemas.build_decimal_response(charge.entry, headers)
 
 
 @router.get("/auxilia/credits/balance", response_model=Envelope[schemas.CreditBalance])
@@ -96,13 +96,13 @@ def _consume(request: Request, caller: Caller, content: bytes) -> Response:
 def read_balance(state: StateOf, caller: CreditReader) -> Response:
     """The caller's credits. The first call opens an empty account."""
     database = state.resources.database
-    return schemas.decimal_response(ledger.read_account(database, caller.user_id))
+    return schemas.build_decimal_response(ledger.read_account(database, caller.user_id))
 
 
 @router.get(
     "/auxilia/credits/ledger",
     response_model=Envelope[schemas.LedgerPage],
-    responses=refuses(requests.CURSOR_INVALID),
+    responses=error_responses(requests.CURSOR_INVALID),
 )
 @MONEY.threaded
 def read_ledger(
@@ -135,7 +135,7 @@ def read_ledger(
     )
     pagination = Pagination.of(page_request, entries).model_dump_json()
     items = ",".join(entries.rows)
-    return schemas.decimal_response(f'{{"pagination":{pagination},"items":[{items}]}}')
+    return schemas.build_decimal_response(f'{{"pagination":{pagination},"items":[{items}]}}')
 
 
 @router.get("/auxilia/credits/low-balance", response_model=Envelope[schemas.LowBalance])
@@ -143,14 +143,14 @@ def read_ledger(
 def read_low_balance(state: StateOf, caller: CreditReader) -> Response:
     """Below which balance the caller's events tell of low credits; 100 until it is set."""
     below = thresholds.read_threshold(state.resources.database, caller.user_id)
-    return schemas.decimal_response(f'{{"below_credit":{below}}}')
+    return schemas.build_decimal_response(f'{{"below_credit":{below}}}')
 
 
 @router.put(
     "/auxilia/credits/low-balance",
     response_model=Envelope[int],
-    openapi_extra=json_request_body(schemas.NewLowBalance.model_json_schema()),
-    responses=refuses(
+    openapi_extra=describe_json_body(schemas.NewLowBalance.model_json_schema()),
+    responses=error_responses(
         requests.BODY_NOT_JSON,
         requests.BODY_NO_JSON_TYPE,
         requests.BODY_INVALID.fill(place="body.below_credit", rule="must be a number"),
@@ -167,17 +167,17 @@ async def set_low_balance(request: Request, caller: CreditEditor) -> Envelope[in
         database = state_of(request).resources.database
         return thresholds.set_threshold(database, caller.user_id, body.below_credit)
 
-    return envelope(await MONEY.run(set_threshold))
+    return build_envelope(await MONEY.run(set_threshold))
 
 
 @orders_router.post(
     "/auxilia/credits/topup",
     response_model=Envelope[schemas.NewOrderRecord],
-    openapi_extra=json_request_body(
+    openapi_extra=describe_json_body(
         schemas.NewOrder.model_json_schema(),
         parameters=[PREFER_PARAMETER, IDEMPOTENCY_KEY_PARAMETER],
     ),
-    responses=refuses(
+    responses=error_responses(
         requests.BODY_NOT_JSON,
         requests.BODY_NO_JSON_TYPE,
         requests.BODY_INVALID.fill(place="body.redirect_url", rule="must be a string"),
@@ -191,7 +191,7 @@ async def set_low_balance(request: Request, caller: CreditEditor) -> Envelope[in
         money.TOPUP_NO_SANDBOX,
         money.TOPUP_REDIRECT_NOT_ALLOWED,
         requests.QUEUE_OVERLOADED,
-        *OF_IDEMPOTENCY,
+        *IDEMPOTENCY_ERRORS,
         money.PAYMENTS_REFUSED,
         money.PAYMENTS_UNAVAILABLE,
         money.TOPUP_CHANNEL_UNAVAILABLE,
@@ -222,52 +222,52 @@ async def topup_credits(
     job = await wait_for_job(request, state, accepted.job_id, preference.wait or WAIT_SECONDS)
     if job.status != JobStatus.SUCCEEDED:
         raise money.TOPUP_PAGE_TOO_SLOW()
-    return await MONEY.run(_answer, state, accepted)
+    return await MONEY.run(_build_order_response, state, accepted)
 
 
-def _answer(state: State, accepted: AcceptedJob) -> Response:
+def _build_order_response(state: State, accepted: AcceptedJob) -> Response:
     with state.resources.unit_of_work() as uow:
         order = uow.session.get_one(PaymentOrder, accepted.subject_id)
-    # Always with its page, even if a payer has paid the order meanwhile.
-    record = schemas.record_of(order) | {
+    # The response contains the URL of the payment page even if the order has been paid meanwhile.
+    record = schemas.describe_order(order) | {
         "payment_url": order.payment_url,
         "claim_token": claim_tokens.restore_token(state.resources.keyring, order),
     }
     headers = {"Idempotent-Replayed": "true"} if accepted.replayed else {}
-    return schemas.decimal_response(record, headers)
+    return schemas.build_decimal_response(record, headers)
 
 
 @orders_router.post(
     "/auxilia/credits/orders/claim",
     response_model=Envelope[schemas.OrderRecord],
-    responses=refuses(money.ORDER_NOT_FOUND, money.ORDER_CLAIMED, money.ORDER_OVER),
+    responses=error_responses(money.ORDER_NOT_FOUND, money.ORDER_CLAIMED, money.ORDER_OVER),
 )
 @MONEY.threaded
 def claim_order(uow: Transaction, caller: CreditEditor, body: schemas.ClaimToken) -> Response:
     """Claim an order that was made without credentials: its credits become the caller's."""
     order = claim_tokens.claim_order(uow, caller.user_id, body.claim_token)
     uow.session.refresh(order)
-    return schemas.decimal_response(schemas.record_of(order))
+    return schemas.build_decimal_response(schemas.describe_order(order))
 
 
 @orders_router.post(
     "/auxilia/credits/orders/status",
     response_model=Envelope[schemas.OrderRecord],
     dependencies=[PUBLIC],
-    responses=refuses(money.ORDER_NOT_FOUND),
+    responses=error_responses(money.ORDER_NOT_FOUND),
 )
 @MONEY.threaded
 def read_order_by_token(uow: Transaction, body: schemas.ClaimToken) -> Response:
     """The order of a `claim_token`; no credentials are needed."""
-    return schemas.decimal_response(
-        schemas.record_of(claim_tokens.find_order(uow, body.claim_token))
+    return schemas.build_decimal_response(
+        schemas.describe_order(claim_tokens.find_order(uow, body.claim_token))
     )
 
 
 @orders_router.get(
     "/auxilia/credits/orders",
     response_model=Envelope[Page[schemas.OrderRecord]],
-    responses=refuses(requests.CURSOR_INVALID),
+    responses=error_responses(requests.CURSOR_INVALID),
 )
 @MONEY.threaded
 def list_orders(
@@ -278,9 +278,11 @@ def list_orders(
 ) -> Response:
     """The caller's orders, those that they claimed too, newest first."""
     read = partial(orders.list_orders, uow, caller.user_id, status=status)
-    records = fill(paging, read, lambda rows: [*map(schemas.record_of, rows)], schemas.size_of)
+    records = fill(
+        paging, read, lambda rows: [*map(schemas.describe_order, rows)], schemas.count_json_bytes
+    )
     pagination = Pagination.of(paging, records).model_dump()
-    return schemas.decimal_response({"pagination": pagination, "items": records.rows})
+    return schemas.build_decimal_response({"pagination": pagination, "items": records.rows})
 
 
 @orders_router.get(
@@ -288,18 +290,18 @@ def list_orders(
 )
 async def read_prices(state: StateOf) -> Response:
     """The currencies in which credits are sold, and what they cost. Caches may keep the answer."""
-    prices = schemas.prices_of(state.resources.settings, state.payments.configured)
-    return schemas.decimal_response(prices, {"Cache-Control": PRICES_CACHE_CONTROL})
+    prices = schemas.describe_prices(state.resources.settings, state.payments.configured)
+    return schemas.build_decimal_response(prices, {"Cache-Control": PRICES_CACHE_CONTROL})
 
 
 @orders_router.get(
     "/auxilia/credits/orders/{order_id}",
     response_model=Envelope[schemas.OrderRecord],
-    responses=refuses(money.ORDER_NOT_FOUND),
+    responses=error_responses(money.ORDER_NOT_FOUND),
 )
 @MONEY.threaded
 def read_order(uow: Transaction, caller: CreditReader, order_id: PathId) -> Response:
     """Return one of the caller's orders."""
-    return schemas.decimal_response(
-        schemas.record_of(orders.get_order(uow, caller.user_id, order_id))
+    return schemas.build_decimal_response(
+        schemas.describe_order(orders.get_order(uow, caller.user_id, order_id))
     )

@@ -1,16 +1,16 @@
-"""The feed: an owner's events in order, for programs that follow them."""
+"""The API endpoint for the feed, which lists an owner's events in order."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
 from api.auth.member_reads import count_members_page, limit_members_page
-from api.auth.requirements import OF_EVENT_TYPES
-from api.openapi import refuses
+from api.auth.requirements import EVENT_TYPE_SCOPES
+from api.openapi import error_responses
 from api.paging import Limit
 from api.record_ids import PathId
 from api.route_classes import JsonRoute
-from api.schemas.envelope import Envelope, enveloped
+from api.schemas.envelope import Envelope, build_plain_response
 from api.schemas.events import FeedEventsPage
 from api.state import StateOf
 from core.errors.access import AUTH_INSUFFICIENT_SCOPE, AUTH_RESTRICTED_CREDENTIAL
@@ -33,13 +33,13 @@ Types = Annotated[
 @router.get(
     "/events",
     response_model=Envelope[FeedEventsPage],
-    responses=refuses(
+    responses=error_responses(
         AUTH_INSUFFICIENT_SCOPE, AUTH_RESTRICTED_CREDENTIAL, CURSOR_INVALID, LIST_NOT_FOUND
     ),
 )
 def list_events(
     state: StateOf,
-    caller: Annotated[Caller, OF_EVENT_TYPES],
+    caller: Annotated[Caller, EVENT_TYPE_SCOPES],
     types: Types = [],  # noqa: B006 - FastAPI copies it
     list_id: Annotated[PathId | None, Query(description="Of this list alone")] = None,
     cursor: Annotated[
@@ -56,7 +56,7 @@ def list_events(
     """
     limit = limit_members_page(caller, PageRequest(limit)).limit
     with state.resources.unit_of_work() as uow:
-        found = reading.read_page(
+        page = reading.read_page(
             uow,
             caller.user_id,
             types=list_visible_types(caller.scopes, unrestricted=caller.unrestricted, only=types),
@@ -64,7 +64,7 @@ def list_events(
             cursor=cursor,
             limit=limit,
         )
-        items = render_events(uow.session, found.events)
+        items = render_events(uow.session, page.events)
     count_members_page(state, caller)
-    pagination = {"limit": limit, "next_cursor": found.next_cursor, "has_more": found.has_more}
-    return enveloped({"pagination": pagination, "items": items})
+    pagination = {"limit": limit, "next_cursor": page.next_cursor, "has_more": page.has_more}
+    return build_plain_response({"pagination": pagination, "items": items})

@@ -5,15 +5,15 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from api.auth.requirements import OF_EXPORT_KIND, UNLIMITED
+from api.auth.requirements import EXPORT_KIND_SCOPE, UNLIMITED
 from api.limits.bulkheads import STORAGE
 from api.openapi import (
-    OF_OWN_LIST,
-    OF_SELECTION,
+    LIST_ERRORS,
     PREFER_PARAMETER,
+    SELECTION_ERRORS,
     accepted_response,
-    file_of,
-    refuses,
+    describe_file,
+    error_responses,
 )
 from api.preferences import PreferenceOf
 from api.record_ids import ListId, PathId
@@ -38,13 +38,19 @@ router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
 WAIT_SECONDS = 30.0
 
 
+_FILE_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {"content": describe_file("application/gzip"), "description": "The file"},
+    **error_responses(media.SIGNED_LINK_INVALID, mailing.EXPORT_NOT_FOUND, media.MEDIA_DAMAGED),
+}
+
+
 @router.post(
     "/lists/{list_id}/exports",
     openapi_extra={"parameters": [PREFER_PARAMETER]},
     response_model=Envelope[JobRecord],
     responses=accepted_response(
         Envelope[JobRecord],
-        *OF_OWN_LIST,
+        *LIST_ERRORS,
         access.AUTH_LOGIN_AGAIN,
         access.QUOTA_EXCEEDED,
         access.AUTH_INSUFFICIENT_SCOPE.fill(scope=Scope.DELIVERY),
@@ -52,7 +58,7 @@ WAIT_SECONDS = 30.0
         mailing.FILTER_INVALID,
         mailing.FILTER_TOO_LARGE,
         mailing.LIST_BUSY,
-        *OF_SELECTION,
+        *SELECTION_ERRORS,
         mailing.EXPORT_STATUS_OF_ROSTER,
         mailing.EXPORT_BOM,
         requests.QUEUE_OVERLOADED,
@@ -61,7 +67,7 @@ WAIT_SECONDS = 30.0
 async def export_list(
     request: Request,
     state: StateOf,
-    caller: Annotated[Caller, OF_EXPORT_KIND],
+    caller: Annotated[Caller, EXPORT_KIND_SCOPE],
     list_id: ListId,
     body: NewExport,
     preference: PreferenceOf,
@@ -77,46 +83,42 @@ async def export_list(
     state.queue_ages.check(Queue.EXPORT, waits=seconds > 0)
     statuses = None if body.status is None else tuple(dict.fromkeys(body.status))
     order = ExportOrder(body.kind, body.segment_id, body.filter, statuses, body.format, body.bom)
-    begun = await state.in_unit_of_work(exports.begin_export, caller, list_id, order)
-    job = await wait_for_job(request, state, begun.id, seconds)
+    begun_job = await state.in_unit_of_work(exports.begin_export, caller, list_id, order)
+    job = await wait_for_job(request, state, begun_job.id, seconds)
     return build_job_response(state, job)
-
-
-_FILE: dict[int | str, dict[str, Any]] = {
-    200: {"content": file_of("application/gzip"), "description": "The file"},
-    **refuses(media.SIGNED_LINK_INVALID, mailing.EXPORT_NOT_FOUND, media.MEDIA_DAMAGED),
-}
 
 
 @router.get(
     "/exports/{export_id}/file.csv.gz",
     dependencies=[UNLIMITED],
     response_class=StreamingResponse,
-    responses=_FILE,
+    responses=_FILE_RESPONSES,
 )
 @STORAGE.threaded
 def download_export(request: Request, state: StateOf, export_id: PathId) -> StreamingResponse:
     """The file of an export, by its signed URL; it is kept for seven days."""
-    return _file(request, state, export_id, ExportFormat.CSV)
+    return _stream_export(request, state, export_id, ExportFormat.CSV)
 
 
 @router.get(
     "/exports/{export_id}/file.jsonl.gz",
     dependencies=[UNLIMITED],
     response_class=StreamingResponse,
-    responses=_FILE,
+    responses=_FILE_RESPONSES,
 )
 @STORAGE.threaded
 def download_export_lines(request: Request, state: StateOf, export_id: PathId) -> StreamingResponse:
     """The file of an export in JSON Lines, compressed by gzip."""
-    return _file(request, state, export_id, ExportFormat.JSONL)
+    return _stream_export(request, state, export_id, ExportFormat.JSONL)
 
 
-def _file(request: Request, state: State, export_id: int, form: ExportFormat) -> StreamingResponse:
+def _stream_export(
+    request: Request, state: State, export_id: int, form: ExportFormat
+) -> StreamingResponse:
     require_signed_url(request)
     with state.resources.unit_of_work() as uow:
         export, mailing_list = exports.get_finished_export(uow, export_id, form)
-    stored = exports.open_file(state.resources, export)
+    stored = exports.open_export_file(state.resources, export)
     headers = build_download_headers(f"{mailing_list.slug}-{export.kind}.{form}.gz")
     headers["Content-Length"] = str(export.size)
     return stream_file(request, STORAGE, stored.stream(), headers, "application/gzip")

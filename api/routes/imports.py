@@ -11,15 +11,21 @@ from api.bodies.multipart import MULTIPART
 from api.bodies.unknown_names import refuse_parts
 from api.bodies.upload_stream import store_upload
 from api.limits.bulkheads import RECORDS
-from api.openapi import OF_OWN_LIST, PREFER_PARAMETER, accepted_response, refuses, text_of
+from api.openapi import (
+    LIST_ERRORS,
+    PREFER_PARAMETER,
+    accepted_response,
+    describe_text,
+    error_responses,
+)
 from api.paging import Paging
 from api.preferences import PreferenceOf
 from api.record_ids import ListId, PathId
 from api.responses.downloads import build_download_headers, stream_file
 from api.responses.file_links import build_import_errors_url, require_signed_url
-from api.responses.jobs import answer_undo, build_job_response, wait_for_job
+from api.responses.jobs import build_job_response, respond_to_undo, wait_for_job
 from api.route_classes import JsonRoute
-from api.schemas.envelope import Envelope, Page, envelope, page
+from api.schemas.envelope import Envelope, Page, build_envelope, build_page
 from api.schemas.imports import ImportRecord, UndoPreview
 from api.schemas.jobs import JobId, JobRecord
 from api.state import State, StateOf, Transaction
@@ -42,7 +48,7 @@ from services.subscriptions.imports.undo_preview import forecast_undo
 
 router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
 
-# An import takes long: its caller watches the job rather than waits.
+# An import takes long, so a caller polls or streams the job instead of waiting.
 IMPORT_WAIT_SECONDS = 0.0
 
 Filename = Annotated[
@@ -108,12 +114,12 @@ Kind = Annotated[
     ),
 ]
 
-_FILE = {"type": "string", "format": "binary", "description": "At most 2 GB"}
-_FORM = {
+_FILE_SCHEMA = {"type": "string", "format": "binary", "description": "At most 2 GB"}
+_FORM_SCHEMA = {
     "type": "object",
     "description": "The file alone: options go into the query",
     "required": ["file"],
-    "properties": {"file": _FILE},
+    "properties": {"file": _FILE_SCHEMA},
 }
 
 
@@ -124,15 +130,15 @@ _FORM = {
         "requestBody": {
             "required": True,
             "content": {
-                MULTIPART: {"schema": _FORM},
-                "application/octet-stream": {"schema": _FILE},
+                MULTIPART: {"schema": _FORM_SCHEMA},
+                "application/octet-stream": {"schema": _FILE_SCHEMA},
             },
         },
     },
     response_model=Envelope[JobRecord],
     responses=accepted_response(
         Envelope[JobRecord],
-        *OF_OWN_LIST,
+        *LIST_ERRORS,
         mailing.PLAN_REQUIRED,
         access.QUOTA_EXCEEDED,
         requests.BODY_MALFORMED_UPLOAD,
@@ -174,9 +180,15 @@ async def import_members(
     """
     columns = import_options.read_mapping(mapping, imports.IMPORT_MAPPING)
     statuses = import_options.read_status_values(status_values)
-    read_in = import_options.read_encoding(encoding)
     options = ImportOptions(
-        *(dry_run, on_existing, columns, kind, create_fields, date_order, statuses, read_in)
+        dry_run,
+        on_existing,
+        columns,
+        kind,
+        create_fields,
+        date_order,
+        statuses,
+        import_options.read_encoding(encoding),
     )
     state.queue_ages.check(Queue.BULK, waits=False)
     await state.in_unit_of_work(accepting.check_upload, caller, list_id, dry_run=dry_run)
@@ -198,12 +210,12 @@ async def import_members(
         filename=received.filename,
         options=options,
     )
-    wait = preference.seconds(IMPORT_WAIT_SECONDS)
-    job = await wait_for_job(request, state, accepted.job_id, wait)
+    seconds = preference.seconds(IMPORT_WAIT_SECONDS)
+    job = await wait_for_job(request, state, accepted.job_id, seconds)
     return await RECORDS.run(build_job_response, state, job)
 
 
-@router.get("/imports", responses=refuses(requests.CURSOR_INVALID))
+@router.get("/imports", responses=error_responses(requests.CURSOR_INVALID))
 def list_imports(
     state: StateOf,
     uow: Transaction,
@@ -218,13 +230,15 @@ def list_imports(
     """
     is_recent = has_recent_login(uow, caller)
 
-    def show(rows: list[MemberImport]) -> list[ImportRecord]:
-        return [_record(state, task, has_recent_login=is_recent) for task in rows]
+    def convert(rows: list[MemberImport]) -> list[ImportRecord]:
+        return [_build_record(state, task, has_recent_login=is_recent) for task in rows]
 
-    return envelope(page(paging, partial(records.list_imports, uow, caller, list_id=list_id), show))
+    return build_envelope(
+        build_page(paging, partial(records.list_imports, uow, caller, list_id=list_id), convert)
+    )
 
 
-@router.get("/imports/{import_id}", responses=refuses(imports.IMPORT_NOT_FOUND))
+@router.get("/imports/{import_id}", responses=error_responses(imports.IMPORT_NOT_FOUND))
 def read_import(
     state: StateOf, uow: Transaction, caller: ListReader, import_id: PathId
 ) -> Envelope[ImportRecord]:
@@ -234,7 +248,9 @@ def read_import(
     can't be opened.
     """
     task = records.get_import(uow, caller, import_id)
-    return envelope(_record(state, task, has_recent_login=has_recent_login(uow, caller)))
+    return build_envelope(
+        _build_record(state, task, has_recent_login=has_recent_login(uow, caller))
+    )
 
 
 @router.get(
@@ -243,14 +259,14 @@ def read_import(
     response_class=StreamingResponse,
     responses={
         200: {
-            "content": text_of(
+            "content": describe_text(
                 "text/csv",
                 "Email Address,Name,line,code,reason\n"
                 "ada@,Ada Reader,17,email.invalid,There must be something after the @-sign.\n",
             ),
             "description": "The original columns, then ours",
         },
-        **refuses(media.SIGNED_LINK_INVALID, imports.IMPORT_ERRORS_GONE),
+        **error_responses(media.SIGNED_LINK_INVALID, imports.IMPORT_ERRORS_GONE),
     },
 )
 def download_import_errors(
@@ -263,14 +279,14 @@ def download_import_errors(
     return stream_file(request, RECORDS, lines, headers, "text/csv; charset=utf-8")
 
 
-@router.get("/imports/{import_id}/undo", responses=refuses(imports.IMPORT_NOT_FOUND))
+@router.get("/imports/{import_id}/undo", responses=error_responses(imports.IMPORT_NOT_FOUND))
 def preview_undo(uow: Transaction, caller: ListReader, import_id: PathId) -> Envelope[UndoPreview]:
     """Count whom an undo would take back now, and name what holds the members who would stay.
 
     Looks at no more than 100,000 of the import's members.
     """
-    found = forecast_undo(uow, records.get_import(uow, caller, import_id))
-    return envelope(UndoPreview.model_validate(found, from_attributes=True))
+    forecast = forecast_undo(uow, records.get_import(uow, caller, import_id))
+    return build_envelope(UndoPreview.model_validate(forecast, from_attributes=True))
 
 
 @router.delete(
@@ -300,10 +316,10 @@ async def undo_import(
     otherwise; a 202 has the job's id. A session needs a login of the last 15 minutes.
     """
     undo = partial(records.undo_import, caller=caller, import_id=import_id)
-    return await answer_undo(request, state, preference, undo)
+    return await respond_to_undo(request, state, preference, undo)
 
 
-def _record(state: State, task: MemberImport, *, has_recent_login: bool) -> ImportRecord:
+def _build_record(state: State, task: MemberImport, *, has_recent_login: bool) -> ImportRecord:
     return ImportRecord.of_row(
         task,
         **endings.get_columns(task),

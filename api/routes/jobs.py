@@ -10,15 +10,15 @@ from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
 from api.auth.identification import identify_caller
-from api.auth.requirements import OF_JOB_KIND
+from api.auth.requirements import JOB_KIND_SCOPE
 from api.limits.bulkheads import RECORDS, STREAMS
-from api.middleware.headers import is_head
-from api.openapi import refuses
+from api.middleware.request_rewriting import is_head
+from api.openapi import error_responses
 from api.paging import Paging
 from api.record_ids import PathId
 from api.responses.jobs import add_file_samples, add_links, list_readings
 from api.route_classes import JsonRoute
-from api.schemas.envelope import Envelope, Page, envelope, page
+from api.schemas.envelope import Envelope, Page, build_envelope, build_page
 from api.schemas.jobs import JobRecord
 from api.state import State, StateOf, Transaction
 from api.waiting.event_streams import EventStream
@@ -34,27 +34,27 @@ log = get_logger(__name__)
 
 router = APIRouter(tags=["Jobs"], route_class=JsonRoute)
 
-JobCaller = Annotated[Caller, OF_JOB_KIND]
+JobCaller = Annotated[Caller, JOB_KIND_SCOPE]
 
 HEARTBEAT_SECONDS = 15.0
-# How long a stream may outlive its credential.
-CREDENTIAL_SECONDS = 15.0
+# A stream may continue for at most this time after its credential was revoked.
+CREDENTIAL_CHECK_SECONDS = 15.0
 
-_EVENT = 'id: 3\nevent: job\ndata: {"id": 6204117398252, "status": "running"}\n\n'
-_NOT_FOUND = refuses(jobs.JOB_NOT_FOUND, access.AUTH_INSUFFICIENT_SCOPE)
+_EVENT_EXAMPLE = 'id: 3\nevent: job\ndata: {"id": 6204117398252, "status": "running"}\n\n'
+_NOT_FOUND = error_responses(jobs.JOB_NOT_FOUND, access.AUTH_INSUFFICIENT_SCOPE)
 
 
-@router.get("/jobs", responses=refuses(requests.CURSOR_INVALID))
+@router.get("/jobs", responses=error_responses(requests.CURSOR_INVALID))
 def list_jobs(
     state: StateOf, uow: Transaction, caller: JobCaller, paging: Paging
 ) -> Envelope[Page[JobRecord]]:
     """The caller's jobs of the kinds that the credential's scopes cover, newest first."""
     is_recent = has_recent_login(uow, caller)
 
-    def show(rows: list[Job]) -> list[JobRecord]:
-        return [_record(state, job, has_recent_login=is_recent) for job in rows]
+    def convert(rows: list[Job]) -> list[JobRecord]:
+        return [_build_record(state, job, has_recent_login=is_recent) for job in rows]
 
-    return envelope(page(paging, partial(records.list_jobs, uow, caller), show))
+    return build_envelope(build_page(paging, partial(records.list_jobs, uow, caller), convert))
 
 
 @router.get("/jobs/{job_id}", responses=_NOT_FOUND)
@@ -64,25 +64,25 @@ def read_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[JobR
     If the login of a session is older than 15 minutes, the `url` of an export is null, and the
     `errors_url` of an import lacks its signature, so it can't be opened.
     """
-    return envelope(_read(state, caller, job_id)[1])
+    return build_envelope(_read_job(state, caller, job_id)[1])
 
 
 @router.delete("/jobs/{job_id}", responses=_NOT_FOUND)
 def cancel_job(uow: Transaction, caller: JobCaller, job_id: PathId) -> Envelope[int]:
     """Cancel a job: a queued one ends at once, a running one at its next step. 0: it had ended."""
-    return envelope(records.cancel_own_job(uow, caller, job_id))
+    return build_envelope(records.cancel_own_job(uow, caller, job_id))
 
 
 @router.post(
     "/jobs/{job_id}/retry",
     responses={
         **_NOT_FOUND,
-        **refuses(jobs.JOB_NOT_RETRYABLE, access.AUTH_LOGIN_AGAIN, access.QUOTA_EXCEEDED),
+        **error_responses(jobs.JOB_NOT_RETRYABLE, access.AUTH_LOGIN_AGAIN, access.QUOTA_EXCEEDED),
     },
 )
 def retry_job(uow: Transaction, caller: JobCaller, job_id: PathId) -> Envelope[int]:
     """Start a failed or cancelled job again, if its kind allows that."""
-    return envelope(records.retry_own_job(uow, caller, job_id))
+    return build_envelope(records.retry_own_job(uow, caller, job_id))
 
 
 @router.get(
@@ -93,15 +93,15 @@ def retry_job(uow: Transaction, caller: JobCaller, job_id: PathId) -> Envelope[i
             "description": "Server-sent events: the job's present state, with its version as id",
             "content": {
                 "text/event-stream": {
-                    # OpenAPI 3.1 leaves open whether this is the schema of the stream or of each
-                    # event, and readers differ.
+                    # The schema is empty, because OpenAPI 3.1 doesn't say whether a schema
+                    # describes the stream or one event.
                     "schema": {},
-                    "example": _EVENT,
+                    "example": _EVENT_EXAMPLE,
                 }
             },
         },
         **_NOT_FOUND,
-        **refuses(jobs.JOBS_TOO_MANY_STREAMS),
+        **error_responses(jobs.JOBS_TOO_MANY_STREAMS),
     },
 )
 async def stream_job_events(
@@ -111,61 +111,70 @@ async def stream_job_events(
 
     The stream ends with its credential, too.
     """
-    read = await RECORDS.run(_read, state, caller, job_id)
-    # A HEAD would hold its connection for as long as the job takes, and receive no event.
-    sent = request.headers.get("last-event-id", "")
-    last_seen = int(sent) if re.fullmatch(r"[0-9]{1,18}", sent) else None
-    events = () if is_head(request.scope) else _events(request, state, caller, read, last_seen)
+    job_and_record = await RECORDS.run(_read_job, state, caller, job_id)
+    last_event_id = request.headers.get("last-event-id", "")
+    last_seen = int(last_event_id) if re.fullmatch(r"[0-9]{1,18}", last_event_id) else None
+    # A HEAD request gets an empty stream, because its connection would stay open without events.
+    events: AsyncIterator[str] | tuple[str, ...] = ()
+    if not is_head(request.scope):
+        events = _stream_events(request, state, caller, job_and_record, last_seen)
     return EventStream(state.streams, caller.user_id, events)
 
 
-async def _events(
-    request: Request, state: State, caller: Caller, read: tuple[Job, JobRecord], seen: int | None
+async def _stream_events(
+    request: Request,
+    state: State,
+    caller: Caller,
+    job_and_record: tuple[Job, JobRecord],
+    last_seen: int | None,
 ) -> AsyncIterator[str]:
-    job, record = read
-    quiet = 0.0
+    job, record = job_and_record
+    silent_seconds = 0.0
     now = asyncio.get_running_loop().time
     checked_at = now()
-    with watch_jobs(state.subscriber, [job.id]) as may_have_changed:
+    with watch_jobs(state.subscriber, [job.id]) as wait_for_change:
         while True:
-            if job.version != seen:
+            if job.version != last_seen:
                 yield f"id: {job.version}\nevent: job\ndata: {record.model_dump_json()}\n\n"
-                seen, quiet = job.version, 0.0
+                last_seen = job.version
+                silent_seconds = 0.0
             if job.status in FINISHED or state.streams.closing.is_set():
                 return
-            await may_have_changed()
-            # The most that it can have taken.
-            quiet += CHECK_EVERY_SECONDS
-            if quiet >= HEARTBEAT_SECONDS:
+            await wait_for_change()
+            # The wait may have been shorter. An early heartbeat does no harm.
+            silent_seconds += CHECK_EVERY_SECONDS
+            if silent_seconds >= HEARTBEAT_SECONDS:
                 yield ": still here\n\n"
-                quiet = 0.0
-            is_unchecked = now() - checked_at >= CREDENTIAL_SECONDS
+                silent_seconds = 0.0
+            is_unchecked = now() - checked_at >= CREDENTIAL_CHECK_SECONDS
             try:
                 if is_unchecked:
-                    caller, checked_at = await STREAMS.run(_same_caller, request, caller), now()
-                job, record = await STREAMS.run(_read, state, caller, job.id)
-            except DomainError as ended:
-                # Too late for a status: who comes back with the credential is told.
-                log.info("stream.ended", job_id=job.id, code=ended.code)
+                    caller = await STREAMS.run(_identify_again, request, caller)
+                    checked_at = now()
+                job, record = await STREAMS.run(_read_job, state, caller, job.id)
+            except DomainError as error:
+                # The status was already sent, so the error only ends the stream. A client that
+                # reconnects gets the error.
+                log.info("stream.ended", job_id=job.id, code=error.code)
                 return
 
 
-def _same_caller(request: Request, caller: Caller) -> Caller:
-    """Find the caller anew by the credential of the request; raises when it has ended."""
-    found = identify_caller(request)
-    if found is None or found.user_id != caller.user_id:
+def _identify_again(request: Request, caller: Caller) -> Caller:
+    """Identify the caller again, or raise an error if the credential was revoked."""
+    identified = identify_caller(request)
+    if identified is None or identified.user_id != caller.user_id:
         raise access.AUTH_CREDENTIALS_MISSING()
-    return found
+    return identified
 
 
-def _record(state: State, job: Job, *, has_recent_login: bool) -> JobRecord:
+def _build_record(state: State, job: Job, *, has_recent_login: bool) -> JobRecord:
     return JobRecord.of(job, add_links(state, job, has_recent_login=has_recent_login))
 
 
-def _read(state: State, caller: Caller, job_id: int) -> tuple[Job, JobRecord]:
+def _read_job(state: State, caller: Caller, job_id: int) -> tuple[Job, JobRecord]:
     with state.resources.unit_of_work() as uow:
         job = records.get_job(uow, caller, job_id)
-        record = _record(state, job, has_recent_login=has_recent_login(uow, caller))
+        record = _build_record(state, job, has_recent_login=has_recent_login(uow, caller))
     record.result = add_file_samples(state, job, record.result)
     if record.error is not None and (readings := list_readings(state, job)):
         record.error["errors"] = readings

@@ -1,3 +1,5 @@
+"""The API endpoints for lists and deny lists."""
+
 from datetime import date
 from functools import partial
 from typing import Annotated
@@ -5,14 +7,14 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from api.auth.requirements import ListEditor, ListReader
-from api.limits.shares import threaded_by_list
-from api.openapi import OF_OWN_LIST, refuses
+from api.limits.keyed_bulkheads import threaded_by_list
+from api.openapi import LIST_ERRORS, error_responses
 from api.paging import Paging
 from api.record_ids import ListId
 from api.responses.lists import describe_list, describe_lists
 from api.route_classes import JsonRoute
 from api.schemas import lists as schemas
-from api.schemas.envelope import Envelope, Page, envelope, page
+from api.schemas.envelope import Envelope, Page, build_envelope, build_page
 from api.sign_up.form import ListForm
 from api.sign_up.previews import render_embedded_form, render_preview
 from api.state import StateOf, Transaction
@@ -22,8 +24,8 @@ from services.subscriptions import daily_figures, deny_lists, lists
 from services.subscriptions.daily_figures import FiguresBy
 from services.subscriptions.members import traces
 
-# Errors for the fields of a list.
-_LIST_ERRORS = (
+# The errors for invalid fields of a list.
+_LIST_FIELD_ERRORS = (
     mailing.LIST_FIELDS,
     mailing.LIST_SLUG_TAKEN,
     mailing.LIST_TITLE,
@@ -43,12 +45,12 @@ _LIST_ERRORS = (
 router = APIRouter(tags=["Lists"], route_class=JsonRoute)
 
 
-@router.post("/lists", responses=refuses(access.QUOTA_EXCEEDED, *_LIST_ERRORS))
+@router.post("/lists", responses=error_responses(access.QUOTA_EXCEEDED, *_LIST_FIELD_ERRORS))
 def create_list(
     state: StateOf, uow: Transaction, caller: ListEditor, body: schemas.NewList
 ) -> Envelope[schemas.Channel]:
     """Create a list that the caller owns."""
-    made = lists.create_own_list(
+    mailing_list = lists.create_own_list(
         uow,
         caller,
         title=body.title,
@@ -56,29 +58,31 @@ def create_list(
         fields=body.sent(),
         providers=state.challenges.configured,
     )
-    return envelope(describe_list(uow, state, made))
+    return build_envelope(describe_list(uow, state, mailing_list))
 
 
-@router.get("/lists", responses=refuses(requests.CURSOR_INVALID))
+@router.get("/lists", responses=error_responses(requests.CURSOR_INVALID))
 def list_lists(
     state: StateOf, uow: Transaction, caller: ListReader, paging: Paging
 ) -> Envelope[Page[schemas.Channel]]:
     """The caller's lists without archived ones, newest first."""
-    read = partial(lists.list_of, uow, caller.user_id)
-    return envelope(page(paging, read, partial(describe_lists, uow, state)))
+    read = partial(lists.list_for_user, uow, caller.user_id)
+    return build_envelope(build_page(paging, read, partial(describe_lists, uow, state)))
 
 
 @router.get(
-    "/lists/{list_id}", responses=refuses(mailing.LIST_NAME_INVALID, mailing.LIST_NOT_FOUND)
+    "/lists/{list_id}", responses=error_responses(mailing.LIST_NAME_INVALID, mailing.LIST_NOT_FOUND)
 )
 def read_list(
     state: StateOf, uow: Transaction, caller: ListReader, list_id: str
 ) -> Envelope[schemas.Channel]:
     """A list of any owner, by its id or slug."""
-    return envelope(describe_list(uow, state, lists.get_named(uow, list_id)))
+    return build_envelope(describe_list(uow, state, lists.get_named(uow, list_id)))
 
 
-@router.get("/lists/{list_id}/stats", responses=refuses(*OF_OWN_LIST, mailing.FIGURES_RANGE))
+@router.get(
+    "/lists/{list_id}/stats", responses=error_responses(*LIST_ERRORS, mailing.FIGURES_RANGE)
+)
 def read_list_stats(
     uow: Transaction,
     caller: ListReader,
@@ -97,12 +101,15 @@ def read_list_stats(
     """
     days = daily_figures.choose_days(first, last)
     mailing_list = lists.get_own_list(uow, caller, list_id)
-    found = daily_figures.read_figures(uow, mailing_list.id, days, by)
+    figures = daily_figures.read_figures(uow, mailing_list.id, days, by)
     sign_ups = daily_figures.count_sign_ups(uow, mailing_list.id, days)
-    return envelope(schemas.ListFigures.of(by, days, found, sign_ups))
+    return build_envelope(schemas.ListFigures.of(by, days, figures, sign_ups))
 
 
-@router.patch("/lists/{list_id}", responses=refuses(*OF_OWN_LIST, mailing.LIST_BUSY, *_LIST_ERRORS))
+@router.patch(
+    "/lists/{list_id}",
+    responses=error_responses(*LIST_ERRORS, mailing.LIST_BUSY, *_LIST_FIELD_ERRORS),
+)
 @threaded_by_list
 def change_list(
     state: StateOf, uow: Transaction, caller: ListEditor, list_id: ListId, body: schemas.ListChanges
@@ -112,12 +119,12 @@ def change_list(
     mailing_list = lists.get_own_list(uow, caller, list_id)
     lists.change_list(uow, mailing_list, values, state.challenges.configured)
     uow.session.refresh(mailing_list)
-    return envelope(describe_list(uow, state, mailing_list))
+    return build_envelope(describe_list(uow, state, mailing_list))
 
 
 @router.delete(
     "/lists/{list_id}/traces",
-    responses=refuses(*OF_OWN_LIST, mailing.LIST_BUSY, access.AUTH_LOGIN_AGAIN),
+    responses=error_responses(*LIST_ERRORS, mailing.LIST_BUSY, access.AUTH_LOGIN_AGAIN),
 )
 @threaded_by_list
 def revoke_trace_ids(uow: Transaction, caller: ListEditor, list_id: ListId) -> Envelope[int]:
@@ -128,14 +135,16 @@ def revoke_trace_ids(uow: Transaction, caller: ListEditor, list_id: ListId) -> E
     """
     mailing_list = lists.get_own_list(uow, caller, list_id)
     traces.revoke_traces(uow, caller, mailing_list)
-    return envelope(1)
+    return build_envelope(1)
 
 
-@router.delete("/lists/{list_id}", responses=refuses(mailing.LIST_NAME_INVALID, *OF_OWN_LIST))
+@router.delete(
+    "/lists/{list_id}", responses=error_responses(mailing.LIST_NAME_INVALID, *LIST_ERRORS)
+)
 @threaded_by_list
 def archive_list(uow: Transaction, caller: ListEditor, list_id: ListId) -> Envelope[int]:
     """Archive a list: all calls treat it as gone, but people who got its mail can still leave."""
-    return envelope(lists.archive_list(uow, lists.get_own_list(uow, caller, list_id)))
+    return build_envelope(lists.archive_list(uow, lists.get_own_list(uow, caller, list_id)))
 
 
 Language = Annotated[
@@ -143,17 +152,17 @@ Language = Annotated[
 ]
 
 
-@router.get("/lists/{list_id}/embed", responses=refuses(*OF_OWN_LIST))
+@router.get("/lists/{list_id}/embed", responses=error_responses(*LIST_ERRORS))
 def read_embedded_form(
     state: StateOf, uow: Transaction, caller: ListReader, list_id: ListId, language: Language = None
 ) -> Envelope[schemas.EmbeddedForm]:
     """The list's sign-up form, to be pasted into a page of any site as plain HTML."""
     form = ListForm.read(uow, lists.get_own_list(uow, caller, list_id), state.resources.settings)
-    chosen = reader_languages.choose_language(language or "")
-    return envelope(render_embedded_form(state, form, language=chosen))
+    reader_language = reader_languages.choose_language(language or "")
+    return build_envelope(render_embedded_form(state, form, language=reader_language))
 
 
-@router.get("/lists/{list_id}/previews/{part}", responses=refuses(*OF_OWN_LIST))
+@router.get("/lists/{list_id}/previews/{part}", responses=error_responses(*LIST_ERRORS))
 def preview_list(
     state: StateOf,
     uow: Transaction,
@@ -166,14 +175,14 @@ def preview_list(
 
     Its links lead nowhere.
     """
-    chosen = reader_languages.choose_language(language or "")
+    reader_language = reader_languages.choose_language(language or "")
     mailing_list = lists.get_own_list(uow, caller, list_id)
-    return envelope(render_preview(uow, state, mailing_list, part, chosen))
+    return build_envelope(render_preview(uow, state, mailing_list, part, reader_language))
 
 
 @router.post(
     "/lists/{list_id}/previews/{part}",
-    responses=refuses(*OF_OWN_LIST, mailing.LIST_BUSY, *_LIST_ERRORS),
+    responses=error_responses(*LIST_ERRORS, mailing.LIST_BUSY, *_LIST_FIELD_ERRORS),
 )
 @threaded_by_list
 def preview_changed_list(
@@ -186,14 +195,14 @@ def preview_changed_list(
     language: Language = None,
 ) -> Envelope[schemas.ListPreview]:
     """A preview of a page or mail of the list with these changes. The list stays as it is."""
-    chosen = reader_languages.choose_language(language or "")
+    reader_language = reader_languages.choose_language(language or "")
     values = lists.validate_values(uow.settings, body.sent())
     mailing_list = lists.get_own_list(uow, caller, list_id)
     trial = uow.session.begin_nested()
     lists.change_list(uow, mailing_list, values, state.challenges.configured)
-    shown = render_preview(uow, state, mailing_list, part, chosen)
+    preview = render_preview(uow, state, mailing_list, part, reader_language)
     trial.rollback()
-    return envelope(shown)
+    return build_envelope(preview)
 
 
 deny_list_router = APIRouter(tags=["Lists"], route_class=JsonRoute)
@@ -202,16 +211,16 @@ deny_list_router = APIRouter(tags=["Lists"], route_class=JsonRoute)
 @deny_list_router.get("/deny-list")
 def read_deny_list(uow: Transaction, caller: ListReader) -> Envelope[schemas.DenyListRecord]:
     """The addresses and domains of which the caller wants no new members."""
-    found = deny_lists.read_deny_list(uow, caller.user_id)
-    return envelope(
+    deny_list = deny_lists.read_deny_list(uow, caller.user_id)
+    return build_envelope(
         schemas.DenyListRecord(
-            addresses=[*found.addresses], domains=[*found.domains], erased=found.erased
+            addresses=[*deny_list.addresses], domains=[*deny_list.domains], erased=deny_list.erased
         )
     )
 
 
 @deny_list_router.put(
-    "/deny-list", responses=refuses(mailing.DENY_LIST_ENTRY, mailing.DENY_LIST_TOO_LONG)
+    "/deny-list", responses=error_responses(mailing.DENY_LIST_ENTRY, mailing.DENY_LIST_TOO_LONG)
 )
 def replace_deny_list(
     uow: Transaction, caller: ListEditor, body: schemas.NewDenyList
@@ -222,11 +231,11 @@ def replace_deny_list(
     addresses of erased people stay denied. To remove one, name the address in a PATCH.
     """
     entries = deny_lists.normalise_entries(body.addresses, body.domains)
-    return envelope(deny_lists.replace_entries(uow, caller.user_id, entries))
+    return build_envelope(deny_lists.replace_entries(uow, caller.user_id, entries))
 
 
 @deny_list_router.patch(
-    "/deny-list", responses=refuses(mailing.DENY_LIST_ENTRY, mailing.DENY_LIST_TOO_LONG)
+    "/deny-list", responses=error_responses(mailing.DENY_LIST_ENTRY, mailing.DENY_LIST_TOO_LONG)
 )
 def change_deny_list(
     uow: Transaction, caller: ListEditor, body: schemas.DenyListChanges
@@ -236,4 +245,4 @@ def change_deny_list(
     remove = deny_lists.normalise_entries(
         body.remove_addresses, body.remove_domains, verb="remove_"
     )
-    return envelope(deny_lists.change_entries(uow, caller.user_id, add=add, remove=remove))
+    return build_envelope(deny_lists.change_entries(uow, caller.user_id, add=add, remove=remove))

@@ -12,8 +12,8 @@ from api.auth.identification import identify_caller
 from api.auth.requirements import UNLIMITED
 from api.errors import problem_response
 from api.limits.bulkheads import STORAGE
-from api.middleware.headers import is_head
-from api.openapi import file_of, refuses
+from api.middleware.request_rewriting import is_head
+from api.openapi import describe_file, error_responses
 from api.responses.downloads import stream_file
 from api.responses.file_links import is_signed
 from api.route_classes import JsonRoute
@@ -27,14 +27,22 @@ from services.attachments.files import MediaFile, get_file_key
 from services.attachments.records import MEDIA_URLS
 from storage.objects import STREAM_BYTES, ObjectMissing
 
-# No size has more than 30 digits: such a range is ignored.
+router = APIRouter(tags=["Attachments"], route_class=JsonRoute)
+
+# Browsers may show a file, but must not run scripts in the file.
+_SAFETY_HEADERS = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}
+_MEDIA_TYPES = ("image/webp", "image/png", "image/jpeg")
+_CACHE_FOREVER = "public, max-age=31536000, immutable"
+# A range with more than 30 digits is ignored, because no file is that large.
 _RANGE = re.compile(r"bytes=\s*([0-9]{0,30})-([0-9]{0,30})\s*\Z", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class ByteRange:
+    """A range of bytes in a file. As in HTTP, ``end`` is the position of the last byte."""
+
     start: int
-    end: int  # of the last byte: HTTP ranges include their end
+    end: int
 
     @property
     def length(self) -> int:
@@ -42,13 +50,13 @@ class ByteRange:
 
 
 class RangeNotSatisfiable(Exception):
-    """The range begins after the end of the file."""
+    """The requested range begins after the end of the file."""
 
 
 def parse_range(header: str | None, size: int) -> ByteRange | None:
-    """The range that was asked for (RFC 9110, 14.2); ``None`` for the whole file.
+    """Return the requested range (RFC 9110, section 14.2), or ``None`` for the whole file.
 
-    A header that asks for several ranges, or is malformed, is ignored, as the RFC allows. Raises
+    A malformed header, and a header with several ranges, are ignored, which the RFC allows. Raises
     ``RangeNotSatisfiable``.
     """
     match = _RANGE.match(header) if header else None
@@ -56,24 +64,18 @@ def parse_range(header: str | None, size: int) -> ByteRange | None:
         return None
     first, last = match.groups()
     if not first:
-        start, end = max(size - int(last), 0), size - 1
-        satisfiable = int(last) > 0
+        start = max(size - int(last), 0)
+        end = size - 1
+        is_satisfiable = int(last) > 0
     else:
-        start, end = int(first), min(int(last or size - 1), size - 1)
+        start = int(first)
+        end = min(int(last or size - 1), size - 1)
         if last and int(last) < start:
             return None
-        satisfiable = start < size
-    if not satisfiable:
+        is_satisfiable = start < size
+    if not is_satisfiable:
         raise RangeNotSatisfiable
     return ByteRange(start, end)
-
-
-router = APIRouter(tags=["Attachments"], route_class=JsonRoute)
-
-# A browser may show a file, and do nothing else with it.
-_SAFE = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}
-_TYPES = ("image/webp", "image/png", "image/jpeg")
-_FOREVER = "public, max-age=31536000, immutable"
 
 
 @router.get(
@@ -81,10 +83,10 @@ _FOREVER = "public, max-age=31536000, immutable"
     dependencies=[UNLIMITED],
     response_class=StreamingResponse,
     responses={
-        200: {"content": file_of(*_TYPES), "description": "The file"},
-        206: {"content": file_of(*_TYPES), "description": "The range asked for"},
+        200: {"content": describe_file(*_MEDIA_TYPES), "description": "The file"},
+        206: {"content": describe_file(*_MEDIA_TYPES), "description": "The range asked for"},
         304: {"description": "The caller's copy, named by If-None-Match, is still right"},
-        **refuses(
+        **error_responses(
             access.AUTH_INSUFFICIENT_SCOPE.fill(scope=Scope.ATTACHMENT),
             media.MEDIA_NOT_FOUND,
             media.MEDIA_RANGE_UNSATISFIABLE,
@@ -101,30 +103,30 @@ def download_media(request: Request, filename: str) -> Response:
         _require_owner(request, attachment)
     etag = f'"{file.checksum}"'
     headers = {
-        **_SAFE,
+        **_SAFETY_HEADERS,
         "ETag": etag,
         "Accept-Ranges": "bytes",
-        "Cache-Control": "private, no-store" if attachment.encrypted else _FOREVER,
+        "Cache-Control": "private, no-store" if attachment.encrypted else _CACHE_FOREVER,
         "Content-Disposition": f'inline; filename="{file.filename}"',
     }
-    sent = ",".join(request.headers.getlist("if-none-match"))
-    known = [candidate.strip().removeprefix("W/") for candidate in sent.split(",")]
-    if etag in known or known == ["*"]:
+    if_none_match = ",".join(request.headers.getlist("if-none-match"))
+    etags = [candidate.strip().removeprefix("W/") for candidate in if_none_match.split(",")]
+    if etag in etags or etags == ["*"]:
         return Response(status_code=304, headers=headers)
-    # No range of another version of the file, and none in a HEAD request.
+    # The range is ignored for a HEAD request, and if the caller has another version of the file.
     is_ranged = not is_head(request.scope) and request.headers.get("if-range", etag) == etag
-    wanted = request.headers.get("range") if is_ranged else None
+    range_header = request.headers.get("range") if is_ranged else None
     try:
-        byte_range = parse_range(wanted, file.size)
+        byte_range = parse_range(range_header, file.size)
     except RangeNotSatisfiable:
-        unsatisfiable = problem_response(media.MEDIA_RANGE_UNSATISFIABLE())
-        unsatisfiable.headers["Content-Range"] = f"bytes */{file.size}"
-        return unsatisfiable
-    return _file(request, state, (attachment, file), byte_range, headers)
+        response = problem_response(media.MEDIA_RANGE_UNSATISFIABLE())
+        response.headers["Content-Range"] = f"bytes */{file.size}"
+        return response
+    return _stream_media(request, state, (attachment, file), byte_range, headers)
 
 
 def _require_owner(request: Request, attachment: Attachment) -> None:
-    """Tell all other callers, whatever credentials they send, that there is no such file."""
+    """Raise ``media.not_found`` for all callers except the owner."""
     try:
         caller = identify_caller(request)
     except DomainError:
@@ -134,31 +136,31 @@ def _require_owner(request: Request, attachment: Attachment) -> None:
     require_scope(caller, Scope.ATTACHMENT)
 
 
-def _file(
+def _stream_media(
     request: Request,
     state: State,
-    found: tuple[Attachment, MediaFile],
+    attachment_and_file: tuple[Attachment, MediaFile],
     byte_range: ByteRange | None,
     headers: dict[str, str],
 ) -> Response:
-    _, file = found
+    attachment, file = attachment_and_file
     part = byte_range or ByteRange(0, file.size - 1)
     headers["Content-Length"] = str(part.length)
     if byte_range:
         headers["Content-Range"] = f"bytes {part.start}-{part.end}/{file.size}"
-    content = iter(()) if is_head(request.scope) else _content(state, *found, part)
+    content = iter(()) if is_head(request.scope) else _read_content(state, attachment, file, part)
     status = 206 if byte_range else 200
     return stream_file(request, STORAGE, content, headers, file.mime_type, status=status)
 
 
-def _content(
+def _read_content(
     state: State, attachment: Attachment, file: MediaFile, part: ByteRange
 ) -> Iterator[bytes]:
-    """Return the bytes of the part; a missing object raises before the answer begins."""
+    """Return the bytes of the part. Raise ``media.not_found`` before the response begins."""
     if attachment.encrypted:
-        whole = records.read_encrypted_file(state.resources, attachment, file)
-        plain = whole[part.start : part.end + 1]
-        return (plain[at : at + STREAM_BYTES] for at in range(0, len(plain), STREAM_BYTES))
+        content = records.read_encrypted_file(state.resources, attachment, file)
+        plain = content[part.start : part.end + 1]
+        return (plain[start : start + STREAM_BYTES] for start in range(0, len(plain), STREAM_BYTES))
     stream = state.resources.objects.stream(
         get_file_key(attachment, file), offset=part.start, length=part.length
     )

@@ -16,11 +16,11 @@ from api.caller_description import describe_caller
 from api.console.assets import CONSOLE_PATH
 from api.html.api_docs import DOCS_PATH, DOCUMENT_PATH
 from api.html.frame import render_page
-from api.middleware.headers import VERSIONS
-from api.openapi import refuses, text_of
+from api.middleware.versions import VERSIONS
+from api.openapi import describe_text, error_responses
 from api.readiness import READY, judge_process
 from api.route_classes import JsonRoute, ThreadedRoute
-from api.schemas.envelope import Envelope, envelope
+from api.schemas.envelope import Envelope, build_envelope
 from api.schemas.operations import DependenciesHealth, ProcessHealth, ServiceLinks, ServiceRecord
 from api.state import StateOf
 from core import clock
@@ -29,7 +29,13 @@ from core.settings import Settings
 from core.signed_urls import SEEN_HEADER
 from services.accounts import page_paths
 
-_NOT_READY = "The database is missing, or outdated, or the process is about to end"
+_SERVICE_DESCRIPTION = (
+    "The back end of a newsletter and publishing platform: lists and their members, images, texts "
+    "that go with a post, and credits. It sends no newsletters; it knows who gets them, and why."
+)
+_NOT_READY_DESCRIPTION = "The database is missing, or outdated, or the process is about to end"
+# RFC 9116 recommends a lifetime of less than a year.
+SECURITY_TXT_LIFETIME = timedelta(days=180)
 
 router = APIRouter(tags=["Operations"], dependencies=[UNLIMITED], route_class=JsonRoute)
 
@@ -45,14 +51,14 @@ async def check_health(request: Request, response: Response, state: StateOf) -> 
 
 @router.get("/health", include_in_schema=False)
 async def find_health() -> RedirectResponse:
-    """Lead to `/healthz` whoever guesses the path."""
+    """Redirect to `/healthz`, because some people guess this path."""
     return RedirectResponse("/healthz")
 
 
 @router.get(
     "/readyz",
     response_model=DependenciesHealth,
-    responses={503: {"model": DependenciesHealth, "description": _NOT_READY}},
+    responses={503: {"model": DependenciesHealth, "description": _NOT_READY_DESCRIPTION}},
 )
 async def check_readiness(state: StateOf) -> JSONResponse:
     """200 while this process can serve calls, else 503; with the status of each dependency.
@@ -61,7 +67,7 @@ async def check_readiness(state: StateOf) -> JSONResponse:
     `degraded`. That is at most a second old. A process that was asked to end says `ending`, and
     still serves for a few seconds.
     """
-    dependencies = await state.readiness.dependencies()
+    dependencies = await state.readiness.check_dependencies()
     status = judge_process(dependencies, is_ending=state.drain.has_begun)
     is_ready = status in READY
     code = HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE
@@ -74,10 +80,10 @@ async def check_readiness(state: StateOf) -> JSONResponse:
     response_class=Response,
     responses={
         200: {
-            "content": text_of("text/plain", "pressroom_waiting_requests 0.0\n"),
+            "content": describe_text("text/plain", "pressroom_waiting_requests 0.0\n"),
             "description": "Prometheus text format",
         },
-        **refuses(access.AUTH_METRICS_TOKEN),
+        **error_responses(access.AUTH_METRICS_TOKEN),
     },
 )
 async def read_metrics(request: Request, state: StateOf) -> Response:
@@ -87,22 +93,17 @@ async def read_metrics(request: Request, state: StateOf) -> Response:
     accepts OpenMetrics gets that, with the trace of one request in each bucket as an exemplar.
     """
     token = state.resources.settings.metrics_token
-    scheme, _, sent = request.headers.get("authorization", "").partition(" ")
-    expected = token.get_secret_value() if token else ""
-    is_token = secrets.compare_digest(sent.strip().encode(), expected.encode())
-    if not expected or scheme.lower() != "bearer" or not is_token:
+    scheme, _, sent_token = request.headers.get("authorization", "").partition(" ")
+    expected_token = token.get_secret_value() if token else ""
+    is_equal = secrets.compare_digest(sent_token.strip().encode(), expected_token.encode())
+    if not expected_token or scheme.lower() != "bearer" or not is_equal:
         raise access.AUTH_METRICS_TOKEN()
-    await state.figures.refresh()
+    await state.deployment_metrics.refresh()
     encode, content_type = choose_encoder(request.headers.get("accept", ""))
     return Response(encode(REGISTRY), media_type=content_type)
 
 
 service_router = APIRouter(tags=["Operations"], dependencies=[PUBLIC], route_class=JsonRoute)
-
-_DESCRIPTION = (
-    "The back end of a newsletter and publishing platform: lists and their members, images, texts "
-    "that go with a post, and credits. It sends no newsletters; it knows who gets them, and why."
-)
 
 
 @service_router.get(
@@ -112,16 +113,16 @@ _DESCRIPTION = (
 )
 async def read_service(request: Request, state: StateOf) -> Response:
     """What this is, in which version, and where to go on: a page where the caller accepts HTML."""
-    record = _record(state.resources.settings)
+    record = _build_record(state.resources.settings)
     if "text/html" in request.headers.get("accept", ""):
         reply = render_page("service.html", service=record)
     else:
-        reply = JSONResponse(envelope(record).model_dump(mode="json"))
+        reply = JSONResponse(build_envelope(record).model_dump(mode="json"))
     reply.headers["Vary"] = "Accept"
     return reply
 
 
-def _record(settings: Settings) -> ServiceRecord:
+def _build_record(settings: Settings) -> ServiceRecord:
     base = settings.public_base
     links = ServiceLinks(
         documentation=f"{base}{DOCS_PATH}" if settings.api_docs else None,
@@ -132,7 +133,7 @@ def _record(settings: Settings) -> ServiceRecord:
     )
     return ServiceRecord(
         name="Pressroom",
-        description=_DESCRIPTION,
+        description=_SERVICE_DESCRIPTION,
         version=version("pressroom"),
         contract=VERSIONS[0],
         contracts=list(VERSIONS),
@@ -147,9 +148,6 @@ well_known_router = APIRouter(
     route_class=ThreadedRoute,
 )
 
-# RFC 9116 recommends less than a year.
-SECURITY_TXT_LIFETIME = timedelta(days=180)
-
 
 @well_known_router.get("/security.txt")
 async def read_security_txt(state: StateOf) -> Response:
@@ -158,7 +156,7 @@ async def read_security_txt(state: StateOf) -> Response:
     if not settings.security_contacts:
         raise requests.ROUTE_NOT_FOUND()
     expires = (clock.now() + SECURITY_TXT_LIFETIME).date()
-    fields = [("Contact", each) for each in settings.security_contacts]
+    fields = [("Contact", contact) for contact in settings.security_contacts]
     fields += [
         ("Expires", f"{expires}T00:00:00Z"),
         ("Preferred-Languages", "en"),
@@ -172,5 +170,5 @@ async def read_security_txt(state: StateOf) -> Response:
 
 @well_known_router.get("/change-password")
 async def find_password_page(state: StateOf) -> Response:
-    """Lead a password manager to the page on which a password is changed."""
+    """Redirect a password manager to the page for changing the password."""
     return redirect_to_path(state, page_paths.PASSWORD_PATH)

@@ -6,12 +6,12 @@ from typing import Any
 from fastapi import APIRouter
 
 from api.auth.requirements import ListEditor, ListReader
-from api.limits.shares import SEARCHES_BY_CALLER
-from api.openapi import OF_OWN_LIST, refuses
+from api.limits.keyed_bulkheads import SEARCHES_BY_CALLER
+from api.openapi import LIST_ERRORS, error_responses
 from api.paging import Paging
 from api.record_ids import ListId, PathId
 from api.route_classes import JsonRoute
-from api.schemas.envelope import Envelope, Page, envelope, page
+from api.schemas.envelope import Envelope, Page, build_envelope, build_page
 from api.schemas.segments import CountedSegment, NewSegment, SegmentChanges, SegmentRecord
 from api.state import StateOf, Transaction
 from core.errors import access, mailing, requests
@@ -23,20 +23,21 @@ from storage.unit_of_work import UnitOfWork
 
 router = APIRouter(tags=["Segments"], route_class=JsonRoute)
 
-_RULES = (
-    *(
-        mailing.FILTER_INVALID,
-        mailing.FILTER_TOO_LARGE,
-        mailing.TAG_TOO_MANY,
-        access.QUOTA_EXCEEDED,
-    ),
-    *(mailing.SEGMENT_NAME, mailing.SEGMENT_NAME_TAKEN, mailing.LIST_BUSY),
+_SEGMENT_ERRORS = (
+    mailing.FILTER_INVALID,
+    mailing.FILTER_TOO_LARGE,
+    mailing.TAG_TOO_MANY,
+    access.QUOTA_EXCEEDED,
+    mailing.SEGMENT_NAME,
+    mailing.SEGMENT_NAME_TAKEN,
+    mailing.LIST_BUSY,
 )
-_ONE = "/lists/{list_id}/segments/{segment_id}"
+_SEGMENT_PATH = "/lists/{list_id}/segments/{segment_id}"
 
 
 @router.post(
-    "/lists/{list_id}/segments", responses=refuses(*OF_OWN_LIST, *_RULES, mailing.SEGMENT_TOO_MANY)
+    "/lists/{list_id}/segments",
+    responses=error_responses(*LIST_ERRORS, *_SEGMENT_ERRORS, mailing.SEGMENT_TOO_MANY),
 )
 def create_segment(
     uow: Transaction, caller: ListEditor, list_id: ListId, body: NewSegment
@@ -47,11 +48,13 @@ def create_segment(
     the list does not have is made.
     """
     mailing_list = lists.get_own_list(uow, caller, list_id)
-    made = list_segments_module.create_segment(uow, mailing_list, body.name, body.filter)
-    return envelope(_record(uow, mailing_list, made))
+    segment = list_segments_module.create_segment(uow, mailing_list, body.name, body.filter)
+    return build_envelope(_build_record(uow, mailing_list, segment))
 
 
-@router.get("/lists/{list_id}/segments", responses=refuses(*OF_OWN_LIST, requests.CURSOR_INVALID))
+@router.get(
+    "/lists/{list_id}/segments", responses=error_responses(*LIST_ERRORS, requests.CURSOR_INVALID)
+)
 def list_segments(
     uow: Transaction, caller: ListReader, list_id: ListId, paging: Paging
 ) -> Envelope[Page[SegmentRecord]]:
@@ -59,20 +62,22 @@ def list_segments(
     mailing_list = lists.get_own_list(uow, caller, list_id)
     read = partial(list_segments_module.list_segments, uow, mailing_list, with_filters=True)
 
-    def show(rows: list[Segment]) -> list[SegmentRecord]:
-        filters = member_filter.restore_names(uow, mailing_list, *(each.filter for each in rows))
+    def convert(rows: list[Segment]) -> list[SegmentRecord]:
+        filters = member_filter.restore_names(
+            uow, mailing_list, *(segment.filter for segment in rows)
+        )
         return [
-            SegmentRecord.of_row(each, filter=written)
-            for each, written in zip(rows, filters, strict=True)
+            SegmentRecord.of_row(segment, filter=filter_document)
+            for segment, filter_document in zip(rows, filters, strict=True)
         ]
 
-    return envelope(page(paging, read, show))
+    return build_envelope(build_page(paging, read, convert))
 
 
 @router.get(
-    _ONE,
-    responses=refuses(
-        *OF_OWN_LIST,
+    _SEGMENT_PATH,
+    responses=error_responses(
+        *LIST_ERRORS,
         mailing.SEGMENT_NOT_FOUND,
         mailing.SEGMENT_FIELD_RETIRED,
         mailing.SEGMENT_TAG_DELETED,
@@ -89,40 +94,43 @@ async def read_segment(
     not enough, `count_is_exact` is false, and the segment means at least `count` members.
     """
 
-    def counted() -> CountedSegment:
+    def read_and_count() -> CountedSegment:
         with state.resources.unit_of_work() as uow:
             mailing_list = lists.get_own_list(uow, caller, list_id)
-            found = list_segments_module.get_segment(uow, mailing_list.id, segment_id)
-            wanted = member_filter.read_stored_filter(uow, mailing_list, found.filter)
-            [written] = member_filter.restore_names(uow, mailing_list, found.filter)
-        number = member_counts.count_members(state.resources, mailing_list, wanted)
+            segment = list_segments_module.get_segment(uow, mailing_list.id, segment_id)
+            filter_tree = member_filter.read_stored_filter(uow, mailing_list, segment.filter)
+            [filter_document] = member_filter.restore_names(uow, mailing_list, segment.filter)
+        count = member_counts.count_members(state.resources, mailing_list, filter_tree)
         return CountedSegment.of_row(
-            found, filter=written, count=number.count, count_is_exact=number.is_exact
+            segment, filter=filter_document, count=count.count, count_is_exact=count.is_exact
         )
 
-    return envelope(await SEARCHES_BY_CALLER.run(caller.user_id, counted))
+    return build_envelope(await SEARCHES_BY_CALLER.run(caller.user_id, read_and_count))
 
 
-@router.patch(_ONE, responses=refuses(*OF_OWN_LIST, mailing.SEGMENT_NOT_FOUND, *_RULES))
+@router.patch(
+    _SEGMENT_PATH,
+    responses=error_responses(*LIST_ERRORS, mailing.SEGMENT_NOT_FOUND, *_SEGMENT_ERRORS),
+)
 def change_segment(
     uow: Transaction, caller: ListEditor, list_id: ListId, segment_id: PathId, body: SegmentChanges
 ) -> Envelope[SegmentRecord]:
     """Change the name or the filter; what the body doesn't name stays."""
     mailing_list = lists.get_own_list(uow, caller, list_id)
-    changed = list_segments_module.change_segment(uow, mailing_list, segment_id, body.sent())
-    return envelope(_record(uow, mailing_list, changed))
+    segment = list_segments_module.change_segment(uow, mailing_list, segment_id, body.sent())
+    return build_envelope(_build_record(uow, mailing_list, segment))
 
 
-@router.delete(_ONE, responses=refuses(*OF_OWN_LIST))
+@router.delete(_SEGMENT_PATH, responses=error_responses(*LIST_ERRORS))
 def delete_segment(
     uow: Transaction, caller: ListEditor, list_id: ListId, segment_id: PathId
 ) -> Envelope[int]:
     """Delete a segment, and no member: 1, or 0 when there is none."""
     mailing_list = lists.get_own_list(uow, caller, list_id)
-    return envelope(list_segments_module.delete_segment(uow, mailing_list, segment_id))
+    return build_envelope(list_segments_module.delete_segment(uow, mailing_list, segment_id))
 
 
-def _record(uow: UnitOfWork, mailing_list: MailingList, segment: Segment) -> SegmentRecord:
-    written: dict[str, Any]
-    [written] = member_filter.restore_names(uow, mailing_list, segment.filter)
-    return SegmentRecord.of_row(segment, filter=written)
+def _build_record(uow: UnitOfWork, mailing_list: MailingList, segment: Segment) -> SegmentRecord:
+    filter_document: dict[str, Any]
+    [filter_document] = member_filter.restore_names(uow, mailing_list, segment.filter)
+    return SegmentRecord.of_row(segment, filter=filter_document)

@@ -1,6 +1,7 @@
-"""A person's own subscriptions, for the person's login or a trace id from a mail.
+"""The API endpoints for a person's own subscriptions.
 
-The sign-up of a stranger, ``POST`` on the same path, is in ``api.sign_up``.
+The person is identified by a login or by a trace id from a mail. ``api.sign_up`` contains the route
+with which people without a login subscribe.
 """
 
 from functools import partial
@@ -16,13 +17,13 @@ from api.bodies.form_or_json import FormOrJsonBody, FormOrJsonBodyOf
 from api.bodies.multipart import MULTIPART
 from api.bodies.url_encoded_forms import FORM
 from api.limits.bulkheads import LEAVING
-from api.limits.shares import ACTS_BY_LIST, threaded_by_list
-from api.openapi import array_pages, refuses
+from api.limits.keyed_bulkheads import CHANGES_BY_LIST, threaded_by_list
+from api.openapi import array_page_responses, error_responses
 from api.paging import ArrayPaging, link_next_page
 from api.record_ids import ListId, PathId
 from api.responses.lists import describe_list, describe_lists
 from api.route_classes import JsonRoute
-from api.schemas.envelope import Envelope, envelope
+from api.schemas.envelope import Envelope, build_envelope
 from api.schemas.subscriptions import (
     Opponent,
     OwnSubmission,
@@ -40,10 +41,10 @@ from services.subscriptions.members.changes import Via
 
 router = APIRouter(tags=["Subscriptions"], route_class=JsonRoute)
 
-BY_TRACE = requires_scope_or_trace(Scope.SUBSCRIPTION_FULL)
+TRACE_OR_FULL_SCOPE = requires_scope_or_trace(Scope.SUBSCRIPTION_FULL)
 
-# The result of every call that takes a trace id, so that nobody learns who subscribes.
-ACCEPTED = 1
+# The result of every request with a trace id, so that the result doesn't reveal who subscribes.
+ACCEPTED_COUNT = 1
 
 _TRACE_ERRORS = (
     mailing.TRACE_AMBIGUOUS,
@@ -55,7 +56,7 @@ _TRACE_ERRORS = (
 
 
 def _describe_body(**properties: Any) -> dict[str, Any]:
-    """Return ``openapi_extra`` of a body that is JSON or a form, with these fields."""
+    """Return the ``openapi_extra`` of a route whose body is JSON or a form with these fields."""
     trace_id = {
         "type": "string",
         "description": "Instead of the query parameter",
@@ -68,7 +69,7 @@ def _describe_body(**properties: Any) -> dict[str, Any]:
 
 @router.post(
     "/subscriptions/{list_id}/no-challenge",
-    responses=refuses(
+    responses=error_responses(
         mailing.LIST_NOT_FOUND, mailing.MEMBER_DENIED, mailing.LIST_BUSY, mailing.FIELD_VALUE
     ),
 )
@@ -84,21 +85,21 @@ def subscribe_me(
 
     The body may set the fields that the list's owner made public.
     """
-    person = accounts.get(uow, caller.user_id)
-    actor = actors.actor_of_principal(request, Principal(person.id, Via.LOGIN, None))
+    person = accounts.get_user(uow, caller.user_id)
+    actor = actors.build_principal_actor(request, Principal(person.id, Via.LOGIN, None))
     mailing_list = lists.get_list(uow, list_id)
     values = {} if body is None else body.fields
     attributes = member_attributes.read_submission(uow, mailing_list.user_id, values=values)
-    return envelope(
+    return build_envelope(
         sign_up.subscribe_person(uow, mailing_list, person, actor, submission=attributes)
     )
 
 
 @router.delete(
     "/subscriptions/{list_id}",
-    dependencies=[BY_TRACE],
+    dependencies=[TRACE_OR_FULL_SCOPE],
     openapi_extra=_describe_body(),
-    responses=refuses(mailing.LIST_NAME_INVALID, *_TRACE_ERRORS),
+    responses=error_responses(mailing.LIST_NAME_INVALID, *_TRACE_ERRORS),
 )
 @LEAVING.threaded
 def unsubscribe(
@@ -113,39 +114,39 @@ def unsubscribe(
         mailing_list = lists.get_named(uow, list_id, archived=True)
         person = principal.find_person(uow, mailing_list)
     if person is not None:
-        actor = actors.actor_of_principal(request, principal)
+        actor = actors.build_principal_actor(request, principal)
         leaving.opt_out(state.resources, mailing_list, person, OptOutKind.LIST, actor)
-    return envelope(ACCEPTED)
+    return build_envelope(ACCEPTED_COUNT)
 
 
 @router.put(
     "/subscriptions/{list_id}/email",
-    dependencies=[BY_TRACE],
+    dependencies=[TRACE_OR_FULL_SCOPE],
     openapi_extra=_describe_body(enabled={"type": "boolean", "examples": [False]}),
-    responses=refuses(*_TRACE_ERRORS, mailing.LIST_BUSY),
+    responses=error_responses(*_TRACE_ERRORS, mailing.LIST_BUSY),
 )
 async def set_email_enabled(
     request: Request, state: StateOf, list_id: ListId, submission: FormOrJsonBodyOf
 ) -> Envelope[int]:
     """Switch a list's mail off or on, for the person of the trace id or the caller. Always 1."""
     try:
-        is_enabling = submission.flag("enabled")
+        is_enabling = submission.read_boolean("enabled")
     except DomainError:
-        # ``_set_email`` reads the value again. A caller without credentials gets the error about
-        # credentials first.
+        # ``_set_email`` raises the error later, because the error about missing credentials comes
+        # first.
         is_enabling = False
     call = partial(_set_email, request, state, list_id, submission)
-    await (ACTS_BY_LIST.run(list_id, call) if is_enabling else LEAVING.run(call))
-    return envelope(ACCEPTED)
+    await (CHANGES_BY_LIST.run(list_id, call) if is_enabling else LEAVING.run(call))
+    return build_envelope(ACCEPTED_COUNT)
 
 
 @router.post(
     "/subscriptions/{list_id}/delete",
-    dependencies=[BY_TRACE],
+    dependencies=[TRACE_OR_FULL_SCOPE],
     openapi_extra=_describe_body(
         **{"List-Unsubscribe": {"type": "string", "examples": ["One-Click"]}}
     ),
-    responses=refuses(*_TRACE_ERRORS),
+    responses=error_responses(*_TRACE_ERRORS),
 )
 @LEAVING.threaded
 def disable_email(
@@ -154,18 +155,18 @@ def disable_email(
     """Switch a list's mail off by one click (RFC 8058), for the trace id's person. Always 1."""
     principal = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_FULL)
     _disable_email(request, state, list_id, principal)
-    return envelope(ACCEPTED)
+    return build_envelope(ACCEPTED_COUNT)
 
 
 def _set_email(request: Request, state: State, list_id: int, submission: FormOrJsonBody) -> None:
     principal = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_FULL)
-    if not submission.flag("enabled"):
+    if not submission.read_boolean("enabled"):
         _disable_email(request, state, list_id, principal)
         return
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get_list(uow, list_id, archived=True)
         person = principal.get_person(uow, mailing_list)
-        actor = actors.actor_of_principal(request, principal)
+        actor = actors.build_principal_actor(request, principal)
         leaving.set_email(uow, mailing_list, person, actor, enabled=True)
 
 
@@ -174,13 +175,13 @@ def _disable_email(request: Request, state: State, list_id: int, principal: Prin
         mailing_list = lists.get_list(uow, list_id, archived=True)
         person = principal.find_person(uow, mailing_list)
     if person is not None:
-        actor = actors.actor_of_principal(request, principal)
+        actor = actors.build_principal_actor(request, principal)
         leaving.opt_out(state.resources, mailing_list, person, OptOutKind.EMAIL, actor)
 
 
 @router.get(
     "/subscriptions/{list_id}/rel",
-    responses=refuses(
+    responses=error_responses(
         mailing.LIST_NAME_INVALID, mailing.LIST_NOT_FOUND, mailing.SUBSCRIPTION_NOT_FOUND
     ),
 )
@@ -191,10 +192,10 @@ def read_my_subscription(
     mailing_list = lists.get_named(uow, list_id, archived=True)
     record = members.get_own_subscription(uow, mailing_list.id, caller.user_id)
     channel = describe_list(uow, state, mailing_list)
-    return envelope(SubscriptionRecord.of_row(record, list=channel))
+    return build_envelope(SubscriptionRecord.of_row(record, list=channel))
 
 
-@router.get("/subscriptions", responses=array_pages())
+@router.get("/subscriptions", responses=array_page_responses())
 def list_my_subscriptions(
     request: Request,
     response: Response,
@@ -211,13 +212,15 @@ def list_my_subscriptions(
         for (record, _), channel in zip(page.rows, channels, strict=True)
     ]
     link_next_page(request, response, page)
-    return envelope(records)
+    return build_envelope(records)
 
 
 @router.get(
     "/subscriptions/opponent",
     dependencies=[requires_scope_or_trace(Scope.SUBSCRIPTION_READ)],
-    responses=refuses(mailing.LIST_ID_MISSING, *_TRACE_ERRORS, mailing.SUBSCRIPTION_NOT_FOUND),
+    responses=error_responses(
+        mailing.LIST_ID_MISSING, *_TRACE_ERRORS, mailing.SUBSCRIPTION_NOT_FOUND
+    ),
 )
 def read_opponent(
     request: Request,
@@ -243,4 +246,4 @@ def read_opponent(
     subscription = SubscriptionRecord.of_row(record)
     if principal.trace:
         subscription = subscription.masked()
-    return envelope(Opponent(list=channel, sub=subscription))
+    return build_envelope(Opponent(list=channel, sub=subscription))

@@ -1,4 +1,4 @@
-"""The API endpoints with which users read and change their own account."""
+"""The API endpoints for a user's own account, API keys and grants."""
 
 from functools import partial
 from typing import Annotated
@@ -6,12 +6,12 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from api.auth.requirements import AnyCaller, UnrestrictedCaller
-from api.openapi import array_pages, refuses
+from api.openapi import array_page_responses, error_responses
 from api.paging import ArrayPaging, Cursor, Limit, link_next_page
 from api.record_ids import PathId
 from api.route_classes import JsonRoute
 from api.schemas import users as schemas
-from api.schemas.envelope import Envelope, envelope, filled
+from api.schemas.envelope import Envelope, build_envelope, fill_page
 from api.schemas.oauth import GrantRecord
 from api.state import Transaction
 from core.errors import access, requests
@@ -34,7 +34,7 @@ router = APIRouter(tags=["Accounts"], route_class=JsonRoute)
 @router.get("/users/me")
 def read_me(uow: Transaction, caller: AnyCaller) -> Envelope[schemas.UserRecord]:
     """The user to whom the credentials belong, and how much of their plan's quotas is used."""
-    return envelope(_record(uow, accounts.get(uow, caller.user_id)))
+    return build_envelope(_build_record(uow, accounts.get_user(uow, caller.user_id)))
 
 
 @router.patch("/users/me")
@@ -42,34 +42,34 @@ def change_me(
     uow: Transaction, caller: UnrestrictedCaller, body: schemas.UserChanges
 ) -> Envelope[schemas.UserRecord]:
     """Change the settings that the body names; the others stay."""
-    user = accounts.get(uow, caller.user_id)
+    user = accounts.get_user(uow, caller.user_id)
     for name, value in body.sent().items():
         setattr(user, name, value)
     uow.session.flush()
     uow.session.refresh(user)
-    return envelope(_record(uow, user))
+    return build_envelope(_build_record(uow, user))
 
 
-def _record(uow: UnitOfWork, user: User) -> schemas.UserRecord:
-    return schemas.UserRecord.of_row(user, quotas=quotas.uses(uow, user))
+def _build_record(uow: UnitOfWork, user: User) -> schemas.UserRecord:
+    return schemas.UserRecord.of_row(user, quotas=quotas.list_uses(uow, user))
 
 
-@router.get("/users/me/security-events", responses=refuses(requests.CURSOR_INVALID))
+@router.get("/users/me/security-events", responses=error_responses(requests.CURSOR_INVALID))
 def list_security_events(
     uow: Transaction, caller: UnrestrictedCaller, limit: Limit = 50, cursor: Cursor = None
 ) -> Envelope[schemas.SecurityEventsPage]:
     """List what happened to the account in the last year, newest first: logins, also failed
     ones, credentials that were made or ended, exports, and what the plan refused."""
-    wanted = PageRequest(limit, cursor=cursor)
-    read = partial(security_events.page, uow, caller.user_id)
-    found = filled(wanted, read, lambda rows: [*map(schemas.SecurityEvent.of, rows)])
-    pagination = schemas.EventsPagination(limit=limit, next_cursor=found.next_cursor)
-    return envelope(schemas.SecurityEventsPage(pagination=pagination, items=found.rows))
+    page_request = PageRequest(limit, cursor=cursor)
+    read = partial(security_events.list_events, uow, caller.user_id)
+    page = fill_page(page_request, read, lambda rows: [*map(schemas.SecurityEvent.of, rows)])
+    pagination = schemas.EventsPagination(limit=limit, next_cursor=page.next_cursor)
+    return build_envelope(schemas.SecurityEventsPage(pagination=pagination, items=page.rows))
 
 
 @router.post(
     "/apikeys",
-    responses=refuses(
+    responses=error_responses(
         access.AUTH_SCOPE_NOT_GRANTABLE,
         access.AUTH_LOGIN_AGAIN,
         access.QUOTA_EXCEEDED,
@@ -83,13 +83,13 @@ def create_api_key(
 
     A session needs a login of the last 15 minutes. A key that another key makes ends with it.
     """
-    key, secret = own_keys.make(
+    key, secret = own_keys.create_own_key(
         uow, caller, name=body.name, scopes=body.scopes, expires_at=body.expires_at
     )
-    return envelope(schemas.CreatedApiKey.of_row(key, key=secret))
+    return build_envelope(schemas.CreatedApiKey.of_row(key, key=secret))
 
 
-@router.get("/apikeys", responses=array_pages())
+@router.get("/apikeys", responses=array_page_responses())
 def list_api_keys(
     request: Request,
     response: Response,
@@ -98,13 +98,13 @@ def list_api_keys(
     paging: ArrayPaging,
 ) -> Envelope[list[schemas.ApiKeyRecord]]:
     """The caller's API keys, newest first, revoked ones too."""
-    keys = api_keys.list_of(uow, caller.user_id, paging)
+    keys = api_keys.list_keys(uow, caller.user_id, paging)
     records = [schemas.ApiKeyRecord.model_validate(key) for key in keys.rows]
     link_next_page(request, response, keys)
-    return envelope(records)
+    return build_envelope(records)
 
 
-@router.delete("/apikeys/{key_id}", responses=refuses(access.API_KEY_NOT_FOUND))
+@router.delete("/apikeys/{key_id}", responses=error_responses(access.API_KEY_NOT_FOUND))
 def revoke_api_key(
     uow: Transaction,
     caller: UnrestrictedCaller,
@@ -118,13 +118,13 @@ def revoke_api_key(
     their URL, unless `keep_endpoints=1`.
     """
     revoked = revoke_key(uow, key_id=key_id, user_id=caller.user_id, keep_endpoints=keep_endpoints)
-    return envelope(revoked)
+    return build_envelope(revoked)
 
 
 grants_router = APIRouter(tags=["OAuth"], route_class=JsonRoute)
 
 
-@grants_router.get("/grants", responses=array_pages())
+@grants_router.get("/grants", responses=array_page_responses())
 def list_grants(
     request: Request,
     response: Response,
@@ -133,13 +133,13 @@ def list_grants(
     paging: ArrayPaging,
 ) -> Envelope[list[GrantRecord]]:
     """The programs that may act for the caller, with the newest consent first."""
-    given = grants.list_of(uow, caller.user_id, paging)
-    link_next_page(request, response, given)
-    return envelope([GrantRecord.model_validate(each) for each in given.rows])
+    page = grants.list_grants(uow, caller.user_id, paging)
+    link_next_page(request, response, page)
+    return build_envelope([GrantRecord.model_validate(grant) for grant in page.rows])
 
 
-@grants_router.delete("/grants/{grant_id}", responses=refuses(access.GRANT_NOT_FOUND))
+@grants_router.delete("/grants/{grant_id}", responses=error_responses(access.GRANT_NOT_FOUND))
 def revoke_grant(uow: Transaction, caller: UnrestrictedCaller, grant_id: PathId) -> Envelope[int]:
     """Revoke a grant with all its tokens, from the next request on: 1, or 0 when it was revoked
     before."""
-    return envelope(grants.revoke(uow, grant_id=grant_id, user_id=caller.user_id))
+    return build_envelope(grants.revoke_grant(uow, grant_id=grant_id, user_id=caller.user_id))

@@ -1,32 +1,32 @@
-"""The URLs to which Pressroom sends an owner's events, with their deliveries."""
+"""The API endpoints for webhook endpoints, to which Pressroom sends events, and for deliveries."""
 
 from functools import partial
 
 from fastapi import APIRouter
 
 from api.auth.requirements import WebhookKeeper
-from api.openapi import refuses
+from api.openapi import error_responses
 from api.paging import Cursor, Limit
 from api.record_ids import PathId
 from api.route_classes import JsonRoute
 from api.schemas import webhook_endpoints as schemas
-from api.schemas.envelope import Envelope, envelope, filled
+from api.schemas.envelope import Envelope, build_envelope, fill_page
 from api.state import StateOf, Transaction
 from core.errors import access, mailing, requests, webhooks
 from services.paging import PageRequest
 from services.webhooks import deliveries, webhook_endpoints
 from services.webhooks.webhook_endpoints import EndpointChange
 
-_PATH = "/webhook-endpoints"
-_ENDPOINT_PATH = _PATH + "/{endpoint_id}"
+_ENDPOINTS_PATH = "/webhook-endpoints"
+_ENDPOINT_PATH = _ENDPOINTS_PATH + "/{endpoint_id}"
 _ENDPOINT_ERRORS = (webhooks.WEBHOOK_ENDPOINT_NOT_FOUND, access.AUTH_RESTRICTED_CREDENTIAL)
 
 router = APIRouter(tags=["Webhooks"], route_class=JsonRoute)
 
 
 @router.post(
-    _PATH,
-    responses=refuses(
+    _ENDPOINTS_PATH,
+    responses=error_responses(
         webhooks.WEBHOOK_URL_NOT_ALLOWED,
         webhooks.WEBHOOK_TOO_MANY,
         mailing.LIST_NOT_FOUND,
@@ -53,30 +53,32 @@ async def create_webhook_endpoint(
         types=body.types,
         list_id=body.list_id,
     )
-    return envelope(schemas.CreatedWebhookEndpoint.of_row(endpoint, secret=secret))
+    return build_envelope(schemas.CreatedWebhookEndpoint.of_row(endpoint, secret=secret))
 
 
-@router.get(_PATH)
+@router.get(_ENDPOINTS_PATH)
 def list_webhook_endpoints(
     uow: Transaction, caller: WebhookKeeper
 ) -> Envelope[list[schemas.WebhookEndpointRecord]]:
     """The caller's endpoints whose types the credential may see, newest first."""
     endpoints = webhook_endpoints.list_endpoints(uow, caller)
-    return envelope([schemas.WebhookEndpointRecord.model_validate(each) for each in endpoints])
+    return build_envelope(
+        [schemas.WebhookEndpointRecord.model_validate(each) for each in endpoints]
+    )
 
 
-@router.get(_ENDPOINT_PATH, responses=refuses(*_ENDPOINT_ERRORS))
+@router.get(_ENDPOINT_PATH, responses=error_responses(*_ENDPOINT_ERRORS))
 def read_webhook_endpoint(
     uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId
 ) -> Envelope[schemas.WebhookEndpointRecord]:
     """Return an endpoint of the caller."""
     endpoint = webhook_endpoints.get_endpoint(uow, caller, endpoint_id)
-    return envelope(schemas.WebhookEndpointRecord.model_validate(endpoint))
+    return build_envelope(schemas.WebhookEndpointRecord.model_validate(endpoint))
 
 
 @router.patch(
     _ENDPOINT_PATH,
-    responses=refuses(
+    responses=error_responses(
         *_ENDPOINT_ERRORS,
         webhooks.WEBHOOK_URL_NOT_ALLOWED,
         webhooks.WEBHOOK_ENDED,
@@ -97,20 +99,20 @@ async def change_webhook_endpoint(
     endpoint = await state.in_unit_of_work(
         webhook_endpoints.change_endpoint, caller, endpoint_id, change
     )
-    return envelope(schemas.WebhookEndpointRecord.model_validate(endpoint))
+    return build_envelope(schemas.WebhookEndpointRecord.model_validate(endpoint))
 
 
-@router.delete(_ENDPOINT_PATH, responses=refuses(*_ENDPOINT_ERRORS))
+@router.delete(_ENDPOINT_PATH, responses=error_responses(*_ENDPOINT_ERRORS))
 def delete_webhook_endpoint(
     uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId
 ) -> Envelope[int]:
     """Send nothing more to the endpoint, and show it no more."""
-    return envelope(webhook_endpoints.delete_endpoint(uow, caller, endpoint_id))
+    return build_envelope(webhook_endpoints.delete_endpoint(uow, caller, endpoint_id))
 
 
 @router.post(
     f"{_ENDPOINT_PATH}/rotate",
-    responses=refuses(
+    responses=error_responses(
         *_ENDPOINT_ERRORS,
         webhooks.WEBHOOK_ENDED,
         webhooks.WEBHOOK_TOO_MANY_SECRETS,
@@ -122,12 +124,12 @@ def rotate_webhook_secret(
 ) -> Envelope[schemas.RotatedSecret]:
     """Make a new secret. For 24 hours the former one signs too: `webhook-signature` has both."""
     secret = webhook_endpoints.rotate_secret(uow, caller, endpoint_id)
-    return envelope(schemas.RotatedSecret(secret=secret))
+    return build_envelope(schemas.RotatedSecret(secret=secret))
 
 
 @router.post(
     f"{_ENDPOINT_PATH}/test",
-    responses=refuses(
+    responses=error_responses(
         *_ENDPOINT_ERRORS,
         webhooks.WEBHOOK_NOT_ACTIVE,
         webhooks.WEBHOOK_TOO_MANY_PENDING,
@@ -139,12 +141,14 @@ def test_webhook_endpoint(
 ) -> Envelope[schemas.WebhookDeliveryRecord]:
     """Send an event of the type `webhook.test`. Nothing has changed when it is sent."""
     delivery = deliveries.send_test(uow, caller, endpoint_id)
-    return envelope(schemas.WebhookDeliveryRecord.of(delivery))
+    return build_envelope(schemas.WebhookDeliveryRecord.of(delivery))
 
 
 @router.post(
     f"{_ENDPOINT_PATH}/replay",
-    responses=refuses(*_ENDPOINT_ERRORS, webhooks.WEBHOOK_NOT_ACTIVE, access.QUOTA_EXCEEDED),
+    responses=error_responses(
+        *_ENDPOINT_ERRORS, webhooks.WEBHOOK_NOT_ACTIVE, access.QUOTA_EXCEEDED
+    ),
 )
 def replay_webhook_events(
     uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId, body: schemas.ReplaySince
@@ -153,11 +157,12 @@ def replay_webhook_events(
 
     Returns 1, or 0 if there is no such event.
     """
-    return envelope(deliveries.replay_events(uow, caller, endpoint_id, body.since))
+    return build_envelope(deliveries.replay_events(uow, caller, endpoint_id, body.since))
 
 
 @router.get(
-    f"{_ENDPOINT_PATH}/deliveries", responses=refuses(*_ENDPOINT_ERRORS, requests.CURSOR_INVALID)
+    f"{_ENDPOINT_PATH}/deliveries",
+    responses=error_responses(*_ENDPOINT_ERRORS, requests.CURSOR_INVALID),
 )
 def list_webhook_deliveries(
     uow: Transaction,
@@ -168,18 +173,18 @@ def list_webhook_deliveries(
 ) -> Envelope[schemas.WebhookDeliveriesPage]:
     """Return the deliveries of the last 30 days, newest first, with the last answers."""
     read = partial(deliveries.list_deliveries, uow, caller, endpoint_id)
-    page = filled(
+    page = fill_page(
         PageRequest(limit, cursor=cursor),
         read,
         lambda rows: [*map(schemas.WebhookDeliveryRecord.of, rows)],
     )
     pagination = schemas.DeliveriesPagination(limit=limit, next_cursor=page.next_cursor)
-    return envelope(schemas.WebhookDeliveriesPage(pagination=pagination, items=page.rows))
+    return build_envelope(schemas.WebhookDeliveriesPage(pagination=pagination, items=page.rows))
 
 
 @router.post(
     f"{_ENDPOINT_PATH}/deliveries/{{delivery_id}}/resend",
-    responses=refuses(
+    responses=error_responses(
         *_ENDPOINT_ERRORS,
         webhooks.WEBHOOK_DELIVERY_NOT_FOUND,
         webhooks.WEBHOOK_EVENT_GONE,
@@ -192,4 +197,4 @@ def resend_webhook_delivery(
 ) -> Envelope[schemas.WebhookDeliveryRecord]:
     """Send one event again, even if it was delivered."""
     delivery = deliveries.resend_delivery(uow, caller, endpoint_id, delivery_id)
-    return envelope(schemas.WebhookDeliveryRecord.of(delivery))
+    return build_envelope(schemas.WebhookDeliveryRecord.of(delivery))

@@ -1,19 +1,19 @@
-"""Webhooks that payment providers send to Pressroom."""
+"""The API endpoint for the webhooks of payment providers."""
 
 from fastapi import APIRouter, Request
 
 from api.auth.requirements import UNLIMITED
 from api.limits.bulkheads import MONEY
-from api.openapi import refuses
+from api.openapi import error_responses
 from api.route_classes import ThreadedRoute
-from api.schemas.envelope import Envelope, envelope
+from api.schemas.envelope import Envelope, build_envelope
 from api.state import StateOf
 from core.errors import money, requests
 from services.credits import payment_webhooks
 
 router = APIRouter(tags=["Credits"], dependencies=[UNLIMITED], route_class=ThreadedRoute)
 
-_SIGNATURE = {
+_SIGNATURE_PARAMETER = {
     "name": "Stripe-Signature",
     "in": "header",
     "required": True,
@@ -23,7 +23,7 @@ _SIGNATURE = {
 
 @router.post(
     "/webhooks/stripe",
-    responses=refuses(
+    responses=error_responses(
         money.WEBHOOK_SIGNATURE_INVALID,
         money.WEBHOOK_UNREADABLE,
         requests.BODY_TOO_LARGE.fill(most="1 MB"),
@@ -31,7 +31,7 @@ _SIGNATURE = {
         money.TOPUP_NO_CHANNEL,
     ),
     openapi_extra={
-        "parameters": [_SIGNATURE],
+        "parameters": [_SIGNATURE_PARAMETER],
         "requestBody": {
             "required": True,
             "content": {
@@ -53,4 +53,4 @@ async def receive_stripe_webhook(request: Request, state: StateOf) -> Envelope[i
     await MONEY.run(
         payment_webhooks.receive_event, state.resources, state.payments, body, signature
     )
-    return envelope(1)
+    return build_envelope(1)

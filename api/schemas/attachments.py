@@ -1,3 +1,5 @@
+"""The request and response bodies of the API endpoints for attachments."""
+
 from dataclasses import asdict
 from typing import Annotated, Any, Self
 
@@ -14,7 +16,7 @@ _MAX_PICTURE_TITLE_CHARACTERS = 255
 _MAX_PICTURE_TAGS = 50
 _MAX_PICTURE_TAG_CHARACTERS = 64
 
-# In one line, without spaces around it.
+# A tag is a single line without spaces around it.
 PictureTag = Annotated[
     str,
     StringConstraints(
@@ -92,18 +94,18 @@ class AttachmentRecord(Schema):
 
     @classmethod
     def of(cls, attachment: Attachment, settings: Settings) -> Self:
-        # A CDN must never see a file that only its owner may see.
+        # Encrypted files must not be loaded through a CDN, which would see their content.
         base = settings.public_base if attachment.encrypted else settings.media_base
 
-        def place(filename: str) -> dict[str, str]:
+        def locate(filename: str) -> dict[str, str]:
             return {"pathname": f"media/{filename}", "view_url": f"{base}/media/{filename}"}
 
         renditions = [
-            {**asdict(file), **place(file.filename)} for file in list_renditions(attachment)
+            {**asdict(file), **locate(file.filename)} for file in list_renditions(attachment)
         ]
         return cls.of_row(
             attachment,
-            **place(attachment.filename),
+            **locate(attachment.filename),
             checksum_method="sha256",
             renditions=renditions,
         )

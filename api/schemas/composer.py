@@ -1,3 +1,5 @@
+"""The request and response bodies of the API endpoints for the composer."""
+
 from enum import StrEnum
 from typing import Self
 

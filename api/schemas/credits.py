@@ -1,4 +1,4 @@
-"""The bodies and answers of the credit routes."""
+"""The request and response bodies of the API endpoints for credits."""
 
 import re
 import time
@@ -25,7 +25,7 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def _read_money(value: object) -> Decimal:
-    # Pydantic would read a string as a number, and Python takes ``True`` for an integer.
+    # Pydantic would convert strings to numbers, and in Python a boolean is an integer.
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         raise PydanticCustomError("type", "must be a number")
     return Decimal(value)
@@ -51,7 +51,7 @@ Text = Annotated[str, BeforeValidator(_read_text)]
 # The OpenAPI document doesn't mention that an optional field may be null.
 OptionalMoney = Annotated[Money | None, WithJsonSchema({"type": "number"})]
 OptionalText = Annotated[Text | None, WithJsonSchema({"type": "string"})]
-# The service validates the names in the object, because it has an error of its own for them.
+# The service validates the names in the object, because invalid names have a separate error code.
 OptionalObject = Annotated[dict[Any, Any] | None, WithJsonSchema({"type": "object"})]
 
 
@@ -208,8 +208,8 @@ class ClaimToken(Body):
     claim_token: str = Field(max_length=255, examples=["dG9rZW4tb2YtMjU2LXJhbmRvbS1iaXRz"])
 
 
-def prices_of(settings: Settings, channels: Iterable[str]) -> dict[str, Any]:
-    """Return a ``CreditPrices`` whose decimals are exact."""
+def describe_prices(settings: Settings, channels: Iterable[str]) -> dict[str, Any]:
+    """Return a ``CreditPrices`` as a dictionary with exact decimals."""
     currencies = []
     for currency in settings.currencies:
         rate = CreditRate(currency, settings.credits_per_usd)
@@ -230,39 +230,43 @@ def prices_of(settings: Settings, channels: Iterable[str]) -> dict[str, Any]:
     }
 
 
-def record_of(order: PaymentOrder) -> dict[str, Any]:
-    """Return an ``OrderRecord`` whose decimals are exact."""
-    special = {
+def describe_order(order: PaymentOrder) -> dict[str, Any]:
+    """Return an ``OrderRecord`` as a dictionary with exact decimals."""
+    special_values = {
         "order_id": order.id,
         "rate_usd_to_credit": order.credits_per_usd,
         "payment_url": order.payment_url if order.status == OrderStatus.PENDING else None,
         "is_claimed": order.user_id is not None,
-        "expires_at": clock.iso(order.expires_at),
-        "paid_at": clock.iso(order.paid_at) if order.paid_at else None,
-        "created_at": clock.iso(order.created_at),
-        "updated_at": clock.iso(order.updated_at),
+        "expires_at": clock.format_timestamp(order.expires_at),
+        "paid_at": clock.format_timestamp(order.paid_at) if order.paid_at else None,
+        "created_at": clock.format_timestamp(order.created_at),
+        "updated_at": clock.format_timestamp(order.updated_at),
     }
     fields = OrderRecord.model_fields
-    return {name: special[name] if name in special else getattr(order, name) for name in fields}
+    return {
+        name: special_values[name] if name in special_values else getattr(order, name)
+        for name in fields
+    }
 
 
-def size_of(data: dict[str, Any]) -> int:
-    """Return the bytes of a record in an answer."""
-    return len(_exact_json(data))
+def count_json_bytes(data: dict[str, Any]) -> int:
+    """Return the size of a record in a response."""
+    return len(_dump_exact_json(data))
 
 
-def _exact_json(data: dict[str, Any]) -> bytes:
-
-    def written(value: object) -> orjson.Fragment:
+def _dump_exact_json(data: dict[str, Any]) -> bytes:
+    def dump_decimal(value: object) -> orjson.Fragment:
         if isinstance(value, Decimal):
             return orjson.Fragment(format(value, "f"))
         raise TypeError(type(value).__name__)
 
-    return orjson.dumps(data, default=written)
+    return orjson.dumps(data, default=dump_decimal)
 
 
-def decimal_response(data: dict[str, Any] | str, headers: dict[str, str] | None = None) -> Response:
-    """Return the envelope around a record, or around one that the database wrote as JSON."""
-    written = data if isinstance(data, str) else _exact_json(data).decode()
-    body = f'{{"data":{written},"ts":{int(time.time())}}}'
+def build_decimal_response(
+    data: dict[str, Any] | str, headers: dict[str, str] | None = None
+) -> Response:
+    """Return a response with an envelope around a record, which may already be JSON text."""
+    text = data if isinstance(data, str) else _dump_exact_json(data).decode()
+    body = f'{{"data":{text},"ts":{int(time.time())}}}'
     return Response(body, headers=headers, media_type="application/json")

@@ -1,3 +1,5 @@
+"""Base classes of request and response bodies, and the envelope around each response."""
+
 import re
 import time
 from collections.abc import Callable
@@ -28,6 +30,16 @@ from models.declarative import Model
 from services import paging
 from services.paging import PageOfRows, PageRequest
 
+# The maximum length of a text in a request, unless its schema has another maximum. A service may
+# have a lower maximum with a separate error code. The general maximum keeps the checks of services
+# fast.
+MAX_TEXT_CHARACTERS = 10_000
+# If a list may have more items, only its first wrong item is reported, to limit the size of errors.
+MAX_ITEMS_WITH_ERRORS = 100
+# Times near the first and the last year can't be converted between time zones.
+_ALLOWED_YEARS = range(1970, 9999)
+_DATE_START = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]", re.ASCII)
+
 T = TypeVar("T")
 R = TypeVar("R")
 S = TypeVar("S", bound=BaseModel)
@@ -35,31 +47,31 @@ S = TypeVar("S", bound=BaseModel)
 Timestamp = Annotated[
     datetime,
     PlainSerializer(
-        clock.iso,
+        clock.format_timestamp,
         return_type=Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})],
     ),
 ]
 Url = Annotated[str, Field(json_schema_extra={"format": "uri"})]
 
 
-def _written_moment(value: object) -> object:
-    # JSON has no dates, so strict mode refuses them: accept text. A number would mean Unix time.
-    if value is not None and not (isinstance(value, str) and _DATE.match(value)):
+def _require_iso_text(value: object) -> object:
+    # A number is refused, because Pydantic would read it as Unix time.
+    if value is not None and not (isinstance(value, str) and _DATE_START.match(value)):
         raise ValueError("must be an ISO 8601 time with an offset")
     return value
 
 
-def _storable(moment: datetime) -> datetime:
-    if moment.year not in _YEARS:
-        raise ValueError(f"must be in the years {_YEARS[0]} to {_YEARS[-1]}")
+def _require_allowed_year(moment: datetime) -> datetime:
+    if moment.year not in _ALLOWED_YEARS:
+        raise ValueError(f"must be in the years {_ALLOWED_YEARS[0]} to {_ALLOWED_YEARS[-1]}")
     return moment
 
 
-# Near the ends of the calendar, a moment of one time zone has no year in another.
-_YEARS = range(1970, 9999)
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]", re.ASCII)
 Moment = Annotated[
-    AwareDatetime, Field(strict=False), BeforeValidator(_written_moment), AfterValidator(_storable)
+    AwareDatetime,
+    Field(strict=False),
+    BeforeValidator(_require_iso_text),
+    AfterValidator(_require_allowed_year),
 ]
 
 
@@ -70,7 +82,10 @@ class Schema(BaseModel):
 
     @classmethod
     def of_row(cls, row: Model, **others: Any) -> Self:
-        """Take the row's attributes, but for fields that have a default or are in ``others``."""
+        """Build the record from the row's attributes and from ``others``.
+
+        Fields that have a default aren't read from the row.
+        """
         stored = {
             name: getattr(row, name)
             for name, field in cls.model_fields.items()
@@ -79,19 +94,12 @@ class Schema(BaseModel):
         return cls(**stored, **others)
 
 
-# The maximum length of each text in a request whose schema has no other maximum. A service may
-# require a shorter text, and reports that with its own code. This maximum keeps its searches fast.
-MAX_TEXT_CHARACTERS = 10_000
-# In a list with a larger maximum, only the first wrong item is reported, to bound the errors.
-MAX_ITEMS_WITH_ERRORS = 100
-
-
 @dataclass(frozen=True)
 class AtMost:
-    """The maximum number of items in a list or dictionary in a request.
+    """The maximum number of items in a list or dictionary of a request.
 
-    The items are counted before any item is validated. Pydantic's own ``max_length`` counts the
-    items of a dictionary only after it has validated them all.
+    The items are counted before they are validated. Pydantic's own ``max_length`` counts the items
+    of a dictionary only after it has validated all of them.
     """
 
     items: int
@@ -101,15 +109,15 @@ class AtMost:
     ) -> CoreSchema:
         schema: dict[str, Any] = {**handler(source)}
         assert schema["type"] in {"list", "dict"}, f"{source} is no list and no dictionary"
-        # This becomes ``maxItems`` or ``maxProperties`` in the OpenAPI document.
+        # ``max_length`` becomes ``maxItems`` or ``maxProperties`` in the OpenAPI document.
         schema["max_length"] = self.items
         if schema["type"] == "list":
             schema["fail_fast"] = self.items > MAX_ITEMS_WITH_ERRORS
         return core_schema.no_info_before_validator_function(
-            self._counted, cast("CoreSchema", schema)
+            self._check_count, cast("CoreSchema", schema)
         )
 
-    def _counted(self, value: object) -> object:
+    def _check_count(self, value: object) -> object:
         if isinstance(value, list | dict) and len(value) > self.items:
             kind = "List" if isinstance(value, list) else "Dictionary"
             context = {"field_type": kind, "max_length": self.items, "actual_length": len(value)}
@@ -119,7 +127,7 @@ class AtMost:
 
 @dataclass(frozen=True)
 class OneError:
-    """Reports one error for a value of a union. Pydantic would report one error per type."""
+    """The only error for a wrong value of a union. Pydantic would report one error per type."""
 
     code: str
     rule: str
@@ -143,41 +151,41 @@ class Body(BaseModel):
     def __get_pydantic_json_schema__(
         cls, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Add ``MAX_TEXT_CHARACTERS`` to the OpenAPI document, because Pydantic omits it."""
-        documented = handler(schema)
-        for field in handler.resolve_ref_schema(documented).get("properties", {}).values():
-            _bound_texts(field)
-        return documented
+        """Add ``MAX_TEXT_CHARACTERS`` to the OpenAPI document, because Pydantic doesn't."""
+        json_schema = handler(schema)
+        for field in handler.resolve_ref_schema(json_schema).get("properties", {}).values():
+            _add_max_length(field)
+        return json_schema
 
     @field_validator("*")
     @classmethod
-    def _without_nul(cls, value: object) -> object:
-        # Postgres can't store a NUL character, and no text needs one.
+    def _refuse_nul(cls, value: object) -> object:
+        # Postgres can't store NUL characters.
         if isinstance(value, str) and "\0" in value:
             raise ValueError("must not hold NUL characters")
         return value
 
     def sent(self) -> dict[str, Any]:
-        """Return the fields that the caller named, those with null too."""
+        """Return the fields that the request contains, including fields with null."""
         return self.model_dump(exclude_unset=True)
 
 
-def _bound_texts(schema: JsonSchemaValue) -> None:
+def _add_max_length(schema: JsonSchemaValue) -> None:
     is_text = schema.get("type") == "string" and not {"enum", "const"} & schema.keys()
     if is_text and schema.get("format") != "date-time":
         schema.setdefault("maxLength", MAX_TEXT_CHARACTERS)
     parts = [schema.get("items"), schema.get("additionalProperties"), *schema.get("anyOf", ())]
     for part in parts:
         if isinstance(part, dict):
-            _bound_texts(part)
+            _add_max_length(part)
 
 
-def _documented_name(kind: Any) -> str:
-    """Return a type's name in the document: ``Attachment``, ``AttachmentPage``, ``ApiKeyList``."""
+def _name_in_document(kind: Any) -> str:
+    """Return a type's name in the OpenAPI document, such as ``Attachment`` or ``ApiKeyList``."""
     if kind is int:
         return "Count"
     if get_origin(kind) is list:
-        return f"{_documented_name(get_args(kind)[0])}List"
+        return f"{_name_in_document(get_args(kind)[0])}List"
     name: str = kind.__name__
     return name.removesuffix("Record")
 
@@ -188,7 +196,7 @@ class Envelope(BaseModel, Generic[T]):
 
     @classmethod
     def model_parametrized_name(cls, params: tuple[Any, ...]) -> str:
-        return f"{_documented_name(params[0])}Answer"
+        return f"{_name_in_document(params[0])}Answer"
 
 
 class Pagination(BaseModel):
@@ -201,13 +209,12 @@ class Pagination(BaseModel):
     )
 
     @classmethod
-    def of(cls, wanted: PageRequest, shown: PageOfRows[Any], **others: Any) -> Self:
-        """Return what an answer says of the page that it shows."""
+    def of(cls, request: PageRequest, page: PageOfRows[Any], **others: Any) -> Self:
         return cls(
-            offset=wanted.offset,
-            next_offset=wanted.offset + len(shown.rows),
-            limit=wanted.limit,
-            next_cursor=shown.next_cursor,
+            offset=request.offset,
+            next_offset=request.offset + len(page.rows),
+            limit=request.limit,
+            next_cursor=page.next_cursor,
             **others,
         )
 
@@ -218,7 +225,7 @@ class Page(BaseModel, Generic[T]):
 
     @classmethod
     def model_parametrized_name(cls, params: tuple[Any, ...]) -> str:
-        return f"{_documented_name(params[0])}Page"
+        return f"{_name_in_document(params[0])}Page"
 
 
 class InvalidField(BaseModel):
@@ -248,50 +255,52 @@ class Problem(BaseModel):
     )
 
 
-def envelope(data: T) -> Envelope[T]:
+def build_envelope(data: T) -> Envelope[T]:
     return Envelope(data=data, ts=int(time.time()))
 
 
 # Optimization: large responses without pydantic (decision 17).
-def enveloped(data: Any) -> Response:
-    """Return a JSON response with the data in an envelope, without validating the data.
+def build_plain_response(data: Any) -> Response:
+    """Return a JSON response with an envelope, without validating the data.
 
-    The route declares the pydantic model of the data, and a test validates the route's responses.
+    The route must declare the Pydantic model of the data. A test validates the route's responses.
     """
     content = {"data": data, "ts": int(time.time())}
     return Response(orjson.dumps(content, option=orjson.OPT_UTC_Z), media_type="application/json")
 
 
 # Optimization: times formatted by orjson (decision 17).
-def plain_moment(moment: datetime | None) -> datetime | str | None:
-    """Return a UTC time in a form that ``enveloped`` writes in the format of a ``Timestamp``.
+def format_plain_moment(moment: datetime | None) -> datetime | str | None:
+    """Return a UTC time that ``build_plain_response`` writes like a ``Timestamp``.
 
-    orjson omits microseconds that are 0, so this function formats a time without microseconds.
+    A time without microseconds is returned as text, because orjson would omit the microseconds.
     """
     if moment is None or moment.microsecond:
         return moment
-    return clock.iso(moment)
+    return clock.format_timestamp(moment)
 
 
-def page(
-    wanted: PageRequest,
+def build_page(
+    request: PageRequest,
     read: Callable[[PageRequest], PageOfRows[R]],
-    show: Callable[[list[R]], list[S]],
+    convert: Callable[[list[R]], list[S]],
 ) -> Page[S]:
-    """Return the page that is wanted, cut as ``filled`` cuts it."""
-    found = filled(wanted, read, show)
-    return Page(pagination=Pagination.of(wanted, found), items=found.rows)
+    """Read a page, and return its records with their pagination."""
+    page = fill_page(request, read, convert)
+    return Page(pagination=Pagination.of(request, page), items=page.rows)
 
 
-def filled(
-    wanted: PageRequest,
+def fill_page(
+    request: PageRequest,
     read: Callable[[PageRequest], PageOfRows[R]],
-    show: Callable[[list[R]], list[S]],
+    convert: Callable[[list[R]], list[S]],
 ) -> PageOfRows[S]:
-    """Return the records of as many rows as an answer has room for.
+    """Read a page, and return as many records as fit into a response.
 
     Args:
-        read: the service that gives a page of rows.
-        show: makes the records of rows.
+        read: reads a page of rows.
+        convert: converts rows to records.
     """
-    return paging.fill(wanted, read, show, lambda record: len(record.model_dump_json().encode()))
+    return paging.fill(
+        request, read, convert, lambda record: len(record.model_dump_json().encode())
+    )

@@ -1,4 +1,4 @@
-"""The feed of an owner's events."""
+"""The response bodies of the API endpoint for an owner's events."""
 
 from typing import Any
 
@@ -7,13 +7,7 @@ from pydantic import ConfigDict, Field
 from api.schemas.envelope import Schema, Timestamp
 from services.feed.catalogue import CATALOGUE, FeedEventType, MemberFacts, SubjectKind
 
-
-class FeedSubject(Schema):
-    kind: SubjectKind
-    id: int
-
-
-_EXAMPLE: dict[str, Any] = {
+_EVENT_EXAMPLE: dict[str, Any] = {
     "id": 48213,
     "type": FeedEventType.SUBSCRIPTION_CREATED,
     "occurred_at": "2026-09-21T14:13:20.000000Z",
@@ -21,14 +15,19 @@ _EXAMPLE: dict[str, Any] = {
     "subject": {"kind": SubjectKind.SUBSCRIPTION, "id": 90125},
     "data": MemberFacts.example(),
 }
-_MEANINGS = "\n".join(f"- `{kind}`: {entry.meaning}" for kind, entry in CATALOGUE.items())
+_TYPE_MEANINGS = "\n".join(f"- `{kind}`: {entry.meaning}" for kind, entry in CATALOGUE.items())
+
+
+class FeedSubject(Schema):
+    kind: SubjectKind
+    id: int
 
 
 class FeedEventRecord(Schema):
-    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
+    model_config = ConfigDict(json_schema_extra={"examples": [_EVENT_EXAMPLE]})
 
     id: int = Field(description="The event's own: an event that comes twice has the same")
-    type: FeedEventType = Field(description=_MEANINGS)
+    type: FeedEventType = Field(description=_TYPE_MEANINGS)
     occurred_at: Timestamp
     list_id: int | None = Field(description="The list that it is about, if it is about one")
     subject: FeedSubject | None = Field(description="The record that it is about")

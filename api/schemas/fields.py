@@ -10,7 +10,7 @@ from services.subscriptions import tags
 from services.subscriptions.fields import MAX_FIELDS, MAX_KEY_CHARACTERS, MAX_VALUE_CHARACTERS
 from services.subscriptions.tags import MAX_TAGS_OF_MEMBER
 
-# In strict mode, an enum accepts only its members, which JSON can't express.
+# The enum isn't strict, because strict mode refuses the text that JSON contains.
 FieldTypeName = Annotated[FieldType, Field(strict=False)]
 _Key = Annotated[str, Field(max_length=MAX_KEY_CHARACTERS)]
 _Value = Annotated[
@@ -48,9 +48,11 @@ TagNames = Annotated[
     ),
 ]
 
-_KEY = "1 to 40 of a-z, 0-9 and '_', a letter first; callers name the field by it"
-_CHOICES = "Of a field of the type choice: 1 to 100 texts"
-_PUBLIC = "Whether people may set it themselves when they subscribe"
+# The service allows 100 choices, and has a separate error code for more choices.
+_MAX_CHOICES = 1_000
+_KEY_DESCRIPTION = "1 to 40 of a-z, 0-9 and '_', a letter first; callers name the field by it"
+_CHOICES_DESCRIPTION = "Of a field of the type choice: 1 to 100 texts"
+_PUBLIC_DESCRIPTION = "Whether people may set it themselves when they subscribe"
 
 
 class FieldRecord(Schema):
@@ -59,30 +61,26 @@ class FieldRecord(Schema):
     label: str = Field(examples=["City"])
     description: str | None = Field(examples=["Where parcels go"])
     type: FieldType
-    choices: list[str] = Field(description=_CHOICES, examples=[[]])
-    public: bool = Field(description=_PUBLIC)
+    choices: list[str] = Field(description=_CHOICES_DESCRIPTION, examples=[[]])
+    public: bool = Field(description=_PUBLIC_DESCRIPTION)
     created_at: Timestamp
-
-
-# The service allows 100 choices. More choices have a separate error code.
-_MAX_CHOICES = 1_000
 
 
 class _FieldWords(Body):
     description: str | None = Field(default=None, max_length=500, examples=["Where parcels go"])
     choices: Annotated[list[str], AtMost(_MAX_CHOICES)] = Field(
-        default_factory=list, description=_CHOICES
+        default_factory=list, description=_CHOICES_DESCRIPTION
     )
-    public: bool = Field(default=False, description=_PUBLIC)
+    public: bool = Field(default=False, description=_PUBLIC_DESCRIPTION)
 
     def columns(self) -> dict[str, Any]:
-        """Return what was sent, by the names of the columns."""
+        """Return the fields that the request contains, by the names of their columns."""
         sent = self.sent()
         return {"is_public" if name == "public" else name: sent[name] for name in sent}
 
 
 class NewField(_FieldWords):
-    key: str = Field(description=_KEY, examples=["city"])
+    key: str = Field(description=_KEY_DESCRIPTION, examples=["city"])
     label: str = Field(description="1 to 100 characters", examples=["City"])
     type: FieldTypeName = Field(
         description="text, number, date, boolean or choice", examples=["text"]
@@ -90,7 +88,7 @@ class NewField(_FieldWords):
 
 
 class FieldChanges(_FieldWords):
-    key: str = Field(default="", description=_KEY, examples=["town"])
+    key: str = Field(default="", description=_KEY_DESCRIPTION, examples=["town"])
     label: str = Field(default="", description="1 to 100 characters", examples=["Town"])
     type: FieldTypeName = Field(
         default=FieldType.TEXT,

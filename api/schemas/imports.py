@@ -1,3 +1,5 @@
+"""The request and response bodies of the API endpoints for imports."""
+
 from typing import Annotated, Any, NotRequired
 
 from pydantic import ConfigDict, Field
@@ -7,7 +9,8 @@ from api.schemas.envelope import Schema, Timestamp, Url
 
 
 class MemberInput(TypedDict):
-    # Only plain types, which compiled code checks: a request has up to a hundred thousand of these.
+    # The fields have plain types, because Pydantic checks these fastest. A request may contain a
+    # hundred thousand members.
     email: str
     name: NotRequired[str | None]
 

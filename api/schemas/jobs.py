@@ -1,3 +1,5 @@
+"""The request and response bodies of the API endpoints for jobs."""
+
 from typing import Annotated, Any, Self
 
 from pydantic import Field
@@ -44,7 +46,7 @@ class JobRecord(Schema):
 
     @classmethod
     def of(cls, job: Job, result: dict[str, Any] | None) -> Self:
-        """Make the record; ``result`` is the job's own, with fresh signed URLs."""
+        """Build the record. ``result`` is the job's result with newly signed URLs."""
         progress = JobProgress.model_validate(measure_progress(job))
         return cls.of_row(
             job,

@@ -1,3 +1,5 @@
+"""The request and response bodies of the API endpoints for lists and deny lists."""
+
 from collections.abc import Sequence
 from datetime import date
 from enum import StrEnum
@@ -18,7 +20,13 @@ from services.subscriptions.deny_lists import MAX_ENTRIES
 from services.subscriptions.fields import MAX_FIELDS
 
 ChallengeProvider = Literal["turnstile", "hcaptcha", "recaptcha"]
-_IMAGE = "An absolute http or https address"
+_IMAGE_DESCRIPTION = "An absolute http or https address"
+
+
+# The service allows 10 origins, and has a separate error code for more origins.
+_MAX_ORIGINS = 100
+_EXAMPLE_ADDRESSES = ["spam@example.net"]
+_EXAMPLE_DOMAINS = ["example.org", "*.example.org"]
 
 
 class Channel(Schema):
@@ -89,20 +97,18 @@ class Channel(Schema):
         wording: str | None,
         fields: tuple[list[str] | None, list[str]],
     ) -> Self:
-        asked, required = fields
+        asked_fields, required_fields = fields
         return cls.of_row(
             mailing_list,
             subscriber_count=subscribers,
             challenge_site_key=site_key,
             consent_wording=wording,
-            asked_fields=asked,
-            required_fields=required,
+            asked_fields=asked_fields,
+            required_fields=required_fields,
         )
 
 
 FieldKeys = Annotated[list[str], AtMost(MAX_FIELDS)]
-# The service allows 10 origins, and refuses more of them with an error code of its own.
-_MAX_ORIGINS = 100
 
 
 class ListFields(Body):
@@ -110,8 +116,8 @@ class ListFields(Body):
         default=None, max_length=500, examples=["One thing worth knowing, each morning"]
     )
     description: str | None = Field(default=None, max_length=5000)
-    avatar_image_url: Url | None = Field(default=None, description=_IMAGE)
-    favicon_image_url: Url | None = Field(default=None, description=_IMAGE)
+    avatar_image_url: Url | None = Field(default=None, description=_IMAGE_DESCRIPTION)
+    favicon_image_url: Url | None = Field(default=None, description=_IMAGE_DESCRIPTION)
     email_channel_enabled: bool = True
     challenge_enabled: bool = False
     challenge_provider: ChallengeProvider | None = None
@@ -251,21 +257,20 @@ class ListFigures(Schema):
 
     @classmethod
     def of(
-        cls, by: FiguresBy, days: DayRange, found: Sequence[MemberFigures], sign_ups: SignUps
+        cls, by: FiguresBy, days: DayRange, figures: Sequence[MemberFigures], sign_ups: SignUps
     ) -> Self:
-        rows = [FiguresRow.model_validate(each) for each in found]
+        rows = [FiguresRow.model_validate(row) for row in figures]
         return cls(by=by, first_day=days.first, last_day=days.last, rows=rows, **sign_ups._asdict())
 
 
-_ADDRESSES = ["spam@example.net"]
-_DOMAINS = ["example.org", "*.example.org"]
 Entries = Annotated[list[str], AtMost(MAX_ENTRIES)]
 
 
 class DenyListRecord(Schema):
-    addresses: list[str] = Field(examples=[_ADDRESSES])
+    addresses: list[str] = Field(examples=[_EXAMPLE_ADDRESSES])
     domains: list[str] = Field(
-        description="*.example.org stands for all subdomains of example.org", examples=[_DOMAINS]
+        description="*.example.org stands for all subdomains of example.org",
+        examples=[_EXAMPLE_DOMAINS],
     )
     erased: int = Field(
         description="The number of denied addresses of erased people; these can't be listed, "
@@ -275,14 +280,15 @@ class DenyListRecord(Schema):
 
 
 class NewDenyList(Body):
-    addresses: Entries = Field(examples=[_ADDRESSES])
+    addresses: Entries = Field(examples=[_EXAMPLE_ADDRESSES])
     domains: Entries = Field(
-        description="*.example.org stands for all subdomains of example.org", examples=[_DOMAINS]
+        description="*.example.org stands for all subdomains of example.org",
+        examples=[_EXAMPLE_DOMAINS],
     )
 
 
 class DenyListChanges(Body):
-    add_addresses: Entries = Field(default_factory=list, examples=[_ADDRESSES])
-    add_domains: Entries = Field(default_factory=list, examples=[_DOMAINS])
+    add_addresses: Entries = Field(default_factory=list, examples=[_EXAMPLE_ADDRESSES])
+    add_domains: Entries = Field(default_factory=list, examples=[_EXAMPLE_DOMAINS])
     remove_addresses: Entries = Field(default_factory=list, examples=[["mistaken@example.com"]])
     remove_domains: Entries = Field(default_factory=list, examples=[["example.com"]])

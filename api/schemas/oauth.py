@@ -1,3 +1,5 @@
+"""The request and response bodies of the API endpoints for OAuth."""
+
 from pydantic import Field
 
 from api.schemas.envelope import Schema, Timestamp, Url

@@ -1,3 +1,5 @@
+"""The request and response bodies of the API endpoints for segments, exports and bulk actions."""
+
 from typing import Annotated, Any
 
 from pydantic import Field, WithJsonSchema
@@ -16,45 +18,51 @@ from services.subscriptions.filters.grammar import (
 from services.subscriptions.filters.names import COMMON_NAMES, Operator
 from services.subscriptions.segments import MAX_SEGMENT_NAME_CHARACTERS
 
-# The two are apart, since a service refuses a filter with the place in it and what would be right
-# there, and since a filter holds filters.
-
-
-EXAMPLE = {
+_NAME_DESCRIPTION = (
+    f"1 to {MAX_SEGMENT_NAME_CHARACTERS} characters; a list has each once, whatever its case"
+)
+# The maximum exceeds the number of different statuses, because a caller may repeat a status.
+_MAX_STATUSES = 100
+_FILTER_EXAMPLE = {
     "all": [
         {"field": "tag", "is": "vip"},
         {"field": "joined_at", "at_least": "2026-01-01"},
         {"not": {"field": "fields.city", "is": "Berlin"}},
     ]
 }
-_FILTER = {"$ref": "#/components/schemas/MemberFilter"}
-_PARTS = {"type": "array", "items": _FILTER, "minItems": 1, "maxItems": MAX_CONDITIONS}
-_VALUE = {"anyOf": [{"type": "string"}, {"type": "number"}, {"type": "boolean"}]}
-_MOMENT = {"type": "string", "description": "A day in UTC (2026-11-21), or a moment"}
-_BOUND = {
+_FILTER_SCHEMA = {"$ref": "#/components/schemas/MemberFilter"}
+_PARTS_SCHEMA = {
+    "type": "array",
+    "items": _FILTER_SCHEMA,
+    "minItems": 1,
+    "maxItems": MAX_CONDITIONS,
+}
+_VALUE_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "number"}, {"type": "boolean"}]}
+_MOMENT_SCHEMA = {"type": "string", "description": "A day in UTC (2026-11-21), or a moment"}
+_BOUND_SCHEMA = {
     "anyOf": [{"type": "string"}, {"type": "number"}],
     "description": "A number, a day in UTC (2026-11-21), or a moment",
 }
-_OPERANDS: dict[Operator, dict[str, Any]] = {
-    Operator.IS: _VALUE,
-    Operator.IS_NOT: {**_VALUE, "description": "Members without any value are found too"},
+_OPERAND_SCHEMAS: dict[Operator, dict[str, Any]] = {
+    Operator.IS: _VALUE_SCHEMA,
+    Operator.IS_NOT: {**_VALUE_SCHEMA, "description": "Members without any value are found too"},
     Operator.IN: {
         "type": "array",
-        "items": _VALUE,
+        "items": _VALUE_SCHEMA,
         "minItems": 1,
         "maxItems": MAX_VALUES_PER_CONDITION,
     },
     Operator.CONTAINS: {"type": "string"},
     Operator.BEGINS: {"type": "string"},
-    Operator.BEFORE: _MOMENT,
-    Operator.AFTER: _MOMENT,
-    Operator.NOT_BEFORE: _BOUND,
-    Operator.NOT_AFTER: _BOUND,
+    Operator.BEFORE: _MOMENT_SCHEMA,
+    Operator.AFTER: _MOMENT_SCHEMA,
+    Operator.NOT_BEFORE: _BOUND_SCHEMA,
+    Operator.NOT_AFTER: _BOUND_SCHEMA,
     Operator.EXISTS: {"type": "boolean", "description": "Whether there is any value"},
 }
 
 
-def _shape(description: str, **properties: dict[str, Any]) -> dict[str, Any]:
+def _describe_object(description: str, **properties: dict[str, Any]) -> dict[str, Any]:
     return {
         "type": "object",
         "description": description,
@@ -64,25 +72,26 @@ def _shape(description: str, **properties: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _condition() -> dict[str, Any]:
+def _describe_condition() -> dict[str, Any]:
     names = ", ".join(each.name for each in COMMON_NAMES)
     field = {
         "type": "string",
         "description": f"{names}, or fields. and the key of a field",
         "examples": ["fields.city"],
     }
-    operands = {operator.value: operand for operator, operand in _OPERANDS.items()}
-    shape = _shape("One name and one of the operators that go with it", field=field)
+    operands = {operator.value: operand for operator, operand in _OPERAND_SCHEMAS.items()}
+    description = _describe_object("One name and one of the operators that go with it", field=field)
     return {
-        **shape,
-        "properties": {**shape["properties"], **operands},
+        **description,
+        "properties": {**description["properties"], **operands},
         "minProperties": 2,
         "maxProperties": 2,
         "examples": [{"field": "fields.city", "is": "Berlin"}],
     }
 
 
-# By their names in the document.
+# The schemas by their names in the OpenAPI document. Pydantic doesn't validate filters, because the
+# service's own errors contain the place in the filter.
 FILTER_SCHEMAS: dict[str, dict[str, Any]] = {
     "MemberFilter": {
         "description": f"Which members are meant. At most {MAX_DEPTH} deep, with at most "
@@ -92,21 +101,24 @@ FILTER_SCHEMAS: dict[str, dict[str, Any]] = {
             {"$ref": f"#/components/schemas/{name}"}
             for name in ("FilterOfAll", "FilterOfAny", "FilterOfOthers", "FilterCondition")
         ],
-        "examples": [EXAMPLE],
+        "examples": [_FILTER_EXAMPLE],
     },
-    "FilterOfAll": {**_shape("All parts are true", all=_PARTS), "examples": [EXAMPLE]},
+    "FilterOfAll": {
+        **_describe_object("All parts are true", all=_PARTS_SCHEMA),
+        "examples": [_FILTER_EXAMPLE],
+    },
     "FilterOfAny": {
-        **_shape("At least one part is true", any=_PARTS),
+        **_describe_object("At least one part is true", any=_PARTS_SCHEMA),
         "examples": [{"any": [{"field": "type", "is": "gold"}, {"field": "tag", "is": "vip"}]}],
     },
     "FilterOfOthers": {
-        **_shape("The part is not true", **{"not": _FILTER}),
+        **_describe_object("The part is not true", **{"not": _FILTER_SCHEMA}),
         "examples": [{"not": {"field": "tag", "is": "vip"}}],
     },
-    "FilterCondition": _condition(),
+    "FilterCondition": _describe_condition(),
 }
 
-# A filter in a body; the document has the schema of that name.
+# A filter in a body. The title is replaced by a reference to the schema in the OpenAPI document.
 FilterDocument = Annotated[Any, WithJsonSchema({"type": "object", "title": "MemberFilter"})]
 
 
@@ -121,9 +133,6 @@ class MemberSearch(Body):
     cursor: str | None = Field(
         default=None, description="next_cursor of the page before", examples=[None]
     )
-
-
-_NAME = f"1 to {MAX_SEGMENT_NAME_CHARACTERS} characters; a list has each once, whatever its case"
 
 
 class SegmentRecord(Schema):
@@ -144,13 +153,13 @@ class CountedSegment(SegmentRecord):
 
 
 class NewSegment(Body):
-    name: str = Field(description=_NAME, examples=["Readers in Rome"])
+    name: str = Field(description=_NAME_DESCRIPTION, examples=["Readers in Rome"])
     filter: FilterDocument
 
 
 class SegmentChanges(Body):
-    name: str = Field(default="", description=_NAME, examples=["Readers in Rome"])
-    filter: FilterDocument = Field(default=None, examples=[EXAMPLE])
+    name: str = Field(default="", description=_NAME_DESCRIPTION, examples=["Readers in Rome"])
+    filter: FilterDocument = Field(default=None, examples=[_FILTER_EXAMPLE])
 
 
 class MemberChoice(Body):
@@ -163,12 +172,10 @@ class MemberChoice(Body):
         description="Of the list; instead of a filter",
         examples=[None],
     )
-    filter: FilterDocument | None = Field(default=None, examples=[EXAMPLE])
+    filter: FilterDocument | None = Field(default=None, examples=[_FILTER_EXAMPLE])
 
 
 StatusName = Annotated[SubscriptionStatus, Field(strict=False)]
-# This exceeds the number of different values, because a caller may repeat a value.
-_MAX_STATUSES = 100
 
 
 class NewExport(MemberChoice):

@@ -1,10 +1,12 @@
+"""The request and response bodies of the API endpoints for subscriptions and members."""
+
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from api.schemas.envelope import Body, Moment, Pagination, Schema, Timestamp, plain_moment
+from api.schemas.envelope import Body, Moment, Pagination, Schema, Timestamp, format_plain_moment
 from api.schemas.fields import FieldValues, ShownFields, ShownTags, TagNames
 from api.schemas.lists import Channel
 from core.errors import DomainError
@@ -12,19 +14,22 @@ from models import Subscription, Tier, User
 from services.accounts import email_addresses
 from services.subscriptions.consent.evidence import ConsentEvidence
 from services.subscriptions.consent.networks import MAX_COUNTED_PEOPLE
-from services.subscriptions.member_attributes import GivenAttributes, ShownAttributes
+from services.subscriptions.member_attributes import AttributeChanges, AttributeFormatter
 from services.subscriptions.members.changes import Via
 from services.subscriptions.members.members import MemberEdit
 
+_MOMENT_COLUMNS = ("paid_expiry", "joined_at", "created_at", "updated_at")
+_EDITABLE_COLUMNS = ("name", "type", "paid_expiry")
 
-def _address(value: str) -> str:
+
+def _normalise_address(value: str) -> str:
     try:
         return email_addresses.normalise_address(value)
     except DomainError as error:
         raise PydanticCustomError("email.invalid", "{reason}", {"reason": error.message}) from None
 
 
-Address = Annotated[str, AfterValidator(_address)]
+Address = Annotated[str, AfterValidator(_normalise_address)]
 
 
 class Person(Schema):
@@ -69,28 +74,27 @@ class SubscriptionRecord(Schema):
     list: Channel | None = None
 
     def masked(self) -> Self:
-        """Return the record without what tells a stranger who the person is."""
-        email = None if self.email is None else email_addresses.masked(self.email)
+        """Return the record without data that identifies the person, and with a masked address."""
+        email = None if self.email is None else email_addresses.mask_address(self.email)
         hidden = {"user_id": None, "name": None, "paid_expiry": None}
         return self.model_copy(update={**hidden, "email": email})
 
 
-def member_record(
-    record: Subscription, person: User, shown: ShownAttributes, **others: Any
+def build_member_record(
+    record: Subscription, person: User, attributes: AttributeFormatter, **others: Any
 ) -> SubscriptionRecord:
     user = Person(id=person.id, name=person.name if record.source == Via.LOGIN else None)
-    return SubscriptionRecord.of_row(record, user=user, **shown.of_record(record), **others)
+    return SubscriptionRecord.of_row(
+        record, user=user, **attributes.format_record(record), **others
+    )
 
 
 # Optimization: large responses without pydantic (decision 17).
-def member_item(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a ``SubscriptionRecord`` with its person as a dictionary for ``enveloped``."""
+def build_member_item(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a ``SubscriptionRecord`` as a dictionary for ``build_plain_response``."""
     person = {"id": row["user_id"], "name": row.pop("user_name")}
-    moments = {name: plain_moment(row[name]) for name in _MOMENTS}
+    moments = {name: format_plain_moment(row[name]) for name in _MOMENT_COLUMNS}
     return {**row, **moments, "user": person, "list": None}
-
-
-_MOMENTS = ("paid_expiry", "joined_at", "created_at", "updated_at")
 
 
 class MembersPagination(Pagination):
@@ -153,7 +157,7 @@ class _SignUp(Body):
         description="The list's own name for the person, on a new record",
         examples=["Ada Reader"],
     )
-    # Any string: a list without a challenge ignores the fields that a form sends all the same.
+    # Any text is accepted, because a form sends these fields even to a list without a challenge.
     challenge_provider: str | None = Field(
         default=None, alias="challenge-provider", examples=["turnstile"]
     )
@@ -213,13 +217,10 @@ class MemberValues(Body):
     fields: FieldValues = Field(default_factory=dict)
 
     def edit(self) -> MemberEdit:
-        """Return the changes that the caller named."""
-        named = self.model_dump(exclude_unset=True)
-        columns = {name: named.pop(name) for name in _COLUMNS if name in named}
-        return MemberEdit(columns, GivenAttributes(**named))
-
-
-_COLUMNS = ("name", "type", "paid_expiry")
+        """Return the changes that the request contains."""
+        values = self.model_dump(exclude_unset=True)
+        columns = {name: values.pop(name) for name in _EDITABLE_COLUMNS if name in values}
+        return MemberEdit(columns, AttributeChanges(**values))
 
 
 class MemberUpsert(MemberValues):
@@ -278,10 +279,10 @@ class MemberConsent(Schema):
     import_id: int | None = Field(examples=[None])
 
     @classmethod
-    def of(cls, shown: ConsentEvidence, others: Mapping[str, int]) -> Self:
-        """Args:
-        others: the result of ``count_people_by_network``.
-        """
-        values = shown._asdict()
-        counted = None if shown.claimed_by or shown.ip is None else others.get(shown.ip)
-        return cls(at=values.pop("occurred_at"), others_of_network=counted, **values)
+    def of(cls, evidence: ConsentEvidence, others: Mapping[str, int]) -> Self:
+        """Build the record. ``others`` is the result of ``count_people_by_network``."""
+        values = evidence._asdict()
+        others_of_network = None
+        if evidence.ip is not None and not evidence.claimed_by:
+            others_of_network = others.get(evidence.ip)
+        return cls(at=values.pop("occurred_at"), others_of_network=others_of_network, **values)

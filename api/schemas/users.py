@@ -1,3 +1,5 @@
+"""The request and response bodies of the API endpoints for users, API keys and events."""
+
 from typing import Annotated, Any, Self
 
 from pydantic import Field
@@ -9,11 +11,11 @@ from models import RecordedEvent
 from services.event_origins import CredentialKind
 from services.security_events import EventType
 
-# In strict mode, an enum accepts only its members, which JSON can't express.
+# The enum isn't strict, because strict mode refuses the text that JSON contains.
 ScopeName = Annotated[Scope, Field(strict=False)]
 
 
-# This exceeds the number of different values, because a caller may repeat a value.
+# The maximum exceeds the number of different scopes, because a caller may repeat a scope.
 _MAX_SCOPES = 100
 
 

@@ -1,3 +1,5 @@
+"""The request and response bodies of the API endpoints for webhook endpoints."""
+
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field
@@ -8,17 +10,17 @@ from integrations.receivers.destinations import MAX_URL_CHARACTERS
 from models import DeliveryStatus, EndpointState, WebhookDelivery
 from services.feed.catalogue import FeedEventType
 
-# In strict mode, an enum accepts only its members, which JSON can't express.
+# The enum isn't strict, because strict mode refuses the text that JSON contains.
 EventTypeName = Annotated[FeedEventType, Field(strict=False)]
 
 
-def _kept(state: EndpointState) -> EndpointState:
+def _refuse_ended(state: EndpointState) -> EndpointState:
     if state is EndpointState.ENDED:
         raise ValueError("must be active or paused; DELETE ends an endpoint")
     return state
 
 
-StateName = Annotated[EndpointState, Field(strict=False), AfterValidator(_kept)]
+StateName = Annotated[EndpointState, Field(strict=False), AfterValidator(_refuse_ended)]
 
 Url = Annotated[
     str,

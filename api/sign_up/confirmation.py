@@ -12,11 +12,11 @@ from fastapi import APIRouter, Query, Request, Response
 
 from api.auth import actors
 from api.auth.actors import Principal
-from api.auth.requirements import BY_LINK
+from api.auth.requirements import MAIL_LINK
 from api.bodies.form_or_json import FormOrJsonBodyOf
 from api.html.frame import redirect_to_query, render_list_page
 from api.html.problems import get_reader_language
-from api.limits.shares import ACTS_BY_LIST
+from api.limits.keyed_bulkheads import CHANGES_BY_LIST
 from api.route_classes import ThreadedRoute
 from api.state import StateOf, Transaction
 from core.errors import people
@@ -25,7 +25,7 @@ from services.subscriptions import branding, page_urls, sign_up
 from services.subscriptions.consent import wordings
 from services.subscriptions.members.changes import Via
 
-router = APIRouter(dependencies=[BY_LINK], include_in_schema=False, route_class=ThreadedRoute)
+router = APIRouter(dependencies=[MAIL_LINK], include_in_schema=False, route_class=ThreadedRoute)
 
 
 @router.get(page_urls.CONFIRM_PATH)
@@ -44,7 +44,7 @@ def show_confirmation(
         is_confirmed=confirmation.is_confirmed,
         wants_mail=confirmation.record.email_enabled,
         owner_text=mailing_list.thanks_text,
-        address=None if address is None else email_addresses.masked(address),
+        address=None if address is None else email_addresses.mask_address(address),
     )
 
 
@@ -58,9 +58,9 @@ async def confirm_subscription(
     secret = _read_secret(token, submission.fields.get("token"))
     confirmation = await state.in_unit_of_work(sign_up.read_confirmation, secret)
     principal = Principal(confirmation.record.user_id, Via.CONFIRMATION, None)
-    actor = actors.actor_of_principal(request, principal)
+    actor = actors.build_principal_actor(request, principal)
     confirm = partial(sign_up.confirm_subscription, secret=secret, actor=actor)
-    await ACTS_BY_LIST.run(confirmation.mailing_list.id, state.transact, confirm)
+    await CHANGES_BY_LIST.run(confirmation.mailing_list.id, state.transact, confirm)
     return redirect_to_query(urlencode({"token": secret}))
 
 

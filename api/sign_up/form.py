@@ -42,7 +42,7 @@ class ListForm:
     @classmethod
     def read(cls, uow: UnitOfWork, mailing_list: MailingList, settings: Settings) -> "ListForm":
         sign_up_fields = read_sign_up_fields(uow, mailing_list)
-        owner = accounts.get(uow, mailing_list.user_id)
+        owner = accounts.get_user(uow, mailing_list.user_id)
         return cls(
             mailing_list,
             fields={entry.field.key: entry.field for entry in sign_up_fields},
@@ -51,7 +51,7 @@ class ListForm:
             ),
             wording=wordings.read_current_wordings(uow, [mailing_list]).get(mailing_list.id),
             look=branding.read_look(uow, mailing_list),
-            masked_owner=email_addresses.masked(owner.email),
+            masked_owner=email_addresses.mask_address(owner.email),
         )
 
 
@@ -82,7 +82,7 @@ def render_form(
     """Render the page with a list's sign-up form.
 
     Args:
-        values: the values that the person typed, in the structure that ``nested_inputs`` returns.
+        values: the values that the person typed, in the structure that ``nest_inputs`` returns.
         errors: the errors in a submitted form, or ``None`` for a new form.
     """
     settings = state.resources.settings

@@ -106,7 +106,7 @@ def describe_field_errors(
     for problem in error.problems if error else ():
         name = problem.field.removeprefix("body.")
         field = fields.get(name.removeprefix("fields."))
-        if problem.code == member_attributes.MISSING:
+        if problem.code == member_attributes.REQUIRED_FIELD_CODE:
             text = _MISSING_VALUE
         elif field is None:
             text = _INVALID_VALUE

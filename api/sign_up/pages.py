@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from api.auth.requirements import PUBLIC
-from api.bodies.form_or_json import body_fields, nested_inputs
+from api.bodies.form_or_json import nest_inputs, read_body_fields
 from api.html.frame import render_list_page
 from api.html.problems import get_reader_language
 from api.record_ids import PathId, find_list
@@ -34,10 +34,10 @@ def show_form(
 
 @router.post(page_urls.SIGN_UP_PATH)
 async def submit_form(request: Request, state: StateOf, slug: str) -> Response:
-    pairs, is_form = await body_fields(request)
+    pairs, is_form = await read_body_fields(request)
     if pairs and not is_form:
         raise requests.BODY_NO_FORM_TYPE()
-    inputs = nested_inputs(pairs, "fields")
+    inputs = nest_inputs(pairs, "fields")
     mailing_list = await state.in_unit_of_work(find_list, slug)
     # Our pages forbid the Referer header, so the URL of the page is built here.
     page_url = page_urls.sign_up_url(state.resources.settings, mailing_list.slug)

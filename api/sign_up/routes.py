@@ -14,15 +14,15 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from api.auth.requirements import PUBLIC
-from api.bodies.form_or_json import body_fields, nested_inputs
-from api.bodies.json_bodies import media_type
+from api.bodies.form_or_json import nest_inputs, read_body_fields
+from api.bodies.json_bodies import parse_media_type
 from api.bodies.multipart import MULTIPART
 from api.bodies.url_encoded_forms import FORM
 from api.html.problems import is_for_browser, mark_reader_request
-from api.openapi import refuses
+from api.openapi import error_responses
 from api.record_ids import ListId
 from api.route_classes import Handler, JsonRoute
-from api.schemas.envelope import Envelope, envelope
+from api.schemas.envelope import Envelope, build_envelope
 from api.schemas.subscriptions import NewSubscription, SignUpForm
 from api.sign_up.answer import answer_form
 from api.sign_up.submission import subscribe_stranger, validate_inputs
@@ -58,7 +58,7 @@ def _mark_browser_form(request: Request) -> None:
     """
     accepted = request.headers.get("accept", "")
     is_program = "application/json" in accepted and "text/html" not in accepted
-    is_form = media_type(request.headers.get("content-type", "")) in {FORM, MULTIPART}
+    is_form = parse_media_type(request.headers.get("content-type", "")) in {FORM, MULTIPART}
     if is_form and not is_program:
         mark_reader_request(request.scope)
 
@@ -80,7 +80,7 @@ def _describe_body() -> dict[str, Any]:
     response_model=Envelope[int],
     responses={
         303: {"description": "To a form: its `redirect_url`, or a page that says what happened"},
-        **refuses(
+        **error_responses(
             requests.BODY_NO_JSON_OR_FORM_TYPE,
             requests.BODY_MALFORMED_FORM,
             mailing.LIST_NOT_FOUND,
@@ -103,8 +103,8 @@ async def subscribe(request: Request, state: StateOf, list_id: ListId) -> Respon
     credentials calls `/no-challenge` instead. A plain HTML form is answered by a redirect, or by a
     page that says what to correct.
     """
-    pairs, is_form = await body_fields(request)
-    inputs = nested_inputs(pairs, "fields") if is_form else dict(pairs)
+    pairs, is_form = await read_body_fields(request)
+    inputs = nest_inputs(pairs, "fields") if is_form else dict(pairs)
     if is_for_browser(request.scope):
         mailing_list = await state.in_unit_of_work(lists.get_list, list_id)
         return await answer_form(request, state, mailing_list, inputs)
@@ -116,4 +116,4 @@ async def subscribe(request: Request, state: StateOf, list_id: ListId) -> Respon
     await subscribe_stranger(
         request, state, mailing_list, submission, is_form=is_form, language=language
     )
-    return JSONResponse(envelope(ACCEPTED_COUNT).model_dump())
+    return JSONResponse(build_envelope(ACCEPTED_COUNT).model_dump())

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from api.auth import actors
 from api.client_details import client_address
 from api.errors import request_error
-from api.limits.shares import ACTS_BY_LIST
+from api.limits.keyed_bulkheads import CHANGES_BY_LIST
 from api.response_timing import pad_duration
 from api.schemas.subscriptions import NewSubscription
 from api.state import State
@@ -58,7 +58,7 @@ async def subscribe_stranger(
         language: the language of the page that the person saw, and of later mails.
     """
     via = Via.CHALLENGE if mailing_list.challenge_enabled else Via.FORM
-    actor = actors.actor_of(request, ActorKind.STRANGER, via, None)
+    actor = actors.build_actor(request, ActorKind.STRANGER, via, None)
     if page_url is not None:
         actor = replace(actor, page_url=page_url)
     if mailing_list.challenge_enabled:
@@ -85,7 +85,7 @@ async def subscribe_stranger(
         )
 
     async with pad_duration():
-        await ACTS_BY_LIST.run(mailing_list.id, state.transact, subscribe)
+        await CHANGES_BY_LIST.run(mailing_list.id, state.transact, subscribe)
 
 
 def _read_challenge(

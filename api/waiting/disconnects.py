@@ -16,8 +16,8 @@ class CallerDisconnected(Exception):
 async def run_while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
     """Return the result of the work.
 
-    If the caller disconnects, cancel the work and raise ``CallerDisconnected``. The request's body
-    must have been read before, so that the next message is the end of the connection.
+    If the caller disconnects, cancel the work and raise ``CallerDisconnected``. The caller of this
+    function must have read the request's body, so that the next message is a disconnect.
     """
     work_task = asyncio.ensure_future(work)
 

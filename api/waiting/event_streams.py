@@ -1,4 +1,4 @@
-"""Streams of server-sent events, bounded per user and per process."""
+"""Streams of server-sent events, with a maximum number per user and per process."""
 
 import asyncio
 from collections import Counter
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from api.waiting.open_counts import counted
+from api.waiting.open_counts import count_while_open
 from core.errors import jobs, requests
 
 MAX_STREAMS_PER_USER = 10
@@ -20,12 +20,13 @@ class StreamCounter:
 
     def __init__(self) -> None:
         self._open: Counter[int] = Counter()
-        # Set when the process shuts down. All streams then end, and their clients reconnect.
+        # This event is set when the process shuts down, so that all streams end. Clients reconnect
+        # to another process.
         self.closing = asyncio.Event()
 
     @contextmanager
-    def counted(self, user_id: int) -> Iterator[None]:
-        """Count one more stream until the block ends.
+    def count_stream(self, user_id: int) -> Iterator[None]:
+        """Count a stream until the block ends.
 
         Raises ``jobs.too_many_streams``, or ``service.busy`` if the process has too many streams.
         """
@@ -33,20 +34,20 @@ class StreamCounter:
             raise requests.SERVICE_BUSY()
         if self._open[user_id] >= MAX_STREAMS_PER_USER:
             raise jobs.JOBS_TOO_MANY_STREAMS(most=MAX_STREAMS_PER_USER)
-        with counted(self._open, user_id):
+        with count_while_open(self._open, user_id):
             yield
 
 
 class EventStream(StreamingResponse):
-    """A response with server-sent events, which counts as a stream until the connection ends."""
+    """A stream of server-sent events, which is counted until its connection ends."""
 
     def __init__(
         self, streams: StreamCounter, user_id: int, events: AsyncIterable[str] | Iterable[str]
     ) -> None:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         super().__init__(events, headers=headers, media_type="text/event-stream")
-        self._counted = streams.counted(user_id)
+        self._open_count = streams.count_stream(user_id)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._counted:
+        with self._open_count:
             await super().__call__(scope, receive, send)

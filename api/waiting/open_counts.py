@@ -1,4 +1,4 @@
-"""Counts per key of open things, such as the streams of a user."""
+"""Counts open streams, downloads or requests per key, such as per user."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -9,8 +9,8 @@ K = TypeVar("K")
 
 
 @contextmanager
-def counted(counter: Counter[K], key: K) -> Iterator[None]:
-    """Count one more of the key until the block ends."""
+def count_while_open(counter: Counter[K], key: K) -> Iterator[None]:
+    """Increase the count of the key until the block ends."""
     counter[key] += 1
     try:
         yield

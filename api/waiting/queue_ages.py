@@ -13,15 +13,15 @@ from core.queues import Queue
 from storage.redis.canaries import Canaries
 
 READ_EVERY_SECONDS = 1.0
-# A caller who waits has little patience left after this time. Other work can start later, but not
-# so late that the workers could never finish all accepted work.
-MAX_QUEUE_SECONDS_OF_WAITERS = 30.0
+# Work is refused if it would start later than after this time while a caller waits for the result.
+MAX_QUEUE_SECONDS_WHILE_WAITING = 30.0
+# All other work may start later, but not so late that the workers could never catch up.
 MAX_QUEUE_SECONDS = 600.0
 _MAX_RETRY_AFTER_SECONDS = 60
 
 
 class QueueAges:
-    """The ages of the queues, read once a second for the whole process."""
+    """The delays with which the queues start work, read from Redis once per second."""
 
     def __init__(self, client: redis.Redis) -> None:
         self._canaries = Canaries(client)
@@ -31,10 +31,10 @@ class QueueAges:
         """Raise ``queue.overloaded`` if work in this queue would start too late.
 
         Args:
-            waits: whether a caller waits for the result.
+            waits: whether a caller waits for the result of the work.
         """
         age = self._seconds.get(queue, 0.0)
-        if age > (MAX_QUEUE_SECONDS_OF_WAITERS if waits else MAX_QUEUE_SECONDS):
+        if age > (MAX_QUEUE_SECONDS_WHILE_WAITING if waits else MAX_QUEUE_SECONDS):
             raise QUEUE_OVERLOADED(retry_after=min(math.ceil(age), _MAX_RETRY_AFTER_SECONDS))
 
     async def run(self) -> None:
@@ -42,6 +42,6 @@ class QueueAges:
             try:
                 self._seconds = await BACKGROUND.run(self._canaries.read_delays)
             except (RedisError, DomainError):
-                # A queue whose age is unknown refuses no caller.
+                # Work is accepted while the delays are unknown.
                 self._seconds = {}
             await asyncio.sleep(READ_EVERY_SECONDS)

@@ -1,6 +1,6 @@
-"""Bounds how many files a caller reads slowly at the same time.
+"""Limits the number of slow downloads per caller.
 
-Each slow reader holds a connection to the object storage, or an open query.
+Each slow download occupies a connection to the object storage or the database.
 """
 
 import asyncio
@@ -8,17 +8,17 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import ExitStack
 
-from api.limits.body_budgets import holder_of_address
+from api.limits.body_budgets import name_address_holder
 from api.waiting.disconnects import CallerDisconnected
-from api.waiting.open_counts import counted
+from api.waiting.open_counts import count_while_open
 from core.logging import get_logger
 
 log = get_logger(__name__)
 
-# A download that ends within this time is not counted, because a cache or a mail provider downloads
-# for many people at the same time.
+# Shorter downloads aren't counted, because a cache or a mail provider downloads many files for many
+# people at the same time.
 MAX_QUICK_SECONDS = 10.0
-MAX_SLOW_DOWNLOADS_OF_A_CALLER = 32
+MAX_SLOW_DOWNLOADS_PER_CALLER = 32
 
 
 class SlowDownloads:
@@ -30,17 +30,17 @@ class SlowDownloads:
     async def limit(
         self, address: str | None, content: AsyncIterator[bytes]
     ) -> AsyncGenerator[bytes]:
-        """Yield the content, but disconnect a caller who has too many slow downloads already."""
-        caller = holder_of_address(address)
+        """Yield the content, but disconnect a caller with too many slow downloads."""
+        caller = name_address_holder(address)
         clock = asyncio.get_running_loop().time
         began_at = clock()
         is_slow = False
         with ExitStack() as stack:
             async for piece in content:
                 if not is_slow and clock() - began_at > MAX_QUICK_SECONDS:
-                    if self._open[caller] >= MAX_SLOW_DOWNLOADS_OF_A_CALLER:
+                    if self._open[caller] >= MAX_SLOW_DOWNLOADS_PER_CALLER:
                         log.warning("download.cut_off")
                         raise CallerDisconnected
-                    stack.enter_context(counted(self._open, caller))
+                    stack.enter_context(count_while_open(self._open, caller))
                     is_slow = True
                 yield piece

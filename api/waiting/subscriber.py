@@ -1,4 +1,4 @@
-"""The process's subscription to the notifications in Redis."""
+"""Receives the notifications in Redis, and passes them to this process's listeners."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
@@ -11,25 +11,25 @@ from storage.redis.notifications import CHANNEL, build_channel_name, build_job_t
 
 log = get_logger(__name__)
 
-# A lost notification delays an event by at most this time.
+# A job is checked this often even without a notification, because notifications can get lost.
 CHECK_EVERY_SECONDS = 1.0
-# A connection counts as dead after this time without a message or a response to a ping.
+# A connection counts as broken after this time without a message or a response to a ping.
 _MAX_SILENCE_SECONDS = 4
 _PAUSE_BEFORE_RECONNECTING_SECONDS = 0.3
 
-# Receives a topic and its value.
+# A function that receives the topic and the value of each notification.
 Listener = Callable[[str, str], None]
 
 
 class NotificationsSilent(Exception):
-    """The connection is silent, and doesn't answer pings."""
+    """The connection to Redis is broken, because pings get no response."""
 
 
 class Subscriber:
     """Passes notifications to listeners.
 
-    The subscriber receives the notifications for its process, which has the name ``waiter``, and
-    the notifications for all processes.
+    The subscriber receives notifications for all processes, and notifications for its own process.
+    ``waiter`` is the name of its own process.
     """
 
     def __init__(self, client: redis.asyncio.Redis, waiter: str | None) -> None:
@@ -64,8 +64,8 @@ class Subscriber:
                 message = await pubsub.get_message(timeout=1.0)
                 if message is None:
                     silent_seconds += 1
-                    # The response to a ping counts as a message, so only a dead connection is
-                    # silent.
+                    # The response to a ping counts as a message, so a working connection is never
+                    # silent for long.
                     await pubsub.ping()
                     continue
                 silent_seconds = 0
@@ -78,7 +78,7 @@ class Subscriber:
 def watch_jobs(
     subscriber: Subscriber, job_ids: Collection[int]
 ) -> Iterator[Callable[[], Awaitable[None]]]:
-    """Yield a function that waits until a job has changed, or until it is time to check anyway."""
+    """Yield a function that waits until a job changes, but at most ``CHECK_EVERY_SECONDS``."""
     changed = asyncio.Event()
     topics = {build_job_topic(job_id) for job_id in job_ids}
 

@@ -1,10 +1,10 @@
-"""Requests that wait for a result without holding a thread.
+"""Lets requests wait for a result without occupying a thread.
 
-A waiting request is a future in a map. Each kind of topic has one loop. The loop looks up the
-results of all waiting requests with a single query, so 500 requests need no more queries than one.
+A waiting request is a future. A topic names a result, such as the end of a job. A single loop looks
+up the results of all topics with one query, so 500 requests need no more queries than one.
 
-Notifications are only hints, and a subscriber's connection can die silently. Therefore the loop
-also looks up all topics every 300 ms, which bounds the delay after a lost notification.
+A notification makes the loop look up its topic at once. A notification can get lost, so the loop
+also looks up all topics every 300 ms.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ from contextlib import contextmanager, suppress
 from typing import Generic, TypeVar
 
 from api.limits.bulkheads import BACKGROUND
-from api.metrics import WAITING
-from api.waiting.open_counts import counted
+from api.metrics import WAITING_REQUESTS
+from api.waiting.open_counts import count_while_open
 from core.errors.requests import QUEUE_TOO_MANY_OF_YOURS, QUEUE_TOO_MANY_WAITERS
 from core.logging import get_logger
 from models import FINISHED
@@ -27,8 +27,8 @@ log = get_logger(__name__)
 
 LOOK_UP_ALL_SECONDS = 0.3
 MAX_WAITING_REQUESTS = 2_000
-# This bound leaves room for other owners, however many requests of one owner wait.
-MAX_WAITING_REQUESTS_OF_AN_OWNER = 500
+# The maximum per owner is lower than the total, so that one owner can't block the others.
+MAX_WAITING_REQUESTS_PER_OWNER = 500
 
 V = TypeVar("V")
 
@@ -36,10 +36,10 @@ Lookup = Callable[[list[str]], Awaitable[Mapping[str, V]]]
 
 
 class Waiters(Generic[V]):
-    """Futures by topic, which one loop fulfils.
+    """The futures of waiting requests by topic, and the loop that sets their results.
 
-    The loop calls ``look_up`` with many topics at once. ``look_up`` returns the values of the
-    topics that have one.
+    The loop calls ``look_up`` with many topics. ``look_up`` returns the values of the topics whose
+    results are known.
     """
 
     def __init__(self, look_up: Lookup[V]) -> None:
@@ -51,7 +51,7 @@ class Waiters(Generic[V]):
         self.closed = False
 
     def close(self) -> None:
-        """End all waits as if their time had run out, because the process is shutting down."""
+        """End all waits like after a timeout, because the process is shutting down."""
         self.closed = True
         for futures in self._futures.values():
             for future in futures:
@@ -59,28 +59,28 @@ class Waiters(Generic[V]):
                     future.set_result(None)
 
     async def wait(self, topic: str, seconds: float, *, owner_id: int = 0) -> V | None:
-        """Return the value of the topic, or ``None`` when the time has run out.
+        """Return the value of the topic, or ``None`` after a timeout.
 
-        Raises ``queue.too_many_waiters``. Only ``check_room`` checks the owner's bound.
+        Raises ``queue.too_many_waiters``. Only ``check_room`` checks the maximum per owner.
         """
-        with self.registered(topic) as future, counted(self._owners, owner_id):
+        with self.register(topic) as future, count_while_open(self._owners, owner_id):
             self.nudge(topic)
             with suppress(TimeoutError):
                 return await asyncio.wait_for(future, seconds)
             return None
 
     def check_room(self, owner_id: int) -> None:
-        """Refuse a request that would have to wait, before any of its data is stored.
+        """Refuse a request if too many requests wait, before any of its data is stored.
 
         Raises ``queue.too_many_waiters``, ``queue.too_many_of_yours``.
         """
         if len(self._futures) >= MAX_WAITING_REQUESTS:
             raise QUEUE_TOO_MANY_WAITERS()
-        if self._owners[owner_id] >= MAX_WAITING_REQUESTS_OF_AN_OWNER:
+        if self._owners[owner_id] >= MAX_WAITING_REQUESTS_PER_OWNER:
             raise QUEUE_TOO_MANY_OF_YOURS()
 
     def nudge(self, topic: str) -> None:
-        """Look the topic up at once, because its value may have arrived."""
+        """Look up the topic at once, because its value may be known now."""
         if topic in self._futures:
             self._nudged.add(topic)
             self._wake.set()
@@ -104,7 +104,7 @@ class Waiters(Generic[V]):
                 look_up_all_at = clock() + LOOK_UP_ALL_SECONDS
             try:
                 values = await self._look_up(topics) if topics else {}
-            except Exception as error:  # noqa: BLE001 - no failed lookup may end the loop
+            except Exception as error:  # noqa: BLE001 - a failed lookup must not end the loop
                 log.warning("waiting.look_failed", reason=type(error).__name__)
                 await asyncio.sleep(LOOK_UP_ALL_SECONDS)
             else:
@@ -112,35 +112,35 @@ class Waiters(Generic[V]):
                     self.fulfil(topic, value)
 
     @contextmanager
-    def registered(self, topic: str) -> Iterator[asyncio.Future[V | None]]:
+    def register(self, topic: str) -> Iterator[asyncio.Future[V | None]]:
         if len(self._futures) >= MAX_WAITING_REQUESTS:
             raise QUEUE_TOO_MANY_WAITERS()
         future: asyncio.Future[V | None] = asyncio.get_running_loop().create_future()
         if self.closed:
             future.set_result(None)
         self._futures[topic].add(future)
-        WAITING.inc()
+        WAITING_REQUESTS.inc()
         try:
             yield future
         finally:
-            WAITING.dec()
+            WAITING_REQUESTS.dec()
             self._futures[topic].discard(future)
             if not self._futures[topic]:
                 del self._futures[topic]
 
 
 def deliver_job_status(waiters: Waiters[bool], topic: str, status: str) -> None:
-    """Look up a job whose notification says that it has ended.
+    """Look up a job after a notification about its end.
 
-    The database decides, because notifications also come from other deployments on the same Redis
-    server: pub/sub ignores the number of the Redis database.
+    The notification itself isn't trusted, because it may come from another deployment. Redis
+    delivers notifications to all deployments on the same server, even with different databases.
     """
     if status in FINISHED:
         waiters.nudge(topic)
 
 
-def job_lookup(database: Database) -> Lookup[bool]:
-    """Return a lookup that finds the jobs that have ended."""
+def build_job_lookup(database: Database) -> Lookup[bool]:
+    """Return a lookup that finds finished jobs."""
 
     def find_ended_jobs(topics: list[str]) -> Mapping[str, bool]:
         job_ids = {topic: parse_job_topic(topic) for topic in topics}

@@ -1,7 +1,7 @@
-"""Calls of request-only work, which wait for the worker's result.
+"""Calls workers for work that exists only during a request, such as generating metadata.
 
-The work ends when its last caller has left. Concurrent calls of the same work share one run, even
-if they come from different processes.
+Concurrent calls with the same input share one run, even from different processes. The run is
+cancelled when its last caller leaves.
 """
 
 import asyncio
@@ -22,12 +22,14 @@ from storage.redis.request_calls import RequestCalls
 
 log = get_logger(__name__)
 
-# If no worker took the message by then, it may be lost. The pauses double, so that repeated
-# messages don't make a long queue much longer.
+# The message is sent again after this time, because it may be lost. The pauses double, so that
+# repeated messages don't fill the queue.
 RESEND_AFTER_SECONDS = 2.0
 
 
 class WorkerCalls:
+    """Sends work to workers, and waits for the results."""
+
     def __init__(self, calls: RequestCalls) -> None:
         self._calls = calls
         self.results: Waiters[str | bytes] = Waiters(calls.fetch_results)
@@ -39,35 +41,35 @@ class WorkerCalls:
         *,
         seconds: float,
         owner_id: int | None = None,
-        same: str | None = None,
+        shared_key: str | None = None,
     ) -> dict[str, Any]:
         """Return the result of the work.
 
         Raises the errors of the work, ``request.too_slow`` if there is no result in time, and
-        ``queue.unavailable`` if the broker takes no message. Raises ``queue.overloaded`` or
-        ``queue.too_many_of_yours`` if the work would wait too long.
+        ``queue.unavailable`` if the broker accepts no message. Raises ``queue.overloaded`` or
+        ``queue.too_many_of_yours`` if the work would wait too long in its queue.
 
         Args:
-            same: a key that contains everything that determines the result. Concurrent calls with
+            shared_key: a key made from everything that determines the result. Concurrent calls with
                 an equal key share one run of the work.
         """
         caller = self._calls.create_caller_id()
-        request_id = request_scripts.build_request_id(kind.queue, same or caller)
+        request_id = request_scripts.build_request_id(kind.queue, shared_key or caller)
         join = partial(
             self._calls.add_caller, request_id, caller, payload, kind=kind, owner_id=owner_id
         )
         result = None
         if seconds > 0:
-            # Listen before anything is sent, so that no early result is missed.
-            with self.results.registered(build_result_topic(request_id)) as future:
+            # Register before the message is sent, so that a fast result isn't missed.
+            with self.results.register(build_result_topic(request_id)) as future:
                 try:
                     await join(seconds=seconds)
                     result = await _wait_and_resend(future, join, seconds)
                 except RedisError:
                     raise requests.QUEUE_UNAVAILABLE() from None
                 finally:
-                    # Leave even if the join failed or was cancelled. This continues after the
-                    # response.
+                    # Leave even if ``join`` failed or was cancelled. Leaving runs in the
+                    # background, so it doesn't delay the response.
                     self._calls.remove_caller(request_id, caller)
         if result is None and self.results.closed:
             raise requests.QUEUE_UNAVAILABLE()
@@ -80,7 +82,7 @@ class WorkerCalls:
         return outcome["result"]
 
     def deliver(self, topic: str, value: str) -> None:
-        """Deliver the result that a notification contains. If it is empty, look the result up."""
+        """Deliver the result in a notification. A notification without a result causes a lookup."""
         if value:
             self.results.fulfil(topic, value)
         else:
@@ -90,7 +92,10 @@ class WorkerCalls:
 async def _wait_and_resend(
     future: asyncio.Future[str | bytes | None], join: Callable[..., Awaitable[None]], seconds: float
 ) -> str | bytes | None:
-    """Return the value of the future, or ``None`` after the time-out; send a lost message again."""
+    """Wait for the result, and send the message again while there is none.
+
+    Return ``None`` after a timeout.
+    """
     clock = asyncio.get_running_loop().time
     deadline = clock() + seconds
     pause = RESEND_AFTER_SECONDS

@@ -91,10 +91,10 @@ def _format_table(columns: dict[str, Figures]) -> str:
 def _files_behind_urls() -> Iterator[tuple[str, str]]:
     # Importing the application takes a second, and ``--list`` does not need the application.
     from api.app import create_app
-    from api.openapi import api_routes
+    from api.openapi import list_api_routes
     from core.settings import Settings
 
-    for route in api_routes(create_app(Settings.model_construct())):
+    for route in list_api_routes(create_app(Settings.model_construct())):
         assert route.endpoint
         file = Path(inspect.getfile(inspect.unwrap(route.endpoint)))
         yield f"{','.join(route.methods or ())} {route.path}", str(file.relative_to(ROOT))

@@ -149,8 +149,8 @@ def read_current_revision(connection: Connection) -> str | None:
 def open_owner_engine(url: SecretStr, *, application_name: str) -> Engine:
     """Return an engine for the owner role, whose sessions are direct connections to Postgres.
 
-    Connecting raises ``SessionIsPooled`` if the URL leads to a connection pooler, because migrations
-    change the settings of their session.
+    Connecting raises ``SessionIsPooled`` if the URL leads to a connection pooler, because
+    migrations change the settings of their session.
     """
     owner_url, connect = build_connector(url, application_name)
 

@@ -7,7 +7,7 @@ import pytest
 
 import api
 from api.app import create_app
-from api.openapi import api_routes
+from api.openapi import list_api_routes
 from core.settings import Settings
 
 pytestmark = pytest.mark.tier("check")
@@ -46,7 +46,7 @@ def module_of(method: str, path: str) -> str:
 
 def test_the_url_of_an_operation_names_its_module() -> None:
     elsewhere = []
-    for route in api_routes(create_app(Settings.model_construct())):
+    for route in list_api_routes(create_app(Settings.model_construct())):
         assert route.endpoint
         assert route.path
         if not route.include_in_schema or route.path == "/":
@@ -62,7 +62,7 @@ def test_the_url_of_an_operation_names_its_module() -> None:
 
 
 def test_every_transaction_of_a_handler_is_committed_in_a_thread() -> None:
-    for route in api_routes(create_app(Settings.model_construct())):
+    for route in list_api_routes(create_app(Settings.model_construct())):
         assert route.endpoint
         if "uow" in inspect.signature(route.endpoint).parameters:
             assert not inspect.iscoroutinefunction(inspect.unwrap(route.endpoint)), route.path

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from api.middleware.headers import VERSIONS
+from api.middleware.versions import VERSIONS
 from api.schemas.envelope import MAX_TEXT_CHARACTERS
 from cli.openapi_document import RELEASED, released_text
 from tests.support.http.openapi import Document, openapi_document

@@ -7,7 +7,7 @@ import httpx2
 import pytest
 from sqlalchemy import make_url
 
-from api.waiting.queue_ages import MAX_QUEUE_SECONDS_OF_WAITERS
+from api.waiting.queue_ages import MAX_QUEUE_SECONDS_WHILE_WAITING
 from core.queues import Queue
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
@@ -247,12 +247,12 @@ def test_a_lost_canary_is_sent_again_before_callers_are_refused_for_it(stack: St
     canaries = Canaries(redis)
     assert canaries.start_if_due(queue) is not None
     now, _ = redis.time()
-    moment = str(now - MAX_QUEUE_SECONDS_OF_WAITERS / 2 - 1)
+    moment = str(now - MAX_QUEUE_SECONDS_WHILE_WAITING / 2 - 1)
     redis.hset("pressroom:canaries", mapping={f"{queue}:sent": moment, f"{queue}:waiting": moment})
     sent = canaries.start_if_due(queue)
     assert sent is not None
     canaries.record_arrival(queue, sent, "1.0")
-    assert canaries.read_delays()[queue] < MAX_QUEUE_SECONDS_OF_WAITERS / 2
+    assert canaries.read_delays()[queue] < MAX_QUEUE_SECONDS_WHILE_WAITING / 2
 
 
 def test_a_queue_to_which_nobody_sends_canaries_any_more_shows_for_how_long(stack: Stack) -> None:

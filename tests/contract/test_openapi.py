@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator, FormatChecker
 
 from api.app import create_app
 from api.auth.requirements import LOGIN, PUBLIC, TraceAccess
-from api.openapi import access_of, api_routes
+from api.openapi import find_access, list_api_routes
 from api.route_classes import ThreadedRoute
 from cli.openapi_document import main
 from core.settings import Settings
@@ -46,9 +46,9 @@ def document() -> dict[str, Any]:
 
 
 def test_every_route_declares_what_it_asks_of_its_caller(app: FastAPI) -> None:
-    assert [route.path for route in api_routes(app) if not access_of(route)] == []
+    assert [route.path for route in list_api_routes(app) if not find_access(route)] == []
     # Only these classes of routes authorise a request.
-    assert all(isinstance(route.original_route, ThreadedRoute) for route in api_routes(app))
+    assert all(isinstance(route.original_route, ThreadedRoute) for route in list_api_routes(app))
 
 
 @pytest.mark.parametrize("accesses", [[], [PUBLIC, LOGIN]])
@@ -62,7 +62,7 @@ def test_every_route_works_in_a_bulkhead_or_blocks_for_nothing(app: FastAPI) -> 
     """Every route is a coroutine, because FastAPI runs plain functions in shared threads."""
     shared = [
         f"{route.path}: {call}"
-        for route in api_routes(app)
+        for route in list_api_routes(app)
         for call in _calls(route.dependant)
         if not any(map(inspect.iscoroutinefunction, (call, type(call).__call__)))
     ]
@@ -111,7 +111,7 @@ def test_only_pages_for_people_are_not_in_the_document(
 ) -> None:
     left_out = {
         route.path
-        for route in api_routes(app)
+        for route in list_api_routes(app)
         if not route.include_in_schema
         and route.endpoint.__module__.startswith(("api.routes", "api.sign_up.routes"))
     }
@@ -126,9 +126,9 @@ def test_a_trace_id_opens_the_operations_of_a_mails_reader_and_no_other(
 ) -> None:
     declared = {
         f"{method} {route.path_format}"
-        for route in api_routes(app)
+        for route in list_api_routes(app)
         for method in route.methods or ()
-        if isinstance(access_of(route), TraceAccess)
+        if isinstance(find_access(route), TraceAccess)
     }
     assert declared == set(BY_TRACE)
     for name, scope in BY_TRACE.items():

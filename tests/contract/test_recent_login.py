@@ -12,9 +12,9 @@ import pytest
 from fastapi.dependencies.models import Dependant
 
 from api.app import create_app
-from api.auth.member_reads import MAX_MEMBERS_OF_SESSION, MAX_PAGES_AN_HOUR
+from api.auth.member_reads import MAX_MEMBERS_PER_SESSION_PAGE, MAX_PAGES_PER_HOUR
 from api.auth.page_sessions import depend_on_recent
-from api.openapi import api_routes
+from api.openapi import list_api_routes
 from core.settings import Settings
 from devstack.harness.stack import Owner, Stack
 from tests.support.http.replies import data, problem, send
@@ -190,7 +190,7 @@ def depends_on_recent_login(dependant: Dependant) -> bool:
 
 
 def test_the_table_has_each_route_that_asks_for_a_recent_login() -> None:
-    routes = [*api_routes(create_app(Settings.model_construct()))]
+    routes = [*list_api_routes(create_app(Settings.model_construct()))]
     named = [
         (f"{method} {route.path_format}", route)
         for route in routes
@@ -332,9 +332,9 @@ def test_a_console_with_an_old_login_asks_for_it_and_keeps_what_was_chosen(stack
 def test_a_session_reads_fewer_members_at_a_time_and_many_pages_are_an_event(
     stack: Stack, logged_in_visitor: Visitor, email: str
 ) -> None:
-    with stack.client(stack.new_key(user_id_of(stack, email))) as program:
+    with stack.client(stack.create_key(user_id_of(stack, email))) as program:
         list_id = new_list(program)["id"]
-        fill(stack, list_id, [new_reader() for _ in range(MAX_MEMBERS_OF_SESSION + 1)])
+        fill(stack, list_id, [new_reader() for _ in range(MAX_MEMBERS_PER_SESSION_PAGE + 1)])
         path, search = f"/lists/{list_id}/subscriptions", f"/lists/{list_id}/members/search"
         body = {"filter": EVERYBODY, "limit": 1000}
         origin = {"Origin": stack.api_url}
@@ -346,14 +346,16 @@ def test_a_session_reads_fewer_members_at_a_time_and_many_pages_are_an_event(
             return by.post(search, json={**body, **more}, headers=origin)
 
         for read in (listed, searched):
-            assert len(data(read(program))["items"]) == MAX_MEMBERS_OF_SESSION + 1
+            assert len(data(read(program))["items"]) == MAX_MEMBERS_PER_SESSION_PAGE + 1
             first = data(read(logged_in_visitor.client))
-            assert len(first["items"]) == first["pagination"]["limit"] == MAX_MEMBERS_OF_SESSION
+            assert (
+                len(first["items"]) == first["pagination"]["limit"] == MAX_MEMBERS_PER_SESSION_PAGE
+            )
             cursor = first["pagination"]["next_cursor"]
             assert len(data(read(logged_in_visitor.client, cursor=cursor))["items"]) == 1
 
         events = data(logged_in_visitor.client.get("/events", params={"limit": 1000}))
-        assert events["pagination"]["limit"] == MAX_MEMBERS_OF_SESSION
+        assert events["pagination"]["limit"] == MAX_MEMBERS_PER_SESSION_PAGE
         assert data(program.get("/events", params={"limit": 1000}))["pagination"]["limit"] == 1000
 
         def noted() -> list[dict[str, object]]:
@@ -361,20 +363,20 @@ def test_a_session_reads_fewer_members_at_a_time_and_many_pages_are_an_event(
             return [each["detail"] for each in found if each["type"] == "members.read"]
 
         # Whichever windows of an hour the pages fall into: a program's don't count.
-        for _ in range(MAX_PAGES_AN_HOUR - 5):
+        for _ in range(MAX_PAGES_PER_HOUR - 5):
             data(program.get(path, params={"limit": 1}))
             data(logged_in_visitor.get(path, limit="1"))
         assert noted() == []
         for _ in range(2):
             assert logged_in_visitor.get(f"/console/lists/{list_id}/members").status_code == 200
-        assert noted() == [{"pages": MAX_PAGES_AN_HOUR}]
+        assert noted() == [{"pages": MAX_PAGES_PER_HOUR}]
 
 
 def test_a_session_with_an_old_login_gets_no_file_of_an_export_and_retries_none(
     stack: Stack, logged_in_visitor: Visitor, email: str
 ) -> None:
     origin = {"Origin": stack.api_url}
-    with stack.client(stack.new_key(user_id_of(stack, email))) as program:
+    with stack.client(stack.create_key(user_id_of(stack, email))) as program:
         list_id = new_list(program)["id"]
         job = data(program.post(f"/lists/{list_id}/exports", json={"kind": "members"}))
         path = f"/jobs/{job['id']}"

@@ -7,7 +7,7 @@ import pytest
 from core.scopes import Scope
 from devstack.harness.stack import Owner, Stack
 from services.subscriptions.filters.member_filter import MAX_FILTER_BYTES
-from services.subscriptions.segments import MAX_SEGMENTS_A_LIST
+from services.subscriptions.segments import MAX_SEGMENTS_PER_LIST
 from tests.support.http.replies import data, problem
 from tests.support.lists.segments import (
     VIP,
@@ -100,7 +100,7 @@ def test_a_filter_that_is_kept_has_so_many_bytes_at_most(
     path, made = f"/lists/{list_id}/segments", new_segment(client, list_id)
     largest, larger = (filter_of_bytes(size) for size in (MAX_FILTER_BYTES, MAX_FILTER_BYTES + 1))
     exports = f"/lists/{list_id}/exports"
-    with stack.client(stack.new_key(owner.user_id, Scope.DELIVERY)) as sender:
+    with stack.client(stack.create_key(owner.user_id, Scope.DELIVERY)) as sender:
         for reply in (
             client.post(path, json={"name": "Another", "filter": larger}),
             client.patch(f"{path}/{made['id']}", json={"filter": larger}),
@@ -195,7 +195,7 @@ def test_a_list_has_so_many_segments_at_most(
     stack.query(
         "INSERT INTO segments (list_id, name, folded, filter)"
         " SELECT %s, n::text, n::text, '{}' FROM generate_series(2, %s) AS n",
-        *(list_id, MAX_SEGMENTS_A_LIST),
+        *(list_id, MAX_SEGMENTS_PER_LIST),
     )
     new_segment(client, list_id)
     reply = client.post(f"/lists/{list_id}/segments", json={"name": "Beyond", "filter": VIP})

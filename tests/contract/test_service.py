@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import httpx2
 import pytest
 
-from api.middleware.headers import VERSIONS
+from api.middleware.versions import VERSIONS
 from core import clock
 from devstack.harness.stack import Stack
 from tests.support.http.replies import data, problem

@@ -3,7 +3,8 @@ import re
 import pytest
 
 from api.client_connections import KEEP_ALIVE_SECONDS, MAX_HEAD_BYTES, MAX_HEAD_SECONDS
-from api.middleware.layers import DEADLINE_SECONDS, MAX_PATH_BYTES
+from api.middleware.deadlines import DEADLINE_SECONDS
+from api.middleware.layers import MAX_PATH_BYTES
 from tests.support.commands.command_line import option
 from tests.support.deployment import files
 

@@ -5,8 +5,9 @@ import tracemalloc
 
 import httpx2
 
-from api.middleware.body_limits import body_limit_of
-from api.middleware.layers import MAX_LOGGED_PATH_CHARACTERS, MAX_PATH_BYTES
+from api.middleware.body_limits import find_body_limit
+from api.middleware.layers import MAX_PATH_BYTES
+from api.middleware.request_records import MAX_LOGGED_PATH_CHARACTERS
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from tests.support.http.replies import problem
@@ -38,11 +39,11 @@ def test_log_cuts_a_long_path(stack: Stack, stranger: httpx2.Client) -> None:
 
 
 def test_finding_the_limit_of_a_body_keeps_no_path_in_memory() -> None:
-    body_limit_of("/lists")
+    find_body_limit("/lists")
     tracemalloc.start()
     try:
         for number in range(1_100):
-            body_limit_of(f"/{number}/" + "a" * MAX_PATH_BYTES)
+            find_body_limit(f"/{number}/" + "a" * MAX_PATH_BYTES)
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -7,7 +7,7 @@ import httpx2
 import pytest
 
 from api.app import create_app
-from api.openapi import api_routes
+from api.openapi import list_api_routes
 from core.settings import Settings
 from devstack.harness.stack import Stack
 from tests.support.people.oauth import REDIRECT, challenge_of, log_in
@@ -96,7 +96,9 @@ def settled_account(stack: Stack) -> Iterator[World]:
 def test_every_route_that_reads_is_called_here() -> None:
     app = create_app(Settings.model_construct())
     reads = {
-        f"GET {route.path_format}" for route in api_routes(app) if "GET" in (route.methods or ())
+        f"GET {route.path_format}"
+        for route in list_api_routes(app)
+        if "GET" in (route.methods or ())
     }
     assert set(READS) == reads
 

@@ -14,7 +14,7 @@ import orjson
 import pytest
 from pydantic import ValidationError
 
-from api.middleware.body_limits import body_limit_of
+from api.middleware.body_limits import find_body_limit
 from api.schemas.envelope import Body
 from devstack.harness.stack import Stack
 from tests.support.http.openapi import openapi_document
@@ -49,7 +49,7 @@ class Place:
     def bodies(self) -> Iterator[bytes]:
         """Yield a body with as many wrong items as it may have bytes, and one with all items that
         the document allows."""
-        most = min(MAX_BODY_BYTES, body_limit_of(self.operation.split()[1]).max_bytes)
+        most = min(MAX_BODY_BYTES, find_body_limit(self.operation.split()[1]).max_bytes)
         yield self._body((most - 100) // (2 if self.is_list else 12))
         if self.max_items:
             yield self._body(self.max_items)

@@ -36,7 +36,7 @@ _CORRECTABLE_KINDS = (Kind.INVALID, Kind.CONFLICT)
 
 @router.get(FACTORS_PATH, dependencies=[PUBLIC])
 def show_factors(console: StarterConsole, uow: Transaction) -> Response:
-    own_factors = service.of(uow, console.user_id)
+    own_factors = service.list_factors(uow, console.user_id)
     is_needed = console.member.lacks_factor
     return console.render_page("factors.html", factors=own_factors, is_needed=is_needed)
 
@@ -53,7 +53,7 @@ def remove_factor(console: RecentStarterConsoleForm, uow: Transaction) -> Respon
 
 @router.get(ADD_APP_PATH, dependencies=[PUBLIC])
 def show_new_app(console: RecentStarterConsole) -> Response:
-    return _render_new_app(console, totp.new_secret(), TypedForm())
+    return _render_new_app(console, totp.create_secret(), TypedForm())
 
 
 @router.post(ADD_APP_PATH, dependencies=[LOGIN])
@@ -77,8 +77,8 @@ def add_app(console: RecentStarterConsoleForm) -> Response:
 @router.get(ADD_PASSKEY_PATH, dependencies=[PUBLIC])
 def show_new_passkey(console: RecentStarterConsole, form: EmptyForm) -> Response:
     with console.unit_of_work() as uow:
-        person = accounts.get(uow, console.user_id)
-        options = passkeys.creation_options(uow, person, session=console.member.cookie)
+        person = accounts.get_user(uow, console.user_id)
+        options = passkeys.build_creation_options(uow, person, session=console.member.cookie)
     return console.render_form(
         "add_passkey.html",
         form,
@@ -109,7 +109,7 @@ def create_recovery_codes(console: RecentStarterConsoleForm, uow: Transaction) -
 
     No page that a browser can load again shows the recovery codes.
     """
-    codes = service.make_codes(uow, console.caller)
+    codes = service.replace_recovery_codes(uow, console.caller)
     return console.render_page("recovery_codes.html", codes=codes)
 
 
@@ -122,8 +122,8 @@ def _show_recovery_codes(console: ConsoleRequest, codes: list[str]) -> Response:
 
 def _render_new_app(console: ConsoleRequest, secret: str, form: TypedForm) -> Response:
     with console.unit_of_work() as uow:
-        email = accounts.get(uow, console.user_id).email
-    code = segno.make_qr(totp.uri(secret, email), error="m")
+        email = accounts.get_user(uow, console.user_id).email
+    code = segno.make_qr(totp.build_uri(secret, email), error="m")
     return console.render_form(
         "add_app.html",
         form,

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
-from api.auth.logins import prove_password
+from api.auth.logins import verify_password
 from api.auth.redirects import redirect_to_path
 from api.auth.requirements import LOGIN, PUBLIC
 from api.client_details import browser_name, client_address
@@ -21,7 +21,7 @@ from api.console.requests import (
     RecentConsoleForm,
 )
 from api.console.typed_forms import build_error_form
-from api.cookies import KNOWN
+from api.cookies import KNOWN_BROWSER_COOKIE
 from api.limits.bulkheads import PASSWORDS, RECORDS
 from api.pages.account.keys import list_newest_keys, read_ticked_boxes
 from api.paging import Cursor
@@ -129,13 +129,13 @@ def build_event_line(event: RecordedEvent) -> EventLine:
 
 @router.get(page_paths.ACCOUNT_PATH, dependencies=[PUBLIC])
 def show_account(console: Console, uow: Transaction) -> Response:
-    person = accounts.get(uow, console.user_id)
-    page = security_events.page(uow, console.user_id, PageRequest(EVENTS_ON_ACCOUNT))
+    person = accounts.get_user(uow, console.user_id)
+    page = security_events.list_events(uow, console.user_id, PageRequest(EVENTS_ON_ACCOUNT))
     return console.render_page(
         "account.html",
         name=person.name,
         email=person.email,
-        sessions=sessions.list_of(uow, console.user_id),
+        sessions=sessions.list_sessions(uow, console.user_id),
         own_session=console.caller.session_id,
         events=[build_event_line(each) for each in page.rows],
     )
@@ -145,9 +145,9 @@ def show_account(console: Console, uow: Transaction) -> Response:
 def log_out_sessions(console: ConsoleForm, uow: Transaction) -> Response:
     selection = console.form.get("session", "")
     if selection == "others":
-        sessions.end_all(uow, console.user_id, but=console.caller.session_id)
+        sessions.revoke_sessions(uow, console.user_id, kept_session_id=console.caller.session_id)
     else:
-        sessions.end(uow, parse_id(selection) or 0, user_id=console.user_id)
+        sessions.revoke_session(uow, parse_id(selection) or 0, user_id=console.user_id)
     notice = "Logged out there."
     if selection == "others":
         notice = "You are logged out everywhere else."
@@ -158,10 +158,10 @@ def log_out_sessions(console: ConsoleForm, uow: Transaction) -> Response:
 def show_password(console: RecentConsole, form: EmptyForm) -> Response:
     with console.unit_of_work() as uow:
         keys, more_keys = list_newest_keys(uow, console.user_id)
-        own_grants = grants.list_of(uow, console.user_id).rows
-        own_passkeys = passkeys.list_of(uow, console.user_id)
+        own_grants = grants.list_grants(uow, console.user_id).rows
+        own_passkeys = passkeys.list_passkeys(uow, console.user_id)
         own_endpoints = webhook_endpoints.list_live_endpoints(uow, console.user_id)
-        email = accounts.get(uow, console.user_id).email
+        email = accounts.get_user(uow, console.user_id).email
     return console.render_form(
         "change_password.html",
         form,
@@ -183,13 +183,13 @@ async def change_password(console: RecentConsoleForm) -> Response:
     email, name = await RECORDS.run(_read_address_and_name, console)
     ended_access = EndedAccess("end_grants" in form, *read_ticked_boxes(form).values())
     try:
-        passwords.require_allowed(form.get("password", ""), email, name)
+        passwords.require_allowed_password(form.get("password", ""), email, name)
         attempt = await _prove_current_password(console, email)
     except DomainError as error:
         return await RECORDS.run(
             show_password, console, build_error_form(error, *_CORRECTABLE_KINDS)
         )
-    password_hash = await PASSWORDS.run(passwords.make, form["password"])
+    password_hash = await PASSWORDS.run(passwords.hash_password, form["password"])
     await console.state.in_unit_of_work(
         recovery.change_password,
         caller=console.caller,
@@ -252,7 +252,7 @@ def show_new_address(console: RecentConsole, uow: Transaction, token: Token = ""
         token=token,
         email=new_address.email,
         has_record=new_address.has_record,
-        current_email=accounts.get(uow, console.user_id).email,
+        current_email=accounts.get_user(uow, console.user_id).email,
     )
 
 
@@ -267,9 +267,9 @@ def change_address(console: RecentConsoleForm, token: Token = "") -> Response:
                 secret,
                 console.caller,
                 erases="erase" in console.form,
-                shown="show" in console.form,
+                is_visible="show" in console.form,
             )
-            browser_token = logins.known_browser_token(keyring, person)
+            browser_token = logins.create_browser_token(keyring, person)
     except DomainError as error:
         if error.code != ADDRESS_HAS_RECORD.code:
             raise
@@ -280,7 +280,7 @@ def change_address(console: RecentConsoleForm, token: Token = "") -> Response:
     response = console.redirect_with_notice(
         page_paths.ACCOUNT_PATH, "Your account has its new address."
     )
-    console.state.cookies.keep(response, KNOWN, browser_token)
+    console.state.cookies.set(response, KNOWN_BROWSER_COOKIE, browser_token)
     return response
 
 
@@ -290,20 +290,20 @@ async def _prove_current_password(console: ConsoleRequest, email: str) -> Attemp
     A wrong password counts as a failed login. Raises ``password.wrong`` or ``login.paused``.
     """
     password = console.form.get("current", "")
-    attempt, _ = await prove_password(console.request, console.state, email, password)
-    await console.state.in_unit_of_work(logins.clear, attempt)
+    attempt, _ = await verify_password(console.request, console.state, email, password)
+    await console.state.in_unit_of_work(logins.clear_attempt, attempt)
     return attempt
 
 
 def _read_address_and_name(console: ConsoleRequest) -> tuple[str, str | None]:
     with console.unit_of_work() as uow:
-        person = accounts.get(uow, console.user_id)
+        person = accounts.get_user(uow, console.user_id)
         return person.email, person.name
 
 
 @router.get(page_paths.EVENTS_PATH, dependencies=[PUBLIC])
 def show_events(console: Console, uow: Transaction, cursor: Cursor = None) -> Response:
     page_request = PageRequest(EVENTS_ON_PAGE, cursor=cursor)
-    page = security_events.page(uow, console.user_id, page_request)
+    page = security_events.list_events(uow, console.user_id, page_request)
     events = [build_event_line(each) for each in page.rows]
     return console.render_page("account_events.html", events=events, next_cursor=page.next_cursor)

@@ -126,7 +126,7 @@ async def _write_parts(calls: ComposerCaller, inputs: Mapping[str, str]) -> _Out
         requests = [MetadataRequest(post, frozenset(MetadataField)), tweets]
     user_id = calls.caller.user_id
     outcomes = await asyncio.gather(
-        *(calls.written(each, partial(_build_call_key, user_id, each)) for each in requests),
+        *(calls.write_metadata(each, partial(_build_call_key, user_id, each)) for each in requests),
         return_exceptions=True,
     )
     fields: dict[str, str] = {}
@@ -167,8 +167,8 @@ async def _find_photos(calls: ComposerCaller, inputs: Mapping[str, str]) -> _Out
     try:
         if endpoint := inputs.get("use"):
             name = _read_provider(state, inputs.get("found_provider", ""))
-            photo = state.photos.providers.named(name).photo_at(endpoint)
-            url = await calls.url_of_photo(PhotoUse(name, photo))
+            photo = state.photos.providers.get_provider(name).parse_endpoint(endpoint)
+            url = await calls.obtain_photo_url(PhotoUse(name, photo))
             return _Outcome({"used": endpoint, "used_url": url})
         if "page" in inputs:
             page = inputs["page"] or inputs.get("found_page", "")
@@ -182,7 +182,7 @@ async def _find_photos(calls: ComposerCaller, inputs: Mapping[str, str]) -> _Out
                 search = _build_search(state, search_text, inputs.get("provider", ""), "1")
         if search is None:
             return _Outcome({}, invalid_form=None if "enter" in inputs else _NO_SEARCH_TEXT)
-        photo_finds = _build_finds(state, search, await calls.photos(search))
+        photo_finds = _build_finds(state, search, await calls.search_photos(search))
     except DomainError as error:
         return _Outcome({}, error=error)
     fields = {
@@ -197,8 +197,8 @@ async def _find_photos(calls: ComposerCaller, inputs: Mapping[str, str]) -> _Out
 
 
 def _build_finds(state: State, search: PhotoSearch, result: PhotoSearchResult) -> PhotoFinds:
-    provider = state.photos.providers.named(search.provider)
-    return PhotoFinds(search, provider.found_in(result.payload))
+    provider = state.photos.providers.get_provider(search.provider)
+    return PhotoFinds(search, provider.parse_photos(result.payload))
 
 
 def _read_provider(state: State, provider: str) -> PhotoProviderName:
@@ -264,7 +264,7 @@ def _render_composer(
     used_url = form.typed.get("used_url", "")
     photos = [] if finds is None else finds.photos
     used_photo = next((photo for photo in photos if photo.endpoint == used_endpoint), None)
-    origins = [] if finds is None else providers.named(finds.search.provider).image_origins
+    origins = [] if finds is None else providers.get_provider(finds.search.provider).image_origins
     return console.render_page(
         "composer.html",
         status=form.status,

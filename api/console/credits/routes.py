@@ -23,7 +23,7 @@ from api.paging import Cursor
 from api.record_ids import PathId
 from api.responses.jobs import wait_for_job
 from api.route_classes import ThreadedRoute
-from api.schemas.credits import prices_of
+from api.schemas.credits import describe_prices
 from api.state import Transaction
 from core.errors import DomainError
 from core.errors.money import ORDER_NOT_FOUND, TOPUP_CHANNEL, TOPUP_CURRENCY
@@ -257,7 +257,7 @@ def show_buying(console: Console, form: EmptyForm) -> Response:
             "least": format_money(each["minimum"], currency),
             "most": format_money(each["maximum"], currency),
         }
-        for each in prices_of(console.state.resources.settings, channels)["currencies"]
+        for each in describe_prices(console.state.resources.settings, channels)["currencies"]
     ]
     return console.render_form(
         "buy_credits.html",
@@ -401,7 +401,7 @@ def show_receipt(console: Console, uow: Transaction, order_id: PathId) -> Respon
     order = OrderView(orders.get_order(uow, console.user_id, order_id))
     if not order.has_receipt:
         raise ORDER_NOT_FOUND()
-    person = accounts.get(uow, console.user_id)
+    person = accounts.get_user(uow, console.user_id)
     return console.render_page(
         "receipt.html",
         order=order,

@@ -56,8 +56,8 @@ def show_developers(console: Console, uow: Transaction) -> Response:
     endpoints = webhook_endpoints.list_endpoints(uow, console.caller)
     return console.render_page(
         "developers.html",
-        keys=len(api_keys.live_of(uow, console.user_id)),
-        grants=len(grants.list_of(uow, console.user_id).rows),
+        keys=len(api_keys.list_active_keys(uow, console.user_id)),
+        grants=len(grants.list_grants(uow, console.user_id).rows),
         endpoints=len(endpoints),
         troubled=sum(
             each.failing_since is not None or each.state != EndpointState.ACTIVE
@@ -68,7 +68,7 @@ def show_developers(console: Console, uow: Transaction) -> Response:
 
 @router.get("/access")
 def show_access(console: Console, uow: Transaction) -> Response:
-    own_grants = grants.list_of(uow, console.user_id).rows
+    own_grants = grants.list_grants(uow, console.user_id).rows
     grants_and_scopes = [(grant, _describe_scopes(grant.scopes)) for grant in own_grants]
     return console.render_page("access.html", grants=grants_and_scopes)
 
@@ -87,7 +87,7 @@ def show_access_revocation(console: Console, uow: Transaction, grant_id: PathId)
 @router.post("/access/{grant_id}/end")
 def revoke_access(console: ConsoleForm, uow: Transaction, grant_id: PathId) -> Response:
     grant = _get_grant(uow, console, grant_id)
-    grants.revoke(uow, grant_id=grant.id, user_id=console.user_id)
+    grants.revoke_grant(uow, grant_id=grant.id, user_id=console.user_id)
     return console.redirect_with_notice(
         GRANTS_PATH, f"“{grant.client_name}” has no access any more."
     )
@@ -95,7 +95,7 @@ def revoke_access(console: ConsoleForm, uow: Transaction, grant_id: PathId) -> R
 
 def _get_grant(uow: UnitOfWork, console: ConsoleRequest, grant_id: int) -> GrantSummary:
     """Return an active grant of the person, or raise ``grant.not_found``."""
-    for grant in grants.list_of(uow, console.user_id).rows:
+    for grant in grants.list_grants(uow, console.user_id).rows:
         if grant.id == grant_id:
             return grant
     raise GRANT_NOT_FOUND()
@@ -157,7 +157,7 @@ def create_key(console: RecentConsoleForm) -> Response:
             raise build_field_error("lifetime", "must be one of those that the page offers")
         _, lifetime_duration = _LIFETIMES[lifetime]
         with console.unit_of_work() as uow:
-            key, secret = own_keys.make(
+            key, secret = own_keys.create_own_key(
                 uow,
                 console.caller,
                 name=form.get("name", ""),
@@ -189,7 +189,7 @@ def revoke_own_key(console: ConsoleForm, uow: Transaction, key_id: PathId) -> Re
 
 
 def _list_keys(uow: UnitOfWork, console: ConsoleRequest) -> list[KeyView]:
-    return [KeyView(key) for key in api_keys.live_of(uow, console.user_id)]
+    return [KeyView(key) for key in api_keys.list_active_keys(uow, console.user_id)]
 
 
 def _get_key(uow: UnitOfWork, console: ConsoleRequest, key_id: int) -> KeyView:

@@ -309,7 +309,7 @@ def show_replay(console: Console, endpoint_id: PathId, form: EmptyForm) -> Respo
         view=view,
         since=since,
         event_count=event_count,
-        example=clock.iso(since or clock.now()),
+        example=clock.format_timestamp(since or clock.now()),
     )
 
 
@@ -346,7 +346,7 @@ def _read_moment(inputs: Mapping[str, str]) -> datetime:
 
 
 def _build_views(uow: UnitOfWork, endpoints: Sequence[WebhookEndpoint]) -> list[EndpointView]:
-    titles = lists.titles_of(uow, [each.list_id for each in endpoints if each.list_id])
+    titles = lists.read_titles(uow, [each.list_id for each in endpoints if each.list_id])
     return [EndpointView(each, titles.get(each.list_id or 0)) for each in endpoints]
 
 

@@ -28,7 +28,7 @@ from api.console.typed_forms import (
     read_text,
 )
 from api.limits.bulkheads import RECORDS
-from api.limits.shares import UPLOADS_BY_CALLER
+from api.limits.keyed_bulkheads import UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.paging import Cursor
 from api.schemas.attachments import AttachmentChanges, AttachmentRecord

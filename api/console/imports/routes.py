@@ -10,7 +10,7 @@ from fastapi.responses import Response
 
 from api.auth.csrf import CSRF_FIELD, require_csrf
 from api.auth.redirects import redirect_to_path
-from api.bodies.json_bodies import media_type
+from api.bodies.json_bodies import parse_media_type
 from api.bodies.multipart import MULTIPART
 from api.bodies.upload_stream import store_upload
 from api.console.assets import CONSOLE_PATH
@@ -95,7 +95,7 @@ START_BUTTON = "start"
 def show_imports(console: Console, uow: Transaction, cursor: Cursor = None) -> Response:
     page_request = PageRequest(IMPORTS_ON_PAGE, cursor=cursor)
     page = records.list_imports(uow, console.caller, page_request, list_id=None)
-    titles = lists.titles_of(uow, [task.list_id for task in page.rows])
+    titles = lists.read_titles(uow, [task.list_id for task in page.rows])
     return console.render_page(
         "imports.html", imports=page.rows, titles=titles, next_cursor=page.next_cursor
     )
@@ -109,7 +109,7 @@ def show_new_import(console: Console, form: EmptyForm, list_id: str = "") -> Res
     """
     with console.unit_of_work() as uow:
         own_lists = lists.list_choices(uow, console.user_id)
-        is_paid = accounts.get(uow, console.user_id).plan == Plan.PAID
+        is_paid = accounts.get_user(uow, console.user_id).plan == Plan.PAID
     list_choices = [(str(each.id), each.title) for each in own_lists]
     if len(list_choices) > 1:
         list_choices.insert(0, ("", "Choose a list"))
@@ -141,7 +141,7 @@ async def upload_import(request: Request, console: Console) -> Response:
         await state.in_unit_of_work(check_list)
 
     try:
-        if media_type(request.headers.get("content-type", "")) != MULTIPART:
+        if parse_media_type(request.headers.get("content-type", "")) != MULTIPART:
             require_csrf(request, state, console.member.cookie)
             raise BODY_NOT_MULTIPART()
         file = accepting.create_file(resources)

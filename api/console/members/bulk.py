@@ -24,7 +24,7 @@ from api.console.navigation import get_list_path
 from api.console.requests import Console, ConsoleForm, ConsoleRequest, build_router
 from api.console.typed_forms import TypedForm
 from api.limits.bulkheads import RECORDS
-from api.limits.shares import SEARCHES_BY_CALLER
+from api.limits.keyed_bulkheads import SEARCHES_BY_CALLER
 from api.paging import Cursor
 from api.record_ids import ListId, PathId
 from core.errors import DomainError

@@ -29,10 +29,15 @@ from api.console.navigation import get_list_path
 from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, build_router
 from api.console.typed_forms import TypedForm, parse_body, read_text
 from api.limits.bulkheads import RECORDS
-from api.limits.shares import SEARCHES_BY_CALLER, threaded_by_list
+from api.limits.keyed_bulkheads import SEARCHES_BY_CALLER, threaded_by_list
 from api.paging import Cursor
 from api.record_ids import ListId, PathId
-from api.schemas.subscriptions import MemberChanges, MemberUpsert, SubscriptionRecord, member_record
+from api.schemas.subscriptions import (
+    MemberChanges,
+    MemberUpsert,
+    SubscriptionRecord,
+    build_member_record,
+)
 from api.state import Transaction
 from core.errors import DomainError, FieldProblem
 from core.errors.mailing import (
@@ -48,7 +53,7 @@ from services.accounts import accounts, email_addresses
 from services.paging import PageOfRows, PageRequest
 from services.subscriptions import fields, lists, member_attributes, segments
 from services.subscriptions.consent import evidence, networks
-from services.subscriptions.fields import FieldValue, ValueRefused
+from services.subscriptions.fields import FieldValue, InvalidAttribute
 from services.subscriptions.filters import member_filter, searching
 from services.subscriptions.members import member_pages, members
 from services.subscriptions.members.changes import Actor
@@ -233,7 +238,7 @@ def add_member(console: ConsoleForm, list_id: ListId) -> Response:
 
 
 def _build_actor(console: ConsoleRequest) -> Actor:
-    return actors.owner_actor(console.request, console.caller)
+    return actors.build_owner_actor(console.request, console.caller)
 
 
 def _get_member_path(list_id: int, user_id: int) -> str:
@@ -275,7 +280,7 @@ def show_member(
     }
     values = (record.fields or {}).items()
     form = form.fill(
-        inputs | {f"{_FIELD_PREFIX}{key}": fields.as_text(each) for key, each in values}
+        inputs | {f"{_FIELD_PREFIX}{key}": fields.format_value(each) for key, each in values}
     )
     return console.render_form(
         "member.html",
@@ -300,10 +305,10 @@ def _get_member(uow: UnitOfWork, console: ConsoleRequest, list_id: int, user_id:
     """Return a member, or raise ``list.not_found`` or ``member.not_found``."""
     mailing_list = console.get_own_list(uow, list_id)
     subscription = members.get_member(uow, mailing_list, user_id)
-    person = accounts.get(uow, user_id)
+    person = accounts.get_user(uow, user_id)
     tag_ids = [subscription.tag_ids]
-    attributes = member_attributes.read_attributes(uow, mailing_list.user_id, tag_ids)
-    record = member_record(subscription, person, attributes)
+    attributes = member_attributes.create_formatter(uow, mailing_list.user_id, tag_ids)
+    record = build_member_record(subscription, person, attributes)
     return _Member(mailing_list, subscription, record)
 
 
@@ -364,7 +369,7 @@ def _read_fields(
             continue
         try:
             values[field.key] = fields.parse_value(field, form[name])
-        except ValueRefused as error:
+        except InvalidAttribute as error:
             problems.append(FieldProblem(f"body.{name}", "field.value", str(error)))
     if problems:
         rules = "; ".join(f"{each.field}: {each.message}" for each in problems)

@@ -26,7 +26,7 @@ from api.console.navigation import get_list_path
 from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, build_router
 from api.console.typed_forms import CORRECT_FIELDS_TEXT, TypedForm, parse_body
 from api.limits.bulkheads import RECORDS
-from api.limits.shares import SEARCHES_BY_CALLER
+from api.limits.keyed_bulkheads import SEARCHES_BY_CALLER
 from api.paging import Cursor
 from api.record_ids import ListId, PathId
 from api.schemas.fields import TagChange

@@ -134,7 +134,7 @@ def show_users(
             else:
                 form = form.add_error(error, {EMAIL_INVALID.code: "user"})
     with console.unit_of_work() as uow:
-        page = accounts.owners_of_lists(uow, PageRequest(USERS_ON_PAGE, cursor=cursor))
+        page = accounts.list_owners(uow, PageRequest(USERS_ON_PAGE, cursor=cursor))
     return console.render_form(
         "operator_users.html", form, owners=page.rows, next_cursor=page.next_cursor
     )
@@ -143,10 +143,10 @@ def show_users(
 @router.get("/users/{user_id}")
 def show_user(console: OperatorConsole, user_id: PathId, form: EmptyForm) -> Response:
     with console.unit_of_work() as uow:
-        user = accounts.get(uow, user_id)
+        user = accounts.get_user(uow, user_id)
         account = user_accounts.read_account(uow, user)
-        usage = quotas.uses(uow, user)
-        events = security_events.page(uow, user.id, PageRequest(EVENTS_ON_PAGE)).rows
+        usage = quotas.list_uses(uow, user)
+        events = security_events.list_events(uow, user.id, PageRequest(EVENTS_ON_PAGE)).rows
     return console.render_form(
         "operator_user.html",
         form.fill({"plan": account.user.plan}),
@@ -248,7 +248,7 @@ def show_jobs(
             queue=selected_queue,
             max_scanned=MAX_SCANNED_JOBS,
         )
-    figures = deployment_figures.read(console.state.resources.database)
+    figures = deployment_figures.read_figures(console.state.resources.database)
     selected_values = {
         "status": selected_status or _ANY_VALUE,
         "queue": selected_queue or _ANY_VALUE,
@@ -310,7 +310,7 @@ def start_maintenance(console: OperatorConsoleForm) -> Response:
     name = console.form.get("name", "")
     try:
         with console.unit_of_work() as uow:
-            changes.begin_maintenance(uow, console.caller, name)
+            changes.request_maintenance(uow, console.caller, name)
     except DomainError as error:
         return show_maintenance(console, console.add_error(error))
     return console.redirect_with_notice(MAINTENANCE_PATH, f"A worker runs {name} within seconds.")

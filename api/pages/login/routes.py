@@ -10,13 +10,13 @@ from fastapi import APIRouter, Query, Request, Response
 from api.auth import second_factors
 from api.auth.csrf import obtain_form_cookie, require_form_csrf
 from api.auth.form_pages import render_anonymous_page
-from api.auth.logins import begin_session, identify_browser, prove_password, render_second_step
+from api.auth.logins import begin_session, identify_browser, render_second_step, verify_password
 from api.auth.page_sessions import find_form_session, find_page_session
 from api.auth.redirects import read_local_path, redirect_to_path
 from api.auth.requirements import LOGIN, PUBLIC
 from api.bodies.page_forms import FormFields, FormOf
 from api.client_details import browser_name
-from api.cookies import FIRST_STEP, FORM, SESSION
+from api.cookies import FIRST_STEP_COOKIE, FORM_COOKIE, SESSION_COOKIE
 from api.limits.bulkheads import RECORDS
 from api.response_timing import pad_duration
 from api.route_classes import ThreadedRoute
@@ -46,7 +46,7 @@ def show_login(
         if again is None:
             return redirect_to_path(state, read_local_path(next) or page_paths.ACCOUNT_PATH)
         with state.resources.unit_of_work() as uow:
-            fields["email"] = accounts.get(uow, member.user_id).email
+            fields["email"] = accounts.get_user(uow, member.user_id).email
         fields["again"] = again
     return _render_login(request, state, fields)
 
@@ -64,9 +64,9 @@ async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
     path = read_local_path(form.get("next")) or page_paths.ACCOUNT_PATH
     try:
         async with pad_duration():
-            attempt, check = await prove_password(request, state, email, password)
+            attempt, check = await verify_password(request, state, email, password)
             prove = partial(
-                logins.succeed,
+                logins.accept_password,
                 attempt=attempt,
                 check=check,
                 browser=browser_name(request.headers.get("user-agent")),
@@ -98,13 +98,13 @@ async def log_in_by_passkey(request: Request, state: StateOf, form: FormOf) -> R
     require_form_csrf(request, state, form)
     path = read_local_path(form.get("next")) or page_paths.ACCOUNT_PATH
     prove = partial(
-        second_steps.by_passkey,
-        form_cookie=state.cookies.read(request, FORM) or "",
+        second_steps.log_in_by_passkey,
+        form_cookie=state.cookies.read(request, FORM_COOKIE) or "",
         answer=form.get("passkey", ""),
         browser=identify_browser(request, state),
     )
     try:
-        return await begin_session(request, state, path, prove, factor_shown=True)
+        return await begin_session(request, state, path, prove, is_factor_verified=True)
     except DomainError as error:
         if error.code != people.PASSKEY_INVALID.code:
             raise
@@ -116,9 +116,9 @@ async def log_in_by_passkey(request: Request, state: StateOf, form: FormOf) -> R
 def log_out(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
     member = find_form_session(request, state, form)
     if member is not None and member.caller.session_id is not None:
-        sessions.end(uow, member.caller.session_id)
+        sessions.revoke_session(uow, member.caller.session_id)
     response = redirect_to_path(state, page_paths.LOGIN_PATH)
-    state.cookies.drop(response, SESSION)
+    state.cookies.delete(response, SESSION_COOKIE)
     return response
 
 
@@ -133,7 +133,7 @@ def _render_login(
         status=status,
         form_cookie=form_cookie,
         has_passkey_script=True,
-        passkey_options=passkeys.request_options(state.resources.settings, form_cookie),
+        passkey_options=passkeys.build_request_options(state.resources.settings, form_cookie),
         problem=problem,
         next=read_local_path(form.get("next")),
         email=form.get("email", ""),
@@ -160,19 +160,19 @@ async def complete_second_step(request: Request, state: StateOf, form: FormOf) -
     attempt = None
     try:
         email = await state.in_unit_of_work(
-            lambda uow: second_steps.read(uow, first_step, factor.form_cookie).email
+            lambda uow: second_steps.read_first_step(uow, first_step, factor.form_cookie).email
         )
         attempt = await second_factors.count_code(request, state, email, factor)
         prove = partial(
-            second_steps.finish,
+            second_steps.complete_second_step,
             first_step=first_step,
-            shown=factor,
+            factor=factor,
             attempt=attempt,
             browser=identify_browser(request, state),
         )
-        return await begin_session(request, state, path, prove, factor_shown=True)
+        return await begin_session(request, state, path, prove, is_factor_verified=True)
     except DomainError as error:
-        if not second_factors.is_factor_problem(error):
+        if not second_factors.is_factor_error(error):
             raise
         await second_factors.count_wrong_code(state, attempt, error)
         return await RECORDS.run(_render_second_step, request, state, form, error)
@@ -186,12 +186,12 @@ def _render_second_step(
     Redirect to the login page if the browser hasn't sent a correct password before.
     """
     path = read_local_path(form.get("next")) or page_paths.ACCOUNT_PATH
-    form_cookie = state.cookies.read(request, FORM) or ""
+    form_cookie = state.cookies.read(request, FORM_COOKIE) or ""
     try:
         with state.resources.unit_of_work() as uow:
             first_step = _read_first_step(request, state)
-            person = second_steps.read(uow, first_step, form_cookie)
-            options = passkeys.options_of_person(uow, person.id, form_cookie)
+            person = second_steps.read_first_step(uow, first_step, form_cookie)
+            options = passkeys.build_request_options_for(uow, person.id, form_cookie)
     except DomainError as problem:
         if problem.code != access.AUTH_SECOND_FACTOR.code:
             raise
@@ -203,4 +203,4 @@ def _render_second_step(
 
 
 def _read_first_step(request: Request, state: State) -> str:
-    return state.cookies.read(request, FIRST_STEP) or ""
+    return state.cookies.read(request, FIRST_STEP_COOKIE) or ""

@@ -16,7 +16,7 @@ from api.auth.page_sessions import (
     require_recent_session,
 )
 from api.auth.requirements import PUBLIC
-from api.bodies.oauth_messages import oauth_request_of_query
+from api.bodies.oauth_messages import read_oauth_query
 from api.bodies.page_forms import FormOf
 from api.html.frame import redirect_to
 from api.route_classes import ThreadedRoute
@@ -51,7 +51,7 @@ def show_consent(request: Request, state: StateOf, uow: Transaction) -> Response
         # redirects that follow a form against the policy.
         form_targets=f"{target.scheme}:",
         client_name=authorization.client_name,
-        address=accounts.get(uow, member.user_id).email,
+        address=accounts.get_user(uow, member.user_id).email,
         scopes=authorization.scopes,
         explanations=SCOPE_EXPLANATIONS,
         destination=target.netloc or f"{target.scheme}, an app on this device",
@@ -74,14 +74,14 @@ def decide_consent(request: Request, state: StateOf, uow: Transaction, form: For
     if decision not in {"allow", "deny"}:
         raise BODY_INVALID(place="body.decision", rule="allow or deny")
     scopes = [scope for scope in Scope if decision == "allow" and f"scope.{scope}" in form]
-    return _redirect_to_client(authorization.answer(member.caller, scopes))
+    return _redirect_to_client(authorization.decide(member.caller, scopes))
 
 
 def _read_authorization(
     request: Request, state: State, uow: UnitOfWork
 ) -> AuthorizationRequest | OAuthResponse:
     server = OAuthServer(uow, state.resources.settings.public_base)
-    return server.ask(oauth_request_of_query(request))
+    return server.read_authorization_request(read_oauth_query(request))
 
 
 def _redirect_to_client(reply: OAuthResponse) -> Response:

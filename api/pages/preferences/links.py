@@ -16,7 +16,7 @@ from api.auth.form_pages import render_anonymous_page
 from api.auth.requirements import LOGIN, PUBLIC
 from api.bodies.page_forms import FormOf
 from api.client_details import client_address
-from api.cookies import VISIT
+from api.cookies import VISIT_COOKIE
 from api.html.frame import redirect_to, render_list_page, render_page
 from api.html.problems import get_reader_language
 from api.pages.preferences.visits import (
@@ -93,7 +93,7 @@ def _find_recipient(uow: UnitOfWork, trace_id: str) -> tuple[MailingList, str]:
     """Return the list and the address that a trace id identifies, or raise ``trace.invalid``."""
     trace = traces.read_trace_id(uow.settings.keyring, trace_id)
     mailing_list = lists.get_list(uow, trace.list_id, archived=True)
-    person = accounts.find(uow, trace.user_id)
+    person = accounts.find_user(uow, trace.user_id)
     if person is None or traces.is_revoked(mailing_list, trace.delivery):
         raise mailing.TRACE_INVALID()
     return mailing_list, person.email
@@ -136,7 +136,7 @@ def begin_visit(
     # in the reader's browser.
     require_form_csrf(request, state, form)
     response = redirect_to_preferences(state)
-    state.cookies.keep(response, VISIT, visits.begin_visit(uow, token))
+    state.cookies.set(response, VISIT_COOKIE, visits.begin_visit(uow, token))
     return response
 
 

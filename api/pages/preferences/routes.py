@@ -12,12 +12,12 @@ from fastapi import APIRouter, Query, Request, Response
 from api.auth import actors
 from api.auth.actors import Principal
 from api.auth.requirements import PUBLIC
-from api.bodies.form_or_json import nested_inputs
+from api.bodies.form_or_json import nest_inputs
 from api.bodies.page_forms import FormFields, FormOf
 from api.html.frame import HEADERS
 from api.html.problems import get_reader_language
 from api.limits.bulkheads import LEAVING, RECORDS
-from api.limits.shares import ACTS_BY_LIST
+from api.limits.keyed_bulkheads import CHANGES_BY_LIST
 from api.pages.preferences.actions import LIFT_OPT_OUT, OPT_OUTS, build_unknown_action_error
 from api.pages.preferences.data_words import make_value_formatter, translate_names
 from api.pages.preferences.visits import (
@@ -82,14 +82,14 @@ async def change_list(request: Request, state: StateOf, form: FormOf) -> Respons
     if action in OPT_OUTS:
         await LEAVING.run(opt_out)
     elif action in LIFT_OPT_OUT:
-        await ACTS_BY_LIST.run(list_id, state.transact, lift_opt_out)
+        await CHANGES_BY_LIST.run(list_id, state.transact, lift_opt_out)
     else:
         raise build_unknown_action_error()
     return redirect_to_preferences(state)
 
 
 def _build_actor(request: Request, visit: Visit) -> Actor:
-    return actors.actor_of_principal(request, Principal(visit.person.id, Via.PAGE, None))
+    return actors.build_principal_actor(request, Principal(visit.person.id, Via.PAGE, None))
 
 
 @router.get(page_urls.ANSWERS_PATH, dependencies=[PUBLIC])
@@ -102,7 +102,7 @@ async def change_answers(
     request: Request, state: StateOf, list_id: ListQuery, form: FormOf
 ) -> Response:
     require_visit_form(request, state, form)
-    inputs = nested_inputs(list(form.items()), "fields")
+    inputs = nest_inputs(list(form.items()), "fields")
 
     def save_answers(uow: UnitOfWork) -> None:
         visit = find_visit(uow, request, state)
@@ -116,7 +116,7 @@ async def change_answers(
         )
 
     try:
-        await ACTS_BY_LIST.run(list_id, state.transact, save_answers)
+        await CHANGES_BY_LIST.run(list_id, state.transact, save_answers)
     except DomainError as error:
         if error.code != mailing.FIELD_VALUE.code:
             raise
@@ -138,13 +138,13 @@ def _render_answers(
     language = get_reader_language(request)
     with state.resources.unit_of_work() as uow:
         mailing_list, record = own_lists.find_list(uow, find_visit(uow, request, state), list_id)
-        public = fields.read_own_fields(uow, mailing_list.user_id).public()
+        public = fields.read_own_fields(uow, mailing_list.user_id).select_public()
     values: dict[str, str]
     if form is None:
         values = {"name": record.name or ""}
-        for key, value in public.shown(record.fields).items():
+        for key, value in public.replace_ids(record.fields).items():
             yes_or_no = "yes" if value else "no"
-            text = yes_or_no if isinstance(value, bool) else fields.as_text(value)
+            text = yes_or_no if isinstance(value, bool) else fields.format_value(value)
             values[f"fields.{key}"] = text
     else:
         values = form

@@ -6,7 +6,7 @@ from fastapi import Request, Response
 
 from api.auth.csrf import CSRF_FIELD
 from api.bodies.page_forms import FormFields
-from api.cookies import VISIT
+from api.cookies import VISIT_COOKIE
 from api.html.frame import redirect_to, render_page
 from api.html.problems import get_reader_language
 from api.state import State
@@ -19,7 +19,7 @@ from storage.unit_of_work import UnitOfWork
 
 
 def read_visit_secret(request: Request, state: State) -> str | None:
-    return state.cookies.read(request, VISIT)
+    return state.cookies.read(request, VISIT_COOKIE)
 
 
 def find_visit(uow: UnitOfWork, request: Request, state: State) -> Visit:
@@ -34,13 +34,15 @@ def require_visit_form(request: Request, state: State, form: FormFields) -> str 
     """
     secret = read_visit_secret(request, state)
     token = form.get(CSRF_FIELD, "")
-    if secret and not sessions.is_csrf_token(state.resources.keyring, secret, token):
+    if secret and not sessions.is_valid_csrf_token(state.resources.keyring, secret, token):
         raise access.AUTH_CSRF(header=CSRF_FIELD)
     return secret
 
 
 def render_visit_page(request: Request, state: State, template: str, **values: Any) -> Response:
-    token = sessions.csrf_token(state.resources.keyring, read_visit_secret(request, state) or "")
+    token = sessions.create_csrf_token(
+        state.resources.keyring, read_visit_secret(request, state) or ""
+    )
     return render_page(
         template,
         language=get_reader_language(request),
@@ -59,5 +61,5 @@ def render_last_page(request: Request, state: State, *, is_erased: bool) -> Resp
     response = render_page(
         "visit_ended.html", language=get_reader_language(request), is_erased=is_erased
     )
-    state.cookies.drop(response, VISIT)
+    state.cookies.delete(response, VISIT_COOKIE)
     return response

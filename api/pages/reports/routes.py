@@ -12,11 +12,11 @@ from fastapi import APIRouter, Query, Request, Response
 from api.auth import actors
 from api.auth.actors import Principal, require_trace
 from api.auth.csrf import obtain_form_cookie, require_form_csrf
-from api.auth.requirements import BY_LINK, PUBLIC
+from api.auth.requirements import MAIL_LINK, PUBLIC
 from api.bodies.form_or_json import FormOrJsonBodyOf
 from api.bodies.page_forms import FormOf
 from api.client_details import client_address
-from api.cookies import FORM
+from api.cookies import FORM_COOKIE
 from api.html.frame import redirect_to_query, render_list_page
 from api.html.problems import get_reader_language
 from api.limits.bulkheads import LEAVING
@@ -32,13 +32,13 @@ from services.subscriptions.members.changes import Via
 router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
 
 
-@router.get(page_urls.REPORT_PATH, dependencies=[BY_LINK])
+@router.get(page_urls.REPORT_PATH, dependencies=[MAIL_LINK])
 def show_report(
     request: Request, state: StateOf, uow: Transaction, submission: FormOrJsonBodyOf
 ) -> Response:
     trace = require_trace(state, submission)
     mailing_list = lists.get_list(uow, trace.list_id, archived=True)
-    person = accounts.get(uow, trace.user_id)
+    person = accounts.get_user(uow, trace.user_id)
     address = members.read_own_subscription(uow, mailing_list, person).email
     return render_list_page(
         "report.html",
@@ -46,11 +46,11 @@ def show_report(
         language=get_reader_language(request),
         list_title=mailing_list.title,
         is_reported=list_reports.is_reported(uow, mailing_list, person),
-        address=None if address is None else email_addresses.masked(address),
+        address=None if address is None else email_addresses.mask_address(address),
     )
 
 
-@router.post(page_urls.REPORT_PATH, dependencies=[BY_LINK])
+@router.post(page_urls.REPORT_PATH, dependencies=[MAIL_LINK])
 @LEAVING.threaded
 def report_list(request: Request, state: StateOf, submission: FormOrJsonBodyOf) -> Response:
     trace = require_trace(state, submission)
@@ -59,7 +59,7 @@ def report_list(request: Request, state: StateOf, submission: FormOrJsonBodyOf) 
         mailing_list = lists.get_list(uow, trace.list_id, archived=True)
         person = principal.find_person(uow, mailing_list)
     if person is not None:
-        actor = actors.actor_of_principal(request, principal)
+        actor = actors.build_principal_actor(request, principal)
         list_reports.report_list(state.resources, mailing_list, person, actor)
     return redirect_to_query(urlencode({"trace_id": submission.trace_id}))
 
@@ -80,9 +80,9 @@ def show_page_report(
         language=get_reader_language(request),
         list_title=mailing_list.title,
         is_reported=sent is not None,
-        csrf_token=sessions.csrf_token(state.resources.keyring, form_cookie),
+        csrf_token=sessions.create_csrf_token(state.resources.keyring, form_cookie),
     )
-    state.cookies.keep(response, FORM, form_cookie)
+    state.cookies.set(response, FORM_COOKIE, form_cookie)
     return response
 
 

@@ -12,12 +12,12 @@ from fastapi import APIRouter, Request, Response
 
 from api.auth import actors
 from api.auth.actors import Principal, require_trace
-from api.auth.requirements import BY_LINK
+from api.auth.requirements import MAIL_LINK
 from api.bodies.form_or_json import FormOrJsonBodyOf
 from api.html.frame import redirect_to_query, render_line, render_list_page
 from api.html.problems import get_reader_language
 from api.limits.bulkheads import LEAVING
-from api.limits.shares import ACTS_BY_LIST
+from api.limits.keyed_bulkheads import CHANGES_BY_LIST
 from api.pages.preferences.actions import (
     LIFT_OPT_OUT,
     OPT_OUTS,
@@ -34,7 +34,7 @@ from services.subscriptions import branding, lists, page_urls
 from services.subscriptions.members import members, traces, unsubscribe
 from services.subscriptions.members.changes import Via
 
-router = APIRouter(dependencies=[BY_LINK], include_in_schema=False, route_class=ThreadedRoute)
+router = APIRouter(dependencies=[MAIL_LINK], include_in_schema=False, route_class=ThreadedRoute)
 
 
 @router.get(page_urls.UNSUBSCRIBE_PATH)
@@ -44,7 +44,7 @@ def show_subscription(
     trace = require_trace(state, submission)
     language = get_reader_language(request)
     mailing_list = lists.get_list(uow, trace.list_id, archived=True)
-    person = accounts.find(uow, trace.user_id)
+    person = accounts.find_user(uow, trace.user_id)
     subscription = members.read_own_subscription(uow, mailing_list, person)
     is_revoked = traces.is_revoked(mailing_list, trace.delivery)
     if is_revoked:
@@ -59,7 +59,9 @@ def show_subscription(
         can_leave=person is not None,
         can_return=is_open and not is_revoked,
         subscription=subscription,
-        address=None if subscription.email is None else email_addresses.masked(subscription.email),
+        address=None
+        if subscription.email is None
+        else email_addresses.mask_address(subscription.email),
         trace_query=urlencode({"trace_id": submission.trace_id}),
         reasons=translate_reasons(language),
         asks_more=person is not None and person.erased_at is None and not is_revoked,
@@ -87,7 +89,7 @@ async def change_subscription(
             reason = None
         await LEAVING.run(_unsubscribe, request, state, trace, OPT_OUTS[action], Via.PAGE, reason)
     elif isinstance(action, str) and action in LIFT_OPT_OUT:
-        await ACTS_BY_LIST.run(trace.list_id, _subscribe_again, request, state, trace, action)
+        await CHANGES_BY_LIST.run(trace.list_id, _subscribe_again, request, state, trace, action)
     else:
         raise build_unknown_action_error()
     return redirect_to_query(urlencode({"trace_id": submission.trace_id}))
@@ -106,13 +108,13 @@ def _unsubscribe(
         mailing_list = lists.get_list(uow, trace.list_id, archived=True)
         person = principal.find_person(uow, mailing_list)
     if person is not None:
-        actor = replace(actors.actor_of_principal(request, principal), reason=reason)
+        actor = replace(actors.build_principal_actor(request, principal), reason=reason)
         unsubscribe.opt_out(state.resources, mailing_list, person, kind, actor)
 
 
 def _subscribe_again(request: Request, state: State, trace: traces.Trace, action: str) -> None:
     principal = Principal(trace.user_id, Via.PAGE, trace)
-    actor = actors.actor_of_principal(request, principal)
+    actor = actors.build_principal_actor(request, principal)
     with state.resources.unit_of_work() as uow:
         # The call fails for an archived list, because nobody can join an archived list.
         mailing_list = lists.get_list(uow, trace.list_id)

@@ -10,28 +10,28 @@ from fastapi.responses import JSONResponse
 from pydantic import TypeAdapter, ValidationError
 
 from api.auth.requirements import ListEditor
-from api.bodies.json_bodies import read_json, require_json_type, without_byte_order_mark
+from api.bodies.json_bodies import read_json, remove_byte_order_mark, require_json_type
 from api.bodies.unknown_names import refuse_options
 from api.errors import MAX_PROBLEMS, request_error
 from api.idempotency_keys import read_idempotency_key
 from api.limits.bulkheads import RECORDS, STORAGE
-from api.limits.shares import SEARCHES_BY_CALLER, UPLOADS_BY_CALLER
+from api.limits.keyed_bulkheads import SEARCHES_BY_CALLER, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.openapi import (
+    IDEMPOTENCY_ERRORS,
     IDEMPOTENCY_KEY_PARAMETER,
-    OF_IDEMPOTENCY,
-    OF_OWN_LIST,
-    OF_QUEUES,
-    OF_SELECTION,
+    LIST_ERRORS,
     PREFER_PARAMETER,
+    QUEUE_ERRORS,
+    SELECTION_ERRORS,
     accepted_response,
-    json_request_body,
+    describe_json_body,
 )
 from api.preferences import PreferenceOf
 from api.record_ids import ListId, PathId
-from api.responses.jobs import answer_undo, build_count_response, wait_for_job
+from api.responses.jobs import build_count_response, respond_to_undo, wait_for_job
 from api.route_classes import JsonRoute
-from api.schemas.envelope import Envelope, envelope
+from api.schemas.envelope import Envelope, build_envelope
 from api.schemas.imports import MembersInput
 from api.schemas.jobs import JobId, JobRecord
 from api.schemas.segments import BulkPreview, NewBulkAction
@@ -53,10 +53,10 @@ from storage.unit_of_work import UnitOfWork
 adds_router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
 
 WAIT_SECONDS = 30.0
-_ROWS_OF_PART = 1_000
+_ROWS_PER_PART = 1_000
 
-_MEMBERS = TypeAdapter(MembersInput)
-# For the document: the route reads its body itself.
+_MEMBERS_ADAPTER = TypeAdapter(MembersInput)
+# The schema is only for the OpenAPI document, because the route reads its body itself.
 _MEMBER_SCHEMA = {
     "type": "object",
     "required": ["email"],
@@ -75,14 +75,14 @@ _MEMBERS_SCHEMA = {
 
 @adds_router.post(
     "/auxilia/subscriptions/{list_id}/members/add",
-    openapi_extra=json_request_body(
+    openapi_extra=describe_json_body(
         {"type": "object", "required": ["members"], "properties": {"members": _MEMBERS_SCHEMA}},
         parameters=[PREFER_PARAMETER, IDEMPOTENCY_KEY_PARAMETER],
     ),
     response_model=Envelope[int],
     responses=accepted_response(
         Envelope[JobId],
-        *OF_OWN_LIST,
+        *LIST_ERRORS,
         requests.BODY_NOT_JSON,
         mailing.PLAN_REQUIRED,
         access.QUOTA_EXCEEDED,
@@ -90,8 +90,8 @@ _MEMBERS_SCHEMA = {
         requests.BODY_NO_JSON_TYPE,
         requests.BODY_INVALID.fill(place="body.members[0].email", rule="must be a string"),
         imports.MEMBERS_ALL_INVALID,
-        *OF_IDEMPOTENCY,
-        *OF_QUEUES,
+        *IDEMPOTENCY_ERRORS,
+        *QUEUE_ERRORS,
     ),
 )
 async def add_members(
@@ -102,7 +102,8 @@ async def add_members(
     A row that can't be added doesn't stop the others; the job's result has the counts and a file of
     the rows that were not added. Waits 30 s unless `Prefer` says otherwise; a 202 has the job's id.
     """
-    seconds, owner_id = preference.seconds(WAIT_SECONDS), caller.user_id
+    seconds = preference.seconds(WAIT_SECONDS)
+    owner_id = caller.user_id
     state.admit(Queue.BULK, owner_id, seconds)
     accepted = await _accept_members(request, state, caller, list_id)
     job = await wait_for_job(request, state, accepted.job_id, seconds, owner_id=owner_id)
@@ -112,10 +113,13 @@ async def add_members(
 async def _accept_members(
     request: Request, state: State, caller: Caller, list_id: int
 ) -> AcceptedJob:
-    """Stand apart from the route, so that nothing holds the body while the caller waits."""
+    """Read and store the members.
+
+    A separate function frees the memory of the body before the route waits for the job.
+    """
     require_json_type(request)
-    # The request itself would keep what ``request.body()`` returns.
-    body = without_byte_order_mark(b"".join([piece async for piece in request.stream()]))
+    # The body is read as a stream, because ``request.body()`` would keep the body in memory.
+    body = remove_byte_order_mark(b"".join([piece async for piece in request.stream()]))
     await STORAGE.run(_check_members, request, body)
     accepted = await UPLOADS_BY_CALLER.run(
         caller.user_id,
@@ -137,19 +141,19 @@ def _check_members(request: Request, body: bytes) -> None:
         raise imports.MEMBERS_TOO_MANY(most=MAX_MEMBERS_PER_REQUEST)
     errors: list[Any] = []
     count = 0
-    for first, part in _parts(parsed, members):
+    for first, part in _split_body(parsed, members):
         try:
-            _MEMBERS.validate_python(part)
+            _MEMBERS_ADAPTER.validate_python(part)
         except ValidationError as error:
             count += error.error_count()
             if len(errors) < MAX_PROBLEMS:
-                listed = error.errors(include_url=False, include_input=False)
-                errors += [{**each, "loc": _place(each["loc"], first)} for each in listed]
+                details = error.errors(include_url=False, include_input=False)
+                errors += [{**each, "loc": _locate(each["loc"], first)} for each in details]
     if errors:
         raise request_error(errors, count=count)
 
 
-def _parts(parsed: object, members: object) -> Iterator[tuple[int, object]]:
+def _split_body(parsed: object, members: object) -> Iterator[tuple[int, object]]:
     """Yield the body in parts of 1,000 rows, each with the index of its first row.
 
     Validating the whole body in one step could create hundreds of thousands of errors in memory.
@@ -157,13 +161,13 @@ def _parts(parsed: object, members: object) -> Iterator[tuple[int, object]]:
     if not isinstance(members, list) or not members:
         yield 0, parsed
         return
-    for first in range(0, len(members), _ROWS_OF_PART):
-        yield first, {"members": members[first : first + _ROWS_OF_PART]}
+    for first in range(0, len(members), _ROWS_PER_PART):
+        yield first, {"members": members[first : first + _ROWS_PER_PART]}
 
 
-def _place(part: tuple[int | str, ...], first: int) -> tuple[int | str, ...]:
+def _locate(part: tuple[int | str, ...], first: int) -> tuple[int | str, ...]:
     """Convert the path of a value within a part to the path within the whole body."""
-    return ("body", *(each + first if isinstance(each, int) else each for each in part))
+    return ("body", *(step + first if isinstance(step, int) else step for step in part))
 
 
 router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
@@ -176,12 +180,12 @@ router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
         200: {"description": "The answer to a dry run"},
         **accepted_response(
             Envelope[JobRecord],
-            *OF_OWN_LIST,
+            *LIST_ERRORS,
             requests.OPTION_IN_BODY,
             mailing.FILTER_INVALID,
             mailing.FILTER_TOO_LARGE,
             mailing.LIST_BUSY,
-            *OF_SELECTION,
+            *SELECTION_ERRORS,
             mailing.BULK_VALUE,
             mailing.TAG_TOO_MANY,
             access.AUTH_LOGIN_AGAIN,
@@ -211,37 +215,39 @@ async def change_members(
     refuse_options(request, await request.json())
     order = actions.check_order(BulkOrder(body.action, body.value))
     if dry_run:
-        counted = await SEARCHES_BY_CALLER.run(
-            caller.user_id, _preview, state, caller, list_id, body
+        preview = await SEARCHES_BY_CALLER.run(
+            caller.user_id, _preview_action, state, caller, list_id, body
         )
-        return JSONResponse(envelope(counted).model_dump())
+        return JSONResponse(build_envelope(preview).model_dump())
     state.queue_ages.check(Queue.BULK, waits=False)
-    begin = partial(_begin, state, caller, list_id, body, order)
-    # A bulk action takes long: its caller watches the job rather than waits.
+    begin = partial(_begin_action, state, caller, list_id, body, order)
+    # A bulk action takes long, so a caller polls or streams the job instead of waiting.
     record = JobRecord.of(await RECORDS.run(begin), None)
     headers = {"Location": f"/jobs/{record.id}"}
-    return JSONResponse(envelope(record).model_dump(mode="json"), HTTPStatus.ACCEPTED, headers)
+    return JSONResponse(
+        build_envelope(record).model_dump(mode="json"), HTTPStatus.ACCEPTED, headers
+    )
 
 
-def _selected(
+def _read_selection(
     uow: UnitOfWork, caller: Caller, list_id: int, body: NewBulkAction
 ) -> tuple[MailingList, dict[str, Any]]:
     mailing_list = lists.get_own_list(uow, caller, list_id)
-    kept = segments.choose_filter(uow, mailing_list, body.segment_id, body.filter)
-    if kept is None:
+    stored_filter = segments.choose_filter(uow, mailing_list, body.segment_id, body.filter)
+    if stored_filter is None:
         raise mailing.SELECTION_UNCLEAR()
-    return mailing_list, kept
+    return mailing_list, stored_filter
 
 
-def _preview(state: State, caller: Caller, list_id: int, body: NewBulkAction) -> BulkPreview:
+def _preview_action(state: State, caller: Caller, list_id: int, body: NewBulkAction) -> BulkPreview:
     with state.resources.unit_of_work() as uow:
-        mailing_list, kept = _selected(uow, caller, list_id, body)
-        wanted = member_filter.read_stored_filter(uow, mailing_list, kept)
-    counted = member_counts.count_members(state.resources, mailing_list, wanted)
-    return BulkPreview(matched=counted.count, is_exact=counted.is_exact)
+        mailing_list, stored_filter = _read_selection(uow, caller, list_id, body)
+        filter_tree = member_filter.read_stored_filter(uow, mailing_list, stored_filter)
+    count = member_counts.count_members(state.resources, mailing_list, filter_tree)
+    return BulkPreview(matched=count.count, is_exact=count.is_exact)
 
 
-def _begin(
+def _begin_action(
     state: State,
     caller: Caller,
     list_id: int,
@@ -249,8 +255,8 @@ def _begin(
     order: BulkOrder,
 ) -> Job:
     with state.resources.unit_of_work() as uow:
-        mailing_list, kept = _selected(uow, caller, list_id, body)
-        job = actions.begin_bulk_action(uow, mailing_list, kept, order, caller=caller)
+        mailing_list, stored_filter = _read_selection(uow, caller, list_id, body)
+        job = actions.begin_bulk_action(uow, mailing_list, stored_filter, order, caller=caller)
         uow.session.refresh(job)
         return job
 
@@ -277,4 +283,4 @@ async def undo_bulk_action(
     Waits 30 s unless `Prefer` says otherwise; a 202 has the job's id.
     """
     undo = partial(BULK_UNDO.start, caller=caller, row_id=bulk_id)
-    return await answer_undo(request, state, preference, undo)
+    return await respond_to_undo(request, state, preference, undo)

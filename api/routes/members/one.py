@@ -1,4 +1,4 @@
-"""The members of a list, for its owner."""
+"""The API endpoints for one member of a list, for the owner of the list."""
 
 from functools import partial
 from typing import Annotated
@@ -7,14 +7,14 @@ from fastapi import APIRouter, Query, Request, Response
 
 from api.auth import actors
 from api.auth.requirements import ListEditor, ListReader
-from api.limits.shares import threaded_by_list
-from api.openapi import OF_OWN_LIST, array_pages, refuses
+from api.limits.keyed_bulkheads import threaded_by_list
+from api.openapi import LIST_ERRORS, array_page_responses, error_responses
 from api.paging import ArrayPaging, Paging, link_next_page
 from api.record_ids import ListId, MemberName, PathId
 from api.responses.lists import describe_lists
 from api.route_classes import JsonRoute
 from api.schemas import subscriptions as schemas
-from api.schemas.envelope import Envelope, Page, envelope, page
+from api.schemas.envelope import Envelope, Page, build_envelope, build_page
 from api.schemas.subscriptions import MemberConsent
 from api.state import StateOf, Transaction
 from core.errors import access, mailing, requests
@@ -28,15 +28,20 @@ from storage.unit_of_work import UnitOfWork
 
 router = APIRouter(tags=["Members"], route_class=JsonRoute)
 
-_FINDING = (*OF_OWN_LIST, mailing.MEMBER_NOT_FOUND)
-_ACTING = (*_FINDING, mailing.LIST_BUSY)
-_EDITING = (*_ACTING, mailing.FIELD_VALUE, mailing.TAG_TOO_MANY, mailing.TAG_TOO_MANY_OF_MEMBER)
-_MEMBER = "/lists/{list_id}/members/{user_id}"
+_READ_ERRORS = (*LIST_ERRORS, mailing.MEMBER_NOT_FOUND)
+_CHANGE_ERRORS = (*_READ_ERRORS, mailing.LIST_BUSY)
+_EDIT_ERRORS = (
+    *_CHANGE_ERRORS,
+    mailing.FIELD_VALUE,
+    mailing.TAG_TOO_MANY,
+    mailing.TAG_TOO_MANY_OF_MEMBER,
+)
+_MEMBER_PATH = "/lists/{list_id}/members/{user_id}"
 
 
 @router.post(
     "/subscriptions/{list_id}/members/{user_id}/transfer",
-    responses=refuses(*_ACTING, mailing.TRANSFER_SAME_LIST, mailing.MEMBER_DENIED),
+    responses=error_responses(*_CHANGE_ERRORS, mailing.TRANSFER_SAME_LIST, mailing.MEMBER_DENIED),
 )
 @threaded_by_list
 def transfer_member(
@@ -54,25 +59,27 @@ def transfer_member(
     """
     source = lists.get_own_list(uow, caller, list_id)
     target = lists.get_own_list(uow, caller, dst_list_id)
-    actor = actors.owner_actor(request, caller)
+    actor = actors.build_owner_actor(request, caller)
     moved = members.transfer_member(uow, source, target, user_id, actor=actor)
-    return envelope(moved)
+    return build_envelope(moved)
 
 
-@router.delete("/subscriptions/{list_id}/members/{user_id}", responses=refuses(*_ACTING))
+@router.delete(
+    "/subscriptions/{list_id}/members/{user_id}", responses=error_responses(*_CHANGE_ERRORS)
+)
 @threaded_by_list
 def remove_member(
     request: Request, uow: Transaction, caller: ListEditor, list_id: ListId, user_id: PathId
 ) -> Envelope[int]:
     """Remove a member from the list: 1, or 0 for a removed one. They can be added again."""
     mailing_list = lists.get_own_list(uow, caller, list_id)
-    actor = actors.owner_actor(request, caller)
-    return envelope(members.remove_member(uow, mailing_list, user_id, actor))
+    actor = actors.build_owner_actor(request, caller)
+    return build_envelope(members.remove_member(uow, mailing_list, user_id, actor))
 
 
 @router.put(
     "/subscriptions/{list_id}/members/{user_id}/email",
-    responses=refuses(*_ACTING, mailing.SUBSCRIPTION_OPTED_OUT),
+    responses=error_responses(*_CHANGE_ERRORS, mailing.SUBSCRIPTION_OPTED_OUT),
 )
 @threaded_by_list
 def set_member_email_enabled(
@@ -85,11 +92,15 @@ def set_member_email_enabled(
 ) -> Envelope[int]:
     """Switch the mail to a member off or on: 1, or 0 for no change. An opt-out stays."""
     mailing_list = lists.get_own_list(uow, caller, list_id)
-    actor = actors.owner_actor(request, caller)
-    return envelope(members.set_email(uow, mailing_list, user_id, actor, enabled=body.enabled))
+    actor = actors.build_owner_actor(request, caller)
+    return build_envelope(
+        members.set_email(uow, mailing_list, user_id, actor, enabled=body.enabled)
+    )
 
 
-@router.get("/subscriptions/{list_id}/members/{user_id}/subs", responses=array_pages(*_FINDING))
+@router.get(
+    "/subscriptions/{list_id}/members/{user_id}/subs", responses=array_page_responses(*_READ_ERRORS)
+)
 def list_member_subscriptions(
     request: Request,
     response: Response,
@@ -102,30 +113,32 @@ def list_member_subscriptions(
 ) -> Envelope[list[schemas.SubscriptionRecord]]:
     """The member's records on all lists of this list's owner, newest first."""
     mailing_list = lists.get_own_list(uow, caller, list_id)
-    found = members.list_subscriptions_to_owner(uow, mailing_list, user_id, paging)
-    person = accounts.get(uow, user_id)
-    channels = describe_lists(uow, state, [each for _, each in found.rows])
-    shown = member_attributes.read_attributes(
-        uow, caller.user_id, [record.tag_ids for record, _ in found.rows]
+    page = members.list_subscriptions_to_owner(uow, mailing_list, user_id, paging)
+    person = accounts.get_user(uow, user_id)
+    channels = describe_lists(uow, state, [mailing_list for _, mailing_list in page.rows])
+    attributes = member_attributes.create_formatter(
+        uow, caller.user_id, [record.tag_ids for record, _ in page.rows]
     )
     records = [
-        schemas.member_record(record, person, shown, list=channel)
-        for (record, _), channel in zip(found.rows, channels, strict=True)
+        schemas.build_member_record(record, person, attributes, list=channel)
+        for (record, _), channel in zip(page.rows, channels, strict=True)
     ]
-    link_next_page(request, response, found)
-    return envelope(records)
+    link_next_page(request, response, page)
+    return build_envelope(records)
 
 
-@router.get(_MEMBER, responses=refuses(*_FINDING))
+@router.get(_MEMBER_PATH, responses=error_responses(*_READ_ERRORS))
 def read_member(
     uow: Transaction, caller: ListReader, list_id: ListId, user_id: MemberName
 ) -> Envelope[schemas.SubscriptionRecord]:
     """Return one member of the list, in any status, by the user id or the address."""
     mailing_list = lists.get_own_list(uow, caller, list_id)
-    return envelope(_shown(uow, mailing_list, members.get_member(uow, mailing_list, user_id)))
+    return build_envelope(
+        _build_record(uow, mailing_list, members.get_member(uow, mailing_list, user_id))
+    )
 
 
-@router.patch(_MEMBER, responses=refuses(*_EDITING))
+@router.patch(_MEMBER_PATH, responses=error_responses(*_EDIT_ERRORS))
 @threaded_by_list
 def change_member(
     request: Request,
@@ -140,15 +153,15 @@ def change_member(
     What is not named stays, of `fields` too. Tags are made as they are used.
     """
     mailing_list = lists.get_own_list(uow, caller, list_id)
-    actor = actors.owner_actor(request, caller)
+    actor = actors.build_owner_actor(request, caller)
     member = members.update_member(uow, mailing_list, user_id, body.edit(), actor)
-    return envelope(_shown(uow, mailing_list, member))
+    return build_envelope(_build_record(uow, mailing_list, member))
 
 
 @router.put(
-    _MEMBER,
-    responses=refuses(
-        *_EDITING,
+    _MEMBER_PATH,
+    responses=error_responses(
+        *_EDIT_ERRORS,
         mailing.SUBSCRIPTION_OPTED_OUT,
         mailing.MEMBER_DENIED,
         mailing.PLAN_REQUIRED,
@@ -171,22 +184,22 @@ def put_member(
     the answer is 409, and nothing changes.
     """
     mailing_list = lists.get_own_list(uow, caller, list_id)
-    actor = actors.owner_actor(request, caller)
+    actor = actors.build_owner_actor(request, caller)
     member = members.upsert_member(uow, mailing_list, user_id, body.edit(), actor)
-    return envelope(_shown(uow, mailing_list, member))
+    return build_envelope(_build_record(uow, mailing_list, member))
 
 
-def _shown(
+def _build_record(
     uow: UnitOfWork, mailing_list: MailingList, member: Subscription
 ) -> schemas.SubscriptionRecord:
-    person = accounts.get(uow, member.user_id)
-    shown = member_attributes.read_attributes(uow, mailing_list.user_id, [member.tag_ids])
-    return schemas.member_record(member, person, shown)
+    person = accounts.get_user(uow, member.user_id)
+    attributes = member_attributes.create_formatter(uow, mailing_list.user_id, [member.tag_ids])
+    return schemas.build_member_record(member, person, attributes)
 
 
 @router.get(
     "/lists/{list_id}/members/{user_id}/history",
-    responses=refuses(*_FINDING, requests.CURSOR_INVALID),
+    responses=error_responses(*_READ_ERRORS, requests.CURSOR_INVALID),
 )
 def read_member_history(
     uow: Transaction, caller: ListReader, list_id: ListId, user_id: PathId, paging: Paging
@@ -195,12 +208,12 @@ def read_member_history(
     mailing_list = lists.get_own_list(uow, caller, list_id)
     entry = schemas.HistoryEntry.model_validate
     read = partial(members.list_history, uow, mailing_list, user_id)
-    return envelope(page(paging, read, lambda rows: [*map(entry, rows)]))
+    return build_envelope(build_page(paging, read, lambda rows: [*map(entry, rows)]))
 
 
 @router.get(
     "/lists/{list_id}/members/{user_id}/consent",
-    responses=refuses(*_FINDING, requests.CURSOR_INVALID),
+    responses=error_responses(*_READ_ERRORS, requests.CURSOR_INVALID),
 )
 def read_member_consent(
     uow: Transaction, caller: ListReader, list_id: ListId, user_id: PathId, paging: Paging
@@ -214,8 +227,8 @@ def read_member_consent(
     member = members.get_member(uow, mailing_list, user_id)
     read = partial(evidence.list_evidence, uow, member)
 
-    def show(rows: list[ConsentEvidence]) -> list[MemberConsent]:
-        others = networks.count_people_by_network(uow, member, rows)
-        return [MemberConsent.of(each, others) for each in rows]
+    def convert(rows: list[ConsentEvidence]) -> list[MemberConsent]:
+        counts = networks.count_people_by_network(uow, member, rows)
+        return [MemberConsent.of(row, counts) for row in rows]
 
-    return envelope(page(paging, read, show))
+    return build_envelope(build_page(paging, read, convert))

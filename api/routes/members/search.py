@@ -1,4 +1,4 @@
-"""Pages of a list's members, for its owner: of one kind, or those whom a filter means."""
+"""The API endpoints that list and search the members of a list, for the owner of the list."""
 
 from functools import partial
 from typing import Annotated, Any
@@ -11,13 +11,13 @@ from api.auth.member_reads import count_members_page, limit_members_page
 from api.auth.requirements import ListReader
 from api.bodies.url_encoded_forms import BOOLEAN_WORDS
 from api.limits.bulkheads import RECORDS
-from api.limits.shares import SEARCHES_BY_CALLER
-from api.openapi import OF_OWN_LIST, OF_SELECTION, refuses
+from api.limits.keyed_bulkheads import SEARCHES_BY_CALLER
+from api.openapi import LIST_ERRORS, SELECTION_ERRORS, error_responses
 from api.paging import Paging
 from api.record_ids import ListId, PathId
 from api.route_classes import JsonRoute
 from api.schemas import subscriptions as schemas
-from api.schemas.envelope import Envelope, enveloped
+from api.schemas.envelope import Envelope, build_plain_response
 from api.schemas.segments import MemberSearch
 from api.state import State, StateOf
 from core.errors import mailing, requests
@@ -32,7 +32,15 @@ from services.subscriptions.members.member_pages import MemberFilters
 router = APIRouter(tags=["Members"], route_class=JsonRoute)
 
 
-def _premium(value: object) -> bool | Tier:
+_SEARCH_ERRORS = (
+    *LIST_ERRORS,
+    requests.CURSOR_INVALID,
+    mailing.FILTER_INVALID,
+    mailing.FILTER_TOO_SLOW,
+)
+
+
+def _parse_premium(value: object) -> bool | Tier:
     words: dict[str, bool | Tier] = {**BOOLEAN_WORDS, **{tier.value: tier for tier in Tier}}
     try:
         return words[str(value).lower()]
@@ -42,17 +50,15 @@ def _premium(value: object) -> bool | Tier:
 
 Premium = Annotated[
     bool | Tier,
-    BeforeValidator(_premium, json_schema_input_type=str),
+    BeforeValidator(_parse_premium, json_schema_input_type=str),
     Query(description="1: on a paid tier now, 0: not, or the tier now: free, silver, gold"),
 ]
-
-_ERRORS = (*OF_OWN_LIST, requests.CURSOR_INVALID, mailing.FILTER_INVALID, mailing.FILTER_TOO_SLOW)
 
 
 @router.get(
     "/lists/{list_id}/subscriptions",
     response_model=Envelope[schemas.MembersPage],
-    responses=refuses(*_ERRORS, mailing.FILTER_ALONE, *OF_SELECTION),
+    responses=error_responses(*_SEARCH_ERRORS, mailing.FILTER_ALONE, *SELECTION_ERRORS),
 )
 async def list_members(
     state: StateOf,
@@ -80,32 +86,41 @@ async def list_members(
     """
     paging = limit_members_page(caller, paging)
     if filter is None and segment_id is None:
-        wanted = MemberFilters(status or SubscriptionStatus.ACTIVE, email, premium)
+        filters = MemberFilters(status or SubscriptionStatus.ACTIVE, email, premium)
 
-        def listed() -> Response:
-            found = member_pages.read_member_page(
-                state.resources.database, caller, list_id, wanted, paging
+        def read_page() -> Response:
+            result = member_pages.read_member_page(
+                state.resources.database, caller, list_id, filters, paging
             )
             count_members_page(state, caller)
-            return _members_page(paging, found.page, found.total)
+            return _build_members_response(paging, result.page, result.total)
 
-        return await RECORDS.run(listed)
+        return await RECORDS.run(read_page)
     if email is not None or premium is not None or paging.offset:
         raise mailing.FILTER_ALONE()
     if filter is not None and segment_id is not None:
         raise mailing.SELECTION_UNCLEAR()
     try:
-        written = None if filter is None else orjson.loads(filter)
+        filter_document = None if filter is None else orjson.loads(filter)
     except orjson.JSONDecodeError:
         raise mailing.FILTER_NOT_JSON() from None
-    work = partial(_found, state, caller, list_id, written, status, paging, segment_id=segment_id)
+    work = partial(
+        _search_members,
+        state,
+        caller,
+        list_id,
+        filter_document,
+        status,
+        paging,
+        segment_id=segment_id,
+    )
     return await SEARCHES_BY_CALLER.run(caller.user_id, work)
 
 
 @router.post(
     "/lists/{list_id}/members/search",
     response_model=Envelope[schemas.MembersPage],
-    responses=refuses(*_ERRORS),
+    responses=error_responses(*_SEARCH_ERRORS),
 )
 async def search_members(
     state: StateOf, caller: ListReader, list_id: ListId, body: MemberSearch
@@ -116,15 +131,15 @@ async def search_members(
     where the end is.
     """
     paging = limit_members_page(caller, PageRequest(body.limit, cursor=body.cursor))
-    work = partial(_found, state, caller, list_id, body.filter, body.status, paging)
+    work = partial(_search_members, state, caller, list_id, body.filter, body.status, paging)
     return await SEARCHES_BY_CALLER.run(caller.user_id, work)
 
 
-def _found(
+def _search_members(
     state: State,
     caller: Caller,
     list_id: int,
-    written: object,
+    filter_document: object,
     status: SubscriptionStatus | None,
     paging: PageRequest,
     *,
@@ -133,17 +148,17 @@ def _found(
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get_own_list(uow, caller, list_id)
         if segment_id is None:
-            wanted = member_filter.read_filter(uow, mailing_list, written)
+            filter_tree = member_filter.read_filter(uow, mailing_list, filter_document)
         else:
-            wanted = segments.read_filter(uow, mailing_list, segment_id)
-        found = searching.search_members(uow, mailing_list.id, wanted, paging, status)
+            filter_tree = segments.read_filter(uow, mailing_list, segment_id)
+        result = searching.search_members(uow, mailing_list.id, filter_tree, paging, status)
     count_members_page(state, caller)
-    return _members_page(paging, found.page, found.total)
+    return _build_members_response(paging, result.page, result.total)
 
 
-def _members_page(
+def _build_members_response(
     paging: PageRequest, page: PageOfRows[dict[str, Any]], total: int | None
 ) -> Response:
     pagination = schemas.MembersPagination.of(paging, page, total=total)
-    items = [schemas.member_item(row) for row in page.rows]
-    return enveloped({"pagination": pagination.model_dump(), "items": items})
+    items = [schemas.build_member_item(row) for row in page.rows]
+    return build_plain_response({"pagination": pagination.model_dump(), "items": items})

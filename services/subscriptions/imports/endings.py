@@ -44,7 +44,7 @@ def end_import(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
     elif task.source == "members" and task.received == task.invalid:
         fail_job(uow, lease, MEMBERS_ALL_INVALID())
     elif task.over_quota:
-        error = quotas.exceeded(uow, task.user_id, PlanQuota.MEMBERS)
+        error = quotas.build_exceeded_error(uow, task.user_id, PlanQuota.MEMBERS)
         fail_job(uow, lease, error)
     else:
         complete_job(uow, lease, build_result(task))
@@ -99,12 +99,12 @@ def _finish(
 
 def _remove_older_dry_runs(uow: UnitOfWork, task: MemberImport) -> None:
     """Remove the files of the owner's earlier dry runs, except the newest dry runs."""
-    others = MemberImport.user_id == task.user_id, MemberImport.id != task.id
-    recent = select(MemberImport).where(*others).order_by(MemberImport.id.desc())
+    are_earlier = MemberImport.user_id == task.user_id, MemberImport.id != task.id
+    recent = select(MemberImport).where(*are_earlier).order_by(MemberImport.id.desc())
     dry_runs = [
-        other
-        for other in uow.session.scalars(recent.limit(_MAX_RECENT_IMPORTS))
-        if other.dry_run and other.finished_at
+        recent_import
+        for recent_import in uow.session.scalars(recent.limit(_MAX_RECENT_IMPORTS))
+        if recent_import.dry_run and recent_import.finished_at
     ]
     for dry_run in dry_runs[MAX_DRY_RUN_FILES - 1 :][:MAX_DRY_RUN_FILES]:
         key = f"{dry_run.object_prefix}/"
@@ -211,7 +211,7 @@ def _mail_owner(uow: UnitOfWork, task: MemberImport) -> None:
         sentences.append(f"{task.over_quota:,} found no room in your plan.")
     if task.left_out:
         sentences.append(f"{task.left_out:,} values did not fit their fields and were left out.")
-    account_mails.mail_person(uow, MailKind.IMPORT_ENDED, owner, " ".join(sentences))
+    account_mails.enqueue_mail_to(uow, MailKind.IMPORT_ENDED, owner, " ".join(sentences))
 
 
 def _shorten(text: str) -> str:

@@ -8,7 +8,7 @@ from core.errors.imports import IMPORT_MAPPING_FIELD, IMPORT_MAPPING_TYPE
 from models import FieldType, MemberField
 from services.subscriptions import misleading_texts
 from services.subscriptions.fields import (
-    KEY_FORM,
+    KEY_PATTERN,
     MAX_KEY_CHARACTERS,
     MAX_LABEL_CHARACTERS,
 )
@@ -72,7 +72,7 @@ def propose_fields(
     for index in columns:
         if index in layout.mapped_fields and index not in layout.fields:
             mapped_key, _ = layout.mapped_fields[index]
-            if KEY_FORM.match(mapped_key) is None:
+            if KEY_PATTERN.match(mapped_key) is None:
                 raise IMPORT_MAPPING_FIELD(key=mapped_key[:60])
             new_fields[index] = _build_field(layout, index, mapped_key, sample)
             keys.add(mapped_key)
@@ -119,8 +119,8 @@ def _find_nameable_columns(layout: ColumnLayout, columns: Iterable[int]) -> list
         for index, column in layout.consent.items()
         if column.basis is not Basis.KNOWN and meanings[index] == "status"
     }
-    others = {*_find_unknown_columns(layout, columns)} | uncertain
-    return [index for index in columns if index in others]
+    nameable = {*_find_unknown_columns(layout, columns)} | uncertain
+    return [index for index in columns if index in nameable]
 
 
 def _find_unknown_columns(layout: ColumnLayout, columns: Iterable[int]) -> list[int]:

@@ -94,7 +94,7 @@ class Problems:
     def __init__(self, groups: Iterable[Mapping[str, Any]] = ()) -> None:
         self._groups = {(group["column"], group["rule"]): {**group} for group in groups}
 
-    def note(self, rows: Iterable[JudgedRow]) -> None:
+    def add_rows(self, rows: Iterable[JudgedRow]) -> None:
         """Add the problems of rows, except rows that only repeat an address."""
         for row in rows:
             if row.code is not None and row.code != DUPLICATE_CODE:
@@ -147,7 +147,7 @@ def mark_duplicates(
 
 
 def store_samples(resources: Resources, task: MemberImport, samples: ImportSamples) -> None:
-    key = bulk_files.data_key(resources, task)
+    key = bulk_files.unwrap_key(resources, task)
     values = tuple(samples._replace(consent=dict(samples.consent)))
     stored = orjson.dumps(values, option=orjson.OPT_NON_STR_KEYS)
     task.samples = seal(stored, key, _build_encryption_name(task))
@@ -209,7 +209,7 @@ def _find_consent(samples: ImportSamples, index: int) -> dict[str, Any]:
 def _load_samples(resources: Resources, task: MemberImport) -> ImportSamples:
     if task.samples is None:
         return ImportSamples((), ())
-    key = bulk_files.data_key(resources, task)
+    key = bulk_files.unwrap_key(resources, task)
     return ImportSamples(*orjson.loads(unseal(task.samples, key, _build_encryption_name(task))))
 
 
@@ -226,7 +226,7 @@ def _collect_examples(records: Sequence[Sequence[str]], index: int) -> list[str]
 
 def _preview_rows(rows: Sequence[AnyRow], keys: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     members = [row.email for row in rows if isinstance(row, MemberRow)]
-    normalised = iter(email_addresses.normalise_all(members))
+    normalised = iter(email_addresses.normalise_addresses(members))
     for row in rows:
         if isinstance(row, RejectedRecord):
             yield {"line": row.line, "code": row.code, "reason": row.reason}
@@ -243,7 +243,9 @@ def _preview_rows(rows: Sequence[AnyRow], keys: Mapping[str, str]) -> Iterator[d
                 "email": address,
                 "name": row.name or None,
                 "type": row.tier or Tier.FREE.value,
-                "paid_expiry": None if row.paid_expiry is None else clock.iso(row.paid_expiry),
+                "paid_expiry": None
+                if row.paid_expiry is None
+                else clock.format_timestamp(row.paid_expiry),
                 "status": row.suppression.value
                 if row.is_opt_out
                 else SubscriptionStatus.ACTIVE.value,

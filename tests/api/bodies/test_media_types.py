@@ -1,6 +1,6 @@
 import pytest
 
-from api.bodies.json_bodies import is_json, media_type, without_byte_order_mark
+from api.bodies.json_bodies import is_json, parse_media_type, remove_byte_order_mark
 
 
 @pytest.mark.parametrize(
@@ -36,10 +36,10 @@ def test_nothing_else_is_json(content_type: str) -> None:
 
 
 def test_parameters_and_letter_case_are_no_part_of_a_media_type() -> None:
-    assert media_type("Multipart/Form-Data; boundary=A") == "multipart/form-data"
+    assert parse_media_type("Multipart/Form-Data; boundary=A") == "multipart/form-data"
 
 
 def test_one_byte_order_mark_is_passed_over() -> None:
     mark = b"\xef\xbb\xbf"
-    assert without_byte_order_mark(mark + b"{}") == b"{}"
-    assert without_byte_order_mark(mark + mark + b"{}") == mark + b"{}"
+    assert remove_byte_order_mark(mark + b"{}") == b"{}"
+    assert remove_byte_order_mark(mark + mark + b"{}") == mark + b"{}"

@@ -3,21 +3,23 @@ from itertools import islice
 
 import pytest
 
-from api.bodies.unknown_names import MAX_NAMED, unknown_names
+from api.bodies.unknown_names import MAX_LISTED_NAMES, find_unknown_names
 from api.schemas.segments import FILTER_SCHEMAS
 
 FILTER = {"$ref": "#/components/schemas/MemberFilter"}
 MAX_HELD_BYTES = 100_000
 
 
-@pytest.mark.parametrize(("depth", "count"), [(0, MAX_NAMED), (4, 1), (200, 0)])
+@pytest.mark.parametrize(("depth", "count"), [(0, MAX_LISTED_NAMES), (4, 1), (200, 0)])
 def test_search_for_unknown_names_holds_only_those_that_it_names(depth: int, count: int) -> None:
     value: object = {f"name{number}": 1 for number in range(180_000)}
     for _ in range(depth):
         value = {"not": value}
     tracemalloc.start()
     try:
-        places = [*islice(unknown_names(FILTER, value, ("body",), FILTER_SCHEMAS), MAX_NAMED)]
+        places = [
+            *islice(find_unknown_names(FILTER, value, ("body",), FILTER_SCHEMAS), MAX_LISTED_NAMES)
+        ]
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -30,6 +32,6 @@ def test_search_for_unknown_names_holds_only_those_that_it_names(depth: int, cou
 def test_filter_of_permitted_depth_is_searched_to_its_end() -> None:
     condition = {"field": "name", "is": "Ada", "case": 1}
     value = {"all": [{"any": [{"all": [{"any": [condition]}]}]}]}
-    places = [*unknown_names(FILTER, value, ("body", "filter"), FILTER_SCHEMAS)]
+    places = [*find_unknown_names(FILTER, value, ("body", "filter"), FILTER_SCHEMAS)]
     steps = ("all", 0, "any", 0, "all", 0, "any", 0)
     assert places == [("body", "filter", *steps, "case")]

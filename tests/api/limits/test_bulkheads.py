@@ -6,9 +6,9 @@ import threading
 import pytest
 
 from api.limits import body_budgets
-from api.limits.body_budgets import MAX_SMALL_BODY_BYTES, SHARES, BodyBudget, HeldBody
-from api.limits.bulkheads import PASSWORDS, Bulkhead
-from api.limits.shares import Shares
+from api.limits.body_budgets import HOLDER_FRACTION, MAX_SMALL_BODY_BYTES, BodyBudget, HeldBody
+from api.limits.bulkhead import Bulkhead, KeyedBulkhead
+from api.limits.bulkheads import PASSWORDS
 from core.errors import DomainError
 from core.errors.mailing import LIST_BUSY
 from core.errors.requests import BODY_TOO_MANY_UNFINISHED, SERVICE_BUSY
@@ -91,7 +91,7 @@ async def test_work_that_has_not_begun_ends_with_its_caller(gate: threading.Even
 
 async def test_one_key_never_takes_all_threads(gate: threading.Event) -> None:
     bulkhead = Bulkhead("lists", 4, wait_seconds=20)
-    shares = Shares(bulkhead, 1, LIST_BUSY, wait_seconds=0.05)
+    shares = KeyedBulkhead(bulkhead, 1, LIST_BUSY, wait_seconds=0.05)
     held = asyncio.ensure_future(shares.run(1, gate.wait, 30))
     await asyncio.sleep(0)
     waiting = [asyncio.ensure_future(shares.run(1, lambda: True)) for _ in range(20)]
@@ -103,7 +103,10 @@ async def test_one_key_never_takes_all_threads(gate: threading.Event) -> None:
     assert await shares.run(1, lambda: 9) == 9
 
 
-LARGE, SMALL = 8 * SHARES * MAX_SMALL_BODY_BYTES, 4 * SHARES * MAX_SMALL_BODY_BYTES
+LARGE, SMALL = (
+    8 * HOLDER_FRACTION * MAX_SMALL_BODY_BYTES,
+    4 * HOLDER_FRACTION * MAX_SMALL_BODY_BYTES,
+)
 
 
 @pytest.fixture
@@ -115,8 +118,8 @@ def body_budget(monkeypatch: pytest.MonkeyPatch) -> BodyBudget:
 
 
 def test_small_bodies_find_room_when_there_is_none_for_large_ones(body_budget: BodyBudget) -> None:
-    for number in range(SHARES):
-        assert HeldBody(body_budget, str(number)).take(LARGE // SHARES) is None
+    for number in range(HOLDER_FRACTION):
+        assert HeldBody(body_budget, str(number)).take(LARGE // HOLDER_FRACTION) is None
     assert HeldBody(body_budget, "anna").take(MAX_SMALL_BODY_BYTES + 1) is SERVICE_BUSY
     assert HeldBody(body_budget, "anna").take(MAX_SMALL_BODY_BYTES) is None
     assert HeldBody(body_budget, "1").take(MAX_SMALL_BODY_BYTES) is None
@@ -136,12 +139,12 @@ def test_a_body_that_stays_leaves_the_reserve_too(body_budget: BodyBudget) -> No
     waiting = [HeldBody(body_budget, "anna") for _ in range(8)]
     for body in waiting:
         assert body.take(MAX_SMALL_BODY_BYTES) is None
-        assert body.keep() is None
+        assert body.move_to_large_pool() is None
     another = HeldBody(body_budget, "anna")
     assert another.take(1) is None
-    assert another.keep() is BODY_TOO_MANY_UNFINISHED
+    assert another.move_to_large_pool() is BODY_TOO_MANY_UNFINISHED
     waiting[0].release()
-    assert another.keep() is None
+    assert another.move_to_large_pool() is None
 
 
 MAX_CALLERS = 60

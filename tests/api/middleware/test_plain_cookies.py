@@ -3,7 +3,7 @@ import asyncio
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from api.middleware.headers import PlainCookiesMiddleware
+from api.middleware.request_rewriting import PlainCookiesMiddleware
 
 
 def cookies_behind(*headers: bytes) -> dict[str, str]:

@@ -119,7 +119,7 @@ async def test_more_waiters_than_a_process_can_bear_are_refused(
 async def test_owner_with_many_waiting_calls_is_refused_and_another_is_not(
     outcomes: Outcomes, waiters: Waiters[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "MAX_WAITING_REQUESTS_OF_AN_OWNER", 2)
+    monkeypatch.setattr(waiting, "MAX_WAITING_REQUESTS_PER_OWNER", 2)
     waits = [asyncio.create_task(waiters.wait(f"job:{n}", 10, owner_id=1)) for n in range(2)]
     await asyncio.sleep(0.01)
     with pytest.raises(DomainError) as caught:
@@ -155,7 +155,7 @@ ANNA, BERT = "192.0.2.1", "192.0.2.2"
 @pytest.fixture
 def slow_reads(monkeypatch: pytest.MonkeyPatch) -> SlowDownloads:
     """A limiter of slow downloads that counts every download as slow after its first piece."""
-    monkeypatch.setattr(slow_downloads, "MAX_SLOW_DOWNLOADS_OF_A_CALLER", 2)
+    monkeypatch.setattr(slow_downloads, "MAX_SLOW_DOWNLOADS_PER_CALLER", 2)
     monkeypatch.setattr(slow_downloads, "MAX_QUICK_SECONDS", 0.0)
     return SlowDownloads()
 

@@ -16,7 +16,7 @@ from fastapi import APIRouter, Request
 from api.app import create_app
 from api.auth.requirements import requires_scope
 from api.route_classes import JsonRoute
-from api.schemas.envelope import Envelope, envelope
+from api.schemas.envelope import Envelope, build_envelope
 from api.state import StateOf
 from api.waiting.disconnects import run_while_connected
 from core.errors import DomainError, Kind, TransientError
@@ -74,9 +74,9 @@ async def ask(
 ) -> Envelope[dict[str, Any]]:
     question = {"text": text, "sleep": sleep, "steps": steps, "end": end}
     call = state.worker_calls.call(
-        ASKING, question, seconds=seconds, owner_id=caller.user_id, same=same
+        ASKING, question, seconds=seconds, owner_id=caller.user_id, shared_key=same
     )
-    return envelope(await run_while_connected(request.receive, call))
+    return build_envelope(await run_while_connected(request.receive, call))
 
 
 # The limit is shorter than in production, so that a test can overload the queue quickly.

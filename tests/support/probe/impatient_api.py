@@ -18,14 +18,14 @@ from core.settings import load_settings
 body_limits.MAX_BODY_SILENCE_SECONDS = 2.0
 body_limits.MAX_BODY_SECONDS = 4.0
 body_limits.MAX_HELD_SECONDS = 3.0
-body_limits.MAX_ROOM_SECONDS = 0.3
+body_limits.MAX_MEMORY_WAIT_SECONDS = 0.3
 # A share is 4 MB of large bodies and 512 KB of small ones.
 body_budgets.MAX_HELD_LARGE_BODY_BYTES = 32 * body_budgets.MEGABYTE
 body_budgets.MAX_HELD_SMALL_BODY_BYTES = 4 * body_budgets.MEGABYTE
 client_connections.MAX_HEAD_SECONDS = 2.0
 client_connections.MAX_STALL_SECONDS = 2.0
-client_connections.max_connections_of_an_address = lambda: 250
-jobs.CREDENTIAL_SECONDS = 1.0
+client_connections.max_connections_per_address = lambda: 250
+jobs.CREDENTIAL_CHECK_SECONDS = 1.0
 
 if __name__ == "__main__":
     configure_logging(load_settings())

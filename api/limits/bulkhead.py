@@ -1,0 +1,152 @@
+"""Bulkheads, which divide the threads of this process so that hanging work can't block all threads.
+
+Each handler that blocks runs in a thread of one bulkhead. If all threads of the bulkhead are busy,
+a limited number of callers wait for a limited time. All other callers get the status 503. No
+handler runs in FastAPI's own threads, which a test checks.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
+from contextvars import copy_context
+from functools import partial, wraps
+from threading import Lock
+from typing import Any, ParamSpec, TypeVar
+from weakref import WeakValueDictionary
+
+from api.metrics import BULKHEAD_ERRORS
+from core.errors import requests
+from core.errors.catalogue import ErrorType
+from storage.unit_of_work import UnitOfWork
+
+# The default of the maximum wait for a thread. A burst of small requests needs only a fraction of
+# this time, and callers don't give up so soon.
+MAX_WAIT_SECONDS = 2.0
+MAX_WAITING_CALLERS = 1_000
+
+_NO_MORE_ITEMS = object()
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Bulkhead:
+    """A thread pool with a limited number of waiting callers."""
+
+    def __init__(
+        self,
+        name: str,
+        threads: int,
+        *,
+        wait_seconds: float = MAX_WAIT_SECONDS,
+        max_waiting: int = MAX_WAITING_CALLERS,
+        error: ErrorType = requests.SERVICE_BUSY,
+    ) -> None:
+        self.name = name
+        self.threads = threads
+        self._wait_seconds = wait_seconds
+        self._max_calls = threads + max_waiting
+        self._error = error
+        # Optimization: our own thread pools (decision 17).
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._lock = Lock()
+        self._calls = 0
+
+    async def run(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run the work in a thread and return its result.
+
+        Raises the bulkhead's error if no thread is free in time.
+        Work that has begun keeps its thread until its end, even if its caller is cancelled.
+        """
+        with self._lock:
+            has_thread = self._calls < self.threads
+            is_full = self._calls >= self._max_calls
+            self._calls += not is_full
+        if is_full:
+            raise self._count_refusal()
+        call = partial(copy_context().run, work, *args, **kwargs)
+        future = self._pool.submit(call)
+
+        def count_down(_: Future[Any]) -> None:
+            with self._lock:
+                self._calls -= 1
+
+        future.add_done_callback(count_down)
+        is_refused = False
+
+        def refuse() -> None:
+            # ``cancel`` fails if the work has begun.
+            nonlocal is_refused
+            is_refused = future.cancel()
+
+        loop = asyncio.get_running_loop()
+        timer = None if has_thread else loop.call_later(self._wait_seconds, refuse)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            if is_refused:
+                raise self._count_refusal() from None
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def threaded(self, handler: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+        """Decorate a route's handler so that it runs in the bulkhead's threads."""
+
+        @wraps(handler)
+        async def in_thread(*args: P.args, **kwargs: P.kwargs) -> T:
+            return await self.run(wrap_in_transaction(handler), *args, **kwargs)
+
+        return in_thread
+
+    async def iterate(self, items: Iterator[T]) -> AsyncIterator[T]:
+        """Yield items, and produce each item in a thread. A slow receiver occupies no thread."""
+        while (item := await self.run(partial(next, items, _NO_MORE_ITEMS))) is not _NO_MORE_ITEMS:
+            yield item
+
+    def _count_refusal(self) -> Exception:
+        BULKHEAD_ERRORS.labels(self.name).inc()
+        return self._error()
+
+
+class KeyedBulkhead:
+    """A bulkhead that gives each key, such as a list's id, at most ``threads`` threads."""
+
+    def __init__(
+        self, bulkhead: Bulkhead, threads: int, error: ErrorType, *, wait_seconds: float
+    ) -> None:
+        self._bulkhead = bulkhead
+        self._threads = threads
+        self._error = error
+        self._wait_seconds = wait_seconds
+        # A semaphore exists only while callers with its key use it.
+        self._semaphores: WeakValueDictionary[int, asyncio.Semaphore] = WeakValueDictionary()
+
+    async def run(self, key: int, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return the work's result, or raise the error if the threads of the key stay busy."""
+        semaphore = self._semaphores.setdefault(key, asyncio.Semaphore(self._threads))
+        try:
+            async with asyncio.timeout(self._wait_seconds):
+                await semaphore.acquire()
+        except TimeoutError:
+            raise self._error() from None
+        try:
+            return await self._bulkhead.run(work, *args, **kwargs)
+        finally:
+            semaphore.release()
+
+
+def wrap_in_transaction(handler: Callable[P, T]) -> Callable[P, T]:
+    """Wrap a handler, so that its unit of work is committed in the handler's thread.
+
+    A handler has a unit of work if it declares a parameter of the type ``Transaction``.
+    """
+
+    def work(*args: P.args, **kwargs: P.kwargs) -> T:
+        units = (value for value in kwargs.values() if isinstance(value, UnitOfWork))
+        with next(units, nullcontext()):
+            return handler(*args, **kwargs)
+
+    return work

@@ -1,0 +1,44 @@
+"""Reads from a dependency that may hang, such as the database or Redis."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import psycopg2
+from redis.exceptions import RedisError
+from sqlalchemy.exc import SQLAlchemyError
+
+from api.limits.bulkhead import Bulkhead
+from core.errors import DomainError, TransientError
+
+MAX_READ_SECONDS = 1.0
+
+T = TypeVar("T")
+
+
+class DependencyProbe(Generic[T]):
+    """Reads from a dependency in a thread, and waits at most a second for the result.
+
+    If the dependency hangs, only one thread waits for it: all callers share the same read.
+    """
+
+    def __init__(self, read: Callable[[], T], bulkhead: Bulkhead) -> None:
+        self._read = read
+        self._bulkhead = bulkhead
+        self._task: asyncio.Task[T] | None = None
+        self._started_at = 0.0
+
+    async def read(self) -> T | None:
+        """Return the result, or ``None`` if the dependency fails or hangs."""
+        now = asyncio.get_running_loop().time()
+        if self._task is None or self._task.done():
+            self._task = asyncio.ensure_future(self._bulkhead.run(self._read))
+            self._started_at = now
+        task = self._task
+        await asyncio.wait({task}, timeout=max(self._started_at + MAX_READ_SECONDS - now, 0))
+        if not task.done():
+            return None
+        try:
+            return task.result()
+        except (psycopg2.Error, SQLAlchemyError, RedisError, TransientError, DomainError):
+            return None

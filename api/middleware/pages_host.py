@@ -1,0 +1,77 @@
+"""The separate host for the pages that readers open from mails."""
+
+import re
+from collections.abc import Collection
+from urllib.parse import quote
+
+from fastapi import Response
+from starlette.requests import cookie_parser
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from api.errors import problem_response
+from api.html.problems import is_reader_page
+from core.errors.requests import ROUTE_NOT_FOUND
+from core.settings import Settings
+from services.subscriptions.page_urls import UNSUBSCRIBE_PATH
+
+# Sign-up forms on other sites post to this path.
+_SUBMISSION_PATH = re.compile(r"/subscriptions/[^/]+")
+# Mail programs post one-click requests to this path.
+_ONE_CLICK_PATH = re.compile(r"/subscriptions/[^/]+/delete")
+# Proxies and `pressroom doctor` request this path.
+_HEALTH_PATH = "/healthz"
+_FORM_TYPES = (b"application/x-www-form-urlencoded", b"multipart/form-data")
+
+
+class PagesHostMiddleware:
+    """Serves the pages for readers on a separate host, and serves nothing else on this host.
+
+    List owners write texts on the pages for readers. On the host of the login page, a malicious
+    text could imitate the login and deceive people and password managers.
+
+    ``ApiCorsMiddleware`` must run before, because it marks the requests for pages for readers.
+    """
+
+    def __init__(self, app: ASGIApp, *, settings: Settings, cookies: Collection[str]) -> None:
+        self._app = app
+        self._base = settings.pages_base
+        self._host = settings.pages_host
+        self._cookies = cookies
+        self._credentials = {b"authorization", settings.api_key_header.lower().encode()}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"].rstrip("/")
+        is_post = scope["method"] == "POST"
+        is_page = is_reader_page(scope)
+        is_submission = bool(_SUBMISSION_PATH.fullmatch(path))
+        if _header(scope, b"host").lower() == self._host.encode():
+            is_reader_post = is_post and (is_submission or _ONE_CLICK_PATH.fullmatch(path))
+            if is_page or is_reader_post or path == _HEALTH_PATH:
+                await self._app(self._without_credentials(scope), receive, send)
+            else:
+                await problem_response(ROUTE_NOT_FOUND())(scope, receive, send)
+        # Redirect pages for readers and sign-up forms to the separate host. A one-click request is
+        # not redirected, because RFC 8058 forbids it. The mail may be older than the separate host.
+        elif (is_page and not (is_post and path == UNSUBSCRIBE_PATH)) or (
+            is_submission and is_post and _header(scope, b"content-type").startswith(_FORM_TYPES)
+        ):
+            query = scope["query_string"].decode("latin-1")
+            url = self._base + quote(scope["path"]) + (f"?{query}" if query else "")
+            redirect = Response(status_code=308, headers={"Location": url})
+            await redirect(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    def _without_credentials(self, scope: Scope) -> Scope:
+        """Return the request without credentials, and with only the cookies for readers."""
+        cookies = cookie_parser(_header(scope, b"cookie").decode("latin-1"))
+        dropped = {*self._credentials, b"cookie"}
+        headers = [header for header in scope["headers"] if header[0] not in dropped]
+        cookie_pairs = [f"{name}={cookies[name]}" for name in self._cookies if name in cookies]
+        if cookie_pairs:
+            headers.append((b"cookie", "; ".join(cookie_pairs).encode("latin-1")))
+        return {**scope, "headers": headers}
+
+
+def _header(scope: Scope, name: bytes) -> bytes:
+    return next((value for key, value in scope["headers"] if key == name), b"")

@@ -1,0 +1,79 @@
+"""Records each request: its id, log line, span and metrics."""
+
+import re
+import secrets
+import time
+from contextlib import nullcontext
+
+import structlog
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.metrics import observe_request
+from core.logging import get_logger
+from core.telemetry import spans
+from services import event_origins
+from services.event_origins import Origin
+
+log = get_logger("api.auth")
+
+MAX_LOGGED_PATH_CHARACTERS = 500
+# A request id from the caller is used only if it matches this pattern.
+_VALID_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}\Z")
+# Machines request these paths every few seconds.
+_UNTRACED_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
+
+
+class RequestMiddleware:
+    """Assigns a request id, and records a span, a log line and metrics for each request."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        sent_id = headers.get("x-request-id")
+        is_valid = sent_id is not None and _VALID_REQUEST_ID.match(sent_id)
+        request_id = sent_id if sent_id and is_valid else secrets.token_hex(16)
+        client = scope.get("client")
+        event_origins.set_origin(Origin(client[0] if client else None, headers.get("user-agent")))
+        scope["pressroom.headers"].append((b"x-request-id", request_id.encode()))
+        started_at = time.perf_counter()
+        # 499 is nginx's status for a caller who disconnects before the response.
+        status = 499
+
+        async def send_and_note_status(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        # Uvicorn runs each request in a separate context, so the variable ends with the request.
+        structlog.contextvars.bind_contextvars(request_id=request_id)
+        # The span gets the route instead of the path, because a path may contain an address.
+        is_traced = scope["path"] not in _UNTRACED_PATHS
+        parent = headers.get("traceparent")
+        with spans.request_span(scope["method"], parent) if is_traced else nullcontext():
+            try:
+                await self._app(scope, receive, send_and_note_status)
+            finally:
+                seconds = time.perf_counter() - started_at
+                method = scope["method"]
+                route = getattr(scope.get("route"), "path", "unmatched")
+                spans.note_route(method, route, status)
+                observe_request(method, route, status, seconds)
+                ms = round(seconds * 1000, 1)
+                log.info(
+                    "request",
+                    method=method,
+                    path=_mask_addresses(scope["path"]),
+                    status=status,
+                    ms=ms,
+                )
+
+
+def _mask_addresses(path: str) -> str:
+    """Return the path for the log, with ``{address}`` in place of e-mail addresses."""
+    segments = path.split("/")
+    masked = "/".join("{address}" if "@" in segment else segment for segment in segments)
+    return masked[:MAX_LOGGED_PATH_CHARACTERS]

@@ -1,0 +1,92 @@
+"""Rewrites requests: the caller's address, cookies, trailing slashes and HEAD."""
+
+from typing import cast
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
+from api.caller_description import PEER
+from core.logging import get_logger
+from core.settings import Settings
+
+log = get_logger(__name__)
+
+# The key in a request's ASGI scope that marks a HEAD request.
+_HEAD_KEY = "pressroom.head"
+
+
+class ForwardingMiddleware:
+    """Takes the caller's IP address and scheme from the headers of a trusted proxy.
+
+    All callers behind a proxy that isn't trusted seem to have the proxy's address. The log
+    therefore warns about a proxy that isn't trusted. The warning is logged only once, because any
+    caller can send the header of a proxy.
+    """
+
+    def __init__(self, app: ASGIApp, *, settings: Settings) -> None:
+        networks = list(settings.forwarding_networks())
+        proxy_headers = ProxyHeadersMiddleware(app, trusted_hosts=networks)  # type: ignore[arg-type]
+        self._trusted = proxy_headers.trusted_hosts
+        # Uvicorn and Starlette have different types for ASGI applications.
+        self._app = cast("ASGIApp", proxy_headers)
+        self._has_warned = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Store the address of the TCP peer, because uvicorn replaces it by the forwarded address.
+        scope[PEER] = scope.get("client")
+        if not self._has_warned and any(name == b"x-forwarded-for" for name, _ in scope["headers"]):
+            address = scope["client"][0] if scope.get("client") else ""
+            if address not in self._trusted:
+                self._has_warned = True
+                log.warning("proxy.not_trusted", address=address)
+        await self._app(scope, receive, send)
+
+
+class PlainCookiesMiddleware:
+    """Drops cookies that contain a quotation mark, because a quoted cookie can be slow to parse.
+
+    Some versions of Python take quadratic time to parse a quoted value. FastAPI parses the cookies
+    of every request. Pressroom's cookies contain no quotation marks.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = scope["headers"]
+        if any(name == b"cookie" and b'"' in value for name, value in headers):
+            scope["headers"] = [
+                (name, _drop_quoted_cookies(value) if name == b"cookie" else value)
+                for name, value in headers
+            ]
+        await self._app(scope, receive, send)
+
+
+def _drop_quoted_cookies(cookies: bytes) -> bytes:
+    return b";".join(cookie for cookie in cookies.split(b";") if b'"' not in cookie)
+
+
+class PathMiddleware:
+    """Accepts a trailing slash without a redirect, and HEAD requests for every route with GET.
+
+    Uvicorn drops the body of a response to HEAD. A handler with an expensive body should check
+    ``is_head`` and omit the body.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        inner_scope = {**scope, "path": scope["path"].rstrip("/") or "/"}
+        if scope["method"] == "HEAD":
+            inner_scope |= {"method": "GET", _HEAD_KEY: True}
+        try:
+            await self._app(inner_scope, receive, send)
+        finally:
+            # The outer middleware needs the route for its metrics and its log line.
+            scope["route"] = inner_scope.get("route")
+
+
+def is_head(scope: Scope) -> bool:
+    """Return whether the request is a HEAD request, which its handler sees as a GET request."""
+    return _HEAD_KEY in scope

@@ -1,0 +1,99 @@
+"""Adds headers to responses, and a final newline to JSON."""
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.drain import Drain
+from core.settings import Settings
+
+_Header = tuple[bytes, bytes]
+
+_COMMON_HEADERS: tuple[_Header, ...] = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+)
+_PAGE_HEADERS: tuple[_Header, ...] = (
+    # Pages need none of these features, so injected scripts are denied these features.
+    (
+        b"permissions-policy",
+        b"camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()",
+    ),
+    # Another site's page that opens a page of Pressroom in a window can't control that window.
+    (b"cross-origin-opener-policy", b"same-origin"),
+)
+# Only pages need to load, run or frame content. All other responses get the strictest policy.
+_STRICT_POLICY: _Header = (
+    b"content-security-policy",
+    b"default-src 'none'; frame-ancestors 'none'",
+)
+# Responses with a caller's own data must not be cached. Shared caches respect ``Authorization``,
+# but don't know that other headers contain credentials.
+_NO_STORE: _Header = (b"cache-control", b"no-store")
+_HSTS_NAME = b"strict-transport-security"
+# The header ``Connection: close`` makes the caller send its next request to another process.
+_CLOSE_CONNECTION: _Header = (b"connection", b"close")
+
+
+class HeadersMiddleware:
+    """Adds headers for browsers and caches to each response, unless the response has them already.
+
+    The middleware also adds the headers in ``scope["pressroom.headers"]``, which inner layers
+    collect there. During the drain, each response closes its connection. The middleware must be
+    outside of all layers that return responses.
+    """
+
+    def __init__(self, app: ASGIApp, *, settings: Settings, drain: Drain) -> None:
+        self._app = app
+        self._drain = drain
+        # HSTS makes browsers use TLS for all later requests.
+        hsts = b"max-age=31536000" + (b"; includeSubDomains" if settings.hsts_subdomains else b"")
+        is_https = settings.public_url.scheme == "https"
+        self._common_headers = _COMMON_HEADERS + (((_HSTS_NAME, hsts),) if is_https else ())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        extra_headers: list[_Header] = []
+        scope["pressroom.headers"] = extra_headers
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                present = dict(message["headers"])
+                content_type = present.get(b"content-type", b"")
+                is_page = content_type.startswith(b"text/html")
+                defaults = [
+                    *self._common_headers,
+                    *(_PAGE_HEADERS if is_page else (_STRICT_POLICY,)),
+                ]
+                if content_type.endswith(b"json"):
+                    defaults.append(_NO_STORE)
+                missing = [header for header in defaults if header[0] not in present]
+                message["headers"] = [*message["headers"], *missing, *extra_headers]
+                if self._drain.has_begun:
+                    message["headers"].append(_CLOSE_CONNECTION)
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)
+
+
+class FinalNewlineMiddleware:
+    """Ends each JSON response with a newline, so that a shell shows its prompt on a new line."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_json = False
+
+        async def send_with_newline(message: Message) -> None:
+            nonlocal is_json
+            if message["type"] == "http.response.start":
+                headers = message["headers"]
+                is_json = dict(headers).get(b"content-type", b"").endswith(b"json")
+                if is_json:
+                    message["headers"] = [
+                        (name, b"%d" % (int(value) + 1) if name == b"content-length" else value)
+                        for name, value in headers
+                    ]
+            elif is_json and not message.get("more_body", False):
+                message["body"] = message.get("body", b"") + b"\n"
+            await send(message)
+
+        await self._app(scope, receive, send_with_newline)

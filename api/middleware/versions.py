@@ -1,0 +1,41 @@
+"""The versions of the API's contract, which clients select with a header."""
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from api.errors import problem_response
+from api.html.problems import is_for_browser
+from core.errors.requests import VERSION_UNKNOWN
+
+VERSION_HEADER = "Pressroom-Version"
+# The versions, newest first. Each version is the date of a breaking change (docs/conventions.md). A
+# client that names no version gets the oldest version, so that a new version doesn't break the
+# client.
+VERSIONS = ("2026-11-21",)
+
+_HEADER_NAME = VERSION_HEADER.lower().encode()
+_OLDEST_VERSION = VERSIONS[-1].encode()
+_KNOWN_VERSIONS = {version.encode() for version in VERSIONS}
+
+
+class VersionMiddleware:
+    """Adds the version to each response, and refuses requests for an unknown version.
+
+    Pages have no version.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if is_for_browser(scope):
+            await self._app(scope, receive, send)
+            return
+        requested = [value.strip() for name, value in scope["headers"] if name == _HEADER_NAME]
+        is_known = _KNOWN_VERSIONS.issuperset(requested) and len(set(requested)) <= 1
+        version = requested[0] if requested and is_known else _OLDEST_VERSION
+        scope["pressroom.headers"].append((_HEADER_NAME, version))
+        if is_known:
+            await self._app(scope, receive, send)
+        else:
+            error = VERSION_UNKNOWN(known=", ".join(VERSIONS))
+            await problem_response(error)(scope, receive, send)
