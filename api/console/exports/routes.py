@@ -89,7 +89,7 @@ class ExportView:
         return self.export.finished_at is None or is_retried
 
     @property
-    def lapses_at(self) -> datetime | None:
+    def expires_at(self) -> datetime | None:
         return find_expiry(self.export)
 
     @property
