@@ -49,7 +49,7 @@ router = build_router(CONSOLE_PATH)
 PATH = f"{CONSOLE_PATH}/exports"
 EXPORTS_ON_PAGE = 50
 EXPORT_KINDS = tuple(exports.EXPORT_JOBS.values())
-# The form field that shows an error, by the code of an error that names no field.
+# The form field for errors that don't name a field, by the code of the error.
 PLACES = {
     SEGMENT_NOT_FOUND.code: "segment_id",
     SEGMENT_FIELD_RETIRED.code: "segment_id",
@@ -89,7 +89,7 @@ class ExportView:
         return self.export.finished_at is None or is_retried
 
     @property
-    def lapses_at(self) -> datetime | None:
+    def expires_at(self) -> datetime | None:
         return find_expiry(self.export)
 
     @property
