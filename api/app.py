@@ -51,7 +51,7 @@ from services.access.api_keys import UsedKeys
 from services.accounts.page_paths import ACCOUNT_PATH
 from services.composer.photos import CachedStockPhotos, record_quotas
 from services.composer.requests import MetadataCache
-from services.security_events import is_plan_error, record_error
+from services.security_events import is_plan_error, record_plan_error
 from storage.redis.client import open_async_redis
 from storage.redis.request_calls import RequestCalls, Send
 from storage.resources import Resources, open_resources
@@ -111,11 +111,11 @@ async def _respond_to_error(request: Request, error: DomainError) -> Response:
 
     The request's own transaction can't record the error, because the error rolls it back.
     """
-    credential = event_origins.current().credential
+    credential = event_origins.current_origin().credential
     user_id = None if credential is None else credential.user_id
     if user_id is not None and is_plan_error(error.code):
         try:
-            await state_of(request).in_unit_of_work(record_error, user_id, error.code)
+            await state_of(request).in_unit_of_work(record_plan_error, user_id, error.code)
         except (DomainError, SQLAlchemyError, psycopg2.Error) as failure:
             # The caller gets the response even if the error can't be recorded.
             log.warning("event.not_recorded", reason=type(failure).__name__)
@@ -159,7 +159,7 @@ async def _run_application(settings: Settings, drain: Drain, app: FastAPI) -> As
             first_check.cancel()
     gc.unfreeze()
     with suppress(psycopg2.Error):
-        state.used_keys.write(resources.database)
+        state.used_keys.write_uses(resources.database)
     await state.request_calls.flush()
     await state.challenges.aclose()
     state.rate_limiter.close()
@@ -239,7 +239,7 @@ async def _write_key_uses(state: State) -> None:
     while True:
         await asyncio.sleep(_WRITE_KEY_USES_EVERY_SECONDS)
         try:
-            await BACKGROUND.run(state.used_keys.write, state.resources.database)
+            await BACKGROUND.run(state.used_keys.write_uses, state.resources.database)
         except (psycopg2.Error, DomainError) as error:
             # The next request with the same API key sets the time of its last use anyway.
             log.warning("api_keys.uses_not_written", reason=type(error).__name__)

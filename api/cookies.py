@@ -7,7 +7,7 @@ from fastapi import Request, Response
 
 from core.settings import Settings
 from services.access.sessions import SESSION_LIFETIME
-from services.accounts.factors.passkeys import PROOF_LIFETIME
+from services.accounts.factors.proofs import PROOF_LIFETIME
 from services.accounts.mailed_tokens import TOKEN_LIFETIMES, Purpose
 
 

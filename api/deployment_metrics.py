@@ -43,7 +43,7 @@ class DeploymentMetrics:
     def __init__(self, resources: Resources, readiness: Readiness) -> None:
         def read_rows() -> tuple[_Rows, float]:
             started_at = time.monotonic()
-            figures = deployment_figures.read(resources.database)
+            figures = deployment_figures.read_figures(resources.database)
             overdue = count_overdue_rows(resources)
             return (figures, overdue), time.monotonic() - started_at
 

@@ -1,1 +1,1 @@
-"""Every figure is a ratio to a baseline that runs beside it, turn by turn, in the same run."""
+"""Benchmarks, which compare the product with a baseline that runs alternately in the same run."""

@@ -1,7 +1,7 @@
-"""``python -m benchmarks [NAME …]``: run benchmarks, print their ratios, keep and draw them.
+"""The command ``python -m benchmarks [NAME …]``, which runs benchmarks and reports their results.
 
-The measurement of growth is a separate program, ``python -m tests.growth``, because it makes the
-calls of the security tests.
+The growth measurement is a separate program, ``python -m tests.growth``, because the growth
+measurement makes the same calls as the security tests.
 """
 
 import argparse

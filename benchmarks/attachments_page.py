@@ -1,7 +1,7 @@
-"""docs/before-and-after.md: pictures of every type as they were sent and as they are stored.
+"""Writes docs/before-and-after.md, which shows uploaded pictures next to their stored versions.
 
-Not a benchmark, but like them it looks at the running product, the one of PRESSROOM_HOME:
-`python -m benchmarks.attachments_page` while `make run` runs.
+This module isn't a benchmark. `python -m benchmarks.attachments_page` needs the running stack of
+`make run` in PRESSROOM_HOME.
 """
 
 import io
@@ -21,8 +21,10 @@ from services.attachments.images import webp
 
 DOCS = Path(__file__).parents[1] / "docs"
 FOLDER = DOCS / "attachments"
-_ESCAPED_BAR = r"\|"  # what would end a table's cell, escaped
-_SIDEWAYS = 6  # EXIF: turn a quarter clockwise to see it upright
+# An unescaped vertical bar would end the cell of a Markdown table.
+_ESCAPED_BAR = r"\|"
+# The EXIF orientation of a picture that must be turned clockwise by a quarter.
+_SIDEWAYS = 6
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ def _animated(frames: list[Image.Image], file_format: str, **options: object) ->
 
 
 def _scene(width: int, height: int) -> Image.Image:
-    """The same in every run: three shades over one another."""
+    """Return a picture of three overlaid gradients, which is the same in every run."""
     fractal = Image.effect_mandelbrot((width, height), (-2.0, -1.2, 0.9, 1.2), 60)
     down = Image.linear_gradient("L").resize((width, height))
     around = Image.radial_gradient("L").resize((width, height))
@@ -118,7 +120,7 @@ def _number(digit: int) -> Image.Image:
 
 def _row(client: httpx2.Client, sample: Sample) -> dict[str, str]:
     record = _upload(client, sample)
-    # Without credentials, as a mail client asks for it.
+    # Fetch the stored picture without credentials, like a mail client.
     stored = httpx2.get(record["view_url"], timeout=60).raise_for_status()
     result = f"{sample.filename.partition('.')[0]}.stored.{_extension(record['filename'])}"
     (FOLDER / sample.filename).write_bytes(sample.data)

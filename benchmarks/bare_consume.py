@@ -1,6 +1,7 @@
-"""``python -m benchmarks.bare_consume PORT``: FastAPI, one key look-up, one charge, nothing else.
+"""The baseline of ``benchmarks.consume``, started by ``python -m benchmarks.bare_consume PORT``.
 
-The baseline of ``benchmarks.consume``: no limits, no deadlines, no request ids, no rules.
+A FastAPI application that looks up an API key and makes a charge. The application has no limits, no
+deadlines, no request ids and no business rules.
 """
 
 import sys
@@ -39,7 +40,7 @@ def bare_app() -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        # As many as Pressroom has for the same call.
+        # The number of threads is the same as in Pressroom.
         anyio.to_thread.current_default_thread_limiter().total_tokens = MONEY.threads
         for _each in range(MONEY.threads):
             connected = psycopg2.connect(url)

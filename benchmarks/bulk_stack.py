@@ -1,4 +1,4 @@
-"""The stack of benchmarks of bulk work, its lists, and the plain way to fill them."""
+"""A stack for benchmarks of bulk work, and the baselines that fill a list with plain SQL."""
 
 import io
 import itertools
@@ -37,8 +37,8 @@ class BulkBench:
         with self.stack.resources.unit_of_work() as uow:
             return lists.create_list(uow, owner_id=self.owner.user_id, title="A list", slug=slug).id
 
-    def members(self, list_id: int) -> int:
-        """How many active ones it has."""
+    def count_members(self, list_id: int) -> int:
+        """Return the number of active members of a list."""
         [(count,)] = self.stack.query(
             "SELECT count(*) FROM subscriptions WHERE list_id = %s AND status = 'active'", list_id
         )
@@ -48,8 +48,11 @@ class BulkBench:
     def add_plainly(
         self, list_id: int, people: Sequence[Person], by: connection | None = None
     ) -> None:
-        """The same rows in the same tables: COPY and set-based inserts, and no rule looked at."""
-        # Its own connection, whose blocks are its transactions.
+        """Write the same rows as the product with COPY and INSERT, without any business rules.
+
+        Args:
+            by: the database connection to use.
+        """
         plain = by or self.plain
         with plain, plain.cursor() as cursor:
             cursor.execute(_STAGING)
@@ -66,8 +69,8 @@ class BulkBench:
                 cursor.execute(_SUBSCRIPTIONS, (list_id, import_id))
 
     def add_plainly_by_two(self, list_id: int, people: Sequence[Person]) -> None:
-        """The same over two connections at once, a half of the people each."""
-        halves = people[::2], people[1::2]
+        """Write half of the people with each of two concurrent database connections."""
+        halves = (people[::2], people[1::2])
         with (
             closing(psycopg2.connect(self.stack.owner_url)) as first,
             closing(psycopg2.connect(self.stack.owner_url)) as second,
@@ -81,10 +84,10 @@ class BulkBench:
             cursor.execute(_LEAN_TABLES)
 
     def add_leanly(self, people: Sequence[Person]) -> None:
-        """As many rows as fast as this server can keep people and members at all.
+        """Write the people into minimal tables, as fast as the server can store people and members.
 
-        The tables keep an address once, a person once on a list, and foreign keys, and nothing
-        else. The ids rise, and nothing is looked up.
+        The minimal tables have only unique constraints and foreign keys. The ids are ascending, and
+        no row is looked up.
         """
         for start in range(0, len(people), CHUNK):
             part = people[start : start + CHUNK]
@@ -96,7 +99,7 @@ class BulkBench:
                 cursor.execute(_LEAN_PEOPLE)
                 cursor.execute(_LEAN_SUBSCRIPTIONS)
 
-    def lean_members(self) -> int:
+    def count_lean_members(self) -> int:
         [(count,)] = self.stack.query("SELECT count(*) FROM lean_subscriptions")
         assert isinstance(count, int)
         return count
@@ -133,27 +136,29 @@ _LEAN_PEOPLE = "INSERT INTO lean_people SELECT id, email FROM plain ON CONFLICT 
 _LEAN_SUBSCRIPTIONS = "INSERT INTO lean_subscriptions SELECT 1, id, name FROM plain"
 
 
-def people(count: int) -> list[Person]:
-    """New ones at each call."""
-    batch, chance = next(_numbers), random.Random(7)
+def create_people(count: int) -> list[Person]:
+    """Return people with new addresses. Each call returns different addresses."""
+    batch = next(_numbers)
+    chance = random.Random(7)
     words = ["ada", "ben", "chloe", "dmitri", "elena", "farid", "grace", "hugo", "ines", "jonas"]
-    found = []
+    people = []
     for number in range(count):
-        first, last = chance.choice(words), chance.choice(words)
+        first = chance.choice(words)
+        last = chance.choice(words)
         address = f"{first}.{last}.{batch}.{number}@example.com"
-        found.append((address, f"{first.title()} {last.title()}"))
-    return found
+        people.append((address, f"{first.title()} {last.title()}"))
+    return people
 
 
 @contextmanager
 def bulk_bench() -> Iterator[BulkBench]:
     with own_stack("bulk") as stack:
-        # Each round fills a list of its own, and all of them stay.
+        # Each round fills a new list, so the owner's members exceed any normal quota.
         stack.environment["PRESSROOM_QUOTA_PAID"] = "members=1000000000"
         stack.start_api(PRESSROOM_LOG_LEVEL="warning")
         worker = stack.start_worker("bulk", "export", concurrency=1)
         stack.start_worker("mail", "maintenance", concurrency=2)
-        owner = stack.new_owner()
+        owner = stack.create_owner()
         url = stack.owner_url
         with closing(psycopg2.connect(url)) as plain, stack.client(owner.key) as client:
             client.timeout = httpx2.Timeout(600)

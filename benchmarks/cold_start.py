@@ -1,4 +1,7 @@
-"""A warm start, `pressroom up` until the first upload is answered, beside the services alone."""
+"""Measures a warm start of the stack, from `pressroom up` to the response to the first upload.
+
+The baseline starts only the services, such as Postgres and Redis.
+"""
 
 import time
 from pathlib import Path
@@ -6,8 +9,8 @@ from tempfile import TemporaryDirectory
 
 import httpx2
 
-from benchmarks.measure import Finding, alternate, full_size, median_and_spread
-from benchmarks.running_stack import down, up
+from benchmarks.measure import Finding, alternate, is_full_size, median_and_spread
+from benchmarks.running_stack import start_stack, stop_stack
 from devstack.harness.embedded_services import embedded_services
 
 BAR_SECONDS = 6.0
@@ -21,12 +24,19 @@ def run() -> list[Finding]:
         pairs = alternate(
             lambda: _until_first_upload(Path(whole)),
             lambda: _until_services(Path(services_only)),
-            rounds=7 if full_size() else 5,
+            rounds=7 if is_full_size() else 5,
         )
-    seconds, spread = median_and_spread([mine for mine, _ in pairs])
+    seconds, spread = median_and_spread([product_time for product_time, _ in pairs])
     details = {
-        "services_alone_s": round(median_and_spread([plain for _, plain in pairs])[0], 2),
-        "ratio": round(median_and_spread([mine / plain for mine, plain in pairs])[0], 2),
+        "services_alone_s": round(
+            median_and_spread([baseline_time for _, baseline_time in pairs])[0], 2
+        ),
+        "ratio": round(
+            median_and_spread(
+                [product_time / baseline_time for product_time, baseline_time in pairs]
+            )[0],
+            2,
+        ),
     }
     met = seconds <= BAR_SECONDS
     return [
@@ -43,8 +53,8 @@ def run() -> list[Finding]:
 
 
 def _until_first_upload(home: Path) -> float:
-    began = time.perf_counter()
-    stack = up(home)
+    start = time.perf_counter()
+    stack = start_stack(home)
     try:
         reply = httpx2.post(
             f"{stack['api_url']}/attachments",
@@ -53,12 +63,12 @@ def _until_first_upload(home: Path) -> float:
             timeout=60,
         )
         assert reply.status_code == httpx2.codes.OK, reply.text
-        return time.perf_counter() - began
+        return time.perf_counter() - start
     finally:
-        down(home)
+        stop_stack(home)
 
 
 def _until_services(home: Path) -> float:
-    began = time.perf_counter()
+    start = time.perf_counter()
     with embedded_services(home):
-        return time.perf_counter() - began
+        return time.perf_counter() - start

@@ -1,6 +1,7 @@
-"""How long `pressroom --help` and a command of the database take, against Python's bare start.
+"""Compares the durations of two commands with the start of an empty Python program.
 
-All have their code compiled beforehand, as an installed package has it.
+The commands are `pressroom --help`, and a command that reads the database. All code is compiled
+before the measurement, like the code of an installed package.
 """
 
 import os
@@ -10,12 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.measure import Finding, alternate, median_and_spread, seconds_of
+from benchmarks.measure import Finding, alternate, measure_seconds, median_and_spread
 from benchmarks.running_stack import running_stack
 
-# A round in a few is far off where other programs run too.
+# Many rounds are necessary, because the load of other programs disturbs some rounds.
 _ROUNDS = 25
-# Multiples of Python's start.
+# The maximum durations, as multiples of the start of an empty Python program.
 _BARS = {"--help": 5.0, "users list": 15.0}
 
 
@@ -36,10 +37,16 @@ def _finding(words: str, environment: Mapping[str, str]) -> Finding:
         lambda: _seconds([sys.executable, "-c", "pass"], environment),
         rounds=_ROUNDS,
     )
-    ratio, spread = median_and_spread([mine / bare for mine, bare in pairs])
+    ratio, spread = median_and_spread(
+        [product_time / baseline_time for product_time, baseline_time in pairs]
+    )
     details = {
-        "command ms": round(1000 * median_and_spread([mine for mine, _ in pairs])[0]),
-        "Python ms": round(1000 * median_and_spread([bare for _, bare in pairs])[0]),
+        "command ms": round(
+            1000 * median_and_spread([product_time for product_time, _ in pairs])[0]
+        ),
+        "Python ms": round(
+            1000 * median_and_spread([baseline_time for _, baseline_time in pairs])[0]
+        ),
     }
     bar = _BARS[words]
     name = f"command-line: {words}"
@@ -47,7 +54,7 @@ def _finding(words: str, environment: Mapping[str, str]) -> Finding:
 
 
 def _seconds(command: list[str], environment: Mapping[str, str]) -> float:
-    return seconds_of(
+    return measure_seconds(
         lambda: subprocess.run(
             command, env=environment, stdout=subprocess.DEVNULL, check=True, timeout=60
         )

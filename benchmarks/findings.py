@@ -1,4 +1,4 @@
-"""Prints the findings of benchmarks, and keeps them."""
+"""Prints and stores the findings of benchmarks."""
 
 import logging
 import os
@@ -8,13 +8,13 @@ from collections.abc import Sequence
 import structlog
 
 from benchmarks import kept_results
-from benchmarks.measure import Finding, full_size
+from benchmarks.measure import Finding, is_full_size
 from benchmarks.report import write_report
 from core import clock
 
 
 def quieten_log() -> None:
-    """Log only warnings, because benchmarks create owners by the thousand and each is logged."""
+    """Log only warnings, because benchmarks create thousands of owners, which cause log lines."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
 
 
@@ -25,7 +25,11 @@ def print_findings(findings: Sequence[Finding]) -> None:
 
 
 def report_findings(findings: Sequence[Finding], *, kept_as: str | None) -> None:
-    """Print how many bars are met, and keep the findings under this name."""
+    """Print the number of met bars, and store the findings.
+
+    Args:
+        kept_as: the kind of the record. ``None`` stores nothing.
+    """
     missed = [finding for finding in findings if not finding.met]
     print(f"\n{len(findings) - len(missed)} of {len(findings)} bars met.")
     if kept_as is not None:
@@ -34,14 +38,16 @@ def report_findings(findings: Sequence[Finding], *, kept_as: str | None) -> None
 
 def _keep_findings(findings: Sequence[Finding], kept_as: str) -> None:
     about = {
-        "at": clock.iso(clock.now()),
-        "size": "full" if full_size() else "short",
+        "at": clock.format_timestamp(clock.now()),
+        "size": "full" if is_full_size() else "short",
         "machine": {
             "cores": os.cpu_count(),
             "python": platform.python_version(),
             "system": f"{platform.system()} {platform.machine()}",
         },
     }
-    file = kept_results.keep(kept_as, about, [finding.record() for finding in findings])
-    write_report(kept_results.newest(kept_results.OTHERS), kept_results.newest(kept_results.GROWTH))
+    file = kept_results.write_record(kept_as, about, [finding.record() for finding in findings])
+    write_report(
+        kept_results.read_record(kept_results.OTHERS), kept_results.read_record(kept_results.GROWTH)
+    )
     print(f"Kept in {file.name}, docs/performance.md, docs/growth.md and build/benchmarks.")

@@ -1,4 +1,4 @@
-"""The load that one machine carries: the table of docs/growth.md, from the newest findings."""
+"""Writes the table of docs/growth.md, which shows the load that one machine can carry."""
 
 import re
 from collections.abc import Iterator
@@ -10,15 +10,20 @@ _BEGIN = "<!-- carried: begin -->"
 _END = "<!-- carried: end -->"
 
 
-def write_carried(record: dict[str, Any], growth: dict[str, Any]) -> None:
-    """Write the table anew between its marks, and nothing else of the page."""
+def write_load_table(record: dict[str, Any], growth: dict[str, Any]) -> None:
+    """Replace the table between the marks of the page, and keep the rest of the page.
+
+    Args:
+        record: the findings of all benchmarks except growth.
+        growth: the findings of the growth measurement.
+    """
     before, _, rest = PAGE.read_text().partition(_BEGIN)
     _, _, after = rest.partition(_END)
-    table = "\n".join(carried_table(record, growth))
+    table = "\n".join(_build_table(record, growth))
     PAGE.write_text(f"{before}{_BEGIN}\n\n{table}\n\n{_END}{after}")
 
 
-def carried_table(record: dict[str, Any], growth: dict[str, Any]) -> list[str]:
+def _build_table(record: dict[str, Any], growth: dict[str, Any]) -> list[str]:
     rows = (
         ("charges a second", _joined(_charges(record)), "`make bench NAME=consume`"),
         (
@@ -40,7 +45,7 @@ def carried_table(record: dict[str, Any], growth: dict[str, Any]) -> list[str]:
     return [
         "| what | measured on two cores | by |",
         "|---|---|---|",
-        *(f"| {what} | {found} | {command} |" for what, found, command in rows),
+        *(f"| {what} | {figures} | {command} |" for what, figures, command in rows),
     ]
 
 
@@ -56,7 +61,13 @@ def _new_members(record: dict[str, Any]) -> Iterator[str]:
 
 
 def _rates(record: dict[str, Any], name: str, detail: str, words: str) -> Iterator[str]:
-    """A rate to two digits, in these words; none where it was never measured."""
+    """Yield the rate of each matching finding, rounded to two digits.
+
+    Args:
+        name: a pattern for the names of the findings.
+        detail: the key of the rate in the details of a finding.
+        words: a format string for the rate.
+    """
     for finding in record["findings"]:
         if re.fullmatch(name, finding["name"]):
             rate = float(f"{finding['details'][detail]:.2g}")

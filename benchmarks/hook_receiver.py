@@ -1,7 +1,7 @@
-"""``python -m benchmarks.hook_receiver PORT``: takes webhooks at once, and tells what came.
+"""A receiver of webhooks, started by ``python -m benchmarks.hook_receiver PORT``.
 
-``GET /taken`` answers what came since the last ``DELETE /taken``. It looks at no signature: what it
-takes of a core is missing to those who send.
+``GET /taken`` returns the tally of the webhooks since the last ``DELETE /taken``. The receiver
+doesn't verify signatures, because the verification would take CPU time from the senders.
 """
 
 import asyncio
@@ -20,12 +20,13 @@ _TAKEN = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
 @dataclass(frozen=True)
 class Taken:
-    """
+    """The tally of the received webhooks.
+
     Attributes:
-        posts: how many came.
-        events: how many of them were the first of their path and their id.
-        seconds: from the first to the last.
-        checksum: of all bodies, in whatever order they came.
+        posts: the number of POST requests.
+        events: the number of POST requests without repetitions of the same path and event id.
+        seconds: the time between the first and the last request.
+        checksum: a checksum of all bodies, independent of the order of arrival.
     """
 
     posts: int
@@ -34,7 +35,7 @@ class Taken:
     checksum: int
 
 
-def checksum_of(bodies: Iterable[bytes]) -> int:
+def calculate_checksum(bodies: Iterable[bytes]) -> int:
     return sum(map(zlib.crc32, bodies))
 
 
@@ -58,29 +59,35 @@ class _Tally:
 
 
 class _Receiver(asyncio.Protocol):
-    """A connection. The tally is in a list, so that a caller can have it begun anew."""
+    """A connection to the receiver.
+
+    All connections share a list of tallies, and count in the last tally. ``DELETE /taken`` appends
+    an empty tally.
+    """
 
     def __init__(self, tallies: list[_Tally]) -> None:
         self._tallies = tallies
-        self._came = b""
+        self._received = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        self._came += data
-        while (body_from := self._came.find(_END_OF_HEAD) + len(_END_OF_HEAD)) > len(_END_OF_HEAD):
-            first, *lines = self._came[:body_from].splitlines()
-            headers = dict(_header(line) for line in lines if line)
-            ends = body_from + int(headers.get(b"content-length", b"0"))
-            if len(self._came) < ends:
+        self._received += data
+        while (end_of_head := self._received.find(_END_OF_HEAD)) >= 0:
+            body_start = end_of_head + len(_END_OF_HEAD)
+            request_line, *lines = self._received[:body_start].splitlines()
+            headers = dict(_parse_header(line) for line in lines if line)
+            body_end = body_start + int(headers.get(b"content-length", b"0"))
+            if len(self._received) < body_end:
                 return
-            body, self._came = self._came[body_from:ends], self._came[ends:]
-            self._transport.write(self._answer(first, headers, body))
+            body = self._received[body_start:body_end]
+            self._received = self._received[body_end:]
+            self._transport.write(self._respond(request_line, headers, body))
 
-    def _answer(self, first: bytes, headers: dict[bytes, bytes], body: bytes) -> bytes:
-        method, path, _ = first.split(b" ")
+    def _respond(self, request_line: bytes, headers: dict[bytes, bytes], body: bytes) -> bytes:
+        method, path, _ = request_line.split(b" ")
         match method:
             case b"POST":
                 self._tallies[-1].count(path, headers[b"webhook-id"], body)
@@ -88,11 +95,11 @@ class _Receiver(asyncio.Protocol):
             case b"DELETE":
                 self._tallies.append(_Tally())
                 return _TAKEN
-        told = json.dumps(asdict(self._tallies[-1].taken())).encode()
-        return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(told), told)
+        tally = json.dumps(asdict(self._tallies[-1].taken())).encode()
+        return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(tally), tally)
 
 
-def _header(line: bytes) -> tuple[bytes, bytes]:
+def _parse_header(line: bytes) -> tuple[bytes, bytes]:
     name, _, value = line.partition(b":")
     return name.lower(), value.strip()
 

@@ -1,4 +1,4 @@
-"""Dependencies that hang, while callers press who need them."""
+"""Makes dependencies of a stack hang, and runs callers that need the hung dependency."""
 
 import io
 import secrets
@@ -23,10 +23,10 @@ _PAUSE_SECONDS = 0.1
 
 @dataclass
 class PressedStack:
-    """A stack with a proxy before each dependency, and the owner whose callers press.
+    """A stack with a proxy in front of each dependency, and an owner whose callers produce load.
 
     Attributes:
-        confirmed_list_id: a list whose subscriptions must be confirmed.
+        confirmed_list_id: the id of a list whose subscriptions must be confirmed.
     """
 
     stack: Stack
@@ -45,7 +45,8 @@ class Hang:
     """A dependency that hangs.
 
     Attributes:
-        pressure: the number of callers per call, who repeat it until the hang ends.
+        pressure: maps the name of a call to the number of callers. The callers repeat their call
+            until the hang ends.
     """
 
     name: str
@@ -58,15 +59,15 @@ class Hang:
 
 @contextmanager
 def pressing(pressed: PressedStack, hang: Hang) -> Iterator[None]:
-    """Run the callers who need the dependency until the block ends."""
-    over = threading.Event()
+    """Run the callers that need the hung dependency until the block ends."""
+    stop = threading.Event()
 
     def press(name: str) -> None:
         with pressed.client() as client:
-            while not over.is_set():
+            while not stop.is_set():
                 with suppress(httpx2.HTTPError):
                     _CALLS[name](pressed, client)
-                over.wait(_PAUSE_SECONDS)
+                stop.wait(_PAUSE_SECONDS)
 
     names = [name for name, count in hang.pressure.items() for _ in range(count)]
     with ThreadPoolExecutor(len(names) or 1) as threads:
@@ -74,13 +75,13 @@ def pressing(pressed: PressedStack, hang: Hang) -> Iterator[None]:
         try:
             yield
         finally:
-            over.set()
+            stop.set()
     for caller in callers:
         caller.result()
 
 
 @lru_cache
-def photo(width: int = 640, height: int = 480) -> bytes:
+def create_photo(width: int = 640, height: int = 480) -> bytes:
     """Return a JPEG with gradients and some noise, which compresses like a photograph."""
     picture = Image.merge(
         "RGB",
@@ -95,8 +96,8 @@ def photo(width: int = 640, height: int = 480) -> bytes:
     return buffer.getvalue()
 
 
-def new_post() -> dict[str, str]:
-    """Return a post that nobody has sent before."""
+def create_post() -> dict[str, str]:
+    """Return a post with a unique text, so that no cache contains its result."""
     return {
         "title": "How we bake bread",
         "content": "We bake bread every morning in a small shop. The flour comes from a mill by "
@@ -106,12 +107,12 @@ def new_post() -> dict[str, str]:
 
 
 def _upload(_: PressedStack, client: httpx2.Client) -> httpx2.Response:
-    files = {"file": ("photo.jpg", photo(320, 240))}
+    files = {"file": ("photo.jpg", create_photo(320, 240))}
     return client.post("/attachments", files=files, headers=_PREFER)
 
 
 def _compose(_: PressedStack, client: httpx2.Client) -> httpx2.Response:
-    return client.post(METADATA, json=new_post(), headers=_PREFER)
+    return client.post(METADATA, json=create_post(), headers=_PREFER)
 
 
 def _search_photos(_: PressedStack, client: httpx2.Client) -> httpx2.Response:

@@ -1,4 +1,4 @@
-"""A file of members, upload to the job's end, beside the same rows written plainly."""
+"""Compares the import of a member file with plain SQL that writes the same rows."""
 
 import csv
 import gzip
@@ -9,61 +9,71 @@ from contextlib import contextmanager
 
 import psutil
 
-from benchmarks.bulk_stack import BulkBench, Person, bulk_bench, people
-from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
+from benchmarks.bulk_stack import BulkBench, Person, bulk_bench, create_people
+from benchmarks.measure import Finding, alternate, is_full_size, measure_seconds, median_and_spread
 from devstack.harness.polling import eventually
-from devstack.harness.process_memory import held_memory
+from devstack.harness.process_memory import measure_memory
 
-MEMBERS = 1_000_000 if full_size() else 200_000
+MEMBERS = 1_000_000 if is_full_size() else 200_000
 FEW = 10_000
 ROUNDS = 3
-LEAST_TIMES = 1.0
-LEAST_TIMES_OF_TWO = 0.85
-MEMBERS_OF_RATIO = 400_000 if full_size() else MEMBERS
+MIN_SPEEDUP = 1.0
+MIN_SPEEDUP_OF_TWO = 0.85
+MEMBERS_OF_RATIO = 400_000 if is_full_size() else MEMBERS
 MIN_RATIO = 1.4
 # The warm-up import has chunks for two processes, so that both processes have loaded their code
 # before the measurement.
 WARM_UP_MEMBERS = 60_000
-MOST_MORE_MB = 50.0
+MAX_GROWTH_MB = 50.0
 _SAMPLE_EVERY_SECONDS = 0.05
 
 
 def run() -> list[Finding]:
     with bulk_bench() as bench:
-        # Grows with the file, if anything does: so it is looked at before anything larger.
-        few, small = people(FEW), _file(people(FEW))
-        _import(bench, bench.new_list(), small, len(few))
-        with _peak(bench) as least:
-            _import(bench, bench.new_list(), _file(people(FEW)), FEW)
-        with _peak(bench) as most:
-            _import(bench, bench.new_list(), _file(people(MEMBERS)), MEMBERS)
-        of_one = _speed(bench, "", bench.add_plainly, LEAST_TIMES)
+        # Measure the memory for a small file first, because the memory never shrinks again.
+        _import(bench, bench.new_list(), _file(create_people(FEW)), FEW)
+        with _measure_peak(bench) as small_file_peak:
+            _import(bench, bench.new_list(), _file(create_people(FEW)), FEW)
+        with _measure_peak(bench) as large_file_peak:
+            _import(bench, bench.new_list(), _file(create_people(MEMBERS)), MEMBERS)
+        one_process = _compare_with_sql(bench, "", bench.add_plainly, MIN_SPEEDUP)
         with _second_worker(bench):
             name = " by 2 processes, SQL over 2 connections"
-            of_two = _speed(bench, name, bench.add_plainly_by_two, LEAST_TIMES_OF_TWO)
-        return [of_one, of_two, _compare_processes(bench), _memory(least[0], most[0])]
+            two_processes = _compare_with_sql(
+                bench, name, bench.add_plainly_by_two, MIN_SPEEDUP_OF_TWO
+            )
+        memory = _compare_memory(small_file_peak[0], large_file_peak[0])
+        return [one_process, two_processes, _compare_processes(bench), memory]
 
 
-def _speed(
+def _compare_with_sql(
     bench: BulkBench,
-    by: str,
+    name_suffix: str,
     add_plainly: Callable[[int, Sequence[Person]], None],
-    least: float,
+    min_speedup: float,
 ) -> Finding:
     def baseline() -> float:
-        fresh, list_id = people(MEMBERS), bench.new_list()
-        seconds = seconds_of(lambda: add_plainly(list_id, fresh))
-        assert bench.members(list_id) == MEMBERS
+        fresh = create_people(MEMBERS)
+        list_id = bench.new_list()
+        seconds = measure_seconds(lambda: add_plainly(list_id, fresh))
+        assert bench.count_members(list_id) == MEMBERS
         return seconds
 
     pairs = alternate(lambda: _measure_import(bench, MEMBERS), baseline, rounds=ROUNDS)
-    ratio, spread = median_and_spread([theirs / mine for mine, theirs in pairs])
+    ratio, spread = median_and_spread(
+        [baseline_time / product_time for product_time, baseline_time in pairs]
+    )
     details = {
-        "product_per_s": round(MEMBERS / median_and_spread([mine for mine, _ in pairs])[0]),
-        "baseline_per_s": round(MEMBERS / median_and_spread([theirs for _, theirs in pairs])[0]),
+        "product_per_s": round(
+            MEMBERS / median_and_spread([product_time for product_time, _ in pairs])[0]
+        ),
+        "baseline_per_s": round(
+            MEMBERS / median_and_spread([baseline_time for _, baseline_time in pairs])[0]
+        ),
     }
-    name = f"import-1m: {MEMBERS:,} from CSV.gz{by}"
-    return Finding(name, ratio, "×", f"≥ {least:g} ×", ratio >= least, spread, details)
+    name = f"import-1m: {MEMBERS:,} from CSV.gz{name_suffix}"
+    met = ratio >= min_speedup
+    return Finding(name, ratio, "×", f"≥ {min_speedup:g} ×", met, spread, details)
 
 
 def _compare_processes(bench: BulkBench) -> Finding:
@@ -99,42 +109,44 @@ def _second_worker(bench: BulkBench) -> Iterator[None]:
 
 def _measure_import(bench: BulkBench, count: int) -> float:
     """Return how many seconds an import of ``count`` new members takes."""
-    content = _file(people(count))
+    content = _file(create_people(count))
     list_id = bench.new_list()
-    seconds = seconds_of(lambda: _import(bench, list_id, content, count))
-    assert bench.members(list_id) == count
+    seconds = measure_seconds(lambda: _import(bench, list_id, content, count))
+    assert bench.count_members(list_id) == count
     return seconds
 
 
-def _memory(least: float, most: float) -> Finding:
-    more = most - least
+def _compare_memory(small_file_mb: float, large_file_mb: float) -> Finding:
+    growth = large_file_mb - small_file_mb
     name = f"import-1m: worker, {MEMBERS:,} beside {FEW:,}"
-    details = {"least_mb": round(least, 1), "most_mb": round(most, 1)}
-    return Finding(name, more, "MB", "≤ +50 MB", more <= MOST_MORE_MB, (more, more), details)
+    details = {"least_mb": round(small_file_mb, 1), "most_mb": round(large_file_mb, 1)}
+    met = growth <= MAX_GROWTH_MB
+    return Finding(name, growth, "MB", "≤ +50 MB", met, (growth, growth), details)
 
 
 @contextmanager
-def _peak(bench: BulkBench) -> Iterator[list[float]]:
-    """The most that the worker and its children held together meanwhile, in MB (PSS)."""
-    found, stop = [0.0], threading.Event()
+def _measure_peak(bench: BulkBench) -> Iterator[list[float]]:
+    """Yield a list whose only value is the peak memory of the worker processes, in MB (PSS)."""
+    peak = [0.0]
+    stop = threading.Event()
 
     def watch() -> None:
         while not stop.wait(_SAMPLE_EVERY_SECONDS):
-            found[0] = max(found[0], _held(bench))
+            peak[0] = max(peak[0], _worker_megabytes(bench))
 
     watcher = threading.Thread(target=watch)
     watcher.start()
     try:
-        yield found
+        yield peak
     finally:
         stop.set()
         watcher.join()
 
 
-def _held(bench: BulkBench) -> float:
+def _worker_megabytes(bench: BulkBench) -> float:
     main = psutil.Process(bench.worker.pid)
     family = (main, *main.children(recursive=True))
-    return sum(held_memory(process.pid) for process in family) / 1e6
+    return sum(measure_memory(process.pid) for process in family) / 1e6
 
 
 def _file(members: Sequence[Person]) -> bytes:

@@ -1,10 +1,11 @@
-"""An owner's charges and balances while other things hang, and while another owner is busy.
+"""Measures the isolation of an owner's calls from hung dependencies and from a busy owner.
 
-These two calls don't need every dependency. Each dependency that they don't need hangs in turn,
-while callers of another owner keep using it. Then nothing hangs, and the other owner uploads,
-imports and composes without a pause. The baseline is the same two calls without other load.
+The measured calls are a charge and a balance query. In the first part, a dependency that the calls
+don't need hangs, and callers of another owner keep using the dependency. In the second part,
+nothing hangs, and another owner uploads, imports and composes without a pause. The baseline is the
+same calls without other load.
 
-A caller makes them, one after the other, in a process of its own; the load comes from this one.
+A separate process makes the measured calls, because this process produces the load.
 """
 
 import asyncio
@@ -21,9 +22,16 @@ from functools import partial
 
 import httpx2
 
-from benchmarks.http_load import callers, json_request, request_bytes
-from benchmarks.hung_dependencies import METADATA, Hang, PressedStack, new_post, photo, pressing
-from benchmarks.measure import Finding, alternate, full_size, median_and_spread, percentile
+from benchmarks.http_load import build_json_request, build_request, run_callers
+from benchmarks.hung_dependencies import (
+    METADATA,
+    Hang,
+    PressedStack,
+    create_photo,
+    create_post,
+    pressing,
+)
+from benchmarks.measure import Finding, alternate, is_full_size, median_and_spread, percentile
 from benchmarks.own_stack import own_stack
 from devstack import LOOPBACK
 from devstack.harness.free_ports import free_port
@@ -33,12 +41,12 @@ from devstack.harness.stack import Stack, plain_client
 from devstack.sandbox import sandbox_settings
 from services.credits import ledger
 
-CALLS = 1_000 if full_size() else 300
-MAX_TIMES = 3.0
-# By then the callers who press wait for what hangs.
+CALLS = 1_000 if is_full_size() else 300
+MAX_SLOWDOWN = 3.0
+# The time until all callers of the other owner wait for the hung dependency.
 PRESSED_AFTER_SECONDS = 1.0
 IMPORTED_ROWS = 5_000
-# The worker processes, and how much of each queue they do at once.
+# Maps the queues of each worker process to the number of concurrent tasks.
 WORKERS = {
     ("request", "photos", "money", "mail", "webhooks", "maintenance"): 8,
     ("media",): 2,
@@ -46,7 +54,7 @@ WORKERS = {
 }
 _BODY = b'{"amount_credit": 0.0001, "source_id": "post"}'
 _OPENAI = {"PRESSROOM_LLM_PROVIDER": "openai"}
-# A limit that no caller reaches, so that calls are counted.
+# A very high rate limit, so that the API counts the calls but never refuses a call.
 _COUNTED = {"PRESSROOM_RATE_LIMIT_DEFAULT": "1000000/minute", "PRESSROOM_LOG_LEVEL": "warning"}
 _UNFINISHED = "SELECT FROM jobs WHERE status IN ('queued', 'running')"
 _NO_PAUSES = "UPDATE jobs SET run_at = now(), send_after = now() WHERE status = 'queued'"
@@ -55,7 +63,7 @@ _HUNG = (
     Hang("S3 hung", "s3", {"upload": 24, "media": 8}),
     Hang("model hung", "model", {"composer": 8}),
     Hang("photo provider hung", "photos", {"photo search": 8}),
-    # Two callers are enough to hang all threads of the queue. More would measure a crowd.
+    # Two callers are enough to block all threads of the queue.
     Hang("mail server hung", "mail", {"confirmed subscribe": 2}),
 )
 
@@ -64,80 +72,82 @@ Times = dict[str, list[float]]
 
 @dataclass
 class IsolationBench:
-    """The load comes from the owner of the pressed stack; the caller is another one."""
+    """A stack with load from one owner, and a caller of another owner whose calls are measured."""
 
     pressed: PressedStack
     key: str
-    # A process of the API that reaches Redis by a proxy: the proxy would slow down the others.
+    # The port of an additional API process that reaches Redis through a proxy. The proxy would slow
+    # down the other measurements.
     apart_port: int
     _callers: ProcessPoolExecutor = field(
         default_factory=lambda: ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
     )
 
-    def quiet(self) -> Times:
-        return self._times(self.pressed.stack.api_port)
+    def measure_calls(self) -> Times:
+        return self._measure_calls(self.pressed.stack.api_port)
 
-    def during(self, hang: Hang) -> Times:
-        # Callers who press are answered once the fault is over.
+    def measure_during_hang(self, hang: Hang) -> Times:
+        # The hang must end first, because only then do the pressing callers get their responses.
         with pressing(self.pressed, hang), hang.begin(self.pressed):
             time.sleep(PRESSED_AFTER_SECONDS)
-            times = self.quiet()
-        self._settle()
+            times = self.measure_calls()
+        self._await_all_jobs()
         return times
 
-    def quiet_apart(self) -> Times:
-        return self._times(self.apart_port)
+    def measure_calls_apart(self) -> Times:
+        """Measure the calls to the API process that reaches Redis through a proxy."""
+        return self._measure_calls(self.apart_port)
 
-    def without_redis(self) -> Times:
+    def measure_without_redis(self) -> Times:
         with _REDIS_HUNG.begin(self.pressed):
             time.sleep(PRESSED_AFTER_SECONDS)
-            times = self.quiet_apart()
+            times = self.measure_calls_apart()
         with plain_client() as client:
             url = f"http://{LOOPBACK}:{self.apart_port}/readyz"
             eventually(lambda: client.get(url).json()["status"] == "ok", what="Redis' return")
         return times
 
-    def beside_a_busy_owner(self) -> Times:
-        with _busy(self.pressed):
+    def measure_with_busy_owner(self) -> Times:
+        with _busy_owner(self.pressed):
             time.sleep(PRESSED_AFTER_SECONDS)
-            times = self.quiet()
-        self._settle()
+            times = self.measure_calls()
+        self._await_all_jobs()
         return times
 
     def close(self) -> None:
         self._callers.shutdown()
 
-    def _times(self, port: int) -> Times:
+    def _measure_calls(self, port: int) -> Times:
         requests = {
-            "consume": json_request("POST", "/auxilia/credits/consume", self.key, _BODY),
-            "balance": request_bytes("GET", "/auxilia/credits/balance", self.key),
+            "consume": build_json_request("POST", "/auxilia/credits/consume", self.key, _BODY),
+            "balance": build_request("GET", "/auxilia/credits/balance", self.key),
         }
         return {
-            name: self._callers.submit(_called, port, request).result()
+            name: self._callers.submit(_run_caller, port, request).result()
             for name, request in requests.items()
         }
 
-    def _settle(self) -> None:
-        """Until the work that pressed is done: it must not be part of a quiet time."""
+    def _await_all_jobs(self) -> None:
+        """Wait for the end of all jobs, so that they don't disturb the next measurement."""
 
-        def is_done() -> bool:
+        def has_ended() -> bool:
             self.pressed.stack.query(_NO_PAUSES)
             return not self.pressed.stack.query(_UNFINISHED)
 
-        eventually(is_done, within=120, what="the end of all jobs")
+        eventually(has_ended, within=120, what="the end of all jobs")
 
 
-def _called(port: int, request: bytes) -> list[float]:
-    """Seconds of each call."""
-    return asyncio.run(callers(port, request, count=1, calls=CALLS))
+def _run_caller(port: int, request: bytes) -> list[float]:
+    """Return the seconds of each call."""
+    return asyncio.run(run_callers(port, request, count=1, calls=CALLS))
 
 
 # -- the busy owner ------------------------------------------------------------------------------
 
 
 def _upload(_: PressedStack, client: httpx2.Client) -> httpx2.Response:
-    # Another picture each time: equal ones are kept once.
-    files = {"file": ("photo.jpg", photo() + secrets.token_bytes(8))}
+    # The random bytes make each picture different, because equal pictures are stored once.
+    files = {"file": ("photo.jpg", create_photo() + secrets.token_bytes(8))}
     return client.post("/attachments", files=files)
 
 
@@ -150,18 +160,18 @@ def _import(pressed: PressedStack, client: httpx2.Client) -> httpx2.Response:
 
 
 def _compose(_: PressedStack, client: httpx2.Client) -> httpx2.Response:
-    return client.post(METADATA, json=new_post())
+    return client.post(METADATA, json=create_post())
 
 
 @contextmanager
-def _busy(pressed: PressedStack) -> Iterator[None]:
-    """Two callers for each kind of work, who ask for more as soon as they are answered."""
-    over = threading.Event()
+def _busy_owner(pressed: PressedStack) -> Iterator[None]:
+    """Run two callers per kind of work, which repeat their calls until the block ends."""
+    stop = threading.Event()
 
     def repeat(call: Callable[[PressedStack, httpx2.Client], httpx2.Response]) -> int:
         count = 0
         with pressed.client() as client:
-            while not over.is_set():
+            while not stop.is_set():
                 reply = call(pressed, client)
                 assert reply.is_success, reply.text
                 count += 1
@@ -172,8 +182,8 @@ def _busy(pressed: PressedStack) -> Iterator[None]:
         try:
             yield
         finally:
-            over.set()
-        assert all(each.result() for each in working), "one of them did nothing"
+            stop.set()
+        assert all(future.result() for future in working), "one of them did nothing"
 
 
 # -- the measurements ----------------------------------------------------------------------------
@@ -181,31 +191,37 @@ def _busy(pressed: PressedStack) -> Iterator[None]:
 
 def run() -> list[Finding]:
     with _isolation_bench() as bench:
-        troubles = {hang.name: partial(bench.during, hang) for hang in _HUNG}
+        measurements = {hang.name: partial(bench.measure_during_hang, hang) for hang in _HUNG}
         return [
             *(
                 finding
-                for name, trouble in troubles.items()
-                for finding in _compare(name, trouble, bench.quiet)
+                for name, measure_trouble in measurements.items()
+                for finding in _compare(name, measure_trouble, bench.measure_calls)
             ),
-            *_compare("Redis hung", bench.without_redis, bench.quiet_apart),
-            *_compare("another owner busy", bench.beside_a_busy_owner, bench.quiet),
+            *_compare("Redis hung", bench.measure_without_redis, bench.measure_calls_apart),
+            *_compare("another owner busy", bench.measure_with_busy_owner, bench.measure_calls),
         ]
 
 
-def _compare(name: str, trouble: Callable[[], Times], quiet: Callable[[], Times]) -> list[Finding]:
-    found: list[Times] = []
-    alone: list[Times] = []
+def _compare(
+    name: str, measure_trouble: Callable[[], Times], measure_quiet: Callable[[], Times]
+) -> list[Finding]:
+    trouble_times: list[Times] = []
+    quiet_times: list[Times] = []
 
-    def noted(into: list[Times], measure: Callable[[], Times]) -> float:
-        into.append(measure())
+    def record(results: list[Times], measure: Callable[[], Times]) -> float:
+        results.append(measure())
         return 0.0
 
-    alternate(partial(noted, found, trouble), partial(noted, alone, quiet))
-    pairs = list(zip(found[1:], alone[1:], strict=True))
+    alternate(
+        partial(record, trouble_times, measure_trouble), partial(record, quiet_times, measure_quiet)
+    )
+    # Skip the first round, which only warms up the stack.
+    pairs = list(zip(trouble_times[1:], quiet_times[1:], strict=True))
     return [
         _finding(
-            f"isolation: {call} p99, {name}", [(mine[call], other[call]) for mine, other in pairs]
+            f"isolation: {call} p99, {name}",
+            [(trouble[call], quiet[call]) for trouble, quiet in pairs],
         )
         for call in ("consume", "balance")
     ]
@@ -213,20 +229,20 @@ def _compare(name: str, trouble: Callable[[], Times], quiet: Callable[[], Times]
 
 def _finding(title: str, rounds: list[tuple[list[float], list[float]]]) -> Finding:
     def pairs(share: float) -> list[tuple[float, float]]:
-        return [(percentile(mine, share), percentile(other, share)) for mine, other in rounds]
+        return [(percentile(trouble, share), percentile(quiet, share)) for trouble, quiet in rounds]
 
-    ratio, spread = median_and_spread([mine / other for mine, other in pairs(0.99)])
+    ratio, spread = median_and_spread([trouble / quiet for trouble, quiet in pairs(0.99)])
     details: dict[str, float] = {}
     for share in (0.5, 0.99):
-        mine, other = zip(*pairs(share), strict=True)
-        details[f"p{share * 100:g}_ms"] = _ms(mine)
-        details[f"quiet_p{share * 100:g}_ms"] = _ms(other)
+        trouble, quiet = zip(*pairs(share), strict=True)
+        details[f"p{share * 100:g}_ms"] = _median_ms(trouble)
+        details[f"quiet_p{share * 100:g}_ms"] = _median_ms(quiet)
     details["calls"] = CALLS
-    bar = f"≤ {MAX_TIMES:g} ×"
-    return Finding(title, ratio, "×", bar, ratio <= MAX_TIMES, spread, details)
+    bar = f"≤ {MAX_SLOWDOWN:g} ×"
+    return Finding(title, ratio, "×", bar, ratio <= MAX_SLOWDOWN, spread, details)
 
 
-def _ms(times: tuple[float, ...]) -> float:
+def _median_ms(times: tuple[float, ...]) -> float:
     return round(1000 * median_and_spread(times)[0], 2)
 
 
@@ -237,7 +253,8 @@ def _ms(times: tuple[float, ...]) -> float:
 def _isolation_bench() -> Iterator[IsolationBench]:
     with own_stack("isolation") as stack, ExitStack() as opened:
         proxies = _start(stack, opened)
-        owner, caller = stack.new_owner(), stack.new_owner()
+        owner = stack.create_owner()
+        caller = stack.create_owner()
         for each in (owner, caller):
             database = stack.resources.database
             ledger.grant_credits(database, each.user_id, Decimal(1_000_000), source_id="benchmark")
@@ -246,11 +263,13 @@ def _isolation_bench() -> Iterator[IsolationBench]:
         with stack.client(owner.key) as client:
             list_id = _new_list(client, "plain", confirm_required=False)
             confirmed = _new_list(client, "confirmed", confirm_required=True)
-            files = {"file": ("photo.jpg", photo())}
+            files = {"file": ("photo.jpg", create_photo())}
             attachment = client.post("/attachments", files=files).raise_for_status().json()["data"]
             path = f"/media/{attachment['filename']}"
-            # The worker reads its writers' libraries at the first call.
-            client.post(METADATA, json=new_post(), headers={"Prefer": "wait=45"}).raise_for_status()
+            # The first call makes the worker load the libraries of the composer.
+            client.post(
+                METADATA, json=create_post(), headers={"Prefer": "wait=45"}
+            ).raise_for_status()
         pressed = PressedStack(stack, proxies, owner, list_id, confirmed, path)
         bench = IsolationBench(pressed, caller.key, apart_port)
         opened.callback(bench.close)
@@ -264,28 +283,29 @@ def _new_list(client: httpx2.Client, slug: str, *, confirm_required: bool) -> in
 
 
 def _start(stack: Stack, opened: ExitStack) -> dict[str, Proxy]:
-    """All processes, and a proxy before each dependency that hangs."""
+    """Start all processes, and a proxy in front of each dependency that will hang."""
     stack.start_sandbox()
-    own, sandbox = stack.environment, f"{stack.sandbox_url}/"
+    environment = stack.environment
+    sandbox = f"{stack.sandbox_url}/"
     servers = {
-        "redis": own["PRESSROOM_REDIS_URL"],
-        "s3": f"{own['PRESSROOM_S3_ENDPOINT']}/",
-        "mail": f"{own['PRESSROOM_MAIL_URL']}/",
+        "redis": environment["PRESSROOM_REDIS_URL"],
+        "s3": f"{environment['PRESSROOM_S3_ENDPOINT']}/",
+        "mail": f"{environment['PRESSROOM_MAIL_URL']}/",
         "model": sandbox,
         "photos": sandbox,
     }
     proxies = {name: opened.enter_context(open_proxy(url)) for name, url in servers.items()}
-    seen = {name: proxy.url.removesuffix("/") for name, proxy in proxies.items()}
-    through = {
-        "PRESSROOM_S3_ENDPOINT": seen["s3"],
-        "PRESSROOM_MAIL_URL": seen["mail"],
-        **sandbox_settings.llm_settings(seen["model"], _OPENAI),
+    proxy_urls = {name: proxy.url.removesuffix("/") for name, proxy in proxies.items()}
+    settings = {
+        "PRESSROOM_S3_ENDPOINT": proxy_urls["s3"],
+        "PRESSROOM_MAIL_URL": proxy_urls["mail"],
+        **sandbox_settings.build_llm_settings(proxy_urls["model"], _OPENAI),
         **_OPENAI,
-        **sandbox_settings.stock_photo_settings(seen["photos"], {}),
+        **sandbox_settings.build_stock_photo_settings(proxy_urls["photos"], {}),
         **_COUNTED,
     }
     with stack.starting_together():
-        stack.start_api(None, **through)
+        stack.start_api(None, **settings)
         for queues, limit in WORKERS.items():
-            stack.start_worker(*queues, concurrency=limit, **through)
+            stack.start_worker(*queues, concurrency=limit, **settings)
     return proxies

@@ -1,17 +1,17 @@
-"""The findings of the newest runs, as ``python -m benchmarks`` keeps them: one line a figure."""
+"""The stored findings of the latest runs. Each line of a result file contains one finding."""
 
 import json
 from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
-# The names of their files: that of growth, and that of all other benchmarks.
+# The kinds of records. Growth has a separate record from all other benchmarks.
 GROWTH = "growth"
 OTHERS = "benchmarks"
 
 
-def newest(kind: str) -> dict[str, Any] | None:
-    """Return the newest record of a kind; None before the first."""
+def read_record(kind: str) -> dict[str, Any] | None:
+    """Return the stored record of a kind, or ``None`` before the first run."""
     file = RESULTS / f"{kind}.jsonl"
     if not file.exists():
         return None
@@ -19,14 +19,14 @@ def newest(kind: str) -> dict[str, Any] | None:
     return {**about, "findings": findings}
 
 
-def keep(kind: str, about: dict[str, Any], findings: list[dict[str, Any]]) -> Path:
-    """Replace the record of a kind.
+def write_record(kind: str, about: dict[str, Any], findings: list[dict[str, Any]]) -> Path:
+    """Replace the stored record of a kind.
 
     Args:
-        about: when and where it ran; the file's first line.
+        about: the time and the machine of the run, for the first line of the file.
     """
     RESULTS.mkdir(exist_ok=True)
     file = RESULTS / f"{kind}.jsonl"
-    lines = [json.dumps(each, ensure_ascii=False) for each in (about, *findings)]
+    lines = [json.dumps(entry, ensure_ascii=False) for entry in (about, *findings)]
     file.write_text("\n".join(lines) + "\n")
     return file

@@ -1,14 +1,14 @@
-"""A list of a million members as a platform has it: beside others, with tiers, tags and fields."""
+"""Creates a realistic list with a million members, including tiers, tags and field values."""
 
 from psycopg2.extensions import connection
 
-from benchmarks.measure import seconds_of
+from benchmarks.measure import measure_seconds
 from devstack.harness.stack import Owner, Stack
 from models import FieldType
 from services.subscriptions import fields, lists, tags
 
 MEMBERS = 1_000_000
-# A row in so many is of another list: a database has more than one.
+# Every eleventh subscription belongs to another list, because a real database has several lists.
 OTHERS = 11
 
 _USERS = """
@@ -21,7 +21,8 @@ _USERS = """
         ('{example.com,example.org,example.net}'::text[])[1 + n %% 3] AS domain
     ) AS words
 """
-# A twentieth pays, a sixth of them no more; a third has a tag, a quarter a field.
+# Every twentieth member is on a paid tier, and some of the paid tiers have expired. A third of the
+# members has a tag, and a quarter has a field value.
 _SUBSCRIPTIONS = """
     INSERT INTO subscriptions (list_id, user_id, status, type, paid_expiry, name, email, source,
         tag_ids, fields)
@@ -41,22 +42,22 @@ _SUBSCRIPTIONS = """
 """
 
 
-def filled_list(stack: Stack, owner: Owner, alone: connection) -> tuple[int, float]:
-    """The id of a new list of so many members, and the seconds that their rows took."""
+def create_large_list(stack: Stack, owner: Owner, database: connection) -> tuple[int, float]:
+    """Create the list, and return its id and the seconds for inserting the subscriptions."""
     with stack.resources.unit_of_work() as uow:
-        made = [
+        list_ids = [
             lists.create_list(uow, owner_id=owner.user_id, title="A list", slug=slug).id
             for slug in ("large", "other")
         ]
-        tag_ids = tags.find_tag_ids(uow, made[0], ("rare", "common"), make=True)
+        tag_ids = tags.find_tag_ids(uow, list_ids[0], ("rare", "common"), create=True)
         kind = FieldType.TEXT
         city = fields.create_field(uow, owner.user_id, type=kind, key="city", label="City")
         field_id = str(city.id)
-    values = (made, OTHERS, tag_ids["rare"], tag_ids["common"], field_id, field_id)
-    with alone.cursor() as running:
-        running.execute(_USERS, (MEMBERS * OTHERS // (OTHERS - 1) + 1,))
-        filling = seconds_of(lambda: running.execute(_SUBSCRIPTIONS, values))
-        # As a database is some minutes after an import.
+    values = (list_ids, OTHERS, tag_ids["rare"], tag_ids["common"], field_id, field_id)
+    with database.cursor() as sql:
+        sql.execute(_USERS, (MEMBERS * OTHERS // (OTHERS - 1) + 1,))
+        seconds = measure_seconds(lambda: sql.execute(_SUBSCRIPTIONS, values))
+        # Autovacuum would do the same a few minutes later.
         for table in ("users", "subscriptions", "subscriber_deltas"):
-            running.execute(f"VACUUM ANALYZE {table}")
-    return made[0], filling
+            sql.execute(f"VACUUM ANALYZE {table}")
+    return list_ids[0], seconds

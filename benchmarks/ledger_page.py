@@ -1,4 +1,4 @@
-"""First and last page of a long ledger beside the same query alone."""
+"""Compares the first and the last page of a long ledger with the SQL query of the page."""
 
 import http.client
 from collections.abc import Callable
@@ -9,23 +9,24 @@ from urllib.parse import urlencode
 import psycopg2
 from psycopg2.extensions import cursor
 
-from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
+from benchmarks.measure import Finding, alternate, is_full_size, measure_seconds, median_and_spread
 from benchmarks.own_stack import own_stack
 from devstack import LOOPBACK
 from devstack.harness.stack import Owner, Stack
 from services.credits import ledger_pages, verify
 
-ENTRIES = 1_000_000 if full_size() else 200_000
-ROUNDS = 15 if full_size() else 7
-# A round is the quickest of so many, since whatever else the machine does can only add.
+ENTRIES = 1_000_000 if is_full_size() else 200_000
+ROUNDS = 15 if is_full_size() else 7
+# The result of a round is the fastest of this number of calls, because the load of other programs
+# can only make a call slower.
 CALLS = 30
 LIMIT = 16
-MOST_TIMES = 1.5
-# The cost of HTTP itself, as for a page of members: the query alone takes a fraction of it.
+MAX_SLOWDOWN = 1.5
+# The time of the HTTP call itself, which takes longer than the query.
 ALLOWANCE_SECONDS = 0.003
 BAR = "≤ 1.5 × + 3 ms"
-# As ``credit_append`` writes them, without moving the account each time: a row that moves a million
-# times in one transaction leaves a million versions to look through.
+# Writes the same entries as ``credit_append``, but updates the account only at the end. A million
+# updates of one row in one transaction would leave a million row versions.
 _FILL = """
 DO $$
 DECLARE
@@ -59,55 +60,60 @@ $$
 def run() -> list[Finding]:
     with own_stack("ledger") as stack:
         stack.start_api(PRESSROOM_LOG_LEVEL="warning")
-        owner = stack.new_owner()
+        owner = stack.create_owner()
         with (
             closing(psycopg2.connect(stack.owner_url)) as connection,
-            connection.cursor() as running,
+            connection.cursor() as sql,
         ):
             connection.autocommit = True
-            _fill(stack, running, owner)
+            _fill(stack, sql, owner)
             pages = (("first", 0), ("last", ENTRIES - LIMIT))
-            return [_compare(stack, owner, running, *page) for page in pages]
+            return [_compare(stack, owner, sql, *page) for page in pages]
 
 
-def _fill(stack: Stack, running: cursor, owner: Owner) -> None:
-    running.execute(_FILL.format(user_id=owner.user_id, entries=ENTRIES))
-    running.execute("VACUUM ANALYZE credit_entries")
+def _fill(stack: Stack, sql: cursor, owner: Owner) -> None:
+    sql.execute(_FILL.format(user_id=owner.user_id, entries=ENTRIES))
+    sql.execute("VACUUM ANALYZE credit_entries")
     assert verify.verify_ledger(stack.resources, full=True).faults == []
 
 
-def _compare(stack: Stack, owner: Owner, running: cursor, name: str, offset: int) -> Finding:
-    statement = _statement(running, owner, offset)
+def _compare(stack: Stack, owner: Owner, sql: cursor, name: str, offset: int) -> Finding:
+    statement = _statement(sql, owner, offset)
 
     def baseline() -> None:
-        running.execute(statement)
-        assert len(running.fetchall()) >= LIMIT
+        sql.execute(statement)
+        assert len(sql.fetchall()) >= LIMIT
 
-    with closing(http.client.HTTPConnection(LOOPBACK, stack.api_port, 60)) as kept:
+    with closing(http.client.HTTPConnection(LOOPBACK, stack.api_port, 60)) as api:
         path = f"/auxilia/credits/ledger?{urlencode({'offset': offset})}"
 
         def get() -> None:
-            kept.request("GET", path, headers={"Authorization": f"Bearer {owner.key}"})
-            reply = kept.getresponse()
+            api.request("GET", path, headers={"Authorization": f"Bearer {owner.key}"})
+            reply = api.getresponse()
             body = reply.read()
             assert reply.status == http.client.OK, body
 
-        pairs = alternate(lambda: _round(get), lambda: _round(baseline), rounds=ROUNDS)
-    # The allowance is taken off first, so that one figure says whether the bar is met.
-    ratio, spread = median_and_spread([(mine - ALLOWANCE_SECONDS) / sql for mine, sql in pairs])
+        pairs = alternate(lambda: _run_round(get), lambda: _run_round(baseline), rounds=ROUNDS)
+    # Subtract the allowance first, so that a single ratio shows whether the bar is met.
+    ratio, spread = median_and_spread(
+        [
+            (product_time - ALLOWANCE_SECONDS) / baseline_time
+            for product_time, baseline_time in pairs
+        ]
+    )
     details = {
         "entries": ENTRIES,
-        "product_ms": round(1000 * median(mine for mine, _ in pairs), 2),
-        "sql_ms": round(1000 * median(sql for _, sql in pairs), 2),
+        "product_ms": round(1000 * median(product_time for product_time, _ in pairs), 2),
+        "sql_ms": round(1000 * median(baseline_time for _, baseline_time in pairs), 2),
     }
-    return Finding(f"ledger-page: {name}", ratio, "×", BAR, ratio <= MOST_TIMES, spread, details)
+    return Finding(f"ledger-page: {name}", ratio, "×", BAR, ratio <= MAX_SLOWDOWN, spread, details)
 
 
-def _round(action: Callable[[], object]) -> float:
-    return min(seconds_of(action) for _ in range(CALLS))
+def _run_round(action: Callable[[], object]) -> float:
+    return min(measure_seconds(action) for _ in range(CALLS))
 
 
-def _statement(running: cursor, owner: Owner, offset: int) -> bytes:
-    """Return the query that the service sends to Postgres, word for word."""
+def _statement(sql: cursor, owner: Owner, offset: int) -> bytes:
+    """Return the exact query that the service sends to Postgres."""
     values = {"user_id": owner.user_id, "offset": offset, "limit": LIMIT + 1, "before": None}
-    return running.mogrify(ledger_pages.PAGE.text, values)
+    return sql.mogrify(ledger_pages.PAGE.text, values)

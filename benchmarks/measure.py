@@ -1,3 +1,5 @@
+"""Measures the product and a baseline in turns, and compares the results."""
+
 import os
 import statistics
 import time
@@ -10,14 +12,15 @@ ROUNDS = 5
 
 @dataclass(frozen=True)
 class Finding:
-    """A ratio of product to baseline, or one figure where there is no baseline."""
+    """The result of a benchmark, which is a ratio of product to baseline or a single figure."""
 
     name: str
     value: float
-    unit: str  # "×" for a ratio
+    # The unit of a ratio is "×".
+    unit: str
     bar: str
     met: bool
-    # Smallest and largest of the rounds.
+    # The smallest and the largest value of the rounds.
     spread: tuple[float, float]
     details: dict[str, Any] = field(default_factory=dict)
 
@@ -30,35 +33,40 @@ class Finding:
         )
 
     def record(self) -> dict[str, Any]:
-        """Return it as it is kept: more than four digits are luck."""
+        """Return the finding as a JSON object with values of four significant digits."""
         value, *spread = (float(f"{each:.4g}") for each in (self.value, *self.spread))
         return asdict(self) | {"value": value, "spread": spread}
 
 
-def full_size() -> bool:
+def is_full_size() -> bool:
     return os.environ.get("SIZE") == "full"
 
 
-def seconds_of(action: Callable[[], object]) -> float:
-    began = time.perf_counter()
+def measure_seconds(action: Callable[[], object]) -> float:
+    start = time.perf_counter()
     action()
-    return time.perf_counter() - began
+    return time.perf_counter() - start
 
 
 def alternate(
     product: Callable[[], float], baseline: Callable[[], float], *, rounds: int = ROUNDS
 ) -> list[tuple[float, float]]:
-    """Measure both in turns, so that whatever else the machine does falls on both."""
-    product(), baseline()  # warm both up
+    """Measure the product and the baseline alternately, and return the pairs of results.
+
+    The alternation distributes the load of other programs equally. The first results only warm up
+    the product and the baseline.
+    """
+    product()
+    baseline()
     pairs = []
     for number in range(rounds):
-        # The first changes, so that neither always finds the machine as the other left it.
+        # The order changes, so that the product and the baseline each run first in half the rounds.
         if number % 2:
-            found = baseline()
-            pairs.append((product(), found))
+            baseline_result = baseline()
+            pairs.append((product(), baseline_result))
         else:
-            found = product()
-            pairs.append((found, baseline()))
+            product_result = product()
+            pairs.append((product_result, baseline()))
     return pairs
 
 
@@ -67,6 +75,6 @@ def median_and_spread(values: Sequence[float]) -> tuple[float, tuple[float, floa
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value that `share` (0 to 1) of them do not exceed, by nearest rank."""
+    """Return the smallest value that a share of all values (0 to 1) doesn't exceed."""
     ordered = sorted(values)
     return ordered[min(int(len(ordered) * share), len(ordered) - 1)]

@@ -1,4 +1,4 @@
-"""An owner's page of a list with a million members, or a search in it, beside its SQL alone."""
+"""Compares pages and searches of a list with a million members with their SQL queries."""
 
 import http.client
 import json
@@ -14,8 +14,8 @@ import psycopg2
 from psycopg2.extensions import cursor
 from sqlalchemy import event
 
-from benchmarks.large_list import filled_list
-from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
+from benchmarks.large_list import create_large_list
+from benchmarks.measure import Finding, alternate, is_full_size, measure_seconds, median_and_spread
 from benchmarks.own_stack import own_stack
 from core.scopes import USER_SCOPES
 from devstack import LOOPBACK
@@ -30,34 +30,34 @@ from services.subscriptions.members.member_pages import MemberFilters
 from storage.database import Database, Statement
 
 DEEP = 900_000
-ROUNDS = 15 if full_size() else 7
-MOST_TIMES = 1.5
+ROUNDS = 15 if is_full_size() else 7
+MAX_SLOWDOWN = 1.5
 ALLOWANCE_SECONDS = 0.003
 BAR = "≤ 1.5 × + 3 ms"
-# A search is read and made into SQL anew by each call.
+# Each call of a search parses its filter and builds the SQL query.
 SEARCH_ALLOWANCE_SECONDS = 0.005
 SEARCH_BAR = "≤ 1.5 × + 5 ms"
-MOST_TIMES_OF_FIRST = 1.2
-# A round is the quickest of so many calls, or of as many as fit into this time: a page takes a few
-# milliseconds, to which whatever else the machine does can only add.
+MAX_SLOWDOWN_OF_FIRST = 1.2
+# The result of a round is the fastest of this number of calls, because the load of other programs
+# can only make a call slower. A round ends early after the time limit.
 CALLS = 15
 ROUND_SECONDS = 0.3
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page that an owner asks for, as a request and as the service is asked."""
+    """A page of members, with the arguments of the HTTP request and of the service function."""
 
     name: str
     query: dict[str, Any] = field(default_factory=dict)
-    filters: MemberFilters = MemberFilters()  # noqa: RUF009 - it is frozen
-    # A search has it.
+    filters: MemberFilters = MemberFilters()  # noqa: RUF009 - the class is frozen
+    # The filter of a search.
     filter: dict[str, Any] | None = None
 
     @property
     def paging(self) -> dict[str, Any]:
-        """The part of the query that says where the page is."""
-        names = {each.name for each in dataclass_fields(PageRequest)}
+        """The parameters of the query that determine the position and the size of the page."""
+        names = {attribute.name for attribute in dataclass_fields(PageRequest)}
         return {name: value for name, value in self.query.items() if name in names}
 
     def path(self, list_id: int) -> str:
@@ -102,27 +102,23 @@ def _by_email(name: str, email: str) -> Page:
 
 
 def run() -> list[Finding]:
-    with _stack() as stack, closing(psycopg2.connect(_url(stack))) as alone:
-        alone.autocommit = True
-        owner = stack.new_owner()
-        list_id, filling = filled_list(stack, owner, alone)
-        with alone.cursor() as running:
-            running.execute(_DEEPEST, (list_id, DEEP - 1))
-            [(deep, address)] = running.fetchall()
-            bench = _Bench(stack, owner, list_id, running)
-            found = [bench.compare(page) for page in [*_pages(deep, address), *_searches()]]
-            return [*found, bench.depth(deep), _size_of(running, filling)]
+    with _members_stack() as stack, closing(psycopg2.connect(stack.owner_url)) as connection:
+        connection.autocommit = True
+        owner = stack.create_owner()
+        list_id, fill_seconds = create_large_list(stack, owner, connection)
+        with connection.cursor() as sql:
+            sql.execute(_DEEPEST, (list_id, DEEP - 1))
+            [(deep, address)] = sql.fetchall()
+            bench = _Bench(stack, owner, list_id, sql)
+            findings = [bench.compare(page) for page in [*_pages(deep, address), *_searches()]]
+            return [*findings, bench.compare_depth(deep), _measure_indexes(sql, fill_seconds)]
 
 
 @contextmanager
-def _stack() -> Iterator[Stack]:
+def _members_stack() -> Iterator[Stack]:
     with own_stack("members") as stack:
         stack.start_api(PRESSROOM_LOG_LEVEL="warning")
         yield stack
-
-
-def _url(stack: Stack) -> str:
-    return stack.owner_url
 
 
 @dataclass
@@ -130,106 +126,118 @@ class _Bench:
     stack: Stack
     owner: Owner
     list_id: int
-    alone: cursor
+    # The cursor of the baseline.
+    sql: cursor
 
     def compare(self, page: Page) -> Finding:
         statements = self._statements(page)
 
         def baseline() -> None:
             for statement in statements:
-                self.alone.execute(statement)
-                self.alone.fetchall()
+                self.sql.execute(statement)
+                self.sql.fetchall()
 
         with self._caller() as get:
             pairs = alternate(
-                lambda: _round(lambda: get(page)), lambda: _round(baseline), rounds=ROUNDS
+                lambda: _run_round(lambda: get(page)), lambda: _run_round(baseline), rounds=ROUNDS
             )
-        # The allowance is taken off first, so that one figure says whether the bar is met.
+        # Subtract the allowance first, so that a single ratio shows whether the bar is met.
         is_search = page.filter is not None
         allowance = SEARCH_ALLOWANCE_SECONDS if is_search else ALLOWANCE_SECONDS
-        ratios = [(mine - allowance) / plain for mine, plain in pairs]
+        ratios = [
+            (product_time - allowance) / baseline_time for product_time, baseline_time in pairs
+        ]
         ratio, spread = median_and_spread(ratios)
         details = {
-            "product_ms": _ms([mine for mine, _ in pairs]),
-            "sql_ms": _ms([plain for _, plain in pairs]),
+            "product_ms": _ms([product_time for product_time, _ in pairs]),
+            "sql_ms": _ms([baseline_time for _, baseline_time in pairs]),
         }
         name = f"members-{'search' if is_search else 'page'}: {page.name}"
         bar = SEARCH_BAR if is_search else BAR
-        return Finding(name, ratio, "×", bar, ratio <= MOST_TIMES, spread, details)
+        return Finding(name, ratio, "×", bar, ratio <= MAX_SLOWDOWN, spread, details)
 
-    def depth(self, deep: int) -> Finding:
-        """A page by cursor far down the list beside its first."""
-        first, far = Page("first"), Page("deep", {"cursor": str(deep)})
+    def compare_depth(self, deep: int) -> Finding:
+        """Compare a page far down the list with the first page. The page is found by a cursor."""
+        first = Page("first")
+        far = Page("deep", {"cursor": str(deep)})
         with self._caller() as get:
             pairs = alternate(
-                lambda: _round(lambda: get(far)), lambda: _round(lambda: get(first)), rounds=ROUNDS
+                lambda: _run_round(lambda: get(far)),
+                lambda: _run_round(lambda: get(first)),
+                rounds=ROUNDS,
             )
-        ratio, spread = median_and_spread([mine / plain for mine, plain in pairs])
-        bar = f"≤ {MOST_TIMES_OF_FIRST} × its first page"
+        ratio, spread = median_and_spread(
+            [product_time / baseline_time for product_time, baseline_time in pairs]
+        )
+        bar = f"≤ {MAX_SLOWDOWN_OF_FIRST} × its first page"
         name = "members-page: cursor at depth"
-        return Finding(name, ratio, "×", bar, ratio <= MOST_TIMES_OF_FIRST, spread)
+        return Finding(name, ratio, "×", bar, ratio <= MAX_SLOWDOWN_OF_FIRST, spread)
 
     @contextmanager
     def _caller(self) -> Iterator[Callable[[Page], None]]:
-        """GET over a kept connection, by a client that does next to nothing."""
+        """Yield a function that fetches a page with a minimal client over one connection."""
         headers = {"Authorization": f"Bearer {self.owner.key}"}
-        with closing(http.client.HTTPConnection(LOOPBACK, self.stack.api_port, 60)) as kept:
+        with closing(http.client.HTTPConnection(LOOPBACK, self.stack.api_port, 60)) as connection:
 
             def get(page: Page) -> None:
-                kept.request("GET", page.path(self.list_id), headers=headers)
-                reply = kept.getresponse()
+                connection.request("GET", page.path(self.list_id), headers=headers)
+                reply = connection.getresponse()
                 body = reply.read()
                 assert reply.status == http.client.OK, body
 
             yield get
 
     def _statements(self, page: Page) -> list[str]:
-        """The queries that the service sends to Postgres for it, word for word."""
-        asked = PageRequest(**{"limit": 50} | page.paging)
+        """Return the exact queries that the service sends to Postgres for the page."""
+        page_request = PageRequest(**{"limit": 50} | page.paging)
         if page.filter is None:
             caller = Caller(self.owner.user_id, USER_SCOPES, unrestricted=True)
-            used = self.stack.resources.database
-            database = _Noting(used.engine, used.connections, running=self.alone)
-            member_pages.read_member_page(database, caller, self.list_id, page.filters, asked)
-            return database.sent
-        return self._statements_of_search(page.filter, asked)
+            original = self.stack.resources.database
+            database = _RecordingDatabase(original.engine, original.connections, sql=self.sql)
+            member_pages.read_member_page(
+                database, caller, self.list_id, page.filters, page_request
+            )
+            return database.statements
+        return self._search_statements(page.filter, page_request)
 
-    def _statements_of_search(self, filter_: dict[str, Any], asked: PageRequest) -> list[str]:
+    def _search_statements(self, filter_: dict[str, Any], page_request: PageRequest) -> list[str]:
         engine = self.stack.resources.database.engine
-        sent: list[str] = []
+        statements: list[str] = []
 
-        def note(_: Any, running: cursor, text: str, values: Any, *__: Any) -> None:
-            # Savepoints and time limits need a transaction, which the baseline has not.
+        def record(_: Any, sql: cursor, text: str, values: Any, *__: Any) -> None:
+            # Skip savepoints and time limits, because the baseline has no transaction.
             if text.startswith("SELECT"):
-                sent.append(running.mogrify(text, values).decode())
+                statements.append(sql.mogrify(text, values).decode())
 
-        event.listen(engine, "before_cursor_execute", note)
+        event.listen(engine, "before_cursor_execute", record)
         try:
             with self.stack.resources.unit_of_work() as uow:
-                wanted = member_filter.read_filter(uow, lists.get_list(uow, self.list_id), filter_)
-                searching.search_members(uow, self.list_id, wanted, asked)
+                parsed_filter = member_filter.read_filter(
+                    uow, lists.get_list(uow, self.list_id), filter_
+                )
+                searching.search_members(uow, self.list_id, parsed_filter, page_request)
         finally:
-            event.remove(engine, "before_cursor_execute", note)
-        return sent
+            event.remove(engine, "before_cursor_execute", record)
+        return statements
 
 
 @dataclass(frozen=True)
-class _Noting(Database):
-    """A database that notes each statement, with its values."""
+class _RecordingDatabase(Database):
+    """A database that records each statement with its values."""
 
-    running: cursor
-    sent: list[str] = field(default_factory=list)
+    sql: cursor
+    statements: list[str] = field(default_factory=list)
 
     def rows(self, statement: Statement, **values: object) -> list[tuple[Any, ...]]:
-        written = self.running.mogrify(statement.text, {**statement.values, **values})
-        self.sent.append(written.decode())
+        text = self.sql.mogrify(statement.text, {**statement.values, **values})
+        self.statements.append(text.decode())
         return super().rows(statement, **values)
 
 
-def _round(action: Callable[[], object]) -> float:
+def _run_round(action: Callable[[], object]) -> float:
     times: list[float] = []
     while len(times) < CALLS and (len(times) < 3 or sum(times) < ROUND_SECONDS):
-        times.append(seconds_of(action))
+        times.append(measure_seconds(action))
     return min(times)
 
 
@@ -248,12 +256,12 @@ _SIZES = """
 """
 
 
-def _size_of(running: cursor, filling: float) -> Finding:
-    """Measure the indexes that make the pages quick."""
-    running.execute(_SIZES)
-    sizes: dict[str, str] = dict(running.fetchall())
-    running.execute("SELECT pg_indexes_size('subscriptions') / 1048576")
-    [(everything,)] = running.fetchall()
-    details = {**sizes, "filled_in_s": round(filling, 1)}
+def _measure_indexes(sql: cursor, fill_seconds: float) -> Finding:
+    """Return the size of the indexes that make the pages fast."""
+    sql.execute(_SIZES)
+    sizes: dict[str, str] = dict(sql.fetchall())
+    sql.execute("SELECT pg_indexes_size('subscriptions') / 1048576")
+    [(total,)] = sql.fetchall()
+    details = {**sizes, "filled_in_s": round(fill_seconds, 1)}
     name = "members-page: indexes of 1.1 M rows"
-    return Finding(name, everything, "MB", "(no bar)", True, (everything, everything), details)
+    return Finding(name, total, "MB", "(no bar)", True, (total, total), details)

@@ -1,4 +1,4 @@
-"""The memory of the whole development stack while it idles, shared pages split (PSS)."""
+"""Measures the memory of an idle development stack. Shared pages count proportionally (PSS)."""
 
 import time
 
@@ -6,7 +6,7 @@ import psutil
 
 from benchmarks.measure import ROUNDS, Finding, median_and_spread
 from benchmarks.running_stack import running_stack
-from devstack.harness.process_memory import held_memory
+from devstack.harness.process_memory import measure_memory
 
 BAR_MEGABYTES = 700.0
 _SETTLE_SECONDS = 5.0
@@ -19,7 +19,7 @@ def run() -> list[Finding]:
         supervisor = psutil.Process(stack["pids"]["supervisor"])
         rounds = []
         for _ in range(ROUNDS):
-            rounds.append(_by_name(supervisor, stack["pids"]))
+            rounds.append(_measure_processes(supervisor, stack["pids"]))
             time.sleep(1)
     totals = [sum(each.values()) / _MEGABYTE for each in rounds]
     total, spread = median_and_spread(totals)
@@ -30,12 +30,12 @@ def run() -> list[Finding]:
     ]
 
 
-def _by_name(supervisor: psutil.Process, pids: dict[str, int]) -> dict[str, int]:
-    """Bytes by child of the supervisor, each with all its descendants."""
+def _measure_processes(supervisor: psutil.Process, pids: dict[str, int]) -> dict[str, int]:
+    """Return the bytes of each child of the supervisor, including the child's descendants."""
     names = {pid: name for name, pid in pids.items()}
-    sizes = {"supervisor": held_memory(supervisor.pid)}
+    sizes = {"supervisor": measure_memory(supervisor.pid)}
     for child in supervisor.children():
         name = names.get(child.pid, child.name())
         family = [child, *child.children(recursive=True)]
-        sizes[name] = sum(held_memory(process.pid) for process in family)
+        sizes[name] = sum(measure_memory(process.pid) for process in family)
     return sizes

@@ -1,26 +1,27 @@
-"""All metadata of a post of 2,000 words, against sumy's TextRank and YAKE on the same text.
+"""Compares the offline writer with sumy and YAKE, for a post with 2,000 words.
 
-These two are the summary and the tags alone; the writer also detects the language and makes a slug.
-The post is read beforehand, so its reading counts on neither side. It is made of our own posts, one
-after another, and again from the first until there are words enough.
+The baseline is sumy's TextRank for the summary, and YAKE for the tags. The offline writer also
+detects the language and creates a slug. The post is parsed before the measurement. The text of the
+post is a repetition of the sample posts in ``benchmarks.corpus``.
 """
 
 from dataclasses import dataclass
 
 from benchmarks import plain_writers
-from benchmarks.corpus import LANGUAGES, samples
-from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
+from benchmarks.corpus import LANGUAGES, read_samples
+from benchmarks.measure import Finding, alternate, is_full_size, measure_seconds, median_and_spread
 from services.composer import offline
 from services.composer.offline.document import get_tokenizer
 from services.composer.text.markup import parse_post
 from services.composer.text.post import MetadataField, PlainPost, Post
 
 _WORDS = 2_000
-_BAR = 0.3
+_MAX_SLOWDOWN = 0.3
 _ROUNDS = 15
 _MEASURED = ("en", "zh")
-# As much as the writer gives at most.
-_SENTENCES, _TAGS = 3, 6
+# The maximum numbers of summary sentences and tags of the offline writer.
+_SENTENCES = 3
+_TAGS = 6
 
 
 @dataclass(frozen=True)
@@ -30,12 +31,12 @@ class _Subject:
 
 
 def run() -> list[Finding]:
-    languages = tuple(LANGUAGES) if full_size() else _MEASURED
+    languages = tuple(LANGUAGES) if is_full_size() else _MEASURED
     return [_finding(_subject(language)) for language in languages]
 
 
 def _finding(subject: _Subject) -> Finding:
-    theirs: list[tuple[float, float]] = []
+    baseline_rounds: list[tuple[float, float]] = []
     name = LANGUAGES[subject.language]
     with plain_writers.sumy_and_yake(
         code=subject.language,
@@ -43,21 +44,27 @@ def _finding(subject: _Subject) -> Finding:
         text="\n\n".join((subject.plain.title, *subject.plain.paragraphs)),
         sentences=_SENTENCES,
         tags=_TAGS,
-    ) as their_round:
+    ) as run_baseline:
 
         def baseline() -> float:
-            theirs.append(their_round())
-            return sum(theirs[-1])
+            baseline_rounds.append(run_baseline())
+            return sum(baseline_rounds[-1])
 
-        pairs = alternate(lambda: seconds_of(lambda: _write(subject)), baseline, rounds=_ROUNDS)
-    ratio, spread = median_and_spread([mine / others for mine, others in pairs])
+        pairs = alternate(
+            lambda: measure_seconds(lambda: _write(subject)), baseline, rounds=_ROUNDS
+        )
+    ratio, spread = median_and_spread(
+        [product_time / baseline_time for product_time, baseline_time in pairs]
+    )
     details = {
-        "writer ms": _milliseconds([mine for mine, _ in pairs]),
-        "sumy ms": _milliseconds([sumy for sumy, _ in theirs]),
-        "YAKE ms": _milliseconds([yake for _, yake in theirs]),
+        "writer ms": _milliseconds([product_time for product_time, _ in pairs]),
+        "sumy ms": _milliseconds([sumy for sumy, _ in baseline_rounds]),
+        "YAKE ms": _milliseconds([yake for _, yake in baseline_rounds]),
     }
-    bar = f"≤ {_BAR} ×"
-    return Finding(f"offline-writer: {name}", ratio, "×", bar, ratio <= _BAR, spread, details)
+    bar = f"≤ {_MAX_SLOWDOWN} ×"
+    return Finding(
+        f"offline-writer: {name}", ratio, "×", bar, ratio <= _MAX_SLOWDOWN, spread, details
+    )
 
 
 def _milliseconds(seconds: list[float]) -> float:
@@ -69,11 +76,11 @@ def _write(subject: _Subject) -> None:
 
 
 def _subject(language: str) -> _Subject:
-    """The language's posts one after another, cut at a paragraph."""
+    """Return a long post of the language's sample posts, which ends after a complete paragraph."""
     tokenize = get_tokenizer(language)
     paragraphs: list[str] = []
     words = 0
-    posts = [sample.post for sample in samples() if sample.language == language] * 3
+    posts = [sample.post for sample in read_samples() if sample.language == language] * 3
     for paragraph in (text for post in posts for text in parse_post(post).paragraphs):
         if words >= _WORDS:
             break

@@ -1,11 +1,20 @@
-"""The queue beside a snapshot that stays open while 100,000 jobs of one owner begin and end."""
+"""Measures the job queue while a snapshot stays open and 100,000 jobs of one owner end.
 
-import time
+The open snapshot keeps Postgres from removing the old row versions of the ended jobs.
+"""
+
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.measure import Finding, alternate, full_size, median_and_spread, percentile
+from benchmarks.measure import (
+    Finding,
+    alternate,
+    is_full_size,
+    measure_seconds,
+    median_and_spread,
+    percentile,
+)
 from core.queues import Queue
 from core.scopes import Scope
 from devstack.harness.embedded_services import embedded_services
@@ -18,10 +27,10 @@ from services.jobs.scan_paces import SweepPaces
 from services.jobs.sweep import sweep_jobs
 from services.jobs.transitions import claim_job, complete_job
 
-ENDED = 1_000_000 if full_size() else 100_000
+ENDED = 1_000_000 if is_full_size() else 100_000
 ACTS = 50
 MAX_SWEEP_MS = 2.0
-MOST_TIMES = 1.3
+MAX_SLOWDOWN = 1.3
 OWNER = 7
 SUBJECT = 1
 # No worker runs these jobs.
@@ -37,7 +46,7 @@ IDLE = register_kind(
 
 
 def run() -> list[Finding]:
-    """The same acts in a database without such a snapshot are the baseline."""
+    """Compare a database that has an open snapshot with a database that has none."""
     with TemporaryDirectory(prefix="pressroom-bench-") as directory:
         home = Path(directory)
         with (
@@ -52,25 +61,25 @@ def run() -> list[Finding]:
 
 
 def _sweeps(beside: Stack, without: Stack) -> Finding:
-    """Sweeps of an empty queue, each with what a worker's sweeper remembers of those before."""
-    first: dict[str, float] = {}
+    """Measure sweeps of an empty queue. The sweeper keeps its state between the sweeps."""
+    first_sweep_ms: dict[str, float] = {}
 
-    def of(stack: Stack, times: list[float]) -> Callable[[], float]:
+    def prepare(stack: Stack, times: list[float]) -> Callable[[], float]:
         paces = SweepPaces()
-        first[stack.name] = _ms(lambda: sweep_jobs(stack.resources, paces=paces))
+        first_sweep_ms[stack.name] = _measure_ms(lambda: sweep_jobs(stack.resources, paces=paces))
 
-        return _p50_of(lambda: sweep_jobs(stack.resources, paces=paces), times)
+        return _measure_p50(lambda: sweep_jobs(stack.resources, paces=paces), times)
 
     times: list[float] = []
     bare_times: list[float] = []
-    pairs = alternate(of(beside, times), of(without, bare_times))
-    p50, spread = median_and_spread([mine for mine, _ in pairs])
+    pairs = alternate(prepare(beside, times), prepare(without, bare_times))
+    p50, spread = median_and_spread([with_snapshot for with_snapshot, _ in pairs])
     details = {
         "ended_jobs": ENDED,
         "p99_ms": round(percentile(times, 0.99), 2),
         "without_p50_ms": round(percentile(bare_times, 0.5), 2),
-        "whole_look_ms": round(first[beside.name], 1),
-        "without_whole_look_ms": round(first[without.name], 1),
+        "whole_look_ms": round(first_sweep_ms[beside.name], 1),
+        "without_whole_look_ms": round(first_sweep_ms[without.name], 1),
     }
     return Finding(
         "open-snapshot: empty sweep", p50, "ms", "≤ 2 ms", p50 <= MAX_SWEEP_MS, spread, details
@@ -78,10 +87,10 @@ def _sweeps(beside: Stack, without: Stack) -> Finding:
 
 
 def _turns(beside: Stack, without: Stack) -> Finding:
-    """Enqueueing, claiming and ending one job after the other, of the owner with the many."""
+    """Measure how long enqueueing, claiming and completing a job of the same owner takes."""
 
-    def of(stack: Stack, times: list[float]) -> Callable[[], float]:
-        def turn() -> None:
+    def prepare(stack: Stack, times: list[float]) -> Callable[[], float]:
+        def run_job() -> None:
             with stack.resources.unit_of_work() as uow:
                 job_id = enqueue_job(
                     uow, IDLE, user_id=None, on_behalf_of=OWNER, subject_id=SUBJECT
@@ -92,12 +101,14 @@ def _turns(beside: Stack, without: Stack) -> Finding:
             with stack.resources.unit_of_work() as uow:
                 complete_job(uow, lease, {})
 
-        return _p50_of(turn, times)
+        return _measure_p50(run_job, times)
 
     times: list[float] = []
     bare_times: list[float] = []
-    pairs = alternate(of(beside, times), of(without, bare_times))
-    ratio, spread = median_and_spread([mine / plain for mine, plain in pairs])
+    pairs = alternate(prepare(beside, times), prepare(without, bare_times))
+    ratio, spread = median_and_spread(
+        [product_time / baseline_time for product_time, baseline_time in pairs]
+    )
     details = {
         "p50_ms": round(percentile(times, 0.5), 2),
         "without_p50_ms": round(percentile(bare_times, 0.5), 2),
@@ -107,24 +118,26 @@ def _turns(beside: Stack, without: Stack) -> Finding:
         ratio,
         "×",
         "≤ 1.3 ×",
-        ratio <= MOST_TIMES,
+        ratio <= MAX_SLOWDOWN,
         spread,
         details,
     )
 
 
-def _p50_of(act: Callable[[], object], times: list[float]) -> Callable[[], float]:
-    """Measures some acts, and puts what each took into ``times``, in milliseconds."""
+def _measure_p50(action: Callable[[], object], times: list[float]) -> Callable[[], float]:
+    """Return a function that repeats an action, and returns the median in milliseconds.
+
+    Args:
+        times: the list to which the function appends the milliseconds of each repetition.
+    """
 
     def measure() -> float:
-        found = [_ms(act) for _ in range(ACTS)]
-        times.extend(found)
-        return percentile(found, 0.5)
+        round_times = [_measure_ms(action) for _ in range(ACTS)]
+        times.extend(round_times)
+        return percentile(round_times, 0.5)
 
     return measure
 
 
-def _ms(act: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    act()
-    return 1000 * (time.perf_counter() - began)
+def _measure_ms(action: Callable[[], object]) -> float:
+    return 1000 * measure_seconds(action)

@@ -1,4 +1,4 @@
-"""A stack of a benchmark's own, which is gone at its end."""
+"""A temporary stack for a single benchmark."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,10 @@ from devstack.supervisor.ports import PortPicker
 
 @contextmanager
 def own_stack(name: str) -> Iterator[Stack]:
-    """Its services run; which processes of ours run is up to the benchmark."""
+    """Start the services of a temporary stack.
+
+    The benchmark starts the necessary Pressroom processes. The end of the block deletes the stack.
+    """
     with TemporaryDirectory(prefix="pressroom-bench-") as directory:
         home = Path(directory)
         port = PortPicker(home / "ports.json").pick("api")

@@ -1,6 +1,7 @@
-"""sumy's TextRank and YAKE's key words, to compare with.
+"""Runs sumy's TextRank and YAKE as baselines of the offline writer.
 
-They run in an environment of their own: their licences and dependencies are none of ours.
+Both packages run in a separate Python environment, because the product must not depend on sumy or
+YAKE.
 """
 
 import json
@@ -10,10 +11,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# sumy tells Chinese words apart with jieba.
+# The extra ``chinese`` installs jieba, with which sumy splits Chinese text into words.
 _PACKAGES = ("yake==0.7.3", "sumy[chinese]==0.13.0")
 
-# For each line of its input one round; it answers with the seconds of both packages.
+# The program runs one round per input line, and prints the seconds of both packages.
 _SUMY_AND_YAKE = r"""
 import json, re, sys
 from time import perf_counter
@@ -32,19 +33,19 @@ class OfSpacedWords:
     def to_words(self, sentence):
         return tuple(filter(Tokenizer._is_word, self._words.tokenize(sentence)))
 
-given = json.loads(sys.stdin.readline())
-code, name, text = given["code"], given["name"], given["text"]
+options = json.loads(sys.stdin.readline())
+code, name, text = options["code"], options["name"], options["text"]
 is_chinese = code == "zh"
 jieba.setLogLevel("ERROR")
 jieba.dt.tmp_dir = sys.prefix
 tokenizer = Tokenizer(name) if is_chinese else OfSpacedWords()
 spaced = " ".join(jieba.cut(text)) if is_chinese else text
-extractor = KeywordExtractor(lan=code, top=given["tags"])
+extractor = KeywordExtractor(lan=code, top=options["tags"])
 summarizer = TextRankSummarizer(Stemmer(name))
 summarizer.stop_words = extractor.stopword_set
 for _ in sys.stdin:
     began = perf_counter()
-    summarizer(PlaintextParser.from_string(text, tokenizer).document, given["sentences"])
+    summarizer(PlaintextParser.from_string(text, tokenizer).document, options["sentences"])
     summed_up = perf_counter()
     extractor.extract_keywords(spaced)
     print(json.dumps([summed_up - began, perf_counter() - summed_up]), flush=True)
@@ -52,37 +53,39 @@ for _ in sys.stdin:
 
 
 @contextmanager
-def sumy_and_yake(**given: object) -> Iterator[Callable[[], tuple[float, float]]]:
-    """Yield a function that does one round on the text, and returns sumy's seconds and YAKE's.
+def sumy_and_yake(**options: object) -> Iterator[Callable[[], tuple[float, float]]]:
+    """Yield a function that runs one round, and returns the seconds of sumy and of YAKE.
 
-    Their process stays and has all loaded before, so only the work itself counts: sumy's splitting
-    and TextRank, and YAKE's key words. NLTK's sentences would need a download, so sumy gets a
-    tokenizer that splits after a full stop, and NLTK's words; Chinese it splits with its own. YAKE
-    takes words apart at blanks, so it gets Chinese with blanks, which are put there before.
+    The process loads all libraries and data before the first round, so that a round measures only
+    the work. The sentence tokenizer of NLTK would need a download, so a regular expression splits
+    the sentences. YAKE splits words at spaces, so the program inserts spaces into Chinese text
+    before the first round.
     """
     with subprocess.Popen(
-        [_python(), "-W", "ignore", "-c", _SUMY_AND_YAKE],
+        [_prepare_python(), "-W", "ignore", "-c", _SUMY_AND_YAKE],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     ) as process:
-        asked, answers = process.stdin, process.stdout
-        assert asked is not None
+        requests = process.stdin
+        answers = process.stdout
+        assert requests is not None
         assert answers is not None
 
-        def round_of_theirs() -> tuple[float, float]:
-            print("round", file=asked, flush=True)
-            of_sumy, of_yake = json.loads(answers.readline())
-            return of_sumy, of_yake
+        def run_round() -> tuple[float, float]:
+            print("round", file=requests, flush=True)
+            sumy_seconds, yake_seconds = json.loads(answers.readline())
+            return sumy_seconds, yake_seconds
 
-        print(json.dumps(given), file=asked, flush=True)
-        yield round_of_theirs
+        print(json.dumps(options), file=requests, flush=True)
+        yield run_round
 
 
-def _python() -> Path:
-    """Python of the environment that has these packages, which is made where there is none."""
+def _prepare_python() -> Path:
+    """Create the Python environment with the packages if necessary, and return its interpreter."""
     environment = Path("build/plain-writers")
-    python, ready = environment / "bin/python", environment / "ready"
+    python = environment / "bin/python"
+    ready = environment / "ready"
     packages = " ".join(_PACKAGES)
     if not ready.exists() or ready.read_text() != packages:
         subprocess.run([sys.executable, "-m", "venv", "--clear", environment], check=True)

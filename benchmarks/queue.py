@@ -1,4 +1,4 @@
-"""The request queue beside `send_task().get()`, and what 500 waiting callers cost others."""
+"""Compares the request queue with plain Celery, and measures the effect of 500 waiting callers."""
 
 import asyncio
 import re
@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.echo import BARE_QUEUE, bare_app
-from benchmarks.http_load import callers, request_bytes
-from benchmarks.measure import Finding, alternate, full_size, median_and_spread, percentile
+from benchmarks.http_load import build_request, run_callers
+from benchmarks.measure import Finding, alternate, is_full_size, median_and_spread, percentile
 from benchmarks.own_stack import own_stack
 from devstack.harness.running import Running
 from devstack.harness.stack import Stack
-from devstack.supervisor.programs import answers
+from devstack.supervisor.programs import is_responding
 
-CALLS = 400 if full_size() else 150
+CALLS = 400 if is_full_size() else 150
 CROWD = 500
 CALLS_EACH = 2
 CROWD_WAIT_SECONDS = 4.0
@@ -23,7 +23,7 @@ CROWD_WAIT_SECONDS = 4.0
 
 def run() -> list[Finding]:
     with _echo_stack() as (stack, api):
-        key = stack.new_key(stack.new_owner().user_id)
+        key = stack.create_key(stack.create_owner().user_id)
         return [
             *_round_trips(stack, key),
             *_crowd(stack, api, key),
@@ -42,7 +42,7 @@ def _echo_stack() -> Iterator[tuple[Stack, Running]]:
             "api",
             str(stack.api_port),
             module=module,
-            ready=lambda: answers(stack.api_port, "/healthz"),
+            ready=lambda: is_responding(stack.api_port, "/healthz"),
             environment=quiet,
         )
         for role, mark in (("worker", ours), ("bare", bare)):
@@ -52,26 +52,28 @@ def _echo_stack() -> Iterator[tuple[Stack, Running]]:
 
 
 def _round_trips(stack: Stack, key: str) -> list[Finding]:
-    request = request_bytes("POST", "/echo", key)
+    request = build_request("POST", "/echo", key)
     bare = bare_app(stack.settings())
 
     def product() -> float:
-        times.extend(asyncio.run(callers(stack.api_port, request, count=1, calls=CALLS)))
+        times.extend(asyncio.run(run_callers(stack.api_port, request, count=1, calls=CALLS)))
         return percentile(times[-CALLS:], 0.5)
 
     def baseline() -> float:
-        found = []
+        round_times = []
         for _ in range(CALLS):
-            began = time.perf_counter()
+            start = time.perf_counter()
             bare.send_task("bare.echo", args=[{}], queue=BARE_QUEUE).get(timeout=10)
-            found.append(time.perf_counter() - began)
-        bare_times.extend(found)
-        return percentile(found, 0.5)
+            round_times.append(time.perf_counter() - start)
+        bare_times.extend(round_times)
+        return percentile(round_times, 0.5)
 
     times: list[float] = []
     bare_times: list[float] = []
     pairs = alternate(product, baseline)
-    ratio, spread = median_and_spread([mine / plain for mine, plain in pairs])
+    ratio, spread = median_and_spread(
+        [product_time / baseline_time for product_time, baseline_time in pairs]
+    )
     details = {
         "product_p50_ms": _ms(percentile(times, 0.5)),
         "product_p99_ms": _ms(percentile(times, 0.99)),
@@ -82,38 +84,40 @@ def _round_trips(stack: Stack, key: str) -> list[Finding]:
 
 
 def _crowd(stack: Stack, api: Running, key: str) -> list[Finding]:
-    """A plain GET while nobody waits, and while 500 callers do."""
-    get = request_bytes("GET", "/users/me", key)
-    wait = request_bytes("POST", f"/echo?seconds={CROWD_WAIT_SECONDS}", key)
+    """Compare a plain GET while 500 callers wait with the same GET while nobody waits."""
+    get = build_request("GET", "/users/me", key)
+    wait = build_request("POST", f"/echo?seconds={CROWD_WAIT_SECONDS}", key)
     threads: list[int] = []
 
     def quiet() -> float:
-        return percentile(asyncio.run(callers(stack.api_port, get, count=1, calls=300)), 0.99)
+        return percentile(asyncio.run(run_callers(stack.api_port, get, count=1, calls=300)), 0.99)
 
     def crowded() -> float:
         return asyncio.run(_get_amid_crowd())
 
     async def _get_amid_crowd() -> float:
-        # Sixteen are worked on at a time, so all but those wait in the queue until they expire or
-        # are left: leaving is what this crowd does.
-        crowd = asyncio.create_task(callers(stack.api_port, wait, count=CROWD, calls=1))
+        # The worker runs sixteen tasks at a time, so most callers wait in the queue. At the end
+        # of the measurement, the waiting callers disconnect.
+        crowd = asyncio.create_task(run_callers(stack.api_port, wait, count=CROWD, calls=1))
         await asyncio.sleep(1.5)
         assert not crowd.done()
         threads.append(_threads(api.pid))
-        found = await callers(stack.api_port, get, count=1, calls=300)
+        round_times = await run_callers(stack.api_port, get, count=1, calls=300)
         assert not crowd.done(), "the crowd had gone before the measurement ended"
         crowd.cancel()
         await asyncio.gather(crowd, return_exceptions=True)
         await asyncio.sleep(1.0)
-        return percentile(found, 0.99)
+        return percentile(round_times, 0.99)
 
     before = _threads(api.pid)
     pairs = alternate(crowded, quiet)
-    ratio, spread = median_and_spread([mine / plain for mine, plain in pairs])
+    ratio, spread = median_and_spread(
+        [product_time / baseline_time for product_time, baseline_time in pairs]
+    )
     more = max(threads) - before
     details = {
-        "p99_ms": _ms(median_and_spread([mine for mine, _ in pairs])[0]),
-        "quiet_p99_ms": _ms(median_and_spread([plain for _, plain in pairs])[0]),
+        "p99_ms": _ms(median_and_spread([product_time for product_time, _ in pairs])[0]),
+        "quiet_p99_ms": _ms(median_and_spread([baseline_time for _, baseline_time in pairs])[0]),
     }
     return [
         Finding(
@@ -131,8 +135,8 @@ def _crowd(stack: Stack, api: Running, key: str) -> list[Finding]:
 
 
 def _throughput(stack: Stack, key: str) -> Finding:
-    """500 callers at once, and bare Celery with as many calls under way at a time."""
-    request = request_bytes("POST", "/echo", key)
+    """Compare 500 concurrent callers with plain Celery at the same number of concurrent tasks."""
+    request = build_request("POST", "/echo", key)
     bare = bare_app(stack.settings())
 
     def product() -> float:
@@ -140,19 +144,25 @@ def _throughput(stack: Stack, key: str) -> Finding:
         return CROWD * CALLS_EACH / times[-1]
 
     def baseline() -> float:
-        began = time.perf_counter()
+        start = time.perf_counter()
         for _ in range(CALLS_EACH):
             sent = [bare.send_task("bare.echo", args=[{}], queue=BARE_QUEUE) for _ in range(CROWD)]
             for each in sent:
                 each.get(timeout=30)
-        return CROWD * CALLS_EACH / (time.perf_counter() - began)
+        return CROWD * CALLS_EACH / (time.perf_counter() - start)
 
     times: list[float] = []
     pairs = alternate(product, baseline)
-    ratio, spread = median_and_spread([mine / plain for mine, plain in pairs])
+    ratio, spread = median_and_spread(
+        [product_time / baseline_time for product_time, baseline_time in pairs]
+    )
     details = {
-        "calls_per_second": round(median_and_spread([mine for mine, _ in pairs])[0]),
-        "baseline_calls_per_second": round(median_and_spread([plain for _, plain in pairs])[0]),
+        "calls_per_second": round(
+            median_and_spread([product_time for product_time, _ in pairs])[0]
+        ),
+        "baseline_calls_per_second": round(
+            median_and_spread([baseline_time for _, baseline_time in pairs])[0]
+        ),
     }
     return Finding(
         "queue: throughput, 500 callers", ratio, "×", "≥ 0.6 ×", ratio >= 0.6, spread, details
@@ -160,15 +170,15 @@ def _throughput(stack: Stack, key: str) -> Finding:
 
 
 def _seconds_of_crowd(stack: Stack, request: bytes) -> float:
-    began = time.perf_counter()
-    asyncio.run(callers(stack.api_port, request, count=CROWD, calls=CALLS_EACH))
-    return time.perf_counter() - began
+    start = time.perf_counter()
+    asyncio.run(run_callers(stack.api_port, request, count=CROWD, calls=CALLS_EACH))
+    return time.perf_counter() - start
 
 
 def _threads(pid: int) -> int:
-    found = re.search(r"^Threads:\s+(\d+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
-    assert found is not None
-    return int(found[1])
+    match = re.search(r"^Threads:\s+(\d+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    assert match is not None
+    return int(match[1])
 
 
 def _ms(seconds: float) -> float:

@@ -1,6 +1,6 @@
-"""docs/performance.md, its picture and a table of docs/growth.md, from the newest findings.
+"""Writes docs/performance.md, its chart, and the table in docs/growth.md from the latest findings.
 
-The pictures that no document shows are drawn into build/benchmarks.
+The charts that aren't part of a document are written to build/benchmarks.
 """
 
 import re
@@ -9,20 +9,21 @@ from typing import Any
 
 import matplotlib as mpl
 
-from benchmarks.growth_page import write_carried
+from benchmarks.growth_page import write_load_table
 
 mpl.use("svg")
-# Text as text: the picture stays small, readable and the same from run to run.
+# Text in the SVG files stays text, so that the files are small, readable and reproducible.
 mpl.rcParams["svg.fonttype"] = "none"
 mpl.rcParams["svg.hashsalt"] = "pressroom"
 
-from matplotlib import pyplot  # noqa: E402 - after its back end is chosen
+from matplotlib import pyplot  # noqa: E402 - the back end must be chosen before the import
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PICTURES = ROOT / "build" / "benchmarks"
-# A ratio below is drawn here: what is subtracted for the call itself may leave nothing, or less.
-_LEAST = 0.1
+# The chart has a logarithmic axis, so smaller ratios are drawn at this value. A benchmark subtracts
+# an allowance for the HTTP call, so a ratio can even be negative.
+_MIN_DRAWN_RATIO = 0.1
 _HEAD = """\
 # Performance
 
@@ -41,12 +42,17 @@ the most of everything. At 1 there are 2 M subscriptions, 1 M jobs, 2 M entries 
 `make bench NAME=growth` measures it."""
 
 _Finding = dict[str, Any]
-# Each line of the page tells of the findings that share a name and a bar.
+# A table row of the page covers all findings with the same name and bar.
 _Groups = dict[tuple[str, str], list[_Finding]]
 
 
 def write_report(record: dict[str, Any] | None, growth: dict[str, Any] | None) -> None:
-    """Write what was found of all benchmarks, and of growth, so far as they ever ran."""
+    """Write the documents and charts.
+
+    Args:
+        record: the findings of all benchmarks except growth, or ``None`` before the first run.
+        growth: the findings of the growth measurement, or ``None`` before the first run.
+    """
     PICTURES.mkdir(parents=True, exist_ok=True)
     parts = [_HEAD]
     if record is not None:
@@ -60,7 +66,7 @@ def write_report(record: dict[str, Any] | None, growth: dict[str, Any] | None) -
             _draw(cases, PICTURES / f"growth-{group.replace(' ', '-')}.svg")
     (DOCS / "performance.md").write_text("\n\n".join(parts) + "\n")
     if record is not None and growth is not None:
-        write_carried(record, growth)
+        write_load_table(record, growth)
 
 
 def _figures(record: dict[str, Any]) -> list[str]:
@@ -87,7 +93,7 @@ def _growth(record: dict[str, Any]) -> list[str]:
 def _groups(record: dict[str, Any]) -> _Groups:
     groups: _Groups = {}
     for finding in record["findings"]:
-        # A case of growth is called by its route.
+        # The name of a growth case is a route, so the details contain the name of the group.
         name = finding["details"].get("group") or finding["name"].partition(":")[0]
         groups.setdefault((name, finding["bar"]), []).append(finding)
     return groups
@@ -102,7 +108,7 @@ def _table(groups: _Groups) -> str:
 
 
 def _missed(groups: _Groups) -> list[str]:
-    """Name those that miss their bar, where a row of the table has several; else nothing."""
+    """Return a list of all findings that miss the bar in table rows with several findings."""
     missed = {
         group: short
         for group, findings in groups.items()
@@ -123,8 +129,11 @@ def _what(name: str, findings: list[_Finding]) -> str:
 
 
 def _range(findings: list[_Finding]) -> str:
-    least, most = (_number(choose(each["value"] for each in findings)) for choose in (min, max))
-    return f"{least if least == most else f'{least} to {most}'} {findings[0]['unit']}".strip()
+    smallest, largest = (
+        _number(choose(each["value"] for each in findings)) for choose in (min, max)
+    )
+    values = smallest if smallest == largest else f"{smallest} to {largest}"
+    return f"{values} {findings[0]['unit']}".strip()
 
 
 def _number(value: float) -> str:
@@ -147,15 +156,15 @@ def _measured(record: dict[str, Any]) -> str:
 
 
 def _draw(groups: dict[str, list[_Finding]], file: Path) -> None:
-    """Draw a line for each group, from its least to its greatest figure."""
+    """Draw a chart with one line per group, from the smallest to the largest ratio of the group."""
     figure, axes = pyplot.subplots(figsize=(8, 0.6 + 0.25 * len(groups)), layout="constrained")
     names = [*groups][::-1]
-    least, most = (
-        [max(_LEAST, choose(each["value"] for each in groups[name])) for name in names]
+    smallest, largest = (
+        [max(_MIN_DRAWN_RATIO, choose(each["value"] for each in groups[name])) for name in names]
         for choose in (min, max)
     )
-    axes.hlines(names, least, most, color="#4c78a8")
-    axes.plot([*least, *most], [*names, *names], ".", color="#4c78a8")
+    axes.hlines(names, smallest, largest, color="#4c78a8")
+    axes.plot([*smallest, *largest], [*names, *names], ".", color="#4c78a8")
     axes.axvline(1.0, color="#333", linewidth=1)
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter("{x:g}")
@@ -163,5 +172,6 @@ def _draw(groups: dict[str, list[_Finding]], file: Path) -> None:
     axes.set_xlabel("× (1 = the baseline, or the smallest size)")
     figure.savefig(file, metadata={"Date": None})
     pyplot.close(figure)
-    # It is no text that anybody reads: one line, without the comments that name its parts.
+    # Remove the comments and line breaks of the SVG file, because nobody reads the source of a
+    # chart.
     file.write_text(re.sub(r"<!--.*?-->|\s+", " ", file.read_text()).strip() + "\n")

@@ -1,4 +1,4 @@
-"""The development stack as `make run` starts it, in a directory of the benchmark's own."""
+"""A development stack like the stack of `make run`, in a temporary directory."""
 
 import json
 import os
@@ -15,8 +15,31 @@ from devstack.supervisor.ports import PortPicker
 _START_SECONDS = 120
 
 
-def _pressroom(home: Path, *words: str, **environment: str) -> None:
-    # Settings of whoever runs the benchmark must not lead it to their services.
+@contextmanager
+def running_stack() -> Iterator[dict[str, Any]]:
+    with TemporaryDirectory(prefix="pressroom-bench-") as directory:
+        home = Path(directory)
+        try:
+            yield start_stack(home)
+        finally:
+            stop_stack(home)
+
+
+def start_stack(home: Path) -> dict[str, Any]:
+    """Start a development stack, and return the contents of its run.json."""
+    picker = PortPicker(home / "benchmark-ports.json")
+    ports = {"PORT": str(picker.pick("api")), "FLOWER_PORT": str(picker.pick("flower"))}
+    _run_command(home, "up", "--detach", **ports)
+    run: dict[str, Any] = json.loads((home / "run.json").read_text())
+    return run
+
+
+def stop_stack(home: Path) -> None:
+    _run_command(home, "down")
+
+
+def _run_command(home: Path, *words: str, **environment: str) -> None:
+    # Drop the settings of the user's shell, which could name the user's own services.
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PRESSROOM_")}
     subprocess.run(
         [sys.executable, "-m", "cli.main", *words],
@@ -25,26 +48,3 @@ def _pressroom(home: Path, *words: str, **environment: str) -> None:
         stdout=subprocess.DEVNULL,
         timeout=_START_SECONDS,
     )
-
-
-def up(home: Path) -> dict[str, Any]:
-    """Start the stack and return what run.json says of it."""
-    picker = PortPicker(home / "benchmark-ports.json")
-    ports = {"PORT": str(picker.pick("api")), "FLOWER_PORT": str(picker.pick("flower"))}
-    _pressroom(home, "up", "--detach", **ports)
-    run: dict[str, Any] = json.loads((home / "run.json").read_text())
-    return run
-
-
-def down(home: Path) -> None:
-    _pressroom(home, "down")
-
-
-@contextmanager
-def running_stack() -> Iterator[dict[str, Any]]:
-    with TemporaryDirectory(prefix="pressroom-bench-") as directory:
-        home = Path(directory)
-        try:
-            yield up(home)
-        finally:
-            down(home)

@@ -1,13 +1,13 @@
-"""How fast a backlog of events reaches a receiver, beside the same signed posts alone.
+"""Compares the delivery of a backlog of webhook events with plain HTTP posts of the same events.
 
-There are eight endpoints, each of an owner of its own: of one owner, two are called at a time. They
-are paused while their owners' members change, and then all go on at once, as after an outage of
-their receiver. The time is that from the first post to the last one, by the receiver's own
-clock, of one worker process with the queue's own limit.
+The stack has eight endpoints of eight owners, because Pressroom calls only two endpoints of an
+owner at a time. The endpoints are paused while members change, and then resume together, like after
+an outage of the receiver. A single worker process delivers the events. The receiver measures the
+time between the first and the last post.
 
-The baseline makes the same posts, signed by the same function as they go out, with the same HTTP
-library in one process: a connection for each endpoint, which stays open. It reads and writes no
-row. Both are held to each event once, and to the bytes that were expected.
+The baseline sends the same posts from one process, with the same HTTP library and the same signing
+function. The baseline has one open connection per endpoint, and neither reads nor writes any row.
+In each round, the receiver must get each event once, with the expected bytes.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import httpx2
 
-from benchmarks.hook_receiver import Taken, checksum_of
-from benchmarks.measure import Finding, alternate, full_size, median_and_spread
+from benchmarks.hook_receiver import Taken, calculate_checksum
+from benchmarks.measure import Finding, alternate, is_full_size, median_and_spread
 from benchmarks.own_stack import own_stack
 from core import clock
 from core.queues import Queue
@@ -27,7 +27,7 @@ from devstack import LOOPBACK
 from devstack.harness.free_ports import free_port
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack, plain_client
-from devstack.supervisor.programs import answers
+from devstack.supervisor.programs import is_responding
 from models import EndpointState, Subscription
 from services.access.caller import Caller
 from services.feed import reading
@@ -40,10 +40,10 @@ from services.webhooks.webhook_endpoints import EndpointChange
 from workers.serving import plan_serving
 
 ENDPOINTS = 8
-EVENTS_EACH = 300 if full_size() else 100
+EVENTS_EACH = 300 if is_full_size() else 100
 MEMBERS = 20
 _STRANGER = Actor(ActorKind.STRANGER, Via.CHALLENGE)
-MIN_TIMES = 0.5
+MIN_SPEEDUP = 0.5
 CHANGED = FeedEventType.SUBSCRIPTION_CHANGED
 QUEUE_LIMIT = plan_serving([Queue.WEBHOOKS]).limits[Queue.WEBHOOKS]
 _OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
@@ -52,13 +52,13 @@ _UNFINISHED = """
     UNION ALL SELECT FROM jobs WHERE queue = 'webhooks' AND status IN ('queued', 'running')
 """
 
-# An id, and a body.
+# The message id and the body of a webhook.
 Post = tuple[str, bytes]
 
 
 @dataclass(frozen=True)
 class Hooked:
-    """An owner with a list, and the endpoint that is told of its members."""
+    """An owner with a list, and an endpoint that receives the events of the list's members."""
 
     caller: Caller
     list_id: int
@@ -72,11 +72,11 @@ class WebhookBench:
     stack: Stack
     hooked: Sequence[Hooked]
     receiver_port: int
-    # The posts of the newest backlog, of each endpoint in turn.
+    # The posts of the latest backlog, per endpoint.
     posts: list[list[Post]]
 
-    def announce(self) -> None:
-        """A backlog, by the product's own statement for a change of a member."""
+    def create_backlog(self) -> None:
+        """Announce member changes while the endpoints are paused."""
         self._set_state(EndpointState.PAUSED)
         with self.stack.resources.unit_of_work() as uow:
             before = newest_position(uow.session)
@@ -87,34 +87,34 @@ class WebhookBench:
                 for number in range(EVENTS_EACH):
                     member = members[number % len(members)]
                     announce_change(uow, member, CHANGED, "edited", _OWNER, changed=["name"])
-        self.posts = [self._posts(each, before) for each in self.hooked]
+        self.posts = [self._read_posts(each, before) for each in self.hooked]
 
     def deliver(self) -> float:
-        """By the product; deliveries a second."""
-        self.announce()
-        self._begin()
+        """Deliver a backlog with Pressroom, and return the deliveries per second."""
+        self.create_backlog()
+        self._reset_tally()
         self._set_state(EndpointState.ACTIVE)
-        taken = self._await_all()
+        tally = self._await_all()
         eventually(lambda: not self.stack.query(_UNFINISHED), what="the end of all jobs")
-        return (taken.events - 1) / taken.seconds
+        return (tally.events - 1) / tally.seconds
 
     def post(self) -> float:
-        """By nothing but an HTTP client; posts a second."""
-        self._begin()
+        """Send the posts of the backlog with an HTTP client, and return the posts per second."""
+        self._reset_tally()
         asyncio.run(self._post_all())
-        taken = self._await_all()
-        return (taken.events - 1) / taken.seconds
+        tally = self._await_all()
+        return (tally.events - 1) / tally.seconds
 
-    def _posts(self, hooked: Hooked, after: FeedPosition) -> list[Post]:
+    def _read_posts(self, hooked: Hooked, after: FeedPosition) -> list[Post]:
         with self.stack.resources.unit_of_work() as uow:
             query = reading.next_events(
                 hooked.caller.user_id, after, types=[CHANGED], limit=EVENTS_EACH
             )
-            found = uow.session.scalars(query).all()
-            assert len(found) == EVENTS_EACH
+            events = uow.session.scalars(query).all()
+            assert len(events) == EVENTS_EACH
             return [
                 (signing.build_message_id(event["id"]), signing.serialise_event(event))
-                for event in reading.render_events(uow.session, found)
+                for event in reading.render_events(uow.session, events)
             ]
 
     async def _post_all(self) -> None:
@@ -124,13 +124,13 @@ class WebhookBench:
             await asyncio.gather(*(_post_each(client, each, posts) for each, posts in shares))
 
     def _set_state(self, state: EndpointState) -> None:
-        """All at once, so that one look of the worker finds all."""
+        """Change all endpoints in one transaction, so that the worker finds all of them at once."""
         change = EndpointChange(state=state)
         with self.stack.resources.unit_of_work() as uow:
             for each in self.hooked:
                 webhook_endpoints.change_endpoint(uow, each.caller, each.endpoint_id, change)
 
-    def _begin(self) -> None:
+    def _reset_tally(self) -> None:
         with plain_client() as client:
             client.delete(self._taken_url).raise_for_status()
 
@@ -138,16 +138,16 @@ class WebhookBench:
         expected = sum(map(len, self.posts))
         with plain_client() as client:
 
-            def taken() -> Taken | None:
-                found = Taken(**client.get(self._taken_url).json())
-                return found if found.posts >= expected else None
+            def read_complete_tally() -> Taken | None:
+                tally = Taken(**client.get(self._taken_url).json())
+                return tally if tally.posts >= expected else None
 
-            found = eventually(taken, within=300, what="the last event")
-        assert isinstance(found, Taken)
-        assert found.posts == found.events == expected, found
+            tally = eventually(read_complete_tally, within=300, what="the last event")
+        assert isinstance(tally, Taken)
+        assert tally.posts == tally.events == expected, tally
         bodies = (body for posts in self.posts for _, body in posts)
-        assert found.checksum == checksum_of(bodies), "other bytes came"
-        return found
+        assert tally.checksum == calculate_checksum(bodies), "other bytes came"
+        return tally
 
     @property
     def _taken_url(self) -> str:
@@ -165,15 +165,17 @@ async def _post_each(client: httpx2.AsyncClient, hooked: Hooked, posts: Sequence
 def run() -> list[Finding]:
     with _webhook_bench() as bench:
         pairs = alternate(bench.deliver, bench.post)
-    ratio, spread = median_and_spread([mine / alone for mine, alone in pairs])
+    ratio, spread = median_and_spread(
+        [product_rate / baseline_rate for product_rate, baseline_rate in pairs]
+    )
     details = {
-        "product_per_s": round(median_and_spread([mine for mine, _ in pairs])[0]),
-        "posts_per_s": round(median_and_spread([alone for _, alone in pairs])[0]),
+        "product_per_s": round(median_and_spread([product_rate for product_rate, _ in pairs])[0]),
+        "posts_per_s": round(median_and_spread([baseline_rate for _, baseline_rate in pairs])[0]),
         "endpoints": ENDPOINTS,
         "events_each": EVENTS_EACH,
     }
-    title, bar = f"webhooks: backlog of {ENDPOINTS} endpoints", f"≥ {MIN_TIMES:g} ×"
-    return [Finding(title, ratio, "×", bar, ratio >= MIN_TIMES, spread, details)]
+    title, bar = f"webhooks: backlog of {ENDPOINTS} endpoints", f"≥ {MIN_SPEEDUP:g} ×"
+    return [Finding(title, ratio, "×", bar, ratio >= MIN_SPEEDUP, spread, details)]
 
 
 @contextmanager
@@ -184,7 +186,7 @@ def _webhook_bench() -> Iterator[WebhookBench]:
             "receiver",
             str(port),
             module="benchmarks.hook_receiver",
-            ready=lambda: answers(port, "/taken"),
+            ready=lambda: is_responding(port, "/taken"),
         )
         stack.start_worker("webhooks", concurrency=QUEUE_LIMIT, PRESSROOM_LOG_LEVEL="warning")
         hooked = [
@@ -195,7 +197,7 @@ def _webhook_bench() -> Iterator[WebhookBench]:
 
 
 def _new_hooked(stack: Stack, url: str) -> Hooked:
-    owner = stack.new_owner()
+    owner = stack.create_owner()
     caller = Caller(owner.user_id, frozenset(Scope), unrestricted=True)
     with stack.resources.unit_of_work() as uow:
         slug = f"list-{owner.user_id}"

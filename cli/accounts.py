@@ -116,7 +116,7 @@ def reset_factors(email: Email, as_json: Json = False) -> None:
     from services.accounts.factors import own_factors
 
     with connected() as resources, resources.unit_of_work() as uow:
-        user = own_factors.reset(uow, email=email)
+        user = own_factors.remove_all_factors(uow, email=email)
         show(fields(user, _USER), as_json=as_json)
 
 
@@ -147,5 +147,5 @@ def list_users(
     from services.operators import listed_users
 
     with connected() as resources:
-        users = listed_users.newest_users(resources.database, owners=owners, email=email)
+        users = listed_users.list_newest_users(resources.database, owners=owners, email=email)
         show_all([fields(user, _USER) for user in users], as_json=as_json)

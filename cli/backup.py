@@ -10,7 +10,7 @@ from cli.connection import connected
 from cli.output import Json, fields, group, show, show_all
 from core import clock
 from services.backup import creating, manifests, restoring
-from services.backup.creating import Pruned
+from services.backup.creating import PruneResult
 from services.backup.manifests import Manifest
 from services.jobs import maintenance
 from storage.backup_files.places import open_sealed_place
@@ -32,10 +32,10 @@ def create(as_json: Json = False) -> None:
         place = open_sealed_place(resources.settings)
 
         def work(began_at: datetime) -> int:
-            manifests_made.append(creating.create(resources, place, began_at))
+            manifests_made.append(creating.create_backup(resources, place, began_at))
             return len(manifests_made)
 
-        maintenance.run_now(resources, creating.MAKE_BACKUP, work)
+        maintenance.run_now(resources, creating.CREATE_BACKUP, work)
     show(_described(manifests_made[0]), as_json=as_json)
 
 
@@ -43,7 +43,7 @@ def create(as_json: Json = False) -> None:
 def list_(as_json: Json = False) -> None:
     """Show the backups that are whole, the oldest first."""
     with connected() as resources:
-        backups = list(manifests.read_all(open_sealed_place(resources.settings)))
+        backups = list(manifests.read_manifests(open_sealed_place(resources.settings)))
     show_all([_described(each) for each in backups], as_json=as_json)
 
 
@@ -55,7 +55,9 @@ def verify(backup_id: Backup = manifests.NEWEST, as_json: Json = False) -> None:
     """
     with connected() as resources:
         place = open_sealed_place(resources.settings)
-        report = restoring.verify(resources, place, manifests.find(place, backup_id))
+        report = restoring.verify_backup(
+            resources, place, manifests.find_manifest(place, backup_id)
+        )
     if as_json:
         show(asdict(report), as_json=True)
     else:
@@ -76,8 +78,8 @@ def restore(backup_id: Backup = manifests.NEWEST, as_json: Json = False) -> None
     """
     with connected() as resources:
         place = open_sealed_place(resources.settings)
-        manifest = manifests.find(place, backup_id)
-        report = restoring.restore(resources, place, manifest)
+        manifest = manifests.find_manifest(place, backup_id)
+        report = restoring.restore_backup(resources, place, manifest)
     replayed = {
         "opt_outs_replayed": report.replayed.opt_outs,
         "erasures_replayed": report.replayed.erasures,
@@ -94,17 +96,17 @@ def prune(
     as_json: Json = False,
 ) -> None:
     """Remove old backups, and the files that no other backup needs. The newest one stays."""
-    pruned: list[Pruned] = []
+    pruned: list[PruneResult] = []
     with connected() as resources:
         settings = resources.settings
         place = open_sealed_place(settings)
         before = clock.now() - timedelta(days=days or settings.backup_days)
 
         def work(_: datetime) -> int:
-            pruned.append(creating.prune(place, before))
+            pruned.append(creating.prune_backups(place, before))
             return pruned[0].backups
 
-        maintenance.run_now(resources, creating.MAKE_BACKUP, work)
+        maintenance.run_now(resources, creating.CREATE_BACKUP, work)
     show(asdict(pruned[0]), as_json=as_json)
 
 

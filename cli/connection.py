@@ -31,8 +31,8 @@ def use_running_stack() -> None:
         return
     from devstack.supervisor import environment, home_folder
 
-    home = home_folder.from_environment()
-    settings = home_folder.settings_of(home)
+    home = home_folder.find_home()
+    settings = home_folder.read_stack_settings(home)
     # Any setting is one of services; the home's name is none.
     sets_any = any(name.startswith(PREFIX) and name != "PRESSROOM_HOME" for name in os.environ)
     if not settings and not sets_any:
@@ -45,7 +45,7 @@ def use_running_stack() -> None:
         raise typer.Exit(MISCONFIGURED)
     for name, value in settings.items():
         os.environ.setdefault(name, value)
-    os.environ["PATH"] = environment.path_of_programs()
+    os.environ["PATH"] = environment.build_path()
 
 
 @contextmanager
@@ -55,7 +55,7 @@ def connected() -> Iterator[Resources]:
     settings = load_settings()
     # Scripts read what a command prints, so the log must not mix with it.
     configure_logging(settings.model_copy(update={"log_level": "error"}))
-    event_origins.begin(Origin(credential=Credential(CredentialKind.COMMAND)))
+    event_origins.set_origin(Origin(credential=Credential(CredentialKind.COMMAND)))
     end_start()
     resources = open_resources(settings, concurrency=2, name="cli")
     try:

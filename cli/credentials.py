@@ -40,8 +40,8 @@ def create_key(
 ) -> None:
     """Create an API key. It is shown only now."""
     with connected() as resources, resources.unit_of_work() as uow:
-        user = accounts.get_by_email(uow, email)
-        key, secret = api_keys.create(
+        user = accounts.get_user_by_email(uow, email)
+        key, secret = api_keys.create_key(
             uow,
             user_id=user.id,
             name=name,
@@ -56,8 +56,8 @@ def create_key(
 def list_keys(email: Email, as_json: Json = False) -> None:
     """Show a user's keys, newest first."""
     with connected() as resources, resources.unit_of_work() as uow:
-        user = accounts.get_by_email(uow, email)
-        rows = api_keys.list_of(uow, user.id).rows
+        user = accounts.get_user_by_email(uow, email)
+        rows = api_keys.list_keys(uow, user.id).rows
         columns = _KEY if as_json else _KEY_ROW
         show_all([fields(key, columns) for key in rows], as_json=as_json)
 
@@ -99,7 +99,7 @@ def create_client(
 ) -> None:
     """Register a program. Its secret is shown only now."""
     with connected() as resources, resources.unit_of_work() as uow:
-        client, secret = clients.create(
+        client, secret = clients.register_client(
             uow,
             name=name,
             redirect_uris=redirect_uri,
@@ -115,7 +115,7 @@ def create_client(
 def list_clients(as_json: Json = False) -> None:
     """Show the 1,000 newest programs, newest first."""
     with connected() as resources, resources.unit_of_work() as uow:
-        show_all([_client(each) for each in clients.list_of(uow)], as_json=as_json)
+        show_all([_client(each) for each in clients.list_clients(uow)], as_json=as_json)
 
 
 @oauth_clients.command("revoke")
@@ -124,7 +124,7 @@ def revoke_client(
 ) -> None:
     """End a program's access to all accounts. Its next request is refused."""
     with connected() as resources, resources.unit_of_work() as uow:
-        revoked = clients.revoke(uow, client_id)
+        revoked = clients.revoke_client(uow, client_id)
     show({"client_id": client_id, "revoked": revoked}, as_json=as_json)
 
 

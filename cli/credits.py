@@ -42,7 +42,7 @@ def show_order(order_id: OrderId, as_json: Json = False) -> None:
     with connected() as resources, resources.unit_of_work() as uow:
         order = settlement.lock_order(uow, order_id)
         history = [
-            f"{clock.iso(each.created_at)} {each.to_status} ({each.via})"
+            f"{clock.format_timestamp(each.created_at)} {each.to_status} ({each.via})"
             for each in orders.list_changes(uow, order_id)
         ]
         events = [f"{each.event_id} {each.type}" for each in orders.list_events(uow, order_id)]
@@ -115,7 +115,7 @@ def balance(email: Email, as_json: Json = False) -> None:
     """Show a user's credits."""
     with connected() as resources:
         with resources.unit_of_work() as uow:
-            user_id = accounts.get_by_email(uow, email).id
+            user_id = accounts.get_user_by_email(uow, email).id
         account = ledger.read_account(resources.database, user_id)
     show(orjson.loads(account), as_json=as_json)
 
@@ -125,7 +125,7 @@ def show_ledger(email: Email, limit: Limit = 50, as_json: Json = False) -> None:
     """Show the entries of a user's credit account, newest first."""
     with connected() as resources:
         with resources.unit_of_work() as uow:
-            user_id = accounts.get_by_email(uow, email).id
+            user_id = accounts.get_user_by_email(uow, email).id
         page = ledger_pages.list_entries(resources.database, user_id, PageRequest(limit))
     entries = [orjson.loads(entry) for _, entry in page.rows]
     if not as_json:
@@ -146,7 +146,7 @@ def _book(
 ) -> None:
     with connected() as resources:
         with resources.unit_of_work() as uow:
-            user_id = accounts.get_by_email(uow, email).id
+            user_id = accounts.get_user_by_email(uow, email).id
         try:
             credits_ = Decimal(amount)
         except InvalidOperation:

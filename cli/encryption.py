@@ -19,6 +19,6 @@ def rotate_keys(as_json: Json = False) -> None:
     with connected() as resources:
         rewrapped = sum(key_rotation.rewrap_data_keys(resources))
         with resources.unit_of_work() as uow:
-            rewrapped += totp.rotate(uow, resources.key_wrapper)
+            rewrapped += totp.rewrap_secrets(uow, resources.key_wrapper)
         current = resources.key_wrapper.current
     show({"rewrapped": rewrapped, "key": current}, as_json=as_json)

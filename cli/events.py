@@ -20,8 +20,8 @@ app = group("What happened to a user's account, and to what they own.")
 def account_events(email: Email, limit: Limit = 50, as_json: Json = False) -> None:
     """Show events of a user's account, such as logins, newest first."""
     with connected() as resources, resources.unit_of_work() as uow:
-        user = accounts.get_by_email(uow, email)
-        events = security_events.page(uow, user.id, PageRequest(limit)).rows
+        user = accounts.get_user_by_email(uow, email)
+        events = security_events.list_events(uow, user.id, PageRequest(limit)).rows
         names = "id occurred_at type ip user_agent credential_kind credential_id detail"
         show_all([fields(each, names) for each in events], as_json=as_json)
 
@@ -38,7 +38,7 @@ def feed_events(
 ) -> None:
     """Show a user's feed, which their programs follow, newest first."""
     with connected() as resources, resources.unit_of_work() as uow:
-        user = accounts.get_by_email(uow, email)
+        user = accounts.get_user_by_email(uow, email)
         event_types = set(types or FeedEventType)
         found = reading.list_newest_events(uow.session, user.id, types=event_types, limit=limit)
         events = render_events(uow.session, found)

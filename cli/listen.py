@@ -12,7 +12,13 @@ from cli.output import Json
 from core import clock
 from core.errors.webhooks import LISTEN_REFUSED
 from core.process.garbage_collection import end_start
-from integrations.http_client import HttpBounds, HttpClient, HttpFailure, HttpReply, reason_of
+from integrations.http_client import (
+    HttpBounds,
+    HttpClient,
+    HttpFailure,
+    HttpReply,
+    describe_failure,
+)
 from services.webhooks import signing
 
 _PAUSE_SECONDS = 1.0
@@ -97,7 +103,7 @@ class Follower:
             try:
                 reply = self._http.send("GET", self._url, params=query, headers=self._headers)
             except HttpFailure as failure:
-                reason = reason_of(failure)
+                reason = describe_failure(failure)
             else:
                 if reply.status not in _PASSING:
                     return self._page(reply)
@@ -131,7 +137,7 @@ class Forwarder:
             try:
                 reply = self._http.send("POST", self._url, content=body, headers=headers)
             except HttpFailure as failure:
-                typer.echo(f"{self._url}: {reason_of(failure)}; trying again.", err=True)
+                typer.echo(f"{self._url}: {describe_failure(failure)}; trying again.", err=True)
                 time.sleep(_PAUSE_SECONDS)
             else:
                 return {"id": message_id, "type": event["type"], "status": reply.status}

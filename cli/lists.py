@@ -41,7 +41,7 @@ def create(
 ) -> None:
     """Create a list."""
     with connected() as resources, resources.unit_of_work() as uow:
-        owner = accounts.get_by_email(uow, owner_email)
+        owner = accounts.get_user_by_email(uow, owner_email)
         values = {"confirm_required": not no_confirm}
         mailing_list = lists.create_list(
             uow, owner_id=owner.id, title=title, slug=slug, fields=values
@@ -62,7 +62,7 @@ def list_lists(
 ) -> None:
     """Show lists and how many members are active, newest first."""
     with connected() as resources, resources.unit_of_work() as uow:
-        owner_id = None if owner is None else accounts.get_by_email(uow, owner).id
+        owner_id = None if owner is None else accounts.get_user_by_email(uow, owner).id
         mailing_lists = lists.list_all(uow, owner_id=owner_id, archived=archived, limit=limit)
         counts = subscriber_counts.count_subscribers(uow, [each.id for each in mailing_lists])
         rows = [_brief(each, counts[each.id]) for each in mailing_lists]
@@ -75,7 +75,7 @@ def show_list(list_name: ListName, as_json: Json = False) -> None:
     with connected() as resources, resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_name, archived=True)
         [active] = subscriber_counts.count_subscribers(uow, [mailing_list.id]).values()
-        owner = accounts.get(uow, mailing_list.user_id)
+        owner = accounts.get_user(uow, mailing_list.user_id)
         more = fields(
             mailing_list,
             "tagline description email_channel_enabled challenge_enabled challenge_provider"
@@ -146,7 +146,7 @@ def trace(list_name: ListName, email: Email, as_json: Json = False) -> None:
     """Make a trace id. It stands for the person on the list, so send it to that person alone."""
     with connected() as resources, resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_name, archived=True)
-        person = accounts.get_by_email(uow, email)
+        person = accounts.get_user_by_email(uow, email)
         new_trace = Trace(mailing_list.id, person.id, traces.allocate_delivery_number(uow))
         trace_id = traces.create_trace_id(resources.keyring, new_trace)
         url = page_urls.unsubscribe_url(resources.settings, trace_id)

@@ -103,7 +103,7 @@ def written(target: Path) -> Iterator[BinaryIO]:
 
 def _plain(value: object) -> object:
     if isinstance(value, datetime):
-        return clock.iso(value)
+        return clock.format_timestamp(value)
     raise TypeError(f"no JSON form for {type(value).__name__}")
 
 

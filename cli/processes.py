@@ -35,21 +35,21 @@ def up(
     """Start the development stack. It has services, API, workers, Flower and a sandbox."""
     from devstack.supervisor import commands
 
-    raise typer.Exit(commands.up(detach=detach, as_json=as_json))
+    raise typer.Exit(commands.start_stack(detach=detach, as_json=as_json))
 
 
 def down(as_json: Json = False) -> None:
     """Stop the stack and wait until every process has ended. Its data stays."""
     from devstack.supervisor import commands
 
-    raise typer.Exit(commands.down(as_json=as_json))
+    raise typer.Exit(commands.stop_stack(as_json=as_json))
 
 
 def status(as_json: Json = False) -> None:
     """Show each process of the running stack. The exit code is 3 when no stack runs."""
     from devstack.supervisor import commands
 
-    raise typer.Exit(commands.status(as_json=as_json))
+    raise typer.Exit(commands.show_status(as_json=as_json))
 
 
 def reset(
@@ -58,10 +58,10 @@ def reset(
     """Stop the stack and delete its data. Database, queues, images, keys and logs go."""
     from devstack.supervisor import commands, home_folder
 
-    place = home_folder.from_environment()
+    place = home_folder.find_home()
     if not yes:
         typer.confirm(f"Delete all data in {place.path}?", abort=True, err=True)
-    raise typer.Exit(commands.reset(as_json=as_json))
+    raise typer.Exit(commands.reset_stack(as_json=as_json))
 
 
 # The time for requests under way, once the API is asked to end.

@@ -142,5 +142,5 @@ def export_list(
         with resources.unit_of_work() as uow:
             export, _ = exports.get_finished_export(uow, result["export_id"])
         with written(target) as out:
-            out.writelines(exports.open_file(resources, export).stream())
+            out.writelines(exports.open_export_file(resources, export).stream())
     show({"job_id": job.id, "file": str(target), "rows": result["rows"]}, as_json=as_json)

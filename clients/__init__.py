@@ -1,1 +1,1 @@
-"""Clients of the API, and what makes their types and methods from the OpenAPI document."""
+"""Clients of the API, and the generator that creates parts of the clients from the API document."""

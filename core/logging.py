@@ -2,8 +2,8 @@
 
 from core.process.absent_modules import hide_module
 
-# Importing Rich takes as long as importing the rest of structlog. structlog uses Rich only for
-# tracebacks in a format that Pressroom doesn't print.
+# Rich is slow to import. structlog needs Rich only for tracebacks in a format that Pressroom
+# doesn't print.
 with hide_module("rich"):
     import structlog
 

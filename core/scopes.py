@@ -23,7 +23,7 @@ class Scope(StrEnum):
 USER_SCOPES = frozenset(Scope) - {Scope.DELIVERY}
 
 # The right that each scope gives a program, in the words of the page that asks a person to grant
-# the scope. A person can't grant a scope that is missing here.
+# the scope. A person can't grant a scope without an explanation.
 SCOPE_EXPLANATIONS = {
     Scope.CREDIT_READ: "See your credit balance and what it was spent on",
     Scope.CREDIT_FULL: "See your credits, spend them, and claim credits that were paid for",

@@ -15,7 +15,7 @@ _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 @dataclass(frozen=True)
 class SecretForm:
-    """The format of one kind of secret. The prefix identifies the kind."""
+    """The format of one kind of secret. The prefix identifies the kind of the secret."""
 
     prefix: str
 

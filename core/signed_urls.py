@@ -7,6 +7,8 @@ from urllib.parse import urlencode
 
 from core.keyring import Keyring
 
+FILE_URL_LIFETIME = timedelta(minutes=15)
+SEEN_HEADER = "Pressroom-Seen"
 _SECONDS = re.compile(r"[0-9]{1,12}\Z")
 
 
@@ -42,14 +44,12 @@ class SignedUrls:
         return is_signed and now.timestamp() < int(expires)
 
 
-def _message(name: str, expires: int) -> bytes:
-    return f"{name}\n{expires}".encode()
-
-
 # URLs of files that jobs create. The signed name is the path of the route that serves the file.
 FILE_URLS = SignedUrls("file-link")
-FILE_URL_LIFETIME = timedelta(minutes=15)
 
 # `pressroom doctor` calls a URL of this kind to find out which client address the API sees.
 SEEN_CALLERS = SignedUrls("seen-caller")
-SEEN_HEADER = "Pressroom-Seen"
+
+
+def _message(name: str, expires: int) -> bytes:
+    return f"{name}\n{expires}".encode()

@@ -2,5 +2,5 @@
 
 # All programs of the development stack listen only on this address.
 LOOPBACK = "127.0.0.1"
-# The host names by which a local browser reaches the development stack.
+# The host names in the URLs of the development stack.
 LOOPBACK_HOSTS = (LOOPBACK, "localhost")

@@ -4,11 +4,11 @@ import sys
 
 
 def main() -> int:
-    # The import takes a moment. Importing in this function prevents a traceback if the user presses
-    # Ctrl-C during the import.
+    # Import the commands in this function, so that Ctrl-C during the slow import causes no
+    # traceback.
     from devstack.supervisor import commands
 
-    return commands.supervise(as_json="--json" in sys.argv[1:])
+    return commands.run_supervisor(as_json="--json" in sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""Other people's services, each behind a port of ours."""
+"""Adapters for external services, each behind an interface (port) of the product."""

@@ -1,7 +1,8 @@
-"""HTTP to the servers of providers, which may be slow, broken or hostile.
+"""HTTP clients for external servers, which may be slow, broken or hostile.
 
-Each call is bounded in time and in the bytes of its reply. It follows no redirect, keeps no cookie
-and asks for no compression; proxies and other variables of the environment don't count.
+Each call has a time limit, and each reply has a size limit. The clients follow no redirects, keep
+no cookies and request no compression. The clients ignore proxies and other settings in the
+environment.
 """
 
 import asyncio
@@ -32,72 +33,103 @@ from core.telemetry.attributes import SpanAttributes
 
 T = TypeVar("T")
 
-# The library's errors by the names that adapters use: its timeouts are failures too.
+# Loads the certificate authorities of the system only once per process, because loading takes
+# longer than creating the rest of a client.
+_load_authorities = cache(ssl.create_default_context)
+
+# The names that adapters use for the errors of the HTTP library. A timeout is also an HttpFailure.
 HttpFailure = httpx2.HTTPError
 HttpTimeout = httpx2.TimeoutException
-# Nothing was sent.
+# Errors that mean that the client has sent nothing.
 NotConnected = (httpx2.ConnectError, httpx2.ConnectTimeout)
-# The connection ended before the answer did.
+# Errors that mean that the connection ended before the end of the reply.
 ConnectionLost = (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError)
 HttpHeaders = httpx2.Headers
 
 
 class ReplyRefused(httpx2.ReadError):
-    """A reply that could be more bytes than the call allows; the text says why."""
+    """A reply is too long, or is compressed, so that its decompressed size is unknown.
+
+    The text of this error contains the reason.
+    """
 
 
 class ReplyTooSlow(httpx2.ReadTimeout):
-    """A reply that did not end within the call's time."""
+    """A reply did not end within the time limit of the call."""
 
 
-def reason_of(failure: HttpFailure) -> str:
-    """The reason for a log. The library's own texts may quote URLs."""
-    is_ours = isinstance(failure, ReplyRefused | ReplyTooSlow)
-    return str(failure) if is_ours else type(failure).__name__
+def describe_failure(failure: HttpFailure) -> str:
+    """Return the reason of a failure for a log.
+
+    The texts of the HTTP library are left out, because these texts may quote URLs.
+    """
+    is_own_error = isinstance(failure, ReplyRefused | ReplyTooSlow)
+    return str(failure) if is_own_error else type(failure).__name__
 
 
 @dataclass(frozen=True)
 class HttpBounds:
+    """The limits of the calls of an HTTP client.
+
+    Attributes:
+        truncates_replies: whether a reply that is too long is truncated instead of refused.
+        has_traced_host: whether trace spans contain the host. A host that a customer chooses must
+            not be traced, because the host may be confidential.
+        provider: the name of the provider in the metrics.
+    """
+
     max_seconds: float
     max_connect_seconds: float
     max_reply_bytes: int
-    # A longer reply is cut, and read no further; otherwise it is refused.
-    cuts_replies: bool = False
-    # Spans say which host is called: one that the settings name, and not one of a caller's.
-    tells_host: bool = True
-    # The name of the calls in the metrics.
+    truncates_replies: bool = False
+    has_traced_host: bool = True
     provider: str = "other"
 
     @property
     def timeout(self) -> httpx2.Timeout:
-        """The limit of each step. The library has none for their sum: replies may trickle."""
+        """The time limit of each network operation.
+
+        The HTTP library has no time limit for a whole call, so the callers of the library must add
+        a time limit. A server that sends its reply byte by byte exceeds no limit of a single
+        operation.
+        """
         connect = min(self.max_connect_seconds, self.max_seconds)
         return httpx2.Timeout(self.max_seconds, connect=connect)
 
 
 @dataclass(frozen=True)
 class HttpReply:
+    """A complete HTTP reply.
+
+    Attributes:
+        body: the bytes as received. A compressed body stays compressed, because the decompressed
+            body could exceed the size limit.
+    """
+
     status: int
     headers: HttpHeaders
-    # As it was sent: decompressing could make far more of the bytes than what was counted.
     body: bytes
 
 
 class AsyncHttpClient:
-    """For one event loop."""
+    """An HTTP client for a single event loop."""
 
     def __init__(self, bounds: HttpBounds) -> None:
         self._bounds = bounds
-        self._client = _async_client(bounds)
+        self._client = _create_client(bounds)
         initialize_provider_counters(bounds.provider)
 
     async def send(
         self, method: str, url: str, *, max_seconds: float | None = None, **content: Any
     ) -> HttpReply:
-        """Raises ``HttpFailure``; ``max_seconds`` instead of the client's own."""
-        began = time.perf_counter()
+        """Send a request and return the complete reply. Raises ``HttpFailure``.
+
+        Args:
+            max_seconds: replaces the client's time limit for this call.
+        """
+        started_at = time.perf_counter()
         outcome = ProviderOutcome.FAILED
-        with call_span(method, url if self._bounds.tells_host else ""):
+        with open_call_span(method, url if self._bounds.has_traced_host else ""):
             try:
                 async with (
                     asyncio.timeout(max_seconds or self._bounds.max_seconds),
@@ -111,7 +143,8 @@ class AsyncHttpClient:
             except TimeoutError:
                 raise ReplyTooSlow("timeout") from None
             finally:
-                count_provider_call(self._bounds.provider, outcome, time.perf_counter() - began)
+                seconds = time.perf_counter() - started_at
+                count_provider_call(self._bounds.provider, outcome, seconds)
             spans.add_attributes({"http.response.status_code": reply.status_code})
         return HttpReply(reply.status_code, reply.headers, body)
 
@@ -120,9 +153,10 @@ class AsyncHttpClient:
 
 
 class CallLoop:
-    """An event loop with a thread of its own, which makes the calls of any number of threads.
+    """An event loop in a separate thread, which makes HTTP calls for all other threads.
 
-    Nothing but an event loop can end a wait for a reply whose head trickles.
+    An event loop is needed because only an event loop can cancel a call whose reply headers arrive
+    byte by byte.
     """
 
     def __init__(self) -> None:
@@ -130,7 +164,7 @@ class CallLoop:
         threading.Thread(target=self._run, name="http-client", daemon=True).start()
 
     def wait_for(self, calls: Coroutine[Any, Any, T]) -> T:
-        """Return or raise what the calls do; the thread that asks waits for it."""
+        """Run a coroutine on the event loop, and return its result or raise its exception."""
         return asyncio.run_coroutine_threadsafe(calls, self._loop).result()
 
     def stop(self) -> None:
@@ -144,14 +178,14 @@ class CallLoop:
 
 
 class HttpClient:
-    """For any number of threads at once."""
+    """An HTTP client that many threads can use at the same time."""
 
     def __init__(self, bounds: HttpBounds) -> None:
         self._client = AsyncHttpClient(bounds)
         self._loop = CallLoop()
 
     def send(self, method: str, url: str, **content: Any) -> HttpReply:
-        """Raises ``HttpFailure``."""
+        """Send a request and return the complete reply. Raises ``HttpFailure``."""
         return self._loop.wait_for(self._client.send(method, url, **content))
 
     def close(self) -> None:
@@ -159,20 +193,24 @@ class HttpClient:
         self._loop.stop()
 
 
-def call_span(method: str, url: str) -> AbstractContextManager[None]:
-    """Paths and queries have what people look for, and headers have keys: it tells none of them.
+def open_call_span(method: str, url: str) -> AbstractContextManager[None]:
+    """Return a trace span for a call, which contains only the method and the host.
 
-    No provider is sent our trace either.
+    Paths and queries may contain search terms of people, and headers may contain keys. The trace
+    context is not sent to the provider either.
     """
     host = urlsplit(url).hostname
-    about: SpanAttributes = {"http.request.method": method}
+    attributes: SpanAttributes = {"http.request.method": method}
     if host:
-        about["server.address"] = host
-    return spans.step_span(f"{method} {host}" if host else method, "client", about)
+        attributes["server.address"] = host
+    return spans.step_span(f"{method} {host}" if host else method, "client", attributes)
 
 
-def retry_after(header: str | None, *, max_seconds: float = 3600.0) -> float | None:
-    """Seconds from now by a ``Retry-After`` of seconds or of a date; None if it is neither."""
+def parse_retry_after(header: str | None, *, max_seconds: float = 3600.0) -> float | None:
+    """Return the seconds to wait according to a ``Retry-After`` header.
+
+    The header contains a number of seconds or a date. Return ``None`` for any other header.
+    """
     text = (header or "").strip()
     try:
         if text.isascii() and text[:1].isdigit():
@@ -186,34 +224,31 @@ def retry_after(header: str | None, *, max_seconds: float = 3600.0) -> float | N
     return min(max(seconds, 0.0), max_seconds) if math.isfinite(seconds) else None
 
 
-def open_client(bounds: HttpBounds) -> httpx2.AsyncClient:
-    """A client whose callers see to the span and the time of a whole call.
+def open_async_client(bounds: HttpBounds) -> httpx2.AsyncClient:
+    """Return a client of the HTTP library that refuses compressed replies.
 
-    It decompresses replies that it reads as a whole, so compressed ones are refused.
+    The library would decompress a compressed reply to an unknown size. The caller must add the
+    trace span and the time limit of the whole call.
     """
 
     async def refuse_compressed(reply: httpx2.Response) -> None:
         if reply.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
             raise ReplyRefused("compressed reply")
 
-    client = _async_client(bounds)
+    client = _create_client(bounds)
     client.event_hooks["response"].append(refuse_compressed)
     return client
 
 
-# The system's certificate authorities; reading them takes longer than the rest of a client.
-_authorities = cache(ssl.create_default_context)
-
-
 @dataclass(eq=False)
-class _CountedStream(httpx2.AsyncByteStream):
+class _LimitedStream(httpx2.AsyncByteStream):
     stream: httpx2.AsyncByteStream
     bounds: HttpBounds
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         bytes_left = self.bounds.max_reply_bytes
         async for part in self.stream:
-            if len(part) > bytes_left and self.bounds.cuts_replies:
+            if len(part) > bytes_left and self.bounds.truncates_replies:
                 yield part[:bytes_left]
                 return
             bytes_left -= len(part)
@@ -225,14 +260,14 @@ class _CountedStream(httpx2.AsyncByteStream):
         await self.stream.aclose()
 
 
-def _async_client(bounds: HttpBounds) -> httpx2.AsyncClient:
-    async def count(reply: httpx2.Response) -> None:
+def _create_client(bounds: HttpBounds) -> httpx2.AsyncClient:
+    async def limit_size(reply: httpx2.Response) -> None:
         stream = cast("httpx2.AsyncByteStream", reply.stream)
-        reply.stream = _CountedStream(stream, bounds)
+        reply.stream = _LimitedStream(stream, bounds)
 
     return httpx2.AsyncClient(
-        event_hooks={"response": [count]},
-        verify=_authorities(),
+        event_hooks={"response": [limit_size]},
+        verify=_load_authorities(),
         timeout=bounds.timeout,
         headers={"Accept-Encoding": "identity"},
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),

@@ -33,7 +33,7 @@ class Attachment(Model):
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
     # The column sorts by bytes like the keys of an object storage, because
-    # `services.attachments.strays` compares both sequences.
+    # `services.attachments.strays` compares the column with the keys.
     hash_id: Mapped[str] = mapped_column(String(collation="C"), unique=True)
     status: Mapped[int] = mapped_column(SmallInteger, default=AttachmentStatus.PROCESSING)
     encrypted: Mapped[bool]

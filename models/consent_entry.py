@@ -13,6 +13,9 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from models.declarative import CreatedAt, Model, SerialId, allow_values
 
+# The condition that a row still has a complete IP address, because a network contains a slash.
+_WHOLE_IP = "strpos(ip, '/') = 0"
+
 
 class ConsentHow(StrEnum):
     # A stranger entered the address in a form, with or without a challenge.
@@ -28,10 +31,6 @@ class ConsentHow(StrEnum):
     IMPORT = "import"
     # The owner moved the person from another list.
     TRANSFER = "transfer"
-
-
-# The condition that a row still has a complete IP address, because a network contains a slash.
-_WHOLE_IP = "strpos(ip, '/') = 0"
 
 
 class ConsentEntry(Model):

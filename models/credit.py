@@ -114,7 +114,7 @@ class OpenCharge(Model):
     work: Mapped[str] = mapped_column(index=True)
     # The worker that calls the provider. NULL before the call.
     taken_by: Mapped[str | None]
-    # After this time, maintenance reverses the charge.
+    # The time at which maintenance reverses the charge.
     deadline: Mapped[datetime] = mapped_column(index=True)
 
 
@@ -173,8 +173,8 @@ class PaymentOrder(Model):
     """An order of credits, with its terms and the known facts about its payment.
 
     A database trigger allows only the transitions in ``payment_order_transitions``. The trigger
-    refuses any change of the terms and any removal of facts. Another trigger writes
-    ``payment_order_changes``.
+    refuses any change of the terms and any removal of facts. A second trigger on
+    the table writes ``payment_order_changes``.
     """
 
     __tablename__ = "payment_orders"

@@ -28,7 +28,7 @@ class RecordedEvent(Model):
     # A foreign key would cause deadlocks. An event would wait for an account recovery, which locks
     # the user and may wait for the row that the event is about.
     user_id: Mapped[int]
-    # One of the types in `services.security_events`.
+    # A type of security event (`services.security_events`).
     type: Mapped[str]
     occurred_at: Mapped[datetime] = mapped_column(server_default=func.now(), index=True)
     # The origin of the action: the client's address and program, and the credential. An operator's
@@ -61,7 +61,7 @@ class FeedEvent(Model):
     # The owner of the feed. The table has no foreign keys, because an event may outlive its
     # subject.
     user_id: Mapped[int]
-    # One of the types in `services.feed.catalogue`.
+    # A type of feed event (`services.feed.catalogue`).
     type: Mapped[str]
     list_id: Mapped[int | None]
     subject_id: Mapped[int | None]
@@ -72,8 +72,8 @@ class FeedEvent(Model):
 class FeedOffset(Model):
     """The offset that is added to a transaction's number to calculate the transaction's place.
 
-    The table has one row. Each restore of a backup raises the offset, because a restored database
-    counts its transactions from a lower number.
+    The table has one row. Each restore of a backup raises the offset, because the
+    transaction numbers of a restored database start at a lower value.
     """
 
     __tablename__ = "feed_offsets"

@@ -85,10 +85,10 @@ class Job(Model):
     lease_expires_at: Mapped[datetime | None]
     cancel_requested: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
 
-    # No worker claims the job before this time, because retries wait.
+    # The earliest time of the next claim. A retry waits until this time.
     run_at: Mapped[CreatedAt]
-    # After this time, the sweep sends another message for a queued job. Jobs without any message
-    # (`sends` is 0) are sent in the order of this time.
+    # The earliest time of the next message that the sweep sends for a queued job. The column also
+    # determines the order of queued jobs without a message (`sends` is 0).
     send_after: Mapped[CreatedAt]
     sends: Mapped[int] = mapped_column(default=0, server_default="0")
 

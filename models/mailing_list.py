@@ -46,7 +46,8 @@ class MailingList(Model):
     # The latest delivery whose trace ids were revoked. Trace ids of this delivery and of earlier
     # deliveries can only unsubscribe.
     traces_revoked_through: Mapped[int | None]
-    # True if new members must confirm their address. Otherwise anyone can subscribe any address.
+    # True if new members must confirm their address. Without confirmation, anyone can subscribe any
+    # address.
     confirm_required: Mapped[bool] = mapped_column(default=True, server_default=text("true"))
     # The origins to which a sign-up form on the owner's website may redirect.
     redirect_origins: Mapped[list[str]] = mapped_column(default=list, server_default=text("'{}'"))

@@ -18,9 +18,10 @@ class Maintenance(Model):
     name: Mapped[str] = mapped_column(primary_key=True)
     every_seconds: Mapped[int]
     due_at: Mapped[CreatedAt]
-    # After this time, the sweep sends another message for a task that is due.
+    # The earliest time of the next message that the sweep sends for a due task.
     send_after: Mapped[CreatedAt]
-    # The number of started runs, which serves as a fencing token. Only the latest run can write.
+    # The number of started runs, which serves as a fencing token. Only the latest run can write its
+    # result.
     attempt: Mapped[int] = mapped_column(default=0, server_default="0")
     lease_expires_at: Mapped[datetime | None]
     last_started_at: Mapped[datetime | None]

@@ -14,7 +14,7 @@ class ImportKind(StrEnum):
     """The meaning of a file's rows."""
 
     MEMBERS = "members"
-    # Addresses that must get no mail. Each row names the reason.
+    # Addresses that must get no mail. Each row of the file names the reason.
     SUPPRESSIONS = "suppressions"
     # Addresses that must get no mail, because mail to them bounced.
     BOUNCES = "bounces"
@@ -97,9 +97,10 @@ class MemberImport(Model):
     is_split: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     # The number of applied chunks.
     applied: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The numbers of the chunks with opt-outs. These chunks are applied before all others.
+    # The numbers of the chunks with opt-outs. Chunks with opt-outs are applied before all other
+    # chunks.
     opt_out_chunks: Mapped[list[int]] = mapped_column(default=list, server_default="{}")
-    # True if chunks are applied in parallel. Only one import per list may do this.
+    # True if chunks are applied in parallel. Only one import per list may apply chunks in parallel.
     side_by_side: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
 
     # Counts of rows. Each row has one of seven verdicts: `added`, `already`, `opted_out`,

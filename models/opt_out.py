@@ -61,8 +61,8 @@ class DeniedEntry(Model):
 class ErasedDenial(Model):
     """A denied address of an erased person, stored as an HMAC instead of the address.
 
-    An owner's denial stays in force after the erasure. Otherwise people could remove the denial of
-    their address by having themselves erased.
+    An owner's denial stays in force after the erasure. Without the HMAC, people
+    could remove the denial of their address by requesting their erasure.
     """
 
     __tablename__ = "erased_denials"

@@ -70,7 +70,7 @@ class WebhookEndpoint(Model):
     failing_since: Mapped[datetime | None]
     # The number of consecutive requests that timed out without a response.
     silences: Mapped[int] = mapped_column(default=0, server_default="0")
-    # Nothing is sent before this time, because of the requests without a response.
+    # The end of the pause in deliveries that the requests without a response caused.
     rests_until: Mapped[datetime | None]
     # The current or latest job that sends the deliveries of the endpoint.
     job_id: Mapped[int | None]

@@ -1,7 +1,7 @@
-"""The figures of the whole deployment from the database, for its operator's metrics.
+"""Reads the figures of the whole deployment from the database, for the operator's metrics.
 
-It is asked every few seconds for ever, so each statement reads narrow indexes alone: of jobs those
-that have not ended, of all else a bounded number of rows.
+The figures are read every few seconds. Each statement therefore reads only narrow indexes, and
+either only unfinished jobs or a limited number of rows.
 """
 
 from collections.abc import Mapping
@@ -12,12 +12,18 @@ from models import OrderStatus
 from services.credits.verify import VERIFY_LEDGER
 from storage.database import Database, Statement
 
-# For each queue, and for each status of orders.
+# The largest number that is counted per queue, and per status of orders.
 MAX_COUNTED = 1_000
 _MAX_ENDPOINTS = 10_000
-# Orders that wait for somebody: the others only get more.
-_S = OrderStatus
-_OPEN_ORDERS = (_S.CREATED, _S.PENDING, _S.PAID_UNCLAIMED, _S.REVIEW, _S.DISPUTED)
+# The statuses of orders that wait for the payer, the provider or an operator. The number of orders
+# in any other status only grows.
+_WAITING_STATUSES = (
+    OrderStatus.CREATED,
+    OrderStatus.PENDING,
+    OrderStatus.PAID_UNCLAIMED,
+    OrderStatus.REVIEW,
+    OrderStatus.DISPUTED,
+)
 
 
 @dataclass(frozen=True)
@@ -25,9 +31,10 @@ class JobFigures:
     """The figures of jobs in the whole deployment.
 
     Attributes:
-        unfinished: jobs by queue and status.
-        due: queued jobs that are due by queue and kind, up to ``MAX_COUNTED`` sent and unsent ones.
-        oldest: the seconds since the oldest job of each queue became due.
+        unfinished: the number of unfinished jobs by queue and status.
+        due: the number of due jobs by queue and kind. Up to ``MAX_COUNTED`` sent jobs and
+            ``MAX_COUNTED`` unsent jobs are counted per queue.
+        oldest: the seconds since the oldest job became due, by queue.
     """
 
     unfinished: Mapping[tuple[str, str], int]
@@ -40,8 +47,8 @@ class WebhookFigures:
     """The figures of webhook endpoints in the whole deployment.
 
     Attributes:
-        late_seconds: the longest time that an endpoint has waited for a worker.
-        failing_seconds: the longest time that an endpoint has failed.
+        late_seconds: the longest time for which an endpoint has waited for a worker.
+        failing_seconds: the longest time for which an endpoint has been failing.
     """
 
     active: int = 0
@@ -52,11 +59,11 @@ class WebhookFigures:
 
 @dataclass(frozen=True)
 class MaintenanceFigures:
-    """The figures of maintenance: late kinds and failed kinds.
+    """The figures of maintenance in the whole deployment.
 
     Attributes:
-        late_seconds: the seconds since each kind became due.
-        failed: the kinds whose last run failed.
+        late_seconds: the seconds since a run became due, by kind of maintenance.
+        failed: the kinds of maintenance whose last run failed.
     """
 
     late_seconds: Mapping[str, float] = field(default_factory=dict)
@@ -65,10 +72,10 @@ class MaintenanceFigures:
 
 @dataclass(frozen=True)
 class ConnectionFigures:
-    """Open connections at the database server, and how many it allows.
+    """The number of open connections to the database server, and their limit.
 
-    They are of all programs at the server, or to the database, or of our role: whichever are
-    nearest to their limit.
+    The server, the database and the application's role have separate limits. The figures are about
+    the limit that is closest to being reached.
     """
 
     open: int
@@ -77,47 +84,56 @@ class ConnectionFigures:
 
 @dataclass(frozen=True)
 class DeploymentFigures:
+    """All figures of the deployment.
+
+    Attributes:
+        orders: the number of waiting orders by status.
+        ledger_faults: the number of faults that the last daily verification of the ledger found,
+            or ``None`` before the first verification.
+    """
+
     connections: ConnectionFigures
     jobs: JobFigures
     orders: Mapping[str, int]
     webhooks: WebhookFigures
     maintenance: MaintenanceFigures
-    # The faults of the last daily check; ``None`` before the first one.
     ledger_faults: int | None
 
 
-def read(database: Database) -> DeploymentFigures:
-    """Raises ``psycopg2.Error``."""
+def read_figures(database: Database) -> DeploymentFigures:
+    """Return all figures of the deployment. Raises ``psycopg2.Error``."""
     rows = database.rows(_MAINTENANCE)
     maintenance = MaintenanceFigures(
         {name: late for name, late, _, _ in rows},
         frozenset(name for name, _, has_failed, _ in rows if has_failed),
     )
-    done = {name: done for name, _, _, done in rows}
+    results = {name: result for name, _, _, result in rows}
     queues = list(Queue)
     unfinished: dict[tuple[str, str], int] = {
         (queue, status): 0 for queue in queues for status in ("queued", "running")
     }
     unfinished |= {(queue, status): count for queue, status, count in database.rows(_UNFINISHED)}
-    due, oldest = {}, dict.fromkeys(map(str, queues), 0.0)
+    due = {}
+    oldest = dict.fromkeys(map(str, queues), 0.0)
     for queue, kind, count, seconds in database.rows(_DUE, queues=queues, most=MAX_COUNTED):
         due[queue, kind] = count
         oldest[queue] = max(oldest[queue], seconds)
     jobs = JobFigures(unfinished, due, oldest)
     [(active, failing, late, failing_seconds)] = database.rows(_WEBHOOKS, most=_MAX_ENDPOINTS)
-    # New events make no endpoint due: its job is queued, which some worker should take.
+    # A new event doesn't make an endpoint due, but queues the endpoint's job. A waiting job
+    # therefore counts as a late endpoint too.
     late = max(late, jobs.oldest[Queue.WEBHOOKS])
     return DeploymentFigures(
         connections=ConnectionFigures(*database.rows(_CONNECTIONS)[0]),
         jobs=jobs,
-        orders=dict(database.rows(_ORDERS, statuses=list(_OPEN_ORDERS), most=MAX_COUNTED)),
+        orders=dict(database.rows(_ORDERS, statuses=list(_WAITING_STATUSES), most=MAX_COUNTED)),
         webhooks=WebhookFigures(active, failing, late, failing_seconds),
         maintenance=maintenance,
-        ledger_faults=done.get(VERIFY_LEDGER.name),
+        ledger_faults=results.get(VERIFY_LEDGER.name),
     )
 
 
-# Superusers alone have those that are reserved. A limit of -1 is none.
+# Connections that are reserved for superusers don't count. A limit of -1 means no limit.
 _CONNECTIONS = Statement("""
     WITH connected AS (
         SELECT datname, usename FROM pg_stat_activity
@@ -137,14 +153,14 @@ _CONNECTIONS = Statement("""
     )
     SELECT open, most FROM limited WHERE most > 0 ORDER BY CAST(open AS float) / most DESC LIMIT 1
     """)
-# Apart, since queued jobs and running ones have indexes of their own.
+# Queued and running jobs are counted separately, because they have different indexes.
 _UNFINISHED = Statement(
     "SELECT queue, 'queued', count(*) FROM jobs WHERE status = 'queued' GROUP BY queue"
     " UNION ALL"
     " SELECT queue, 'running', count(*) FROM jobs WHERE status = 'running' GROUP BY queue"
 )
-# A queue's oldest job is among those that were sent first, or is the next one to be sent. A job
-# that waits for its next turn does not count as old, though it was due when its first one came.
+# The oldest job of a queue is among the jobs that were sent first or will be sent next. A job that
+# waits for its next turn doesn't count as old, although it became due before its first turn.
 _DUE = Statement("""
     SELECT looked.queue, kind, count(*), CAST(coalesce(extract(epoch FROM now()
         - min(run_at) FILTER (WHERE attempt = 0 OR retries > 0)), 0) AS float)
@@ -177,7 +193,8 @@ _WEBHOOKS = Statement("""
         WHERE state = 'active' ORDER BY id LIMIT :most
     ) AS endpoints
     """)
-# All of them: this process does not know each kind. A release that drops a kind drops its row.
+# Selects all kinds of maintenance, because this process may not know every kind. A release that
+# removes a kind also removes its row.
 _MAINTENANCE = Statement("""
     SELECT name, CAST(greatest(extract(epoch FROM now() - due_at), 0) AS float),
         last_error IS NOT NULL, CAST(last_result->>'done' AS bigint)

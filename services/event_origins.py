@@ -1,8 +1,9 @@
-"""The origin of a request or command, which each event of it keeps.
+"""The origin of a request or command, which is stored in every security event.
 
-The origin is not a parameter, since nearly every act on an account records an event, and none does
-anything else with it. It belongs to the context of the request or command. The check of credentials
-runs in another thread, with a copy of that context: so it adds the credential to the same object.
+The origin is a context variable instead of a parameter, because nearly every change of an account
+records an event and uses the origin for nothing else. Credentials are checked in another thread,
+with a copy of the request's context. The check adds the credential to the same ``Origin`` object,
+so the request sees the credential.
 """
 
 from contextvars import ContextVar
@@ -16,15 +17,20 @@ class CredentialKind(StrEnum):
     KEY = "key"
     SESSION = "session"
     GRANT = "grant"
-    # An operator, by the command line or on the console's pages for operators.
+    # An operator, who used the command line or the console's pages for operators.
     COMMAND = "command"
 
 
 @dataclass(frozen=True)
 class Credential:
+    """The credential of a request or command.
+
+    Attributes:
+        user_id: the owner of the credential, or ``None`` for the operator.
+    """
+
     kind: CredentialKind
     id: int | None = None
-    # The owner of the credential; ``None``: the operator.
     user_id: int | None = None
 
 
@@ -38,11 +44,11 @@ class Origin:
 _origin: ContextVar[Origin | None] = ContextVar("origin", default=None)
 
 
-def begin(origin: Origin) -> None:
-    """Note where the acts of this context come from."""
+def set_origin(origin: Origin) -> None:
+    """Set the origin of the current request or command."""
     _origin.set(origin)
 
 
-def current() -> Origin:
-    """The origin; an empty one where no request and no command began, such as in a worker."""
+def current_origin() -> Origin:
+    """Return the origin of the current request or command, or an empty origin in a worker."""
     return _origin.get() or Origin()

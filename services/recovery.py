@@ -1,9 +1,12 @@
-"""Recovers an account: its owner gets it back, and an intruder loses all access.
+"""Recovers accounts and changes their addresses.
 
-An address change works the same way, because a list may have made a record of the new address.
-The record can't become part of the account. It is erased, if the person agrees to this after they
-have proved both addresses. Its opt-outs then hold for the account, and its memberships end. A
-record with anything that only accounts have is an account of its own, and is kept.
+Recovering an account gives access back to its owner, and revokes the access of an intruder.
+
+A list may have created a record of a person's new address before the address changes. This record
+can't become part of the account. The record is erased if the person agrees after proving both
+addresses. The opt-outs of an erased record then apply to the account, and the memberships of the
+record end. A record with anything that only accounts have, such as an API key, is another account
+and is kept.
 """
 
 from dataclasses import dataclass
@@ -17,7 +20,7 @@ from services.access import api_keys
 from services.access.caller import Caller
 from services.accounts import accounts, mailed_tokens, registration
 from services.accounts.factors import own_factors, passkeys, second_steps
-from services.accounts.factors.second_steps import ShownFactor
+from services.accounts.factors.second_steps import SubmittedFactor
 from services.accounts.mailed_tokens import Purpose
 from services.oauth import grants
 from services.privacy import erasure
@@ -30,11 +33,11 @@ from storage.unit_of_work import UnitOfWork
 
 @dataclass(frozen=True)
 class NewAddress:
-    """An address that the account may have.
+    """The new address of an account.
 
     Attributes:
-        has_record: whether the address already has a record. That record must be erased before
-            the account can take the address.
+        has_record: whether a list has created a record of the address. The account can take the
+            address only after the record has been erased.
     """
 
     email: str
@@ -43,7 +46,7 @@ class NewAddress:
 
 @dataclass(frozen=True)
 class KeptAccess:
-    """The access that a person keeps although they lost their password."""
+    """The keys, passkeys and webhook endpoints that a person keeps after a password reset."""
 
     key_ids: frozenset[int]
     passkey_ids: frozenset[int]
@@ -52,7 +55,7 @@ class KeptAccess:
 
 @dataclass(frozen=True)
 class EndedAccess:
-    """The access that a person ends together with their old password."""
+    """The access that a person revokes when changing the password."""
 
     grants: bool
     key_ids: frozenset[int]
@@ -61,12 +64,12 @@ class EndedAccess:
 
 
 def read_new_address(uow: UnitOfWork, secret: str, user_id: int) -> NewAddress:
-    """Return the address that a mailed link would give this account.
+    """Return the new address that a mailed link confirms for this account.
 
-    Raises the errors of ``registration.read_new_address``, and ``account.address_taken``.
+    Raises ``account.address_taken`` and the errors of ``registration.read_new_address_link``.
     """
-    email = registration.read_new_address(uow, secret, user_id)
-    occupant = accounts.find_by_email(uow, email)
+    email = registration.read_new_address_link(uow, secret, user_id)
+    occupant = accounts.find_user_by_email(uow, email)
     has_record = occupant is not None and occupant.id != user_id
     if occupant is not None and has_record and accounts.has_account(uow, occupant):
         raise ADDRESS_TAKEN()
@@ -74,23 +77,25 @@ def read_new_address(uow: UnitOfWork, secret: str, user_id: int) -> NewAddress:
 
 
 def change_address(
-    uow: UnitOfWork, secret: str, caller: Caller, *, erases: bool, shown: bool
+    uow: UnitOfWork, secret: str, caller: Caller, *, erases: bool, is_visible: bool
 ) -> User:
-    """Give the account its new address.
+    """Change the address of the account.
 
     Args:
-        erases: whether a record of the address may be erased.
-        shown: whether the person's lists get the address, once the change can't be undone.
+        erases: whether a list's record of the address may be erased.
+        is_visible: whether owners of the person's lists see the new address, after the time for
+            undoing the change has passed.
 
-    Raises the errors of ``registration.prove_address``, ``account.address_taken``, ``list.busy``,
-    and ``account.address_has_record`` for a record that may not be erased.
+    Raises ``account.address_taken``, ``list.busy``, and the errors of
+    ``registration.prove_address``. Raises ``account.address_has_record`` for a record that must not
+    be erased.
     """
     person, email = registration.prove_address(uow, secret, caller)
     erase_occupying_record(uow, person, email, erases=erases)
     opt_outs.copy_opt_outs_to_address(uow, person, email)
-    registration.change_address(uow, person, email, caller, shown=shown)
+    registration.change_address(uow, person, email, caller, is_visible=is_visible)
     unsubscribe.enqueue_opt_out_jobs(uow, person.id)
-    if shown:
+    if is_visible:
         member_addresses.schedule_address_update(uow, person.id)
     return person
 
@@ -98,11 +103,11 @@ def change_address(
 def erase_occupying_record(
     uow: UnitOfWork, person: User, email: str, *, erases: bool = True
 ) -> None:
-    """Erase the lists' record of an address that the locked person proved.
+    """Erase a list's record of an address that a person has proven. The person is locked.
 
     Raises ``account.address_taken``, ``list.busy`` and ``account.address_has_record``.
     """
-    # An import may lock the record for seconds, and wait for the person meanwhile.
+    # Wait only briefly, because an import may have locked the record and may wait for the person.
     with locks.limit_lock_waits(uow):
         query = select(User).where(User.email == email, User.id != person.id).with_for_update()
         record = uow.session.scalar(query.execution_options(populate_existing=True))
@@ -117,38 +122,42 @@ def erase_occupying_record(
 
 
 def reset_password(
-    uow: UnitOfWork, secret: str, *, password_hash: str, shown: ShownFactor, keep: KeptAccess
+    uow: UnitOfWork, secret: str, *, password_hash: str, factor: SubmittedFactor, keep: KeptAccess
 ) -> User:
-    """Set a new password; end sessions, grants, keys, passkeys and endpoints, except those to keep.
+    """Set a new password by a mailed link, and revoke all access except ``keep``.
 
-    Raises the errors of ``registration.read_reset`` and ``second_steps.require``.
+    The access includes sessions, grants, keys, passkeys and webhook endpoints.
+
+    Raises the errors of ``registration.read_reset_link`` and
+    ``second_steps.require_second_factor``.
     """
-    person = registration.reset(uow, secret, password_hash=password_hash)
-    second_steps.require(uow, person, shown)
-    grants.revoke_all(uow, person.id)
-    api_keys.revoke_all(uow, person.id, but=keep.key_ids)
+    person = registration.reset_password(uow, secret, password_hash=password_hash)
+    second_steps.require_second_factor(uow, person, factor)
+    grants.revoke_grants(uow, person.id)
+    api_keys.revoke_keys(uow, person.id, kept_key_ids=keep.key_ids)
     webhook_endpoints.end_all_endpoints(uow, person.id, but=keep.endpoint_ids)
-    passkey_ids = {each.id for each in passkeys.list_of(uow, person.id)}
+    passkey_ids = {each.id for each in passkeys.list_passkeys(uow, person.id)}
     own_factors.remove_passkeys(uow, person.id, passkey_ids - keep.passkey_ids)
     person.recovered_at = clock.now()
     return person
 
 
 def undo_address_change(uow: UnitOfWork, secret: str, *, password_hash: str) -> str:
-    """Restore the earlier address of an account, and end all access to it.
+    """Restore the former address of an account, and revoke all access to the account.
 
-    ``password_hash`` is the hash of a password that nobody knows. Returns the secret of a token
-    with which the person sets a new password. Raises the errors of
-    ``registration.prove_earlier_address``, and ``account.address_taken``.
+    The return value is the secret of a token for setting a new password.
+    ``password_hash`` is the hash of a password that nobody knows. Raises ``account.address_taken``
+    and the errors of ``registration.prove_earlier_address``.
     """
     person, email, changed_at = registration.prove_earlier_address(uow, secret)
-    # A stranger may have subscribed the address since the change. They must not block the undo.
+    # If a stranger has subscribed the address after the change, the new record must not block the
+    # undo.
     erase_occupying_record(uow, person, email)
     registration.revert_address(uow, person, email, since=changed_at, password_hash=password_hash)
-    # Otherwise the password reset would ask the person for a factor that the intruder added.
-    own_factors.remove_later(uow, person.id, changed_at)
-    grants.revoke_all(uow, person.id)
-    api_keys.revoke_all(uow, person.id, but=())
+    # An intruder may have added a second factor, which the password reset would require.
+    own_factors.remove_factors_added_after(uow, person.id, changed_at)
+    grants.revoke_grants(uow, person.id)
+    api_keys.revoke_keys(uow, person.id, kept_key_ids=())
     webhook_endpoints.end_all_endpoints(uow, person.id)
     person.recovered_at = clock.now()
     purpose = Purpose.RESET_PASSWORD
@@ -163,16 +172,17 @@ def change_password(
     password_hash: str,
     ending: EndedAccess,
 ) -> None:
-    """Replace the password that was checked; end other sessions, and the access in ``ending``.
+    """Change the password, and revoke the other sessions and the access in ``ending``.
 
+    ``expected`` is the hash of the password that the caller has just proven.
     Raises ``password.changed``, ``auth.login_again``, ``api_key.not_found`` and
     ``second_factor.not_found``.
     """
     registration.change_password(uow, caller, expected=expected, password_hash=password_hash)
     if ending.grants:
-        grants.revoke_all(uow, caller.user_id)
+        grants.revoke_grants(uow, caller.user_id)
     for key_id in ending.key_ids:
-        # The person chooses the endpoints separately.
+        # The endpoints of a revoked key are kept, because the person selects endpoints separately.
         revoke_key(uow, key_id=key_id, user_id=caller.user_id, keep_endpoints=True)
     own_factors.remove_passkeys(uow, caller.user_id, ending.passkey_ids)
     webhook_endpoints.end_endpoints(uow, caller.user_id, ending.endpoint_ids)

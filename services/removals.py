@@ -1,7 +1,8 @@
-"""Removals from the object storage: a row for each, until the object is gone.
+"""Removes objects from the object storage in the background.
 
-The row is written in the transaction that forgets the object, so that nothing that dies can leave
-it behind. A worker removes what is due. No request waits for that.
+A transaction that stops using an object adds a row of ``object_removals``. A process that is killed
+can therefore not leave an unused object behind. Maintenance removes the objects and then deletes
+the rows.
 """
 
 from collections.abc import Collection
@@ -22,79 +23,95 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 REMOVE_OBJECTS = register_maintenance(
-    "objects.remove", every=timedelta(seconds=5), run=lambda resources, _: work_off(resources)
+    "objects.remove",
+    every=timedelta(seconds=5),
+    run=lambda resources, _: process_due_removals(resources),
 )
-# The maintenance that makes a backup: until it has ended nothing is removed, so that the copy of
-# the bucket has every object that the dump before it names.
-HELD_BACK_BY = "backup.create"
-# Also the pause before the next try, and before another worker takes over from one that died.
+# While this maintenance creates a backup, no object is removed. A backup copies the objects after
+# the database dump, so the copy contains every object to which the dump refers.
+BLOCKING_TASK = "backup.create"
+# A batch of removals belongs to a worker for this time. A failed removal is retried afterwards.
 _TAKEN_FOR = timedelta(seconds=30)
 _MAX_BATCH_ROWS = 100
-# Other periodic work waits for this.
-_MAX_ROUNDS = 20
+# The limit on batches per run, because other maintenance waits for the run.
+_MAX_BATCHES = 20
 
 
 def forget_objects(uow: UnitOfWork, *keys: str, after: timedelta = timedelta(0)) -> None:
-    """Have objects, and folders (keys with a final slash), removed ``after`` the commit."""
+    """Schedule the removal of objects and folders. The keys of folders end in a slash.
+
+    The removals are due at the time ``after`` from now, but never before the transaction commits.
+    """
     uow.session.add_all(ObjectRemoval(key=key, try_at=func.now() + after) for key in keys)
 
 
 def keep_object(uow: UnitOfWork, key: str) -> bool:
-    """Take back the removals of this object. False: it may be gone, or about to go."""
-    mine = ObjectRemoval.key == key
-    waiting = delete(ObjectRemoval).where(mine, ObjectRemoval.tries == 0)
-    taken_back = uow.session.scalars(waiting.returning(ObjectRemoval.id)).all()
-    begun = uow.session.scalar(select(ObjectRemoval.id).where(mine).limit(1))
-    return bool(taken_back) and begun is None
+    """Cancel the removals of an object, and return whether the object is kept for certain.
+
+    The result is false if no removal was scheduled, or if a worker has already tried to remove the
+    object.
+    """
+    has_key = ObjectRemoval.key == key
+    untried = delete(ObjectRemoval).where(has_key, ObjectRemoval.tries == 0)
+    cancelled_ids = uow.session.scalars(untried.returning(ObjectRemoval.id)).all()
+    tried_id = uow.session.scalar(select(ObjectRemoval.id).where(has_key).limit(1))
+    return bool(cancelled_ids) and tried_id is None
 
 
-def work_off(resources: Resources) -> int:
-    """Remove what is due, beside other workers, and return how many removals were done."""
-    done = 0
-    for _ in range(_MAX_ROUNDS):
-        row = ObjectRemoval
-        is_due = row.try_at <= func.now(), ~maintenance.is_running(HELD_BACK_BY)
-        due = select(row.id).where(*is_due).order_by(row.try_at).limit(_MAX_BATCH_ROWS)
+def process_due_removals(resources: Resources) -> int:
+    """Remove the objects that are due, and return the number of removals.
+
+    Several workers can run this function at the same time.
+    """
+    removed_rows = 0
+    for _ in range(_MAX_BATCHES):
+        table = ObjectRemoval
+        is_due = (table.try_at <= func.now(), ~maintenance.is_running(BLOCKING_TASK))
+        due = select(table.id).where(*is_due).order_by(table.try_at).limit(_MAX_BATCH_ROWS)
         due = due.with_for_update(skip_locked=True)
-        taken = update(row).where(row.id.in_(due.scalar_subquery()))
-        taken = taken.values(try_at=func.now() + _TAKEN_FOR, tries=row.tries + 1)
+        statement = update(table).where(table.id.in_(due.scalar_subquery()))
+        statement = statement.values(try_at=func.now() + _TAKEN_FOR, tries=table.tries + 1)
         with resources.unit_of_work() as uow:
-            batch = uow.session.scalars(taken.returning(row)).all()
+            batch = uow.session.scalars(statement.returning(table)).all()
         if not batch:
             break
         try:
-            kept = _remove(resources, batch)
+            reasons = _remove_batch(resources, batch)
         except TransientError as error:
             _postpone(resources, batch, str(error))
             break
-        for reason in set(kept.values()):
-            _postpone(resources, [each for each in batch if kept.get(each.key) == reason], reason)
-        ids = [each.id for each in batch if each.key not in kept]
+        for reason in set(reasons.values()):
+            refused = [removal for removal in batch if reasons.get(removal.key) == reason]
+            _postpone(resources, refused, reason)
+        ids = [removal.id for removal in batch if removal.key not in reasons]
         with resources.unit_of_work() as uow:
             uow.session.execute(delete(ObjectRemoval).where(ObjectRemoval.id.in_(ids)))
-        done += len(ids)
-    return done
+        removed_rows += len(ids)
+    return removed_rows
 
 
-def _remove(resources: Resources, batch: Collection[ObjectRemoval]) -> dict[str, str]:
-    """Remove what the batch names. Returns why, for each key that the storage keeps."""
-    kept: dict[str, str] = {}
+def _remove_batch(resources: Resources, batch: Collection[ObjectRemoval]) -> dict[str, str]:
+    """Remove the objects and folders of a batch.
+
+    The result maps the key of each object that the storage refuses to remove to the reason.
+    """
+    reasons: dict[str, str] = {}
     try:
-        resources.objects.remove(*[each.key for each in batch if not each.is_folder])
+        resources.objects.remove(*[removal.key for removal in batch if not removal.is_folder])
     except DeletionRefused as error:
-        kept |= error.codes
-    for each in batch:
-        if each.is_folder:
+        reasons |= error.codes
+    for removal in batch:
+        if removal.is_folder:
             try:
-                remove_prefix(resources.objects, each.key.removesuffix("/"))
+                remove_prefix(resources.objects, removal.key.removesuffix("/"))
             except DeletionRefused as error:
-                kept[each.key] = str(error)
-    return kept
+                reasons[removal.key] = str(error)
+    return reasons
 
 
 def _postpone(resources: Resources, removals: Collection[ObjectRemoval], reason: str) -> None:
     log.warning("removals.postponed", rows=len(removals), reason=reason)
     ids = [removal.id for removal in removals]
-    failed = update(ObjectRemoval).where(ObjectRemoval.id.in_(ids))
+    statement = update(ObjectRemoval).where(ObjectRemoval.id.in_(ids))
     with resources.unit_of_work() as uow:
-        uow.session.execute(failed.values(last_reason=reason))
+        uow.session.execute(statement.values(last_reason=reason))

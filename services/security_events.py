@@ -1,4 +1,7 @@
-"""Events are rows that are written in the transaction of the change that they tell of."""
+"""Records security events about accounts.
+
+An event is a row that is written in the same transaction as the change that the event describes.
+"""
 
 from enum import StrEnum
 from functools import partial
@@ -18,23 +21,21 @@ from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
 
+Detail = int | str | list[int] | list[str] | None
 
-def page(uow: UnitOfWork, user_id: int, wanted: PageRequest) -> PageOfRows[RecordedEvent]:
-    """The user's events as they were written, newest first; raises ``cursor.invalid``."""
-    query = paging.of_owner(select(RecordedEvent), RecordedEvent.user_id, user_id, wanted)
-    return paging.read(uow, query, wanted)
+_EVENTS = Counter("pressroom_security_events", "Events of accounts", ["type"])
 
 
 class EventType(StrEnum):
     LOGIN_SUCCEEDED = "login.succeeded"
-    # For an address that has an account. `attempts`: how many in a row.
+    # A failed login to an existing account. The detail ``attempts`` counts the failures in a row.
     LOGIN_FAILED = "login.failed"
     SESSION_ENDED = "session.ended"
     PASSWORD_CHANGED = "password.changed"  # noqa: S105 - a name
-    # By a mailed link.
+    # A mailed link has set a new password.
     PASSWORD_RESET = "password.reset"  # noqa: S105 - a name
     ADDRESS_CHANGED = "address.changed"
-    # A change taken back by the link that the earlier address was mailed.
+    # A link that was mailed to the former address has undone a change of address.
     ADDRESS_UNDONE = "address.undone"
     KEY_CREATED = "key.created"
     KEY_ENDED = "key.ended"
@@ -43,27 +44,27 @@ class EventType(StrEnum):
     FACTOR_ADDED = "factor.added"
     FACTOR_REMOVED = "factor.removed"
     EXPORT_CREATED = "export.created"
-    # More pages of members in an hour than a person looks at. `pages`: how many those were.
+    # More pages of members were read in an hour than a person would read. The detail ``pages`` has
+    # the number of pages.
     MEMBERS_READ = "members.read"
     WEBHOOK_CREATED = "webhook.created"
-    # It got another URL.
+    # The URL of a webhook endpoint was changed.
     WEBHOOK_CHANGED = "webhook.changed"
     WEBHOOK_ENDED = "webhook.ended"
-    # The quota that the plan lacks, and what would be more than it has.
+    # A request was rejected because the user's plan doesn't include the feature.
     PLAN_REFUSED = "plan.refused"
+    # A request was rejected because it would exceed a quota of the user's plan.
     QUOTA_REFUSED = "quota.refused"
-    # By an operator.
+    # An operator has changed the user's plan.
     PLAN_CHANGED = "plan.changed"
-    # Events of the operator's own account: what they did to another's, or to the deployment.
+    # An operator has changed another account or the deployment. The event belongs to the operator's
+    # account.
     OPERATOR_ACTED = "operator.acted"
 
 
-_EVENTS = Counter("pressroom_security_events", "Events of accounts", ["type"])
-
-Detail = int | str | list[int] | list[str] | None
-
-# Events that the feed has too: the detail that names the subject, and the one that counts.
-_ANNOUNCED = {
+# The security events that are also announced in the event feed. Each entry has the type of the feed
+# event, the detail with the id of the subject, and the detail with the number of subjects.
+_FEED_EVENTS = {
     EventType.KEY_CREATED: (FeedEventType.KEY_CREATED, "key_id", "keys"),
     EventType.KEY_ENDED: (FeedEventType.KEY_ENDED, "key_id", "keys"),
     EventType.GRANT_CREATED: (FeedEventType.GRANT_CREATED, "grant_id", "grants"),
@@ -71,7 +72,22 @@ _ANNOUNCED = {
 }
 
 
-def record(
+# The type of the event that is recorded for an error with this code.
+_ERROR_EVENTS = {
+    PLAN_REQUIRED.code: EventType.PLAN_REFUSED,
+    QUOTA_EXCEEDED.code: EventType.QUOTA_REFUSED,
+}
+
+
+def list_events(
+    uow: UnitOfWork, user_id: int, page_request: PageRequest
+) -> PageOfRows[RecordedEvent]:
+    """Return a page of a user's events, newest first. Raises ``cursor.invalid``."""
+    query = paging.of_owner(select(RecordedEvent), RecordedEvent.user_id, user_id, page_request)
+    return paging.read(uow, query, page_request)
+
+
+def record_event(
     uow: UnitOfWork,
     user_id: int,
     kind: EventType,
@@ -80,66 +96,73 @@ def record(
     credential: Credential | None = None,
     **detail: Detail,
 ) -> None:
-    """Record a fact about this user, from where the act under way came.
+    """Record an event of a user's account, with the origin of the current request or command.
 
     Args:
-        credential: by which it happened, instead of the one that the request carries.
-        detail: ids and numbers, at most 2,000 bytes; no names, addresses or other people's words.
+        credential: the credential that caused the event. The default is the request's credential.
+        detail: ids and numbers of at most 2,000 bytes. Names, addresses and texts that people have
+            written are not allowed.
     """
-    origin = event_origins.current()
+    origin = event_origins.current_origin()
     credential = credential or origin.credential
-    # A browser may still be in as another person.
+    # The browser may still be logged in as another person.
     if credential is not None and credential.user_id not in (None, user_id):
         credential = None
     agent = origin.user_agent and origin.user_agent.replace("\0", "")[:MAX_USER_AGENT_CHARACTERS]
     event = RecordedEvent(user_id=user_id, type=kind, ip=origin.ip, user_agent=agent, detail=detail)
     _add(uow, event, credential)
-    if kind in _ANNOUNCED:
-        announced, subject, number = _ANNOUNCED[kind]
-        subject_id, count = detail.get(subject), detail.get(number, 1)
+    if kind in _FEED_EVENTS:
+        feed_type, id_detail, count_detail = _FEED_EVENTS[kind]
+        subject_id = detail.get(id_detail)
+        count = detail.get(count_detail, 1)
         assert subject_id is None or isinstance(subject_id, int)
         assert isinstance(count, int)
-        announce_event(uow, user_id, announced, subject_id, count=count)
+        announce_event(uow, user_id, feed_type, subject_id, count=count)
 
 
-def record_by_operator(uow: UnitOfWork, user_id: int, kind: EventType, /, **detail: Detail) -> None:
-    """Record what an operator did to this user's account, and not from where they did it."""
+def record_operator_event(
+    uow: UnitOfWork, user_id: int, kind: EventType, /, **detail: Detail
+) -> None:
+    """Record an operator's change of a user's account, without the operator's IP address."""
     event = RecordedEvent(user_id=user_id, type=kind, detail=detail)
     _add(uow, event, Credential(CredentialKind.COMMAND))
 
 
-def record_hourly(uow: UnitOfWork, user_id: int, kind: EventType, /, **detail: Detail) -> None:
-    """Record a fact of a kind that a program may cause in a loop: once an hour for each user."""
+def record_hourly_event(
+    uow: UnitOfWork, user_id: int, kind: EventType, /, **detail: Detail
+) -> None:
+    """Record an event at most once per hour, type and user.
+
+    A program could otherwise flood the table by repeating a request.
+    """
     uow.session.execute(select(func.pg_advisory_xact_lock(func.hashtext(kind), user_id % 2**31)))
-    lately = select(RecordedEvent.id).where(
+    recent_events = select(RecordedEvent.id).where(
         RecordedEvent.user_id == user_id,
         RecordedEvent.type == kind,
         RecordedEvent.occurred_at > func.now() - func.make_interval(0, 0, 0, 0, 1),
     )
-    if uow.session.scalar(lately.limit(1)) is None:
-        record(uow, user_id, kind, credential=None, **detail)
+    if uow.session.scalar(recent_events.limit(1)) is None:
+        record_event(uow, user_id, kind, credential=None, **detail)
 
 
 def _add(uow: UnitOfWork, event: RecordedEvent, credential: Credential | None) -> None:
-    """Add the event; count and log it once it is committed, without an IP address and a name."""
+    """Store an event, and count and log the event after the commit.
+
+    The log contains no IP address and no name.
+    """
     if credential is not None:
-        event.credential_kind, event.credential_id = credential.kind, credential.id
+        event.credential_kind = credential.kind
+        event.credential_id = credential.id
     uow.session.add(event)
-    told = {"type": event.type, "user_id": event.user_id, "credential": event.credential_kind}
+    fields = {"type": event.type, "user_id": event.user_id, "credential": event.credential_kind}
     uow.after_commit(_EVENTS.labels(event.type).inc)
-    uow.after_commit(partial(log.info, "account.event", **told))
-
-
-_ERROR_EVENTS = {
-    PLAN_REQUIRED.code: EventType.PLAN_REFUSED,
-    QUOTA_EXCEEDED.code: EventType.QUOTA_REFUSED,
-}
+    uow.after_commit(partial(log.info, "account.event", **fields))
 
 
 def is_plan_error(code: str) -> bool:
     return code in _ERROR_EVENTS
 
 
-def record_error(uow: UnitOfWork, user_id: int, code: str) -> None:
-    """Record an error with this code, unless an equal one was recorded within the hour."""
-    record_hourly(uow, user_id, _ERROR_EVENTS[code])
+def record_plan_error(uow: UnitOfWork, user_id: int, code: str) -> None:
+    """Record an error about a user's plan or quota, at most once per hour and type."""
+    record_hourly_event(uow, user_id, _ERROR_EVENTS[code])

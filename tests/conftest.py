@@ -154,7 +154,7 @@ def sandbox() -> Iterator[str]:
 @pytest.fixture
 def owner(stack: Stack) -> Owner:
     """A new owner on the paid plan."""
-    return stack.new_owner()
+    return stack.create_owner()
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ class Principal:
         self._require_list_of_trace(mailing_list)
         if self.trace and traces.is_revoked(mailing_list, self.trace.delivery):
             raise mailing.TRACE_INVALID()
-        return accounts.get(uow, self.user_id)
+        return accounts.get_user(uow, self.user_id)
 
     def find_person(self, uow: UnitOfWork, mailing_list: MailingList) -> User | None:
         """Return the person who unsubscribes, or ``None`` if the person was deleted.
@@ -52,7 +52,7 @@ class Principal:
         for a trace id of another list.
         """
         self._require_list_of_trace(mailing_list)
-        return accounts.find(uow, self.user_id)
+        return accounts.find_user(uow, self.user_id)
 
     def _require_list_of_trace(self, mailing_list: MailingList) -> None:
         if self.trace and self.trace.list_id != mailing_list.id:

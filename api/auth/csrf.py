@@ -34,7 +34,7 @@ def require_csrf(request: Request, state: State, cookie: str | None, token: obje
         if (
             cookie
             and isinstance(candidate, str)
-            and sessions.is_csrf_token(state.resources.keyring, cookie, candidate)
+            and sessions.is_valid_csrf_token(state.resources.keyring, cookie, candidate)
         ):
             return
     raise access.AUTH_CSRF(header=CSRF_HEADER)

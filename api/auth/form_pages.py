@@ -32,7 +32,7 @@ def render_anonymous_page(
 
 def render_form_page(state: State, cookie: str, template: str, **values: Any) -> Response:
     """Render a page whose forms only the browser with this cookie can submit."""
-    token = sessions.csrf_token(state.resources.keyring, cookie)
+    token = sessions.create_csrf_token(state.resources.keyring, cookie)
     return render_page(
         template, base=state.resources.settings.public_base, csrf_token=token, **values
     )

@@ -38,7 +38,7 @@ def identify_and_count(
     if caller is None:
         count_anonymous(request, stranger)
     else:
-        event_origins.current().credential = caller.credential
+        event_origins.current_origin().credential = caller.credential
         rates = state_of(request).rate_limiter
         rates.count(request.scope, RateLimitName.DEFAULT, build_caller_rate_key(caller))
     return caller
@@ -72,7 +72,7 @@ def identify_caller(
         if not cookie:
             return None
         everyone_needs_factor = state.resources.settings.require_second_factor
-        caller = sessions.authenticate(
+        caller = sessions.authenticate_session(
             database, keyring, cookie, everyone_needs_factor=everyone_needs_factor
         )
         if request.method not in SAFE_METHODS:
@@ -80,9 +80,9 @@ def identify_caller(
         return caller
     [secret] = secrets
     if secret.startswith(ACCESS_TOKEN.prefix):
-        caller = grants.authenticate(database, keyring, secret)
+        caller = grants.authenticate_token(database, keyring, secret)
     else:
-        caller = api_keys.authenticate(database, state.used_keys, keyring, secret, recent=recent)
+        caller = api_keys.authenticate_key(database, state.used_keys, keyring, secret, recent=recent)
     # A cookie of a session that has ended is ignored. Browsers may still send this cookie.
     session = find_page_session(request, state)
     if session is not None and session.user_id != caller.user_id:

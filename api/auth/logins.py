@@ -42,27 +42,27 @@ async def verify_password(
     """
     try:
         attempt = await state.in_unit_of_work(
-            logins.begin,
+            logins.begin_attempt,
             email=email,
             client=client_address(request),
-            known=state.cookies.read(request, KNOWN_BROWSER_COOKIE),
+            browser_token=state.cookies.read(request, KNOWN_BROWSER_COOKIE),
         )
     except DomainError as error:
         if error.code == access.LOGIN_PAUSED.code:
             LOGINS.labels("paused").inc()
         raise
     # Verify the password outside of a transaction, because it may wait long for a thread.
-    check = await PASSWORDS.run(passwords.verify, attempt.password_hash, password)
+    check = await PASSWORDS.run(passwords.verify_password, attempt.password_hash, password)
     if not check.matches:
         LOGINS.labels("failed").inc()
-        await state.in_unit_of_work(logins.fail, attempt)
+        await state.in_unit_of_work(logins.record_failure, attempt)
         raise people.PASSWORD_WRONG()
     return attempt, check
 
 
 def identify_browser(request: Request, state: State) -> Browser:
-    known = state.cookies.read(request, KNOWN_BROWSER_COOKIE)
-    return Browser(browser_name(request.headers.get("user-agent")), known)
+    browser_token = state.cookies.read(request, KNOWN_BROWSER_COOKIE)
+    return Browser(browser_name(request.headers.get("user-agent")), browser_token)
 
 
 async def begin_session(
@@ -90,15 +90,15 @@ async def begin_session(
 
     def begin(uow: UnitOfWork) -> tuple[str, str] | _FirstStep:
         person = identify(uow)
-        if not is_factor_verified and sessions.is_asked(uow, person.id):
+        if not is_factor_verified and sessions.has_second_factor(uow, person.id):
             return _FirstStep(
-                second_steps.begin(keyring, person, form_cookie),
-                passkeys.options_of_person(uow, person.id, form_cookie),
+                second_steps.create_first_step(keyring, person, form_cookie),
+                passkeys.build_request_options_for(uow, person.id, form_cookie),
             )
         if earlier_session is not None and earlier_session.caller.session_id is not None:
-            sessions.end(uow, earlier_session.caller.session_id)
-        session_secret = sessions.begin(uow, person.id, browser=browser.name)
-        return session_secret, logins.known_browser_token(keyring, person)
+            sessions.revoke_session(uow, earlier_session.caller.session_id)
+        session_secret = sessions.begin_session(uow, person.id, browser=browser.name)
+        return session_secret, logins.create_browser_token(keyring, person)
 
     result = await state.in_unit_of_work(begin)
     if isinstance(result, _FirstStep):

@@ -9,7 +9,7 @@ from dataclasses import replace
 from api.state import State
 from services.access.caller import Caller
 from services.paging import PageRequest
-from services.security_events import EventType, record_hourly
+from services.security_events import EventType, record_hourly_event
 from storage.redis.rate_counters import parse_limits
 
 MAX_MEMBERS_PER_SESSION_PAGE = 200
@@ -32,4 +32,6 @@ def count_members_page(state: State, caller: Caller) -> None:
         _PAGES_PER_HOUR_LIMIT, "member-pages", str(caller.user_id)
     ):
         with state.resources.unit_of_work() as uow:
-            record_hourly(uow, caller.user_id, EventType.MEMBERS_READ, pages=MAX_PAGES_PER_HOUR)
+            record_hourly_event(
+                uow, caller.user_id, EventType.MEMBERS_READ, pages=MAX_PAGES_PER_HOUR
+            )

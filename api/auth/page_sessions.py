@@ -70,7 +70,7 @@ def find_page_session(request: Request, state: State) -> PageSession | None:
         return None
     resources = state.resources
     try:
-        session = sessions.read(
+        session = sessions.read_session(
             resources.database,
             resources.keyring,
             cookie,
@@ -78,7 +78,7 @@ def find_page_session(request: Request, state: State) -> PageSession | None:
         )
     except DomainError:
         return None
-    event_origins.current().credential = session.caller.credential
+    event_origins.current_origin().credential = session.caller.credential
     return PageSession(session.caller, cookie, session.lacks_factor, session.is_operator)
 
 

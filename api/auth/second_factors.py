@@ -10,7 +10,7 @@ from core.errors import DomainError, Kind
 from core.errors.access import AUTH_SECOND_FACTOR, LOGIN_PAUSED
 from core.errors.people import PASSKEY_INVALID, SECOND_FACTOR_WRONG
 from services.accounts import logins
-from services.accounts.factors.second_steps import ShownFactor
+from services.accounts.factors.second_steps import SubmittedFactor
 from services.accounts.logins import Attempt
 
 _FACTOR_ERROR_CODES = frozenset(
@@ -18,13 +18,13 @@ _FACTOR_ERROR_CODES = frozenset(
 )
 
 
-def read_factor(request: Request, state: State, form: dict[str, str]) -> ShownFactor:
+def read_factor(request: Request, state: State, form: dict[str, str]) -> SubmittedFactor:
     form_cookie = state.cookies.read(request, FORM_COOKIE) or ""
-    return ShownFactor(form_cookie, form.get("code", ""), form.get("passkey", ""))
+    return SubmittedFactor(form_cookie, form.get("code", ""), form.get("passkey", ""))
 
 
 async def count_code(
-    request: Request, state: State, email: str, factor: ShownFactor | None
+    request: Request, state: State, email: str, factor: SubmittedFactor | None
 ) -> Attempt | None:
     """Count the login attempt before its code is checked; raises ``login.paused``.
 
@@ -32,14 +32,16 @@ async def count_code(
     """
     if factor is None or factor.passkey or not factor.code:
         return None
-    known = state.cookies.read(request, KNOWN_BROWSER_COOKIE)
-    return await state.in_unit_of_work(logins.begin_code, email=email, known=known)
+    browser_token = state.cookies.read(request, KNOWN_BROWSER_COOKIE)
+    return await state.in_unit_of_work(
+        logins.begin_code_attempt, email=email, browser_token=browser_token
+    )
 
 
 async def count_wrong_code(state: State, attempt: Attempt | None, error: DomainError) -> None:
     if attempt is not None and error.code == SECOND_FACTOR_WRONG.code:
         LOGINS.labels("failed").inc()
-        await state.in_unit_of_work(logins.fail, attempt)
+        await state.in_unit_of_work(logins.record_failure, attempt)
 
 
 def is_factor_error(error: DomainError) -> bool:

@@ -20,7 +20,7 @@ from api.console.members import routes as members
 from api.console.operators import routes as operators
 from api.console.overview import routes as overview
 
-# FastAPI matches a path against the routers in this order.
+# The routers of the console, in the order in which FastAPI matches a path.
 ROUTERS = (
     overview.router,
     lists.router,

@@ -22,8 +22,8 @@ CONSOLE_PATH = "/console"
 ASSETS_PATH = f"{CONSOLE_PATH}/assets"
 _CACHE_FOR_A_YEAR = "public, max-age=31536000, immutable"
 _MEDIA_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
-# The source files of an asset, by the name that templates use. The content of several source files
-# is joined.
+# The source files of an asset, by the name that templates use. If an asset has several source
+# files, the asset is the joined content of the files.
 _SOURCES = {
     # The console extends the style of the other pages.
     "console.css": (("api.html", "style.css"), ("api.console", "static/console.css")),
@@ -50,7 +50,10 @@ class Asset:
 
     @classmethod
     def load(cls, name: str, sources: tuple[tuple[str, str], ...]) -> Self:
-        """Return an asset with the joined content of files, which are pairs of package and path."""
+        """Return an asset with the joined content of its source files.
+
+        ``sources``: the package and the path of each source file.
+        """
         content = b"\n".join(
             files(package).joinpath(path).read_bytes() for package, path in sources
         )
@@ -68,7 +71,7 @@ ASSETS_BY_SERVED_NAME: Mapping[str, Asset] = {
 
 
 def get_asset_path(name: str) -> str:
-    """Return the path at which an asset of this name is served."""
+    """Return the path at which the asset called ``name`` is served."""
     return f"{ASSETS_PATH}/{_ASSETS[name].served_name}"
 
 
@@ -77,7 +80,8 @@ async def serve_asset(name: str) -> Response:
     """Serve a style or script.
 
     During an upgrade, a page of one release may request an asset from a process of another release.
-    The process then serves its own version of the asset, and browsers must not cache the response.
+    A process always serves the assets of its own release. If a page of another release requests an
+    asset, browsers must not cache the response.
     """
     asset = ASSETS_BY_SERVED_NAME.get(name)
     cache_control = _CACHE_FOR_A_YEAR

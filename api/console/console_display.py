@@ -93,7 +93,9 @@ class DisplayedMoment:
         # The markup needs no escaping, because no part of the markup comes from a person.
         exact = f"{format_day(self.at)}, {self.at:%H:%M:%S} UTC"
         distance = format_distance(self.at, clock.now())
-        return f'<time datetime="{clock.iso(self.at)}" title="{exact}">{distance}</time>'
+        return (
+            f'<time datetime="{clock.format_timestamp(self.at)}" title="{exact}">{distance}</time>'
+        )
 
 
 def display_moment(value: datetime) -> DisplayedMoment:

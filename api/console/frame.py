@@ -63,12 +63,12 @@ _TEMPLATES = Environment(
 _TEMPLATES.globals |= {
     "asset": get_asset_path,
     "navigation": MAIN_PAGES,
-    "current_mark": get_current_mark,
-    "of_list": get_list_pages,
+    "get_current_mark": get_current_mark,
+    "get_list_pages": get_list_pages,
     "filter_matches": FILTER_MATCHES,
-    "of_account": ACCOUNT_PAGES,
-    "of_developers": DEVELOPER_PAGES,
-    "of_operators": OPERATOR_PAGES,
+    "account_pages": ACCOUNT_PAGES,
+    "developer_pages": DEVELOPER_PAGES,
+    "operator_pages": OPERATOR_PAGES,
     "curl_call": console_display.build_curl_call,
     "counted": console_display.format_count,
     # Default values, which each page overrides.

@@ -7,7 +7,7 @@ from api.console.assets import CONSOLE_PATH
 
 @dataclass(frozen=True)
 class NavigationEntry:
-    """A link to a page."""
+    """A link in a menu or in the results of a search."""
 
     label: str
     path: str
@@ -110,8 +110,7 @@ def get_current_mark(entry: NavigationEntry, path: str, *, is_first: bool = Fals
     The result is ``None`` if the page doesn't belong to the entry.
 
     ``is_first``: whether the entry is the first in its menu. The path of the first entry is a
-    prefix of the other paths. A page therefore belongs to the first entry only if the paths are
-    equal.
+    prefix of all paths in the menu, so only an equal path belongs to the first entry.
     """
     if path == entry.path:
         return "page"

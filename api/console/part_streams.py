@@ -39,7 +39,7 @@ def stream_part(
     """Return a stream of server-sent events with a part of a page.
 
     An event ``part`` contains the HTML of the part, and is sent after each change. An event
-    ``ended`` follows the last change. The stream also ends with the person's session. A browser
+    ``ended`` follows the last change. The stream ends early if the person's session ends. A browser
     that reconnects gets the current state of the part.
     """
     has_no_body = is_head(console.request.scope)

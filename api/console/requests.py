@@ -1,4 +1,4 @@
-"""Requests for pages of the console, and the responses to these requests."""
+"""Requests for pages of the console, with methods that build the responses."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -33,7 +33,7 @@ from core.errors.mailing import LIST_NOT_FOUND, LIST_NOT_OWNER
 from models import MailingList
 from services.access import sessions
 from services.access.caller import Caller
-from services.security_events import is_plan_error, record_error
+from services.security_events import is_plan_error, record_plan_error
 from services.subscriptions import lists
 from storage.unit_of_work import UnitOfWork
 
@@ -78,7 +78,7 @@ class ConsoleRequest:
     def get_own_list(self, uow: UnitOfWork, list_id: int) -> MailingList:
         """Return a list of the caller, or raise ``list.not_found``.
 
-        Another owner's list raises ``list.not_found`` too, so that nobody learns which lists exist.
+        The error is the same for another owner's list, so that nobody learns which lists exist.
         """
         try:
             return lists.get_own_list(uow, self.caller, list_id)
@@ -123,7 +123,7 @@ class ConsoleRequest:
         resources = self.state.resources
         return {
             "base": resources.settings.public_base,
-            "csrf_token": sessions.csrf_token(resources.keyring, self.member.cookie),
+            "csrf_token": sessions.create_csrf_token(resources.keyring, self.member.cookie),
             "path": self.request.scope["path"],
             # The first page of a list has no cursor.
             "cursor": self.request.query_params.get("cursor"),
@@ -144,7 +144,7 @@ class ConsoleRequest:
         if is_plan_error(error.code):
             # Record the event, because the API also records errors about the limits of a plan.
             with self.unit_of_work() as uow:
-                record_error(uow, self.user_id, error.code)
+                record_plan_error(uow, self.user_id, error.code)
         return TypedForm(self.form).add_error(error, places)
 
     def redirect_with_notice(self, path: str, notice: str) -> Response:
@@ -195,8 +195,8 @@ async def _empty_form() -> TypedForm:
     return TypedForm()
 
 
-# The form on a page that a browser loads for the first time. If a submitted form has an error, its
-# handler calls the handler of the page with the submitted form in place of the empty form.
+# The form on a page that a browser loads for the first time. After an error, the handler of the
+# submitted form calls the handler of the page with the submitted form.
 EmptyForm = Annotated[TypedForm, Depends(_empty_form)]
 
 Console = Annotated[ConsoleRequest, depend_on_console(Member)]
@@ -205,7 +205,7 @@ ConsoleForm = Annotated[ConsoleRequest, depend_on_console_form(FormMember)]
 # the login page.
 RecentConsole = Annotated[ConsoleRequest, depend_on_console(RecentMember)]
 RecentConsoleForm = Annotated[ConsoleRequest, depend_on_console_form(RecentFormMember)]
-# Requests that are also allowed before a person has set up a required second factor.
+# Requests that are allowed even before a person has set up a required second factor.
 StarterConsole = Annotated[ConsoleRequest, depend_on_console(Starter)]
 RecentStarterConsole = Annotated[ConsoleRequest, depend_on_console(RecentStarter)]
 RecentStarterConsoleForm = Annotated[ConsoleRequest, depend_on_console_form(RecentFormStarter)]

@@ -52,7 +52,7 @@ class TypedForm:
     status: int = 200
 
     def fill(self, values: Mapping[str, str]) -> Self:
-        """Return the form with these values, unless the person has typed values."""
+        """Return the form with the given values, unless the person has typed values."""
         return self if self.typed else replace(self, typed=values)
 
     def add_error(self, error: DomainError, places: Mapping[str, str] = _NO_PLACES) -> Self:
@@ -107,7 +107,7 @@ def parse_body(schema: type[BodyT], values: Mapping[str, Any]) -> BodyT:
 
 
 def field_error(name: str, rule: str) -> DomainError:
-    """Return the error for a field that only the form has, and the API doesn't."""
+    """Return the error for an invalid value in a field that exists only in the form."""
     problem = FieldProblem(f"body.{name}", "value", rule)
     return BODY_INVALID(place=problem.field, rule=rule, problems=(problem,))
 
@@ -124,7 +124,7 @@ def _get_field_name(problem: FieldProblem) -> str:
     """Return the form's field for a place such as ``body.choices[1]`` or ``body.fields.city``."""
     place = problem.field.removeprefix("body.").partition("[")[0]
     first, _, rest = place.partition(".")
-    # A form has one field for all values of a list, but a field per key of an object.
+    # A form has one field for a whole list of values, but one field per key of an object.
     return first if not rest or rest.isdigit() else f"{first}.{rest.partition('.')[0]}"
 
 

@@ -47,6 +47,6 @@ def add_docs(app: FastAPI) -> None:
         return RedirectResponse(DOCS_PATH)
 
     app.add_route(DOCS_PATH, show_docs, include_in_schema=False)
-    # By default, FastAPI serves a second documentation page at this path.
+    # Redirect from the path at which FastAPI serves a second documentation page by default.
     app.add_route("/redoc", redirect_to_docs, include_in_schema=False)
     app.mount(DOCS_PATH, StaticFiles(directory=_SWAGGER_FOLDER))

@@ -1,7 +1,7 @@
 """Renders HTML pages with the common style and strict security headers.
 
-A mailed link acts for the person who received the mail. The headers therefore keep the URL of the
-page out of caches, search engines and the ``Referer`` headers that other sites receive.
+A mailed link acts for the person who received the mail. The headers keep the URL of a page out of
+caches, search engines and the ``Referer`` headers that other sites receive.
 """
 
 from collections.abc import Mapping
@@ -146,7 +146,7 @@ def render_line(text: str) -> Response:
 
 
 def redirect_to_query(query: str) -> Response:
-    """Redirect to the same page with this query.
+    """Redirect to the current page with another query.
 
     The browser uses GET for the redirected request, so that a reload doesn't repeat a write.
     """

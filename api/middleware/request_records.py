@@ -36,7 +36,7 @@ class RequestMiddleware:
         is_valid = sent_id is not None and _VALID_REQUEST_ID.match(sent_id)
         request_id = sent_id if sent_id and is_valid else secrets.token_hex(16)
         client = scope.get("client")
-        event_origins.begin(Origin(client[0] if client else None, headers.get("user-agent")))
+        event_origins.set_origin(Origin(client[0] if client else None, headers.get("user-agent")))
         scope["pressroom.headers"].append((b"x-request-id", request_id.encode()))
         started_at = time.perf_counter()
         # 499 is nginx's status for a caller who disconnects before the response.

@@ -20,8 +20,9 @@ log = get_logger(__name__)
 
 router = APIRouter(dependencies=[PUBLIC], include_in_schema=False, route_class=ThreadedRoute)
 
-# The limit for asking the payment provider whether the order is paid. If the order is still pending
-# after the limit, the page that started the payment has to poll the order.
+# The longest time that a response waits for the payment provider to report the status of an order.
+# If the order is still pending after the wait, the page that started the payment must poll the
+# order.
 MAX_WAIT_SECONDS = 6.0
 
 

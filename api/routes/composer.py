@@ -211,7 +211,7 @@ async def locate_photo_file(
 ) -> Envelope[schemas.PhotoFile]:
     """Tell the provider that a photo is used, and learn the address of its file."""
     chosen = provider.named(state.photos.providers.default)
-    use = PhotoUse(chosen, state.photos.providers.named(chosen).photo_at(endpoint))
+    use = PhotoUse(chosen, state.photos.providers.get_provider(chosen).parse_endpoint(endpoint))
     url = await ComposerCaller(request, state, caller, preference).obtain_photo_url(use)
     return build_envelope(schemas.PhotoFile(url=url))
 

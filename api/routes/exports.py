@@ -118,7 +118,7 @@ def _stream_export(
     require_signed_url(request)
     with state.resources.unit_of_work() as uow:
         export, mailing_list = exports.get_finished_export(uow, export_id, form)
-    stored = exports.open_file(state.resources, export)
+    stored = exports.open_export_file(state.resources, export)
     headers = build_download_headers(f"{mailing_list.slug}-{export.kind}.{form}.gz")
     headers["Content-Length"] = str(export.size)
     return stream_file(request, STORAGE, stored.stream(), headers, "application/gzip")

@@ -70,7 +70,7 @@ def issue_tokens(uow: Transaction, oauth_request: OAuthRequestOf) -> Response:
 
     A code or refresh token that is used twice ends all tokens that its first use gave.
     """
-    return build_oauth_response(_build_server(uow).token(oauth_request))
+    return build_oauth_response(_build_server(uow).issue_tokens(oauth_request))
 
 
 @router.post(
@@ -84,7 +84,7 @@ def issue_tokens(uow: Transaction, oauth_request: OAuthRequestOf) -> Response:
 )
 def revoke_token(uow: Transaction, oauth_request: OAuthRequestOf) -> Response:
     """End a token (RFC 7009). A refresh token ends with every token of the same login."""
-    return build_oauth_response(_build_server(uow).revoke(oauth_request))
+    return build_oauth_response(_build_server(uow).revoke_token(oauth_request))
 
 
 @router.post(
@@ -97,20 +97,20 @@ def revoke_token(uow: Transaction, oauth_request: OAuthRequestOf) -> Response:
 def introspect_token(uow: Transaction, oauth_request: OAuthRequestOf) -> Response:
     """Tell whether a token is still valid, and for what (RFC 7662). Only the client to which
     it was given may ask, and needs its secret."""
-    return build_oauth_response(_build_server(uow).introspect(oauth_request))
+    return build_oauth_response(_build_server(uow).introspect_token(oauth_request))
 
 
 @router.get(adapters.USERINFO_PATH, response_model_exclude_none=True)
 def read_userinfo(uow: Transaction, caller: AnyCaller) -> UserInfo:
     """The user to whom the token belongs."""
-    user = accounts.get(uow, caller.user_id)
+    user = accounts.get_user(uow, caller.user_id)
     return UserInfo(sub=str(user.id), email=user.email, name=user.name)
 
 
 @router.get(adapters.METADATA_PATH, dependencies=[PUBLIC])
 async def read_oauth_metadata(state: StateOf) -> Metadata:
     """The authorization server's endpoints and abilities (RFC 8414)."""
-    return Metadata(**adapters.metadata(state.resources.settings.public_base))
+    return Metadata(**adapters.build_metadata(state.resources.settings.public_base))
 
 
 def _build_server(uow: UnitOfWork) -> OAuthServer:

@@ -85,7 +85,7 @@ def subscribe_me(
 
     The body may set the fields that the list's owner made public.
     """
-    person = accounts.get(uow, caller.user_id)
+    person = accounts.get_user(uow, caller.user_id)
     actor = actors.build_principal_actor(request, Principal(person.id, Via.LOGIN, None))
     mailing_list = lists.get_list(uow, list_id)
     values = {} if body is None else body.fields

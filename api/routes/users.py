@@ -34,7 +34,7 @@ router = APIRouter(tags=["Accounts"], route_class=JsonRoute)
 @router.get("/users/me")
 def read_me(uow: Transaction, caller: AnyCaller) -> Envelope[schemas.UserRecord]:
     """The user to whom the credentials belong, and how much of their plan's quotas is used."""
-    return build_envelope(_build_record(uow, accounts.get(uow, caller.user_id)))
+    return build_envelope(_build_record(uow, accounts.get_user(uow, caller.user_id)))
 
 
 @router.patch("/users/me")
@@ -42,7 +42,7 @@ def change_me(
     uow: Transaction, caller: UnrestrictedCaller, body: schemas.UserChanges
 ) -> Envelope[schemas.UserRecord]:
     """Change the settings that the body names; the others stay."""
-    user = accounts.get(uow, caller.user_id)
+    user = accounts.get_user(uow, caller.user_id)
     for name, value in body.sent().items():
         setattr(user, name, value)
     uow.session.flush()
@@ -51,7 +51,7 @@ def change_me(
 
 
 def _build_record(uow: UnitOfWork, user: User) -> schemas.UserRecord:
-    return schemas.UserRecord.of_row(user, quotas=quotas.uses(uow, user))
+    return schemas.UserRecord.of_row(user, quotas=quotas.list_uses(uow, user))
 
 
 @router.get("/users/me/security-events", responses=error_responses(requests.CURSOR_INVALID))
@@ -61,7 +61,7 @@ def list_security_events(
     """List what happened to the account in the last year, newest first: logins, also failed
     ones, credentials that were made or ended, exports, and what the plan refused."""
     page_request = PageRequest(limit, cursor=cursor)
-    read = partial(security_events.page, uow, caller.user_id)
+    read = partial(security_events.list_events, uow, caller.user_id)
     page = fill_page(page_request, read, lambda rows: [*map(schemas.SecurityEvent.of, rows)])
     pagination = schemas.EventsPagination(limit=limit, next_cursor=page.next_cursor)
     return build_envelope(schemas.SecurityEventsPage(pagination=pagination, items=page.rows))
@@ -83,7 +83,7 @@ def create_api_key(
 
     A session needs a login of the last 15 minutes. A key that another key makes ends with it.
     """
-    key, secret = own_keys.make(
+    key, secret = own_keys.create_own_key(
         uow, caller, name=body.name, scopes=body.scopes, expires_at=body.expires_at
     )
     return build_envelope(schemas.CreatedApiKey.of_row(key, key=secret))
@@ -98,7 +98,7 @@ def list_api_keys(
     paging: ArrayPaging,
 ) -> Envelope[list[schemas.ApiKeyRecord]]:
     """The caller's API keys, newest first, revoked ones too."""
-    keys = api_keys.list_of(uow, caller.user_id, paging)
+    keys = api_keys.list_keys(uow, caller.user_id, paging)
     records = [schemas.ApiKeyRecord.model_validate(key) for key in keys.rows]
     link_next_page(request, response, keys)
     return build_envelope(records)
@@ -133,7 +133,7 @@ def list_grants(
     paging: ArrayPaging,
 ) -> Envelope[list[GrantRecord]]:
     """The programs that may act for the caller, with the newest consent first."""
-    page = grants.list_of(uow, caller.user_id, paging)
+    page = grants.list_grants(uow, caller.user_id, paging)
     link_next_page(request, response, page)
     return build_envelope([GrantRecord.model_validate(grant) for grant in page.rows])
 
@@ -142,4 +142,4 @@ def list_grants(
 def revoke_grant(uow: Transaction, caller: UnrestrictedCaller, grant_id: PathId) -> Envelope[int]:
     """Revoke a grant with all its tokens, from the next request on: 1, or 0 when it was revoked
     before."""
-    return build_envelope(grants.revoke(uow, grant_id=grant_id, user_id=caller.user_id))
+    return build_envelope(grants.revoke_grant(uow, grant_id=grant_id, user_id=caller.user_id))

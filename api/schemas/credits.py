@@ -237,10 +237,10 @@ def describe_order(order: PaymentOrder) -> dict[str, Any]:
         "rate_usd_to_credit": order.credits_per_usd,
         "payment_url": order.payment_url if order.status == OrderStatus.PENDING else None,
         "is_claimed": order.user_id is not None,
-        "expires_at": clock.iso(order.expires_at),
-        "paid_at": clock.iso(order.paid_at) if order.paid_at else None,
-        "created_at": clock.iso(order.created_at),
-        "updated_at": clock.iso(order.updated_at),
+        "expires_at": clock.format_timestamp(order.expires_at),
+        "paid_at": clock.format_timestamp(order.paid_at) if order.paid_at else None,
+        "created_at": clock.format_timestamp(order.created_at),
+        "updated_at": clock.format_timestamp(order.updated_at),
     }
     fields = OrderRecord.model_fields
     return {

@@ -47,7 +47,7 @@ S = TypeVar("S", bound=BaseModel)
 Timestamp = Annotated[
     datetime,
     PlainSerializer(
-        clock.iso,
+        clock.format_timestamp,
         return_type=Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})],
     ),
 ]
@@ -277,7 +277,7 @@ def format_plain_moment(moment: datetime | None) -> datetime | str | None:
     """
     if moment is None or moment.microsecond:
         return moment
-    return clock.iso(moment)
+    return clock.format_timestamp(moment)
 
 
 def build_page(

@@ -14,7 +14,7 @@ from models import Subscription, Tier, User
 from services.accounts import email_addresses
 from services.subscriptions.consent.evidence import ConsentEvidence
 from services.subscriptions.consent.networks import MAX_COUNTED_PEOPLE
-from services.subscriptions.member_attributes import GivenAttributes, ShownAttributes
+from services.subscriptions.member_attributes import AttributeChanges, AttributeFormatter
 from services.subscriptions.members.changes import Via
 from services.subscriptions.members.members import MemberEdit
 
@@ -75,16 +75,18 @@ class SubscriptionRecord(Schema):
 
     def masked(self) -> Self:
         """Return the record without data that identifies the person, and with a masked address."""
-        email = None if self.email is None else email_addresses.masked(self.email)
+        email = None if self.email is None else email_addresses.mask_address(self.email)
         hidden = {"user_id": None, "name": None, "paid_expiry": None}
         return self.model_copy(update={**hidden, "email": email})
 
 
 def build_member_record(
-    record: Subscription, person: User, attributes: ShownAttributes, **others: Any
+    record: Subscription, person: User, attributes: AttributeFormatter, **others: Any
 ) -> SubscriptionRecord:
     user = Person(id=person.id, name=person.name if record.source == Via.LOGIN else None)
-    return SubscriptionRecord.of_row(record, user=user, **attributes.of_record(record), **others)
+    return SubscriptionRecord.of_row(
+        record, user=user, **attributes.format_record(record), **others
+    )
 
 
 # Optimization: large responses without pydantic (decision 17).
@@ -218,7 +220,7 @@ class MemberValues(Body):
         """Return the changes that the request contains."""
         values = self.model_dump(exclude_unset=True)
         columns = {name: values.pop(name) for name in _EDITABLE_COLUMNS if name in values}
-        return MemberEdit(columns, GivenAttributes(**values))
+        return MemberEdit(columns, AttributeChanges(**values))
 
 
 class MemberUpsert(MemberValues):

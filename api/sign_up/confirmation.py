@@ -44,7 +44,7 @@ def show_confirmation(
         is_confirmed=confirmation.is_confirmed,
         wants_mail=confirmation.record.email_enabled,
         owner_text=mailing_list.thanks_text,
-        address=None if address is None else email_addresses.masked(address),
+        address=None if address is None else email_addresses.mask_address(address),
     )
 
 

@@ -42,7 +42,7 @@ class ListForm:
     @classmethod
     def read(cls, uow: UnitOfWork, mailing_list: MailingList, settings: Settings) -> "ListForm":
         sign_up_fields = read_sign_up_fields(uow, mailing_list)
-        owner = accounts.get(uow, mailing_list.user_id)
+        owner = accounts.get_user(uow, mailing_list.user_id)
         return cls(
             mailing_list,
             fields={entry.field.key: entry.field for entry in sign_up_fields},
@@ -51,7 +51,7 @@ class ListForm:
             ),
             wording=wordings.read_current_wordings(uow, [mailing_list]).get(mailing_list.id),
             look=branding.read_look(uow, mailing_list),
-            masked_owner=email_addresses.masked(owner.email),
+            masked_owner=email_addresses.mask_address(owner.email),
         )
 
 
@@ -101,8 +101,8 @@ def render_form(
         form.look,
         language=language,
         status=errors.status if errors else 200,
-        # Allow every host, because browsers also check the redirects that follow a form against
-        # the policy, and the owner's site may redirect to other hosts.
+        # Allow every host, because the owner's site may redirect to other hosts. Browsers check all
+        # redirects that follow a form against the policy.
         form_targets=f"{redirect_url.origin.partition(':')[0]}:" if redirect_url else "",
         list_title=mailing_list.title,
         owner_text=mailing_list.sign_up_text or mailing_list.tagline,

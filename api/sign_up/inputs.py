@@ -35,7 +35,7 @@ class FormInput:
         problem: the error message, or ``None`` for a valid value.
         choices: the values from which the person can choose.
         input_type: the ``type`` attribute of an ``<input>`` element.
-        is_first_problem: whether this is the first input with an error. The page focuses the input.
+        is_first_problem: whether the input is the first input with an error, which gets the focus.
     """
 
     name: str
@@ -106,7 +106,7 @@ def describe_field_errors(
     for problem in error.problems if error else ():
         name = problem.field.removeprefix("body.")
         field = fields.get(name.removeprefix("fields."))
-        if problem.code == member_attributes.MISSING:
+        if problem.code == member_attributes.REQUIRED_FIELD_CODE:
             text = _MISSING_VALUE
         elif field is None:
             text = _INVALID_VALUE

@@ -19,7 +19,7 @@ def render_preview(
     uow: UnitOfWork, state: State, mailing_list: MailingList, part: PreviewPart, language: str
 ) -> ListPreview:
     settings = state.resources.settings
-    owner = accounts.get(uow, mailing_list.user_id)
+    owner = accounts.get_user(uow, mailing_list.user_id)
     if part == PreviewPart.CONFIRMATION_MAIL:
         mail = mails.render_confirmation_mail(
             mailing_list,
@@ -49,7 +49,7 @@ def render_preview(
             is_confirmed=must_confirm,
             wants_mail=must_confirm,
             must_confirm=False,
-            address=email_addresses.masked(owner.email),
+            address=email_addresses.mask_address(owner.email),
         )
     return ListPreview(html=bytes(page.body).decode())
 

@@ -54,7 +54,7 @@ router = APIRouter(tags=["Subscriptions"], route_class=_SignUpRoute)
 def _mark_browser_form(request: Request) -> None:
     """Mark the request if a browser sent a form, so that the response is a page.
 
-    Programs may send forms too. A program that accepts JSON but not HTML gets JSON.
+    A program that sends a form gets JSON, if it accepts JSON but not HTML.
     """
     accepted = request.headers.get("accept", "")
     is_program = "application/json" in accepted and "text/html" not in accepted

@@ -55,7 +55,7 @@ async def subscribe_stranger(
     Args:
         is_form: whether the submission is a form, in which all field values are strings.
         page_url: the URL of our page with the form, or ``None`` for a form on another site.
-        language: the language of the page that the person saw. Mails are sent in this language.
+        language: the language of the page that the person saw, and of later mails.
     """
     via = Via.CHALLENGE if mailing_list.challenge_enabled else Via.FORM
     actor = actors.build_actor(request, ActorKind.STRANGER, via, None)

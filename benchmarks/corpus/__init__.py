@@ -1,4 +1,4 @@
-"""Posts of the project's own with summaries and tags by hand; see LICENSE.md."""
+"""Sample posts with handwritten summaries and tags. LICENSE.md contains their licence."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,12 +25,12 @@ class Sample:
     tags: tuple[str, ...]
 
 
-def samples() -> list[Sample]:
+def read_samples() -> list[Sample]:
     files = sorted(path for path in _FOLDER.glob("??-*") if path.suffix in {".md", ".html"})
-    return [_sample(path) for path in files]
+    return [_read_sample(path) for path in files]
 
 
-def _sample(path: Path) -> Sample:
+def _read_sample(path: Path) -> Sample:
     head, _, content = path.read_text(encoding="utf-8").partition("\n---\n")
     fields = dict(line.split(": ", 1) for line in head.splitlines())
     tags = tuple(tag.strip() for tag in fields["tags"].split(","))

@@ -1,1 +1,1 @@
-"""A database as it is after years: filled by SQL, and measured at several sizes."""
+"""Large databases for measurements, filled by SQL with the data of several years."""

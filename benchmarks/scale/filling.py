@@ -1,7 +1,8 @@
-"""Fills a migrated, empty database to a volume.
+"""Fills an empty database with a large number of rows.
 
-Rows are inserted without triggers and foreign keys, and indexes are built afterwards, since that
-takes a fraction of the time. The rows that triggers keep are filled too: counts, uses, histories.
+The rows are inserted without triggers and foreign keys, and the indexes are built afterwards,
+because this is much faster. The statements therefore also fill the tables that triggers maintain,
+such as counts and histories.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,21 +14,21 @@ from hashlib import sha256
 import psycopg2
 from psycopg2.extensions import connection, cursor
 
-from benchmarks.measure import seconds_of
+from benchmarks.measure import measure_seconds
 from benchmarks.scale import statements_of_lists, statements_of_money, statements_of_work
 from benchmarks.scale.volume import Volume
 from core.keyring import Keyring
 from services.accounts import passwords
 
-# All owners have this one.
+# The password of all owners.
 PASSWORD = "correct horse battery staple"
 STATEMENTS = {
     **statements_of_lists.STATEMENTS,
     **statements_of_work.STATEMENTS,
     **statements_of_money.STATEMENTS,
 }
-# Each stage has two hands, since the machines that this is made for have two cores. A statement
-# finds what it reads in an earlier stage, or before it in its own hand.
+# The tables in the order of filling. Each stage has two groups, which are filled in parallel on two
+# cores. A statement may read only tables of earlier stages, and earlier tables of its own group.
 _STAGES: tuple[tuple[Sequence[str], ...], ...] = (
     (
         (
@@ -45,7 +46,7 @@ _STAGES: tuple[tuple[Sequence[str], ...], ...] = (
         ("subscription_events", "feed_events"),
     ),
 )
-_FILLED_BY_STAGES = {table for stage in _STAGES for hand in stage for table in hand}
+_FILLED_BY_STAGES = {table for stage in _STAGES for group in stage for table in group}
 _SESSION = """
 SET session_replication_role = replica;
 SET synchronous_commit = off;
@@ -57,40 +58,40 @@ SET jit = off
 
 
 def fill(url: str, volume: Volume, keyring: Keyring) -> dict[str, tuple[int, float]]:
-    """Fill all tables; returns for each the number of its rows, and the seconds that it took.
+    """Fill all tables, and return the number of rows and the seconds for each table.
 
     Args:
-        url: of the database, as an administrator of it.
+        url: the URL of the database with the credentials of an administrator.
     """
-    with _session(url) as running:
-        values = _values(running, volume, keyring)
-    took: dict[str, tuple[int, float]] = {}
+    with _session(url) as sql:
+        values = _values(sql, volume, keyring)
+    results: dict[str, tuple[int, float]] = {}
     last = [name for name in STATEMENTS if name not in _FILLED_BY_STAGES]
     for stage in (*_STAGES, (last,)):
         with ThreadPoolExecutor(2) as pool:
-            done = [pool.submit(_fill_tables, url, hand, values, took) for hand in stage]
-        for each in done:
-            each.result()
-    with _session(url) as running:
-        # The first time, the statement of the other hand kept indexes from answering alone.
-        running.execute("VACUUM (ANALYZE)")
-    return took
+            futures = [pool.submit(_fill_tables, url, group, values, results) for group in stage]
+        for future in futures:
+            future.result()
+    with _session(url) as sql:
+        # The parallel group kept the first VACUUM from marking all pages for index-only scans.
+        sql.execute("VACUUM (ANALYZE)")
+    return results
 
 
-def _values(running: cursor, volume: Volume, keyring: Keyring) -> dict[str, object]:
-    running.execute(
+def _values(sql: cursor, volume: Volume, keyring: Keyring) -> dict[str, object]:
+    sql.execute(
         "SELECT attname FROM pg_attribute WHERE attrelid = 'credit_entries'::regclass"
         " AND attnum > 0 AND NOT attisdropped ORDER BY attnum"
     )
-    columns = [name for (name,) in running.fetchall()]
+    columns = [name for (name,) in sql.fetchall()]
     key = keyring.current.subkey("opt-out")
     key = (sha256(key).digest() if len(key) > 64 else key).ljust(64, b"\0")
     return {
         **volume.numbers(),
-        # The same all day: a database of the day before is as good.
+        # The start of the day, so that databases of the same day are equal.
         "anchor": datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0).isoformat(),
         "entry": ", ".join(statements_of_money.ENTRY.get(name, "NULL") for name in columns),
-        "password_hash": passwords.make(PASSWORD),
+        "password_hash": passwords.hash_password(PASSWORD),
         "inner_pad": bytes(each ^ 0x36 for each in key).hex(),
         "outer_pad": bytes(each ^ 0x5C for each in key).hex(),
     }
@@ -100,35 +101,36 @@ def _fill_tables(
     url: str,
     tables: Sequence[str],
     values: dict[str, object],
-    took: dict[str, tuple[int, float]],
+    results: dict[str, tuple[int, float]],
 ) -> None:
-    with _session(url) as running:
+    with _session(url) as sql:
         for functions in (statements_of_lists.FUNCTIONS, statements_of_money.FUNCTIONS):
-            running.execute(functions.format(**values))
+            sql.execute(functions.format(**values))
         for table in tables:
-            seconds = seconds_of(lambda table=table: _fill_table(running, table, values))  # type: ignore[misc]
-            running.execute(f"SELECT count(*) FROM {table}")
-            [(rows,)] = running.fetchall()
-            took[table] = (rows, seconds)
+            seconds = measure_seconds(lambda table=table: _fill_table(sql, table, values))  # type: ignore[misc]
+            sql.execute(f"SELECT count(*) FROM {table}")
+            [(rows,)] = sql.fetchall()
+            results[table] = (rows, seconds)
             print(f"  {table:<24} {rows:>12,} rows {seconds:8.1f} s", flush=True)
 
 
-def _fill_table(running: cursor, table: str, values: dict[str, object]) -> None:
-    with _without_indexes(running, table):
-        running.execute(STATEMENTS[table].format(**values))
-    running.execute(_IDENTITY, (table,))
-    for (column,) in running.fetchall():
-        running.execute(
+def _fill_table(sql: cursor, table: str, values: dict[str, object]) -> None:
+    with _without_indexes(sql, table):
+        sql.execute(STATEMENTS[table].format(**values))
+    sql.execute(_IDENTITY, (table,))
+    for (column,) in sql.fetchall():
+        sql.execute(
             f"SELECT setval(pg_get_serial_sequence('{table}', '{column}'),"
             f" (SELECT coalesce(max({column}), 0) + 1 FROM {table}), false)"
         )
-    running.execute(f"VACUUM (FREEZE, ANALYZE) {table}")
+    sql.execute(f"VACUUM (FREEZE, ANALYZE) {table}")
 
 
 _IDENTITY = (
     "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attidentity IN ('a', 'd')"
 )
-# Primary keys stay, since other tables refer to them.
+# Lists the indexes that are dropped while a table is filled. Primary keys stay, because
+# foreign keys need primary keys.
 _INDEXES = """
 SELECT i.indexrelid::regclass::text, pg_get_indexdef(i.indexrelid),
     n.conname, pg_get_constraintdef(n.oid)
@@ -141,22 +143,22 @@ WHERE i.indrelid = %s::regclass AND NOT i.indisprimary
 
 
 @contextmanager
-def _without_indexes(running: cursor, table: str) -> Iterator[None]:
-    running.execute(_INDEXES, (table,))
-    found = running.fetchall()
-    for index, _, constraint, _ in found:
+def _without_indexes(sql: cursor, table: str) -> Iterator[None]:
+    sql.execute(_INDEXES, (table,))
+    indexes = sql.fetchall()
+    for index, _, constraint, _ in indexes:
         kind = f"ALTER TABLE {table} DROP CONSTRAINT {constraint}"
-        running.execute(kind if constraint else f"DROP INDEX {index}")
+        sql.execute(kind if constraint else f"DROP INDEX {index}")
     yield
-    for _, definition, constraint, rule in found:
+    for _, definition, constraint, rule in indexes:
         kind = f"ALTER TABLE {table} ADD CONSTRAINT {constraint} {rule}"
-        running.execute(kind if constraint else definition)
+        sql.execute(kind if constraint else definition)
 
 
 @contextmanager
 def _session(url: str) -> Iterator[cursor]:
     link: connection = psycopg2.connect(url)
-    with closing(link), link.cursor() as running:
+    with closing(link), link.cursor() as sql:
         link.autocommit = True
-        running.execute(_SESSION)
-        yield running
+        sql.execute(_SESSION)
+        yield sql

@@ -1,7 +1,8 @@
-"""The work that each kind of maintenance finds due, the same at every size."""
+"""Creates work for each kind of maintenance, with the same amount at every size."""
 
-# Statements that make work due, run before each round; None where a run finds nothing to do.
 _DUE_ROWS = 200
+# Maps each kind of maintenance to the statement that creates work before each round. ``None`` means
+# that the maintenance has nothing to do.
 DUE: dict[str, str | None] = {
     "backup.create": None,
     "backup.journal": None,
@@ -52,7 +53,8 @@ INSERT INTO consent_entries (list_id, user_id, how, ip, occurred_at)
 SELECT id, 1, 'form', '10.2.3.4', now() - interval '100 days'
 FROM n, (SELECT min(id) AS id FROM lists) AS list
 """,
-    # A run goes on through all people where the last one ended, and takes half a million of them.
+    # A run resumes at the bookmark of the last run, and checks half a million people. The bookmark
+    # leaves only 50,000 people.
     "maintenance.strangers": """
 UPDATE maintenance SET bookmark = (SELECT id FROM users ORDER BY id DESC OFFSET 50000 LIMIT 1)
 WHERE name = 'maintenance.strangers'

@@ -1,4 +1,4 @@
-"""A stack on a database of one size, filled now or by an earlier run."""
+"""Starts a stack on a filled database, and reuses the database of an earlier run if possible."""
 
 import json
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg2
 
-from benchmarks.measure import seconds_of
+from benchmarks.measure import measure_seconds
 from benchmarks.scale.filling import fill
 from benchmarks.scale.volume import Volume
 from core.queues import Queue
@@ -25,14 +25,14 @@ from workers.context import WorkerContext
 from workers.serving import plan_serving
 
 METRICS_TOKEN = "metrics-of-a-benchmark"
-# An owner has hundreds of times what a plan gives, and all of it is counted.
+# The owner's resources exceed the quotas of any plan, so the quotas are raised.
 _BOUNDS = ",".join(f"{quota}=900000000000" for quota in PlanQuota)
 _ENVIRONMENT = {"PRESSROOM_QUOTA_PAID": _BOUNDS, "PRESSROOM_METRICS_TOKEN": METRICS_TOKEN}
 
 
 @dataclass
 class SizedStack:
-    """A running stack, and the first owner, who has the most of everything."""
+    """A running stack with its first owner, who owns the largest share of all rows."""
 
     stack: Stack
     volume: Volume
@@ -43,8 +43,12 @@ class SizedStack:
 
 
 @contextmanager
-def services_in(keep: str | None) -> Iterator[tuple[Services, Path]]:
-    """The services that stacks share, and their folder: ``keep`` stays, without it none does."""
+def open_services(keep: str | None) -> Iterator[tuple[Services, Path]]:
+    """Start the services that all stacks share, and yield the services with their folder.
+
+    Args:
+        keep: the folder that remains after the block. ``None`` means a temporary folder.
+    """
     with ExitStack() as opened:
         folder = keep or opened.enter_context(TemporaryDirectory(prefix="pressroom-bench-"))
         home = Path(folder)
@@ -60,15 +64,15 @@ def sized_stack(
     port = PortPicker(home / f"{name}-ports.json").pick("api")
     with open_stack(services, home, name, number, port) as stack:
         _fill_once(stack, volume)
-        with running(stack, volume) as sized:
+        with run_stack(stack, volume) as sized:
             yield sized
 
 
 @contextmanager
-def running(stack: Stack, volume: Volume) -> Iterator[SizedStack]:
-    """All processes of a stack whose database is filled; their maintenance rests."""
-    _rest_maintenance(stack)
-    # The rest of a run that was ended half way would go first.
+def run_stack(stack: Stack, volume: Volume) -> Iterator[SizedStack]:
+    """Start all processes of a stack with a filled database. No periodic maintenance runs."""
+    _postpone_maintenance(stack)
+    # Cancel the remaining jobs of an interrupted run, which would run before the measured work.
     stack.query(
         "UPDATE jobs SET status = 'cancelled', finished_at = now(), lease_expires_at = NULL"
         " WHERE status IN ('queued', 'running') AND run_at < now()"
@@ -87,7 +91,7 @@ def running(stack: Stack, volume: Volume) -> Iterator[SizedStack]:
     )
     assert isinstance(user_id, int)
     assert isinstance(list_id, int)
-    owner = Owner(user_id, str(email), stack.new_key(user_id))
+    owner = Owner(user_id, str(email), stack.create_key(user_id))
     worker = WorkerContext(_settings(stack), plan_serving([Queue.MAINTENANCE]))
     try:
         yield SizedStack(stack, volume, owner, list_id, worker)
@@ -96,14 +100,14 @@ def running(stack: Stack, volume: Volume) -> Iterator[SizedStack]:
 
 
 def _fill_once(stack: Stack, volume: Volume) -> None:
-    """Fill the database unless it was filled so; its comment says how it was."""
+    """Fill the database, unless the database comment shows that an earlier run filled it."""
     [(revision,)] = stack.query("SELECT version_num FROM alembic_version")
-    wanted = {"factor": volume.factor, "seed": volume.seed, "revision": revision}
-    [(kept,)] = stack.query(
+    filling = {"factor": volume.factor, "seed": volume.seed, "revision": revision}
+    [(comment,)] = stack.query(
         "SELECT shobj_description(oid, 'pg_database') FROM pg_database"
         " WHERE datname = current_database()"
     )
-    if kept is not None and json.loads(str(kept)) == wanted:
+    if comment is not None and json.loads(str(comment)) == filling:
         print(f"{volume.factor:g}×: the database of an earlier run", flush=True)
         return
     [(is_used,)] = stack.query("SELECT EXISTS (SELECT FROM users)")
@@ -111,27 +115,27 @@ def _fill_once(stack: Stack, volume: Volume) -> None:
         raise RuntimeError(f"{stack.name} was filled otherwise, or not to the end: remove it first")
     print(f"{volume.factor:g}×:", flush=True)
     with _larger_log(stack.owner_url):
-        seconds = seconds_of(lambda: fill(stack.owner_url, volume, stack.settings().keyring))
+        seconds = measure_seconds(lambda: fill(stack.owner_url, volume, stack.settings().keyring))
     [(size,)] = stack.query("SELECT pg_size_pretty(pg_database_size(current_database()))")
     print(f"  filled in {seconds:.0f} s: {size}", flush=True)
-    comment = json.dumps(wanted)
-    stack.query(f"COMMENT ON DATABASE \"{stack.name}\" IS '{comment}'")
+    new_comment = json.dumps(filling)
+    stack.query(f"COMMENT ON DATABASE \"{stack.name}\" IS '{new_comment}'")
 
 
 @contextmanager
 def _larger_log(url: str) -> Iterator[None]:
-    """Fewer checkpoints while the database is filled."""
-    with closing(psycopg2.connect(url)) as connection, connection.cursor() as running:
+    """Raise the size of the write-ahead log, so that filling causes fewer checkpoints."""
+    with closing(psycopg2.connect(url)) as connection, connection.cursor() as sql:
         connection.autocommit = True
-        running.execute("ALTER SYSTEM SET max_wal_size = '6GB'")
-        running.execute("SELECT pg_reload_conf()")
+        sql.execute("ALTER SYSTEM SET max_wal_size = '6GB'")
+        sql.execute("SELECT pg_reload_conf()")
         yield
-        running.execute("ALTER SYSTEM RESET max_wal_size")
-        running.execute("SELECT pg_reload_conf()")
-        running.execute("CHECKPOINT")
+        sql.execute("ALTER SYSTEM RESET max_wal_size")
+        sql.execute("SELECT pg_reload_conf()")
+        sql.execute("CHECKPOINT")
 
 
-def _rest_maintenance(stack: Stack) -> None:
+def _postpone_maintenance(stack: Stack) -> None:
     for kind in maintenance.list_kinds():
         stack.query(
             "INSERT INTO maintenance (name, every_seconds, due_at, send_after)"
@@ -144,7 +148,7 @@ def _rest_maintenance(stack: Stack) -> None:
 
 
 def _settings(stack: Stack) -> Settings:
-    """As the stack's workers have them, with the stand-ins that were started since."""
+    """Return the settings of the stack's workers, including the URLs of the sandbox."""
     named: dict[str, Any] = {
         key.removeprefix("PRESSROOM_").lower(): value
         for key, value in stack.environment.items()

@@ -1,16 +1,17 @@
-"""Statements that fill people, lists, subscriptions and what belongs to them.
+"""Statements that fill the tables of people, lists and subscriptions.
 
-A row is a function of its number, so that a table can name the rows of another one without reading
-it, and the same seed gives the same rows. The oldest are 700 days old at the `anchor`.
+The values of a row depend only on the number of the row and on the seed. A statement can therefore
+compute the ids of another table's rows without reading the table. The oldest rows are 700 days old
+at the time `anchor`.
 """
 
-# Called with `pg_temp.` before them: functions of the session alone, which Postgres inlines.
+# The functions exist only in the session, in the schema `pg_temp`. Postgres inlines the functions.
 FUNCTIONS = """
 CREATE FUNCTION pg_temp.dice(n bigint, salt int, sides bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT (hashint8extended(n, {seed} * 1000 + salt) & 9223372036854775807) % sides
 $$;
--- An odd factor gives each number an id of its own below 2^53, as random as ids are.
+-- Multiplication by an odd factor maps each number to a different id below 2^53.
 CREATE FUNCTION pg_temp.person_id(n bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT ((n + {seed} * 1000) * 98765432197) & 9007199254740991
@@ -29,8 +30,8 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
         || ('{{adams,brown,castro,dubois,evans,fischer,garcia}}'::text[])[1 + n % 7] || n || '@'
         || ('{{example.com,example.org,example.net}}'::text[])[1 + n % 3]
 $$;
--- The person and the list of a subscription: each person is on a list, the first half is one list,
--- and the others have very different sizes.
+-- `subscriber` and `subscribed_list` return the person and the list of a subscription. The first
+-- list contains half of all subscriptions. The other lists have very different sizes.
 CREATE FUNCTION pg_temp.subscriber(n bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT 1 + n * {stride} % {people}
@@ -47,7 +48,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 $$
 """
 
-# As the product makes one, for any message: HMAC-SHA256.
+# The HMAC-SHA256 of an address, computed in SQL with the same result as in the product.
 _HMAC = (
     "sha256('\\x{outer_pad}'::bytea || sha256('\\x{inner_pad}'::bytea"
     " || convert_to(s.email, 'UTF8')))"
@@ -86,7 +87,7 @@ SELECT pg_temp.list_id(list), pg_temp.person_id(person), status,
         2 + (list - 1) / 2 * 2, n % 100) ELSE '{{}}' END
 FROM (
     SELECT n, pg_temp.subscriber(n) AS person, status, pg_temp.subscribed_list(n) AS list,
-        -- Twenty in the largest list, at any size.
+        -- Twenty members of the largest list are rare, at any size of the database.
         n <= {half} AND n % greatest({half} / 20, 1) = 0 AS is_rare,
         pg_temp.ago(n, {subscriptions}, CASE status WHEN 'pending' THEN 25 ELSE 700 END) AS born,
         n <= {half} AND n % 4 > 0 AND status <> 'pending' AS is_imported
@@ -96,13 +97,14 @@ FROM (
         WHEN pg_temp.dice(n, 2, 100) < 97 THEN 'removed' ELSE 'pending' END AS status) AS thrown
 ) AS made ORDER BY n
 """,
-    # Two of each owner, and three of each list.
+    # Each owner has two fields.
     "fields": """
 INSERT INTO fields (user_id, key, label, type)
 SELECT pg_temp.person_id((n + 1) / 2), ('{{visits,city}}'::text[])[1 + n % 2],
     ('{{Visits,City}}'::text[])[1 + n % 2], ('{{number,text}}'::text[])[1 + n % 2]
 FROM generate_series(1, 2 * {owners}::bigint) AS n ORDER BY n
 """,
+    # Each list has three tags.
     "tags": """
 INSERT INTO tags (list_id, name, folded)
 SELECT pg_temp.list_id((n + 2) / 3), ('{{rare,vip,spare}}'::text[])[1 + n % 3],
@@ -126,7 +128,7 @@ FROM (
     FROM generate_series(1, {subscription_events}::bigint) AS e
 ) AS made ORDER BY e
 """,
-    # For people who came by themselves. The shortening has been through what is old enough.
+    # Only people who weren't imported have consent entries. Old IP addresses are already shortened.
     "consent_entries": """
 INSERT INTO consent_entries (list_id, user_id, how, occurred_at, ip, url, browser, wording_version)
 SELECT pg_temp.list_id(pg_temp.subscribed_list(n)), pg_temp.person_id(pg_temp.subscriber(n)),
@@ -138,7 +140,7 @@ FROM (
     FROM generate_series({half} + 1, {subscriptions}::bigint) AS n
 ) AS made ORDER BY n
 """,
-    # For half of the imported people.
+    # Half of the imported members have a consent claim.
     "consent_claims": """
 INSERT INTO consent_claims (import_id, subscription_id, how, occurred_at, ip, claimed_by)
 SELECT 2 * (1 + (n - 1) * {own_imports} / {half}) - 1, n, 'form',
@@ -167,7 +169,7 @@ FROM subscriptions AS s CROSS JOIN LATERAL (VALUES
     ('list', s.status = 'unsubscribed'), ('email', NOT s.email_enabled)) AS k (kind, is_set)
 WHERE k.is_set
 """,
-    # Every second one is into the largest list. Files are kept for the newest alone.
+    # Half of the imports belong to the largest list. Only the newest imports still have files.
     "imports": """
 INSERT INTO imports (list_id, user_id, source, object_prefix, size, status, chunks, is_split,
     applied, received, added, already, files_removed_at, created_at, finished_at)
@@ -203,7 +205,7 @@ SELECT pg_temp.list_id((n + 1) / 2), 'Segment ' || n, 'segment ' || n,
     '{{"field": "tag", "is": "vip"}}'
 FROM generate_series(1, 2 * {lists}::bigint) AS n ORDER BY n
 """,
-    # Each changed a hundred members of the largest list, or fewer.
+    # Each bulk action changed at most a hundred members of the largest list.
     "bulk_actions": """
 INSERT INTO bulk_actions (list_id, user_id, filter, action, status, seen, matched, changed,
     created_at, finished_at)

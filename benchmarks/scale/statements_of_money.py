@@ -1,10 +1,11 @@
-"""Statements that fill orders and the ledger, so that ``pressroom credits verify`` finds no fault.
+"""Statements that fill the orders and the ledger.
 
-Every hundredth entry of an account is the topup of a paid order, beginning with the first; the
-others are charges. A balance thus follows from an entry's number.
+``pressroom credits verify`` finds no fault in the filled ledger. The first entry of an account and
+every hundredth later entry are topups of paid orders. All other entries are charges. The number of
+an entry therefore determines the balance.
 """
 
-# The product's own function makes the hash; as an aggregate it goes along a chain.
+# The aggregate calls the product's hash function for each entry of an account's chain.
 FUNCTIONS = """
 CREATE AGGREGATE pg_temp.chained (credit_entries) (
     SFUNC = credit_entry_hash, STYPE = bytea,
@@ -16,7 +17,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 $$;
 CREATE FUNCTION pg_temp.paid_orders(account bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT (pg_temp.length(account) + 99) / 100 $$;
--- Orders are numbered through all accounts, the largest one's first.
+-- The numbers of orders are unique across all accounts, and start with the largest account.
 CREATE FUNCTION pg_temp.order_number(account bigint, place bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT place + CASE account WHEN 1 THEN 0
@@ -28,7 +29,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 $$
 """
 
-# The columns of an entry before it has its hash; the others are NULL.
+# The columns of an entry that the hash covers. All other columns are NULL.
 ENTRY = {
     "user_id": "pg_temp.person_id(account)",
     "seq": "place",

@@ -1,10 +1,10 @@
-"""Statements that fill jobs, files, credentials and the events of accounts.
+"""Statements that fill the tables of jobs, files, credentials and account events.
 
-Nothing falls due in the weeks after the `anchor`: a database that is kept stays as it was filled.
+No row becomes due in the weeks after the time `anchor`, so that a stored database doesn't change.
 """
 
 STATEMENTS = {
-    # A job in a thousand waits for a mail server that is away.
+    # Every thousandth job waits because its mail server is unreachable.
     "jobs": """
 INSERT INTO jobs (kind, queue, user_id, on_behalf_of, subject_id, status, attempt, run_at,
     send_after, sends, request_id, created_at, started_at, finished_at)
@@ -61,8 +61,8 @@ SELECT pg_temp.person_id(CASE WHEN n % 10 = 0 THEN 1 ELSE 1 + pg_temp.dice(n, 21
     pg_temp.ago(n, {events}, 280), '10.2.3.4', 'Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0'
 FROM generate_series(1, {events}::bigint) AS n
 """,
-    # Every tenth is the first owner's, of the largest list. Their places are of transactions that
-    # ended long ago.
+    # Every tenth feed event belongs to the largest list of the first owner. The places of the
+    # events belong to old transactions.
     "feed_events": """
 INSERT INTO feed_events (place, user_id, type, list_id, subject_id, data, occurred_at)
 SELECT 1 + n * 500 / {feed_events},
@@ -136,7 +136,7 @@ SELECT 'access', 1 + n % {grants}, n, sha256(('token' || n)::bytea), ARRAY['cred
     '{anchor}'::timestamptz + interval '60 days'
 FROM generate_series(1, {tokens}) AS n
 """,
-    # The shortening of addresses has been through all that is old enough.
+    # The maintenance that shortens IP addresses has already processed all old rows.
     "maintenance": """
 INSERT INTO maintenance (name, every_seconds, bookmark)
 SELECT 'maintenance.shorten_ips', 3600, max(id) FROM subscription_events

@@ -1,32 +1,34 @@
-"""How many rows of each kind a database of some size has."""
+"""The numbers of rows in a database of a given size."""
 
 from dataclasses import dataclass
 from math import gcd
 
-# Steps through all people in an order that has nothing to do with their numbers.
+# The step between the people of consecutive subscriptions, which makes the order of people look
+# random.
 _STRIDE = 7_368_787
 
 
 @dataclass(frozen=True)
 class Volume:
-    """Numbers of rows at ``factor``; at 1 they are those of a platform with 1,000 owners.
+    """The size of a database. The factor 1 corresponds to a platform with 1,000 owners.
 
-    The first owner has the largest of everything: half of all subscriptions in one list, and a
-    tenth of the ledger, of the jobs, of the attachments and of the events.
+    The first owner owns the largest share of all rows. The largest list of the first owner contains
+    half of all subscriptions. The first owner also has a tenth of all ledger entries, jobs,
+    attachments and events.
     """
 
     factor: float
     seed: int = 7
 
-    def _of(self, at_one: int) -> int:
-        return max(int(at_one * self.factor), 1)
-
     def numbers(self) -> dict[str, int]:
-        """The numbers by the names under which the statements use them."""
-        people, subscriptions = self._of(1_500_000), self._of(2_000_000)
-        owners, imports = self._of(1_000), self._of(20_000)
-        entries, largest_account = self._of(2_000_000), self._of(200_000)
-        # Each person is on a list, and at most once on each.
+        """Return the number of rows for each placeholder in the statements."""
+        people = self._scale(1_500_000)
+        subscriptions = self._scale(2_000_000)
+        owners = self._scale(1_000)
+        imports = self._scale(20_000)
+        entries = self._scale(2_000_000)
+        largest_account = self._scale(200_000)
+        # The stride must reach every person, and must not repeat a person on the same list.
         assert gcd(_STRIDE, people) == 1
         return {
             "seed": self.seed,
@@ -36,25 +38,28 @@ class Volume:
             "subscriptions": subscriptions,
             "half": subscriptions // 2,
             "stride": _STRIDE,
-            "subscription_events": self._of(3_000_000),
+            "subscription_events": self._scale(3_000_000),
             "imports": imports,
             "own_imports": imports // 2,
-            "import_changes": self._of(100_000),
-            "jobs": self._of(1_000_000),
-            "records": self._of(500_000),
+            "import_changes": self._scale(100_000),
+            "jobs": self._scale(1_000_000),
+            "records": self._scale(500_000),
             "largest_account": largest_account,
             "other_account": (entries - largest_account) // max(owners - 1, 1),
-            "unpaid_orders": self._of(30_000),
-            "attachments": self._of(200_000),
-            "events": self._of(1_000_000),
-            "feed_events": self._of(1_000_000),
-            "sessions": self._of(100_000),
-            "api_keys": self._of(20_000),
-            "exports": self._of(10_000),
-            "mails": self._of(100_000),
-            "links": self._of(100_000),
+            "unpaid_orders": self._scale(30_000),
+            "attachments": self._scale(200_000),
+            "events": self._scale(1_000_000),
+            "feed_events": self._scale(1_000_000),
+            "sessions": self._scale(100_000),
+            "api_keys": self._scale(20_000),
+            "exports": self._scale(10_000),
+            "mails": self._scale(100_000),
+            "links": self._scale(100_000),
             "clients": 20,
-            "grants": self._of(10_000),
-            "tokens": self._of(50_000),
-            "small": self._of(5_000),
+            "grants": self._scale(10_000),
+            "tokens": self._scale(50_000),
+            "small": self._scale(5_000),
         }
+
+    def _scale(self, rows: int) -> int:
+        return max(int(rows * self.factor), 1)

@@ -15,7 +15,13 @@ from core.settings import Settings
 from core.settings.given_settings import variable_of
 from core.settings.mail_server import MailSender, MailServer
 from core.signed_urls import SEEN_CALLERS, SEEN_HEADER
-from integrations.http_client import HttpBounds, HttpClient, HttpFailure, HttpReply, reason_of
+from integrations.http_client import (
+    HttpBounds,
+    HttpClient,
+    HttpFailure,
+    HttpReply,
+    describe_failure,
+)
 from integrations.mail.port import Mail
 from integrations.mail.smtp import SmtpMailer
 
@@ -62,7 +68,7 @@ def _reply_to(http: HttpClient, call: _Call, method: str, **content: Any) -> Dia
         reply = http.send(method, call.url, **content)
     except HttpFailure as failure:
         advice = "Let this process call the internet, without a proxy."
-        return wrong(call.check, f"not reached: {reason_of(failure)}", advice)
+        return wrong(call.check, f"not reached: {describe_failure(failure)}", advice)
     if reply.status in _SERVER_ERRORS:
         return wrong(call.check, f"it answers {reply.status}", "Ask again later.")
     refused = f"the {call.noun} is refused"
@@ -107,7 +113,7 @@ def ask_public_url(settings: Settings) -> Iterator[Diagnosis]:
             reply = _call(http, settings)
         except HttpFailure as failure:
             advice = "Check PRESSROOM_PUBLIC_URL, its name, its certificate and the proxy."
-            yield wrong("reachable", f"{settings.public_base}: {reason_of(failure)}", advice)
+            yield wrong("reachable", f"{settings.public_base}: {describe_failure(failure)}", advice)
             return
         if reply.status != _OK or b'"ok"' not in reply.body:
             finding = f"{settings.public_base}{_PATH} answers {reply.status}"
@@ -137,7 +143,7 @@ def _pages_host(http: HttpClient, base: str) -> Diagnosis:
         login = http.send("GET", f"{base}/login")
     except HttpFailure as failure:
         advice = "Check PRESSROOM_PAGES_URL, its name, its certificate and the proxy."
-        return wrong("readers' pages", f"{base}: {reason_of(failure)}", advice)
+        return wrong("readers' pages", f"{base}: {describe_failure(failure)}", advice)
     if health.status != _OK:
         advice = "Another server answers there, or the API is down."
         return wrong("readers' pages", f"{base}{_PATH} answers {health.status}", advice)

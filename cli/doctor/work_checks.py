@@ -73,12 +73,12 @@ def ask_backup(settings: Settings) -> Iterator[Diagnosis]:
         yield skipped("newest", "not configured for this process", "See docs/backup.md.")
         return
     place = open_sealed_place(settings, max_wait_seconds=0.0)
-    ids = manifests.whole_ids(place)
+    ids = manifests.list_backup_ids(place)
     advice = "Run `pressroom backup create` to see what fails."
     if not ids:
         yield wrong("newest", "there is none yet", advice)
         return
-    newest = manifests.read(place, ids[-1])
+    newest = manifests.read_manifest(place, ids[-1])
     age = clock.now() - newest.finished_at
     bound = timedelta(hours=settings.backup_hours) + _MAX_BACKUP_LATE
     finding = f"{newest.id}, {age.total_seconds() / 3600:.0f} h old"

@@ -1,4 +1,4 @@
-"""``python -m clients.generator`` makes what the clients have from the OpenAPI document."""
+"""The command ``python -m clients.generator``, which writes the generated files of the clients."""
 
 from clients.generator import files
 

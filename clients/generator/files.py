@@ -1,11 +1,11 @@
-"""The files that the clients have from the OpenAPI document, which `make clients` builds before."""
+"""Writes the generated files of the clients. `make clients` builds the OpenAPI document first."""
 
 import json
 from importlib.metadata import version
 from pathlib import Path
 
 from clients.generator import python_code, typescript_code
-from clients.generator.operations import Json, error_codes, operations, version_of
+from clients.generator.operations import Json, read_error_codes, read_operations, read_version
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "build" / "openapi.json"
@@ -23,17 +23,24 @@ def write_python(document: Json, project: Path) -> None:
     folder.mkdir(exist_ok=True)
     (folder / "__init__.py").write_text("")
     python_code.write_types(document, folder / "types.py")
-    (folder / "operations.py").write_text(python_code.methods(document))
+    (folder / "operations.py").write_text(python_code.generate_methods(document))
     (folder / "contract.py").write_text(
-        python_code.contract(error_codes(document), version_of(document), version("pressroom"))
+        python_code.generate_contract(
+            read_error_codes(document), read_version(document), version("pressroom")
+        )
     )
 
 
 def write_typescript(document: Json, project: Path) -> None:
-    """Its types are made by npm afterwards, from the same document."""
+    """Write the generated files of the TypeScript client, except its types.
+
+    An npm script generates the types afterwards from the same document.
+    """
     folder = project / "src" / "generated"
     folder.mkdir(exist_ok=True)
-    (folder / "operations.ts").write_text(typescript_code.methods(operations(document)))
+    (folder / "operations.ts").write_text(
+        typescript_code.generate_methods(read_operations(document))
+    )
     (folder / "contract.ts").write_text(
-        typescript_code.contract(error_codes(document), version_of(document))
+        typescript_code.generate_contract(read_error_codes(document), read_version(document))
     )

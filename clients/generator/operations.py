@@ -1,4 +1,4 @@
-"""The facts about each operation that clients need, read from the OpenAPI document."""
+"""Reads the operations of the API from the OpenAPI document."""
 
 import re
 from collections.abc import Iterator
@@ -11,27 +11,39 @@ Json = dict[str, Any]
 _REF = "#/components/schemas/"
 _METHODS = ("get", "post", "put", "patch", "delete")
 KEY_HEADER = "Idempotency-Key"
-# The whole client has it, and it is no argument of its methods.
+# The clients send the version header with every call, so no method has an argument for the version.
 _VERSION_HEADER = "Pressroom-Version"
 
 
 class BodyKind(StrEnum):
-    """How a body is sent. An operation that takes several kinds gets the first of this order."""
+    """The format of a request body.
 
-    BYTES = "bytes"  # the file itself
+    If an operation accepts several formats, the clients use the first supported format of this
+    class.
+    """
+
+    # The bytes of a file.
+    BYTES = "bytes"
     JSON = "json"
-    FORM = "form"  # urlencoded
-    MULTIPART = "multipart"  # one file, in the part `file`
+    # A URL-encoded form.
+    FORM = "form"
+    # A multipart form with a single file in the part `file`.
+    MULTIPART = "multipart"
 
 
 class AnswerKind(StrEnum):
-    """The result that a method makes of a success."""
+    """The type of a method's result after a successful call."""
 
-    DATA = "data"  # what is in the envelope
-    PAGE = "page"  # a page, from which one goes on to the next
-    PLAIN = "plain"  # JSON without an envelope
-    FILE = "file"  # bytes or text
-    EVENTS = "events"  # server-sent events
+    # The contents of the response's envelope.
+    DATA = "data"
+    # A page with a method for the next page.
+    PAGE = "page"
+    # JSON without an envelope.
+    PLAIN = "plain"
+    # A file of bytes or text.
+    FILE = "file"
+    # A stream of server-sent events.
+    EVENTS = "events"
 
 
 MEDIA_TYPES = {
@@ -44,15 +56,17 @@ MEDIA_TYPES = {
 
 @dataclass(frozen=True)
 class Parameter:
-    name: str  # as it is sent
-    place: str  # path, query or header
+    # The name in the HTTP request.
+    name: str
+    # The part of the request: path, query or header.
+    place: str
     is_required: bool
     schema: Json
     description: str
 
     @property
     def argument(self) -> str:
-        """Its name in the clients."""
+        """The name of the method's argument in the clients."""
         return re.sub(r"\W", "_", self.name).lower()
 
 
@@ -68,7 +82,7 @@ class Operation:
     is_body_required: bool
     answer: AnswerKind
     answer_schema: Json
-    # The answer of a wait that ran out is the id of the job, where otherwise it is a count.
+    # True if the response may be the id of a job, if the caller's wait ends before the job.
     may_answer_job_id: bool
 
     @property
@@ -83,43 +97,47 @@ class Operation:
     def takes_key(self) -> bool:
         return any(parameter.name == KEY_HEADER for parameter in self.parameters)
 
-    def at(self, place: str) -> list[Parameter]:
+    def parameters_in(self, place: str) -> list[Parameter]:
         return [parameter for parameter in self.parameters if parameter.place == place]
 
 
-def operations(document: Json) -> list[Operation]:
-    """All operations, in the document's order. Raises ``ValueError`` if two have one id."""
-    found = [
-        _operation(document, path, item, method)
+def read_operations(document: Json) -> list[Operation]:
+    """Return all operations in the order of the document.
+
+    Raises ``ValueError`` if two operations have the same id.
+    """
+    operations = [
+        _read_operation(document, path, item, method)
         for path, item in document["paths"].items()
         for method in _METHODS
         if method in item
     ]
-    ids = [operation.id for operation in found]
-    repeated = {each for each in ids if ids.count(each) > 1}
-    if repeated:
-        raise ValueError(f"operations share an id: {', '.join(sorted(repeated))}")
-    return found
+    ids = [operation.id for operation in operations]
+    repeated_ids = {operation_id for operation_id in ids if ids.count(operation_id) > 1}
+    if repeated_ids:
+        raise ValueError(f"operations share an id: {', '.join(sorted(repeated_ids))}")
+    return operations
 
 
-def error_codes(document: Json) -> list[str]:
-    """The codes of all errors that the document shows."""
-    return sorted({code for item in _operation_items(document) for code in _codes(item)})
+def read_error_codes(document: Json) -> list[str]:
+    """Return the codes of all errors in the document."""
+    return sorted({code for item in _operation_items(document) for code in _error_codes(item)})
 
 
-def version_of(document: Json) -> str:
-    """The version of the contract, a date, to which clients made from the document keep."""
+def read_version(document: Json) -> str:
+    """Return the version of the API contract, which is a date."""
     version: str = document["info"]["version"]
     return version
 
 
-def resolved(document: Json, schema: Json) -> Json:
-    """The schema itself, or that which it refers to."""
+def resolve_schema(document: Json, schema: Json) -> Json:
+    """Return the referenced schema, or the schema itself if it isn't a reference."""
     name = ref_name(schema)
     return document["components"]["schemas"][name] if name else schema
 
 
 def ref_name(schema: Json) -> str | None:
+    """Return the name of the referenced schema, or ``None`` if the schema isn't a reference."""
     ref = schema.get("$ref")
     return ref.removeprefix(_REF) if isinstance(ref, str) else None
 
@@ -131,19 +149,19 @@ def _operation_items(document: Json) -> Iterator[Json]:
                 yield item[method]
 
 
-def _codes(item: Json) -> Iterator[str]:
+def _error_codes(item: Json) -> Iterator[str]:
     for response in item["responses"].values():
         problem = response.get("content", {}).get("application/problem+json", {})
         yield from problem.get("examples", ())
 
 
-def _operation(document: Json, path: str, item: Json, method: str) -> Operation:
+def _read_operation(document: Json, path: str, item: Json, method: str) -> Operation:
     spec = item[method]
     body = spec.get("requestBody", {})
-    kind = _body_kind(document, body)
-    answer, schema = _answer(document, spec["responses"])
-    accepted = _unwrapped(document, _json_schema(spec["responses"].get("202", {})))
-    is_job_id = resolved(document, accepted).get("type") == "integer"
+    kind = _read_body_kind(document, body)
+    answer, schema = _read_answer(document, spec["responses"])
+    accepted = _unwrap_schema(document, _json_schema(spec["responses"].get("202", {})))
+    is_job_id = resolve_schema(document, accepted).get("type") == "integer"
     return Operation(
         id=spec["operationId"],
         method=method.upper(),
@@ -151,8 +169,8 @@ def _operation(document: Json, path: str, item: Json, method: str) -> Operation:
         description=spec.get("description") or spec.get("summary", ""),
         parameters=tuple(
             parameter
-            for each in (*item.get("parameters", ()), *spec.get("parameters", ()))
-            if (parameter := _parameter(document, each)).name != _VERSION_HEADER
+            for parameter_spec in (*item.get("parameters", ()), *spec.get("parameters", ()))
+            if (parameter := _read_parameter(document, parameter_spec)).name != _VERSION_HEADER
         ),
         body=kind,
         body_schema=body["content"][MEDIA_TYPES[kind]].get("schema", {}) if kind else {},
@@ -163,7 +181,7 @@ def _operation(document: Json, path: str, item: Json, method: str) -> Operation:
     )
 
 
-def _parameter(document: Json, spec: Json) -> Parameter:
+def _read_parameter(document: Json, spec: Json) -> Parameter:
     if "$ref" in spec:
         spec = document["components"]["parameters"][spec["$ref"].rpartition("/")[2]]
     return Parameter(
@@ -175,11 +193,11 @@ def _parameter(document: Json, spec: Json) -> Parameter:
     )
 
 
-def _body_kind(document: Json, body: Json) -> BodyKind | None:
-    """Raises ``ValueError`` for a body that the clients can't send."""
+def _read_body_kind(document: Json, body: Json) -> BodyKind | None:
+    """Return the body's format, or raise ``ValueError`` if the clients don't support the format."""
     content = body.get("content", {})
     for kind in BodyKind:
-        schema = resolved(document, content.get(MEDIA_TYPES[kind], {}).get("schema", {}))
+        schema = resolve_schema(document, content.get(MEDIA_TYPES[kind], {}).get("schema", {}))
         if kind is BodyKind.MULTIPART and "file" not in schema.get("properties", {}):
             continue
         if MEDIA_TYPES[kind] in content:
@@ -189,8 +207,8 @@ def _body_kind(document: Json, body: Json) -> BodyKind | None:
     return None
 
 
-def _answer(document: Json, responses: Json) -> tuple[AnswerKind, Json]:
-    """Return the kind of a success, and the schema of what the method returns."""
+def _read_answer(document: Json, responses: Json) -> tuple[AnswerKind, Json]:
+    """Return the type and the schema of the method's result after a successful call."""
     response = responses.get("200") or responses.get("204") or {}
     content = response.get("content", {})
     if "text/event-stream" in content:
@@ -198,10 +216,10 @@ def _answer(document: Json, responses: Json) -> tuple[AnswerKind, Json]:
     if "application/json" not in content:
         return AnswerKind.FILE, {}
     schema = _json_schema(response)
-    data = _unwrapped(document, schema)
+    data = _unwrap_schema(document, schema)
     if data is schema:
         return AnswerKind.PLAIN, schema
-    properties = resolved(document, data).get("properties", {})
+    properties = resolve_schema(document, data).get("properties", {})
     if {"items", "pagination"} <= set(properties):
         return AnswerKind.PAGE, properties["items"]["items"]
     return AnswerKind.DATA, data
@@ -212,9 +230,9 @@ def _json_schema(response: Json) -> Json:
     return schema
 
 
-def _unwrapped(document: Json, schema: Json) -> Json:
-    """The schema of `data` in an envelope; any other schema is itself."""
-    properties = resolved(document, schema).get("properties", {})
+def _unwrap_schema(document: Json, schema: Json) -> Json:
+    """Return the schema of `data` in an envelope, or the schema itself without an envelope."""
+    properties = resolve_schema(document, schema).get("properties", {})
     if set(properties) == {"data", "ts"}:
         data: Json = properties["data"]
         return data

@@ -1,4 +1,7 @@
-"""The Python client's types, by datamodel-code-generator, and its methods, one an operation."""
+"""Generates the types of the Python client, and one method per operation.
+
+The package datamodel-code-generator generates the types.
+"""
 
 import json
 import keyword
@@ -22,11 +25,11 @@ from clients.generator.operations import (
     Json,
     Operation,
     Parameter,
-    operations,
+    read_operations,
     ref_name,
 )
 
-_SIMPLE = {
+_PYTHON_TYPES = {
     "integer": "int",
     "number": "float",
     "boolean": "bool",
@@ -53,14 +56,14 @@ class Operations(Calls):
 
 
 def write_types(document: Json, target: Path) -> None:
-    """Write a typed dictionary for each schema that a method takes or returns."""
+    """Write the module with a typed dictionary for each schema in arguments and results."""
     schemas = {
         name: schema
         for name, schema in document["components"]["schemas"].items()
         if set(schema.get("properties", {})) != {"data", "ts"}
     }
-    for operation in operations(document):
-        schemas |= _own_types(operation)
+    for operation in read_operations(document):
+        schemas |= _inline_types(operation)
     reduced = {
         "openapi": document["openapi"],
         "info": document["info"],
@@ -86,33 +89,38 @@ def write_types(document: Json, target: Path) -> None:
         )
 
 
-def methods(document: Json) -> str:
-    """The module with one method an operation."""
-    return _HEAD + "".join(_method(operation) for operation in operations(document))
+def generate_methods(document: Json) -> str:
+    """Return the source of the module with one method per operation."""
+    return _HEAD + "".join(_generate_method(operation) for operation in read_operations(document))
 
 
-def contract(found: list[str], version: str, release: str) -> str:
-    """The module with the version of the contract, the client's own and all codes of errors."""
-    lines = "".join(f"    {json.dumps(code)},\n" for code in found)
+def generate_contract(codes: list[str], version: str, release: str) -> str:
+    """Return the source of the module with the versions and the error codes.
+
+    Args:
+        version: the version of the API contract.
+        release: the version of the client.
+    """
+    lines = "".join(f"    {json.dumps(code)},\n" for code in codes)
     versions = f'VERSION = "{version}"\nRELEASE = "{release}"\n'
     return f"from typing import Literal\n\n{versions}\nCode = Literal[\n{lines}]\n"
 
 
-def _own_types(operation: Operation) -> dict[str, Json]:
-    """Names for the schemas that the document has in the middle of an operation."""
-    own: dict[str, Json] = {}
+def _inline_types(operation: Operation) -> dict[str, Json]:
+    """Return named schemas for the schemas that the document defines inside an operation."""
+    types: dict[str, Json] = {}
     if operation.body in {BodyKind.JSON, BodyKind.FORM} and "properties" in operation.body_schema:
-        own[f"{operation.pascal_name}Body"] = operation.body_schema
+        types[f"{operation.pascal_name}Body"] = operation.body_schema
     if "properties" in operation.answer_schema:
-        own[f"{operation.pascal_name}Answer"] = operation.answer_schema
-    return own
+        types[f"{operation.pascal_name}Answer"] = operation.answer_schema
+    return types
 
 
-def _method(operation: Operation) -> str:
-    returns = _returned(operation)
+def _generate_method(operation: Operation) -> str:
+    returns = _return_type(operation)
     arguments = ", ".join(["self", *_arguments(operation)])
     docstring = textwrap.indent(_docstring(operation), "        ")
-    wire = textwrap.indent(_wire(operation), "            ")
+    wire = textwrap.indent(_call_arguments(operation), "            ")
     return (
         f"\n    def {operation.id}({arguments}) -> {returns}:\n{docstring}\n"
         f"        answer: {returns} = self._call_{operation.answer}(\n{wire}\n        )\n"
@@ -132,16 +140,16 @@ def _docstring(operation: Operation) -> str:
 
 
 def _arguments(operation: Operation) -> list[str]:
-    """List what the document requires by place, all else by name."""
+    """Return the arguments of a method. Required arguments are positional, and others keywords."""
     required = [
-        f"{_argument_name(each)}: {_required(each)}"
-        for each in operation.parameters
-        if each.is_required
+        f"{_argument_name(parameter)}: {_required_type(parameter)}"
+        for parameter in operation.parameters
+        if parameter.is_required
     ]
     optional = [
-        f"{_argument_name(each)}: {_optional(each)} = None"
-        for each in operation.parameters
-        if not each.is_required
+        f"{_argument_name(parameter)}: {_optional_type(parameter)} = None"
+        for parameter in operation.parameters
+        if not parameter.is_required
     ]
     body = _body_argument(operation)
     if body and operation.is_body_required:
@@ -151,13 +159,13 @@ def _arguments(operation: Operation) -> list[str]:
     return [*required, "*", *optional] if optional else required
 
 
-def _required(parameter: Parameter) -> str:
+def _required_type(parameter: Parameter) -> str:
     kind = _type(parameter.schema)
-    # Where the API takes a slug, it takes an id too.
+    # The API accepts an id in place of a slug in a path.
     return "int | str" if (parameter.place, kind) == ("path", "str") else kind
 
 
-def _optional(parameter: Parameter) -> str:
+def _optional_type(parameter: Parameter) -> str:
     parts = _type(parameter.schema).split(" | ")
     return " | ".join([*(part for part in parts if part != "None"), "None"])
 
@@ -169,9 +177,10 @@ def _body_argument(operation: Operation) -> str | None:
         case BodyKind.BYTES | BodyKind.MULTIPART:
             return "file: Upload"
         case _:
-            own = _own_types(operation).get(f"{operation.pascal_name}Body")
-            name = f"types.{operation.pascal_name}Body" if own else _type(operation.body_schema)
-            return f"body: {name}"
+            type_name = f"{operation.pascal_name}Body"
+            if type_name in _inline_types(operation):
+                return f"body: types.{type_name}"
+            return f"body: {_type(operation.body_schema)}"
 
 
 def _argument_name(parameter: Parameter) -> str:
@@ -179,34 +188,33 @@ def _argument_name(parameter: Parameter) -> str:
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
-def _returned(operation: Operation) -> str:
+def _return_type(operation: Operation) -> str:
     match operation.answer:
         case AnswerKind.FILE:
             return "Download"
         case AnswerKind.EVENTS:
             return "Iterator[ServerEvent]"
         case _:
-            own = f"{operation.pascal_name}Answer"
-            item = (
-                f"types.{own}" if own in _own_types(operation) else _type(operation.answer_schema)
-            )
+            type_name = f"{operation.pascal_name}Answer"
+            is_inline = type_name in _inline_types(operation)
+            item = f"types.{type_name}" if is_inline else _type(operation.answer_schema)
     if operation.answer is AnswerKind.PAGE:
         return f"Page[{item}]"
     return f"{item} | Accepted" if operation.may_answer_job_id else item
 
 
-def _wire(operation: Operation) -> str:
-    """The call's arguments: what is sent where."""
-    described = [
+def _call_arguments(operation: Operation) -> str:
+    """Return the arguments with which a method calls the ``Calls`` class."""
+    parts = [
         f'Operation("{operation.method}", "{operation.path}"',
         f"body={str(operation.body)!r}" if operation.body else "body=None",
         f"takes_key={operation.takes_key})",
     ]
-    sent = ", ".join(described)
-    lines = [f"{sent},"]
+    lines = [f"{', '.join(parts)},"]
     for place in ("path", "query", "header"):
         entries = ", ".join(
-            f'"{each.name}": {_argument_name(each)}' for each in operation.at(place)
+            f'"{parameter.name}": {_argument_name(parameter)}'
+            for parameter in operation.parameters_in(place)
         )
         lines.append(f"{place}={{{entries}}},")
     if operation.body:
@@ -216,7 +224,7 @@ def _wire(operation: Operation) -> str:
 
 
 def _type(schema: Json) -> str:
-    """The Python type of a schema, where names are those of the types' module."""
+    """Return the Python type of a schema. The module ``types`` contains the named types."""
     name = ref_name(schema)
     if name:
         return f"types.{name}"
@@ -231,4 +239,4 @@ def _type(schema: Json) -> str:
         return " | ".join(dict.fromkeys(map(_type, several)))
     if kind == "array":
         return f"list[{_type(schema.get('items', {}))}]"
-    return _SIMPLE.get(kind, "Any")
+    return _PYTHON_TYPES.get(kind, "Any")

@@ -1,4 +1,7 @@
-"""The TypeScript client's methods, one an operation. Their types are openapi-typescript's."""
+"""Generates the methods of the TypeScript client, except the types.
+
+The npm package openapi-typescript generates the types.
+"""
 
 import json
 import re
@@ -16,26 +19,26 @@ import type { operations } from "./document.js";
 export class Operations extends Calls {"""
 
 
-def methods(found: list[Operation]) -> str:
-    """The module with one method an operation."""
-    return _HEAD + "".join(_method(operation) for operation in found) + "}\n"
+def generate_methods(operations: list[Operation]) -> str:
+    """Return the source of the module with one method per operation."""
+    return _HEAD + "".join(_generate_method(operation) for operation in operations) + "}\n"
 
 
-def contract(found: list[str], version: str) -> str:
-    """The module with the version of the contract and all codes of errors."""
-    lines = "".join(f"  | {json.dumps(code)}\n" for code in found)
+def generate_contract(codes: list[str], version: str) -> str:
+    """Return the source of the module with the contract's version and all error codes."""
+    lines = "".join(f"  | {json.dumps(code)}\n" for code in codes)
     return f'export const VERSION = "{version}";\n\nexport type Code =\n{lines};\n'
 
 
-def _method(operation: Operation) -> str:
+def _generate_method(operation: Operation) -> str:
     comment = operation.description.replace("*/", "* /").replace("\n", "\n   * ")
     comment = re.sub(r" +$", "", comment, flags=re.MULTILINE)
-    wire = json.dumps(_wire(operation))
-    given = "args" if _argument_types(operation) else "{}"
+    description = json.dumps(_describe_operation(operation))
+    arguments = "args" if _argument_types(operation) else "{}"
     return (
         f"\n  /**\n   * {comment}\n   */\n"
-        f"  {operation.camel_name}({_arguments(operation)}): {_returned(operation)} {{\n"
-        f"    return this.{operation.answer}({wire}, {given}, options);\n  }}\n"
+        f"  {operation.camel_name}({_arguments(operation)}): {_return_type(operation)} {{\n"
+        f"    return this.{operation.answer}({description}, {arguments}, options);\n  }}\n"
     )
 
 
@@ -50,13 +53,13 @@ def _arguments(operation: Operation) -> str:
 def _argument_types(operation: Operation) -> list[str]:
     spec = f'operations["{operation.id}"]'
     types = []
-    if operation.at("path"):
+    if operation.parameters_in("path"):
         types.append(f'InPath<{spec}["parameters"]["path"]>')
-    if operation.at("query"):
+    if operation.parameters_in("query"):
         types.append(f'NonNullable<{spec}["parameters"]["query"]>')
     headers = [
         f"{each.argument}{'' if each.is_required else '?'}: string"
-        for each in operation.at("header")
+        for each in operation.parameters_in("header")
     ]
     if headers:
         types.append(f"{{ {'; '.join(headers)} }}")
@@ -78,7 +81,7 @@ def _needs_arguments(operation: Operation) -> bool:
     return is_file or is_needed or any(each.is_required for each in operation.parameters)
 
 
-def _returned(operation: Operation) -> str:
+def _return_type(operation: Operation) -> str:
     content = f'operations["{operation.id}"]["responses"][200]["content"]["application/json"]'
     match operation.answer:
         case AnswerKind.FILE:
@@ -94,17 +97,17 @@ def _returned(operation: Operation) -> str:
             return f'Promise<{content}["data"]{accepted}>'
 
 
-def _wire(operation: Operation) -> dict[str, object]:
-    """Return where the method's arguments are sent."""
-    wire: dict[str, object] = {"method": operation.method, "path": operation.path}
-    query = [each.name for each in operation.at("query")]
+def _describe_operation(operation: Operation) -> dict[str, object]:
+    """Return the ``Operation`` object of the TypeScript client."""
+    description: dict[str, object] = {"method": operation.method, "path": operation.path}
+    query = [parameter.name for parameter in operation.parameters_in("query")]
     if query:
-        wire["query"] = query
-    header = {each.argument: each.name for each in operation.at("header")}
+        description["query"] = query
+    header = {parameter.argument: parameter.name for parameter in operation.parameters_in("header")}
     if header:
-        wire["header"] = header
+        description["header"] = header
     if operation.body:
-        wire["body"] = str(operation.body)
+        description["body"] = str(operation.body)
     if operation.takes_key:
-        wire["takesKey"] = True
-    return wire
+        description["takesKey"] = True
+    return description

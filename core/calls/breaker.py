@@ -1,7 +1,7 @@
 """A circuit breaker for calls to other servers.
 
-After a failure, calls to the server fail immediately for a few seconds. A single call then probes
-the server. A server that hangs therefore costs only the probing caller a timeout.
+After a failure, calls to the server fail immediately for a few seconds. After the pause, a single
+call probes the server. A server that hangs therefore costs only the probing caller a timeout.
 """
 
 import threading

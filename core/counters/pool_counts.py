@@ -36,7 +36,7 @@ class _PoolCounts(Collector):
         self._lock = threading.Lock()
 
     def collect(self) -> Iterable[Metric]:
-        # The lock serializes scrapes, so that no scrape reads a file while another one merges it.
+        # The lock serializes scrapes, so that no scrape reads a file during its merge.
         with self._lock:
             _merge_ended_processes(self._folder)
             return _read_metrics(self._folder.glob("*.db"), accumulate=True)
@@ -74,8 +74,8 @@ def _read_metrics(files: Iterable[Path], *, accumulate: bool) -> Iterable[Metric
     """Return the summed metrics of the files.
 
     Args:
-        accumulate: whether to add up the buckets of histograms, as a scrape needs them. A file
-            stores the buckets separately.
+        accumulate: whether to add up the buckets of histograms. A scrape needs accumulated buckets,
+            and a file stores separate buckets.
     """
     names = list(map(str, files))
     metrics: Iterable[Metric] = MultiProcessCollector.merge(names, accumulate)  # type: ignore[no-untyped-call]

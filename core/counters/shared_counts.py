@@ -21,7 +21,7 @@ _PREFIX = "pressroom-metrics-"
 def share_counts() -> None:
     """Store the metrics of this process and its forked processes in shared files.
 
-    This function does nothing if the operator didn't set an address for scraping the worker.
+    Without an address for scraping the worker, the metrics stay in the memory of the process.
     """
     if not os.environ.get(_ADDRESS_VARIABLE):
         return

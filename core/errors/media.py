@@ -1,7 +1,7 @@
 """Errors about uploaded images and the files created from images.
 
 The converter's child process also imports this module, and must start quickly. This module
-therefore imports only the standard library and the other modules of ``core.errors``.
+therefore imports only the standard library and modules of ``core.errors``.
 """
 
 from core.errors.catalogue import (

@@ -1,7 +1,7 @@
 """Checks and normalizes lines that people see, such as names, titles and labels.
 
 A link with an invisible text can't be found. A character that reverses the text direction can
-disguise the file name or the address next to it.
+disguise a file name or an address.
 """
 
 import re
@@ -103,8 +103,8 @@ def fold_look_alikes(text: str) -> str:
     letters that look the same.
     """
     decomposed = normalize("NFD", normalize("NFKC", text).casefold())
-    kept = (each for each in decomposed if category(each) not in _DROPPED_CATEGORIES)
-    return "".join(kept).translate(_LOOK_ALIKES)
+    letters = (each for each in decomposed if category(each) not in _DROPPED_CATEGORIES)
+    return "".join(letters).translate(_LOOK_ALIKES)
 
 
 def fold_words(text: str) -> tuple[str, str]:

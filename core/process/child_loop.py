@@ -1,9 +1,9 @@
 """The main loop of a child process, which answers the messages of its parent one by one.
 
-A module that calls `serve` can run as a child process. `child_process.ChildProcess` starts the
-module as `python -m <module> <parent's pid> <memory in bytes>`. The child exits with status 0 only
-between two messages. After exit status 0, the parent can therefore resend an unanswered message
-safely.
+A module that calls `answer_messages` can run as a child process. `child_process.ChildProcess`
+starts the module as `python -m <module> <parent's pid> <memory in bytes>`. The child exits with
+status 0 only between two messages. After exit status 0, the parent can therefore resend an
+unanswered message safely.
 """
 
 import json
@@ -29,13 +29,15 @@ _MAX_CPU_SECONDS = 60.0
 _IDLE_SECONDS = 1.0
 
 
-def pack(fields: Any, data: Sequence[bytes] = ()) -> Sequence[bytes]:
+def pack_message(fields: Any, data: Sequence[bytes] = ()) -> Sequence[bytes]:
     """Return the parts of a message in sending order, without copying the data."""
     text = json.dumps(fields).encode()
     return HEAD.pack(len(text), sum(map(len, data))) + text, *data
 
 
-def serve(answer: Answer, *, confine: Callable[[int], None], max_resident_bytes: int) -> None:
+def answer_messages(
+    answer: Answer, *, confine: Callable[[int], None], max_resident_bytes: int
+) -> None:
     """Answer the parent's messages until the parent closes the pipe.
 
     The loop also ends when this process reaches its limit of CPU time or memory.
@@ -43,7 +45,7 @@ def serve(answer: Answer, *, confine: Callable[[int], None], max_resident_bytes:
     Args:
         confine: a function that restricts the rights of this process before the first message. The
             function receives the memory limit in bytes.
-        max_resident_bytes: the process exits if it uses more memory than this after a message.
+        max_resident_bytes: the memory limit between two messages. A process above the limit exits.
     """
     parent = int(sys.argv[1])
     memory_bytes = int(sys.argv[2])
@@ -87,7 +89,7 @@ def _answer_one(answer: Answer, head: bytes, requests: BinaryIO, answers: Binary
     if len(text) + len(data) < text_length + data_length:
         # The message is incomplete because the parent exited, so no process waits for an answer.
         sys.exit(1)
-    for part in pack(*answer(json.loads(text), data)):
+    for part in pack_message(*answer(json.loads(text), data)):
         rest = memoryview(part)
         while rest:
             rest = rest[answers.write(rest) :]

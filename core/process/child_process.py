@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from core.process.child_loop import HEAD, pack
+from core.process.child_loop import HEAD, pack_message
 
 _EXIT_SECONDS = 1.0
 _MAX_PRINTED_CHARACTERS = 4_000
@@ -34,7 +34,7 @@ class ChildCrashed(Exception):
 
 
 class ChildProcess:
-    """A child process that runs a module which calls ``child_loop.serve``.
+    """A child process that runs a module which calls ``child_loop.answer_messages``.
 
     Only one thread may use the child at a time. When the thread that started the child ends, the
     kernel kills the child. The next message then starts a new child.
@@ -69,7 +69,7 @@ class ChildProcess:
 
         Raises ``ChildTooSlow`` or ``ChildCrashed``.
         """
-        message = pack(fields, data)
+        message = pack_message(fields, data)
         answer = self._ask(message) or self._ask(message)
         if answer is None:
             raise ChildCrashed("exit status 0", "")
@@ -102,7 +102,7 @@ class ChildProcess:
             status, printed = self._kill(child, grace=_EXIT_SECONDS)
         except BaseException:
             # A job's time limit can interrupt this method at any point. Kill the child, because the
-            # next call would read the rest of this answer as its own answer.
+            # next call would read the unread part of the answer as its own answer.
             self._kill(child)
             raise
         if status == 0:

@@ -16,7 +16,7 @@ from seccompy import Action, ArgCmp, CmpOp, Filter, arch, supported
 
 from core.process.linux import hide_memory, refuse_new_privileges
 
-# The kernel kills a child process that uses more CPU time than this. A normal child exits after the
+# The limit of a child process's CPU time, which the kernel enforces. A normal child exits after the
 # message that exceeds 60 s of CPU time, and a message takes at most 30 s. Only hostile code keeps
 # computing between two messages.
 MAX_CPU_SECONDS = 120
@@ -31,7 +31,7 @@ _RUNTIME_CALLS = (
 _PILLOW_CALLS = ("getcwd",)
 
 
-def confine(memory_bytes: int) -> None:
+def confine_process(memory_bytes: int) -> None:
     """Give up all rights of this process except decoding.
 
     The process must open its files and import its modules before the call.

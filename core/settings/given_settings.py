@@ -24,6 +24,8 @@ MAY_BE_EMPTY = (
     *("quota_free", "quota_paid"),
 )
 
+S = TypeVar("S", bound="GivenSettings")
+
 
 class GivenSettings(BaseSettings):
     """The base class of all settings classes. A process reads only the classes that it needs.
@@ -49,9 +51,6 @@ class GivenSettings(BaseSettings):
         return {
             name: value for name, value in values.items() if value != "" or name in MAY_BE_EMPTY
         }
-
-
-S = TypeVar("S", bound=GivenSettings)
 
 
 def read_settings(kind: type[S]) -> S:

@@ -66,7 +66,7 @@ def read_url(text: str) -> PlainUrl | None:
 
 
 def strip_query(text: str) -> str | None:
-    """Return the URL without its query and fragment, or ``None`` if the rest is ambiguous.
+    """Return the URL without its query and fragment, or ``None`` for an ambiguous URL.
 
     The query and the fragment may contain any text of any length.
     """

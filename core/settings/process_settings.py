@@ -13,6 +13,11 @@ from core.settings.product_settings import MediaSettings, Settings, load_setting
 
 SettingNames = frozenset[str]
 
+_SIGNING = frozenset({"secret_keys"})
+# Exports and ledger checks read from the replica. Maintenance checks the ledger, and operators can
+# start a check in the API's environment.
+_REPLICA = frozenset({"read_database_url"})
+
 
 def _names_in(*kinds: type[GivenSettings]) -> SettingNames:
     return frozenset(name for kind in kinds for name in kind.model_fields)
@@ -26,16 +31,12 @@ def _names_with(*prefixes: str) -> SettingNames:
 _SHARED = _names_in(stores.DatabaseSettings, stores.ObjectStorageSettings, stores.CacheSettings) | {
     *("public_url", "pages_url", "encryption_keys", "quota_free", "quota_paid")
 }
-_SIGNING = frozenset({"secret_keys"})
 _WORKER = _SHARED | {
     *("ready_file", "alive_file", "worker_metrics_address", "worker_grace", "patience")
 }
 _PAYMENTS = _names_with("stripe_", "payments_sandbox_")
 _PHOTOS = _names_with("stock_photo_", "unsplash_", "openverse_")
 _MODEL = _names_with("llm_")
-# Exports and ledger checks read from the replica. Maintenance checks the ledger, and operators can
-# start a check in the API's environment.
-_REPLICA = frozenset({"read_database_url"})
 # The API sends no mail and calls no language model. The API needs the sender's name because no list
 # may use this name.
 _API = (

@@ -52,8 +52,8 @@ class Tracing:
     def request(self, name: str, callers: str | None) -> AbstractContextManager[None]:
         """Start a new trace instead of continuing the caller's trace.
 
-        Otherwise a caller could choose which requests are recorded, and could mix its spans with
-        the spans of other callers.
+        A caller must not choose which requests are recorded. A caller must also not mix its spans
+        with the spans of other callers.
         """
         link = trace.get_current_span(_extracted(callers)).get_span_context()
         links = [Link(link)] if link.is_valid else []

@@ -1,1 +1,1 @@
-"""Isolated stacks for tests and benchmarks: services, and the Pressroom programs that use them."""
+"""Isolated stacks for tests and benchmarks, with services and Pressroom's programs."""

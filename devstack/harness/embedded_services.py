@@ -9,7 +9,12 @@ from pathlib import Path
 
 from devstack.harness.free_ports import OUR_PORTS
 from devstack.supervisor.child import Program
-from devstack.supervisor.embedded.stack import SERVICE_STAGE, common_settings, embed, services_lock
+from devstack.supervisor.embedded.stack import (
+    SERVICE_STAGE,
+    build_common_settings,
+    lock_services,
+    plan_services,
+)
 from devstack.supervisor.home_folder import Home, Secrets, StackError, load_or_create_secrets
 from devstack.supervisor.ports import PortPicker
 from devstack.supervisor.supervision import Group
@@ -24,8 +29,8 @@ class Services:
     """The embedded services that are running.
 
     Attributes:
-        environment: the PRESSROOM_ settings that lead to the services.
-        secrets: all passwords and keys, with the passwords of the administrators.
+        environment: the PRESSROOM_ settings with which programs reach the services.
+        secrets: all passwords and keys, including the passwords of the administrators.
     """
 
     environment: dict[str, str]
@@ -42,7 +47,7 @@ class Services:
 
 
 def kill_and_await(group: Group, name: str) -> None:
-    group[name].send(signal.SIGKILL)
+    group[name].send_signal(signal.SIGKILL)
     while group[name].is_usable:
         group.tick()
         time.sleep(0.01)
@@ -58,7 +63,7 @@ def await_ready(group: Group) -> None:
             return
         group.check_start()
         if time.monotonic() > deadline:
-            raise StackError(f"Not ready after {_MAX_START_SECONDS:.0f} s: {group.not_ready()}.")
+            raise StackError(f"Not ready after {_MAX_START_SECONDS:.0f} s: {group.list_unready()}.")
         time.sleep(0.02)
 
 
@@ -66,13 +71,13 @@ def await_ready(group: Group) -> None:
 Plan = tuple[list[Program], dict[str, str]]
 
 
-def _here(programs: list[Program], environment: dict[str, str]) -> Plan:
+def _keep_location(programs: list[Program], environment: dict[str, str]) -> Plan:
     return programs, environment
 
 
 @contextmanager
 def embedded_services(
-    home: Path, place_elsewhere: Callable[[list[Program], dict[str, str]], Plan] = _here
+    home: Path, relocate: Callable[[list[Program], dict[str, str]], Plan] = _keep_location
 ) -> Iterator[Services]:
     """Run Postgres, Valkey and S3 in a directory. The user's own settings have no effect.
 
@@ -80,18 +85,18 @@ def embedded_services(
     the servers ends. ``relocate`` may change the programs and settings, so that the services run
     elsewhere.
     """
-    place = Home(home.resolve())
-    place.create()
-    secrets = load_or_create_secrets(place)
-    with services_lock(place) as lock:
-        picker = PortPicker(place.ports_file, among=OUR_PORTS)
-        programs, environment = embed(
-            place, secrets, picker, lock, more_buckets=f"{BUCKET_PREFIX}*"
+    home_folder = Home(home.resolve())
+    home_folder.create()
+    secrets = load_or_create_secrets(home_folder)
+    with lock_services(home_folder) as lock:
+        picker = PortPicker(home_folder.ports_file, among=OUR_PORTS)
+        programs, environment = plan_services(
+            home_folder, secrets, picker, lock, more_buckets=f"{BUCKET_PREFIX}*"
         )
-        programs, environment = place_elsewhere(programs, environment)
-        picker.keep()
-        settings = common_settings(secrets, api_url="http://127.0.0.1:8000")
-        group = Group(programs, say=lambda _: None)
+        programs, environment = relocate(programs, environment)
+        picker.store_choices()
+        settings = build_common_settings(secrets, api_url="http://127.0.0.1:8000")
+        group = Group(programs, report=lambda _: None)
         try:
             await_ready(group)
             yield Services({**settings, **environment}, group, secrets)

@@ -3,14 +3,14 @@
 import os
 from pathlib import Path
 
-from devstack.supervisor.ports import RANGE, PortPicker
+from devstack.supervisor.ports import STACK_PORTS, PortPicker
 
 # A server starts to listen a second or two after its port was picked, and until then the port looks
 # free. Therefore each test process of pytest-xdist picks from a different set of ports.
 _PROCESS = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _PROCESSES = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 
-OUR_PORTS = RANGE[_PROCESS::_PROCESSES]
+OUR_PORTS = STACK_PORTS[_PROCESS::_PROCESSES]
 
 # A picker returns each port only once. ``os.devnull`` makes this picker forget the choices of
 # earlier runs.
@@ -18,4 +18,4 @@ PICKER = PortPicker(Path(os.devnull), among=OUR_PORTS)
 
 
 def free_port() -> int:
-    return PICKER.pick(f"test server {len(PICKER.chosen)}")
+    return PICKER.pick(f"test server {len(PICKER.chosen_ports)}")

@@ -13,19 +13,21 @@ from core.settings import MAY_BE_EMPTY, Settings
 from devstack import LOOPBACK
 from devstack.harness.embedded_services import BUCKET_PREFIX, Services
 from devstack.harness.stack import Stack, StackPrograms
-from devstack.supervisor.environment import cleaned
+from devstack.supervisor.environment import clean_environment
 from storage.migrations.run import migrate
 from storage.objects import ObjectStore
 from storage.resources import open_resources
 
 # The retired key of every stack, as after a rotation of keys.
-RETIRED = Key("retired", b"r" * 32)
+RETIRED_KEY = Key("retired", b"r" * 32)
 # The domain on the operator's deny list.
 DENIED_BY_OPERATOR = "denied-by-operator.example"
-LIMITS = tuple(f"PRESSROOM_{name.upper()}" for name in MAY_BE_EMPTY if "_limit_" in name)
+RATE_LIMIT_SETTINGS = tuple(
+    f"PRESSROOM_{name.upper()}" for name in MAY_BE_EMPTY if "_limit_" in name
+)
 # The quota of the paid plan, which the owners in tests have. The quota has no limit for jobs,
 # because some tests run many jobs at the same time. The free plan keeps the product's quotas.
-QUOTA_PAID = "members=10000000"
+PAID_QUOTA = "members=10000000"
 _PLAIN_PROGRAMS = StackPrograms()
 
 # The open stacks of this process, whose logs help to explain a failed test.
@@ -56,23 +58,23 @@ def open_stack(
     environment["PRESSROOM_REDIRECT_ORIGINS"] = "loopback,https://shop.example"
     # Disable all rate limits, because all callers share one network, and all mailboxes share one
     # domain. Tests of limits enable the limits again.
-    environment |= dict.fromkeys(LIMITS, "")
-    environment["PRESSROOM_QUOTA_PAID"] = QUOTA_PAID
+    environment |= dict.fromkeys(RATE_LIMIT_SETTINGS, "")
+    environment["PRESSROOM_QUOTA_PAID"] = PAID_QUOTA
     environment["PRESSROOM_DENY_LIST"] = DENIED_BY_OPERATOR
     environment["PRESSROOM_PUBLIC_URL"] = f"http://{LOOPBACK}:{port}"
     administrator = redis_url or _administrator_url(services, environment)
     environment["PRESSROOM_REDIS_URL"] = redis_url or environment["PRESSROOM_REDIS_URL"]
-    settings = settings_of(environment, PRESSROOM_REDIS_URL=administrator)
+    settings = build_settings(environment, PRESSROOM_REDIS_URL=administrator)
     resources = open_resources(settings, concurrency=8, name="tests")
     try:
         if migrated:
-            migrate(settings_of(environment, PRESSROOM_MIGRATION_DATABASE_URL=owner_url))
+            migrate(build_settings(environment, PRESSROOM_MIGRATION_DATABASE_URL=owner_url))
         administrators = {
             "PRESSROOM_S3_ACCESS_KEY": services.secrets.s3_admin_access_key,
             "PRESSROOM_S3_SECRET_KEY": services.secrets.s3_admin_secret_key,
         }
-        ObjectStore(settings_of(environment, **administrators), connections=1).create_bucket()
-        full_environment = {**cleaned(), **environment}
+        ObjectStore(build_settings(environment, **administrators), connections=1).create_bucket()
+        full_environment = {**clean_environment(), **environment}
         stack = Stack(name, home, full_environment, resources, owner_url, programs, api_port=port)
         OPEN_STACKS.append(stack)
         try:
@@ -84,7 +86,7 @@ def open_stack(
         resources.close()
 
 
-def settings_of(environment: dict[str, str], **more: str) -> Settings:
+def build_settings(environment: dict[str, str], **more: str) -> Settings:
     """Return the settings of a program that runs with ``environment`` and ``more``."""
     return Settings.model_validate(
         {
@@ -115,10 +117,11 @@ def _create_namespace(
             statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
             cursor.execute(statement.format(sql.Identifier(name), sql.Identifier(like)))
     connection.close()
-    retired = base64.urlsafe_b64encode(RETIRED.secret).decode()
+    retired_secret = base64.urlsafe_b64encode(RETIRED_KEY.secret).decode()
+    current_keys = environment["PRESSROOM_SECRET_KEYS"]
     return {
         **environment,
-        "PRESSROOM_SECRET_KEYS": f"{environment['PRESSROOM_SECRET_KEYS']},{RETIRED.id}:{retired}",
+        "PRESSROOM_SECRET_KEYS": f"{current_keys},{RETIRED_KEY.id}:{retired_secret}",
         "PRESSROOM_DATABASE_URL": _with_database(environment["PRESSROOM_DATABASE_URL"], name),
         "PRESSROOM_MIGRATION_DATABASE_URL": _with_database(owner, name),
         "PRESSROOM_REDIS_URL": _with_database(environment["PRESSROOM_REDIS_URL"], str(number)),

@@ -4,11 +4,11 @@ import re
 from pathlib import Path
 
 
-def held_memory(pid: int) -> int:
+def measure_memory(pid: int) -> int:
     """Return the number of bytes that a process holds, or 0 for an ended process.
 
     Shared memory is divided between the processes that share the memory. Workers hide their memory
-    maps from all users except root. For other users, the result includes all shared memory.
+    maps from all users except root. For users except root, the result includes all shared memory.
     """
     folder = Path(f"/proc/{pid}")
     try:

@@ -1,6 +1,6 @@
 """A TCP proxy that misbehaves on demand.
 
-The proxy can cut connections, delay them, answer instead of the server, or hold them open silently.
+The proxy can cut, delay or stall connections, and can answer instead of the server.
 """
 
 import asyncio

@@ -21,16 +21,16 @@ from devstack.harness.free_ports import free_port
 from devstack.harness.polling import eventually
 from devstack.harness.running import Running
 from devstack.sandbox import sandbox_settings
-from devstack.supervisor.child import Program, spawn
-from devstack.supervisor.ports import listens
-from devstack.supervisor.programs import answers
+from devstack.supervisor.child import Program, spawn_program
+from devstack.supervisor.ports import is_listening
+from devstack.supervisor.programs import is_responding
 from models import Plan
 from services import removals
 from services.access import api_keys
 from services.accounts import accounts
 from storage.resources import Resources
 
-_READY_WITHIN_SECONDS = 90.0
+_MAX_START_SECONDS = 90.0
 
 # A function that forks a process which runs a module with some arguments. The function returns
 # ``None`` if the program can't be forked.
@@ -113,11 +113,11 @@ class Stack:
             forks: whether the program may be forked from a process that has imported the module.
         """
         argv = (*prefix, sys.executable, "-m", module, *words)
-        program = self._program(name, argv, environment)
+        program = self._build_program(name, argv, environment)
         process: subprocess.Popen[bytes] | None = None
         if forks and self.programs.fork is not None:
             process = self.programs.fork(program, module, words)
-        return self._add(program, process or spawn(program), ready, port)
+        return self._add_process(program, process or spawn_program(program), ready, port)
 
     def run(
         self,
@@ -129,10 +129,10 @@ class Stack:
         environment: dict[str, str] | None = None,
     ) -> Running:
         """Start a program, and stop it when the stack stops."""
-        program = self._program(name, argv, environment)
-        return self._add(program, spawn(program), ready, port)
+        program = self._build_program(name, argv, environment)
+        return self._add_process(program, spawn_program(program), ready, port)
 
-    def _program(
+    def _build_program(
         self,
         name: str,
         argv: tuple[str, ...],
@@ -145,7 +145,7 @@ class Stack:
             environment={**self.environment, **(environment or {})},
         )
 
-    def _add(
+    def _add_process(
         self,
         program: Program,
         process: subprocess.Popen[bytes],
@@ -181,14 +181,14 @@ class Stack:
             "--port",
             str(api_port),
             module=module or self.programs.api,
-            ready=lambda: answers(api_port, "/healthz"),
+            ready=lambda: is_responding(api_port, "/healthz"),
             port=api_port,
             environment=environment,
             forks=True,
         )
 
     @contextlib.contextmanager
-    def second_api(
+    def run_second_api(
         self, port: int | None = None, /, *, module: str | None = None, **environment: str
     ) -> Iterator["Stack"]:
         """Run another API process during the block, and yield a stack with its address."""
@@ -205,7 +205,7 @@ class Stack:
     ) -> Running:
         """Start a worker for some queues, which runs ``concurrency`` jobs per queue at a time."""
         name = f"worker-{'-'.join(queues)}"
-        mark = self.home / f"{self.name}-{name}-{time.monotonic_ns()}.ready"
+        ready_file = self.home / f"{self.name}-{name}-{time.monotonic_ns()}.ready"
         return self.start(
             name,
             "worker",
@@ -213,8 +213,8 @@ class Stack:
             "--concurrency",
             str(concurrency),
             module=module,
-            ready=mark.exists,
-            environment={"PRESSROOM_READY_FILE": str(mark), **environment},
+            ready=ready_file.exists,
+            environment={"PRESSROOM_READY_FILE": str(ready_file), **environment},
             forks=True,
         )
 
@@ -223,9 +223,9 @@ class Stack:
         port = free_port()
         smtp_port = free_port()
         self.sandbox_url = f"http://{LOOPBACK}:{port}"
-        self.environment |= sandbox_settings.challenge_settings(self.sandbox_url, {})
-        self.environment |= sandbox_settings.payment_settings(self.sandbox_url, {})
-        self.environment |= sandbox_settings.stock_photo_settings(self.sandbox_url, {})
+        self.environment |= sandbox_settings.build_challenge_settings(self.sandbox_url, {})
+        self.environment |= sandbox_settings.build_payment_settings(self.sandbox_url, {})
+        self.environment |= sandbox_settings.build_stock_photo_settings(self.sandbox_url, {})
         self.environment["PRESSROOM_MAIL_URL"] = f"smtp://{LOOPBACK}:{smtp_port}"
         return self.start(
             "sandbox",
@@ -238,7 +238,7 @@ class Stack:
             "--metrics-url",
             f"{self.api_url}/metrics",
             module=self.programs.sandbox,
-            ready=lambda: answers(port, "/healthz"),
+            ready=lambda: is_responding(port, "/healthz"),
             port=port,
             forks=True,
         )
@@ -259,28 +259,28 @@ class Stack:
         def is_ready() -> bool:
             code = running.process.poll()
             assert code is None, f"{running.name} ended with {code}:\n{running.log.read_text()}"
-            return ready() and (port is None or listens(running.pid, port))
+            return ready() and (port is None or is_listening(running.pid, port))
 
-        eventually(is_ready, within=_READY_WITHIN_SECONDS, what=f"{running.name}'s readiness")
+        eventually(is_ready, within=_MAX_START_SECONDS, what=f"{running.name}'s readiness")
 
-    def new_owner(self, *, plan: Plan = Plan.PAID) -> Owner:
+    def create_owner(self, *, plan: Plan = Plan.PAID) -> Owner:
         self._users += 1
         email = f"owner{self._users}.{time.time_ns()}@example.com"
         with self.resources.unit_of_work() as uow:
             user = accounts.create_user(uow, email=email, name=f"Owner {self._users}")
             user.plan = plan
             user_id = user.id
-        return Owner(user_id, email, self.new_key(user_id))
+        return Owner(user_id, email, self.create_key(user_id))
 
-    def new_key(self, user_id: int, *scopes: Scope) -> str:
+    def create_key(self, user_id: int, *scopes: Scope) -> str:
         with self.resources.unit_of_work() as uow:
-            return api_keys.create(uow, user_id=user_id, name="test", scopes=scopes or None)[1]
+            return api_keys.create_key(uow, user_id=user_id, name="test", scopes=scopes or None)[1]
 
     def client(self, key: str | None = None) -> httpx2.Client:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         return plain_client(base_url=self.api_url, headers=headers)
 
-    def opens(self, credential: str) -> bool:
+    def is_accepted(self, credential: str) -> bool:
         """Return whether the API accepts a key or token."""
         with self.client(credential) as client:
             return client.get("/users/me").is_success
@@ -288,7 +288,7 @@ class Stack:
     def mails(self, to: str) -> list[dict[str, Any]]:
         """Return the mails to an address from the sandbox's mailbox, newest first.
 
-        Also assert that each mail has the headers that prevent automatic replies.
+        The method asserts that each mail has the headers that prevent automatic replies.
         """
         with plain_client() as client:
             reply = client.get(f"{self.sandbox_url}/mail/messages", params={"to": to})
@@ -316,14 +316,14 @@ class Stack:
 
     def stored(self, prefix: str = "") -> list[str]:
         """Remove the objects that are due for removal, and return the keys of all other objects."""
-        removals.work_off(self.resources)
+        removals.process_due_removals(self.resources)
         return [each.key for each in self.resources.objects.list_objects(prefix)]
 
     def _connect(self) -> psycopg2.extensions.connection:
         # Reuse connections, because a login takes ten times as long as a statement.
         while self._idle:
             connection = self._idle.pop()
-            if not _was_closed(connection):
+            if not _is_closed(connection):
                 return connection
             connection.close()
         return psycopg2.connect(self.owner_url)
@@ -341,7 +341,7 @@ class Stack:
         self.forget_connections()
 
 
-def _was_closed(connection: psycopg2.extensions.connection) -> bool:
+def _is_closed(connection: psycopg2.extensions.connection) -> bool:
     """Return whether the server has closed an idle connection or sent data on it."""
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)

@@ -15,13 +15,13 @@ def main(providers: tuple[SandboxProvider, ...] = PROVIDERS) -> None:
     parser.add_argument("--smtp-port", type=int, help="without it, no mail is taken")
     parser.add_argument("--webhook-url", help="where payment events go; without it, nowhere")
     parser.add_argument("--metrics-url", action="append", default=[], help="what the status shows")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     # Only the API requires this token, and the workers ignore it.
     token = os.environ.get("PRESSROOM_METRICS_TOKEN")
-    set_stripe_keys(STRIPE.keys, os.environ, given.webhook_url)
-    sources = tuple(MetricsSource(url, token) for url in given.metrics_url)
-    app = create_app(providers, smtp_port=given.smtp_port, sources=sources)
-    uvicorn.run(app, host=LOOPBACK, port=given.port, timeout_graceful_shutdown=2)
+    set_stripe_keys(STRIPE.keys, os.environ, arguments.webhook_url)
+    sources = tuple(MetricsSource(url, token) for url in arguments.metrics_url)
+    app = create_app(providers, smtp_port=arguments.smtp_port, sources=sources)
+    uvicorn.run(app, host=LOOPBACK, port=arguments.port, timeout_graceful_shutdown=2)
 
 
 if __name__ == "__main__":

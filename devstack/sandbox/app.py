@@ -10,13 +10,25 @@ from fastapi.responses import FileResponse, HTMLResponse
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from devstack import LOOPBACK_HOSTS
-from devstack.sandbox import challenges, hooks, llm, mailbox, render, status, stock_photos
-from devstack.sandbox import sandbox_settings as at
+from devstack.sandbox import (
+    challenges,
+    hooks,
+    llm,
+    mailbox,
+    render,
+    sandbox_settings,
+    status,
+    stock_photos,
+)
 from devstack.sandbox.hooks import HookBox
-from devstack.sandbox.mailbox import Mailbox, smtp_server
+from devstack.sandbox.mailbox import Mailbox, run_smtp_server
 from devstack.sandbox.status import MetricsSource, StatusFigures
 from devstack.sandbox.stripe.objects import StripeKeys
 from devstack.sandbox.stripe.pages import StripeServer
+
+_STYLESHEET = Path(__file__).with_name("style.css")
+MAILBOX = Mailbox()
+STRIPE = StripeServer(StripeKeys())
 
 
 @dataclass(frozen=True)
@@ -38,66 +50,61 @@ class SandboxProvider:
     page: str | None = None
 
 
-MAILBOX = Mailbox()
-STRIPE = StripeServer(StripeKeys())
 PROVIDERS: tuple[SandboxProvider, ...] = (
     SandboxProvider(
         name="Mail",
         path="/mail",
         stands_for="Takes mail over SMTP and shows it in a mailbox instead of delivering it.",
-        router=mailbox.router(MAILBOX),
+        router=mailbox.build_router(MAILBOX),
         page="/mail",
     ),
     SandboxProvider(
         name="Webhooks",
-        path=at.HOOKS_PREFIX,
+        path=sandbox_settings.HOOKS_PREFIX,
         stands_for="Receives the events that Pressroom sends to webhook endpoints, checks their "
         "signatures and shows them; words in the URL say what goes wrong.",
-        router=hooks.make_router(HookBox(), at.HOOKS_PREFIX),
-        page=at.HOOKS_PREFIX,
+        router=hooks.build_router(HookBox(), sandbox_settings.HOOKS_PREFIX),
+        page=sandbox_settings.HOOKS_PREFIX,
     ),
     SandboxProvider(
         name="Bot challenges",
-        path=at.CHALLENGES_PREFIX,
+        path=sandbox_settings.CHALLENGES_PREFIX,
         stands_for="Checks tokens as Turnstile, hCaptcha and reCAPTCHA do; tokens say in plain "
         "words whether they pass.",
-        router=challenges.make_router(),
-        page=at.CHALLENGES_PREFIX,
+        router=challenges.build_router(),
+        page=sandbox_settings.CHALLENGES_PREFIX,
     ),
     SandboxProvider(
         name="Payments",
-        path=at.STRIPE_PREFIX,
+        path=sandbox_settings.STRIPE_PREFIX,
         stands_for="Speaks Stripe's protocol: checkout pages, signed webhooks, refunds and "
         "disputes, without any money.",
-        router=STRIPE.router(),
-        page=at.STRIPE_PREFIX,
+        router=STRIPE.build_router(),
+        page=sandbox_settings.STRIPE_PREFIX,
     ),
     SandboxProvider(
         name="Language model",
-        path=at.LLM_PREFIX,
+        path=sandbox_settings.LLM_PREFIX,
         stands_for="Answers chat completions as OpenAI does, with sentences of the post; the "
         "model's name says what goes wrong.",
-        router=llm.make_router(),
-        page=at.LLM_PREFIX,
+        router=llm.build_router(),
+        page=sandbox_settings.LLM_PREFIX,
     ),
     SandboxProvider(
         name="Stock photos of Unsplash",
-        path=at.UNSPLASH_PREFIX,
+        path=sandbox_settings.UNSPLASH_PREFIX,
         stands_for="Searches and downloads as Unsplash does, with pictures that it draws; words of "
         "a search say what goes wrong.",
-        router=stock_photos.unsplash_router(),
+        router=stock_photos.build_unsplash_router(),
     ),
     SandboxProvider(
         name="Stock photos of Openverse",
-        path=at.OPENVERSE_PREFIX,
+        path=sandbox_settings.OPENVERSE_PREFIX,
         stands_for="Searches as Openverse does for callers without an account, with the same kind "
         "of pictures.",
-        router=stock_photos.openverse_router(),
+        router=stock_photos.build_openverse_router(),
     ),
 )
-
-
-_STYLE = Path(__file__).with_name("style.css")
 
 
 def create_app(
@@ -108,15 +115,15 @@ def create_app(
     """Return the sandbox, which also receives mail if ``smtp_port`` is set."""
 
     @asynccontextmanager
-    async def with_mail(_: FastAPI) -> AsyncIterator[None]:
+    async def run_smtp(_: FastAPI) -> AsyncIterator[None]:
         if smtp_port is None:
             yield
         else:
-            async with smtp_server(MAILBOX, smtp_port):
+            async with run_smtp_server(MAILBOX, smtp_port):
                 yield
         await STRIPE.sender.close()
 
-    app = FastAPI(title="Pressroom sandbox", docs_url=None, redoc_url=None, lifespan=with_mail)
+    app = FastAPI(title="Pressroom sandbox", docs_url=None, redoc_url=None, lifespan=run_smtp)
     # Refuse other host names. A foreign page could otherwise read mails by resolving its host name
     # to the loopback address (DNS rebinding).
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(LOOPBACK_HOSTS))
@@ -127,13 +134,13 @@ def create_app(
 
     @app.get("/style.css")
     async def stylesheet() -> FileResponse:
-        return FileResponse(_STYLE)
+        return FileResponse(_STYLESHEET)
 
     @app.get("/healthz")
     async def healthz() -> dict[str, str]:
         return {"status": "ok"}
 
-    app.include_router(status.make_router(StatusFigures(sources)))
+    app.include_router(status.build_router(StatusFigures(sources)))
     for provider in providers:
         app.include_router(provider.router, prefix=provider.path)
     return app

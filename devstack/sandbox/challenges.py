@@ -1,6 +1,6 @@
 """Stands in for the siteverify calls of Turnstile, hCaptcha and reCAPTCHA.
 
-There is no widget. The text of a token decides whether the token passes.
+The sandbox has no widget. The text of a token decides whether the token passes.
 """
 
 from collections.abc import Awaitable, Callable
@@ -11,9 +11,8 @@ from typing import Annotated
 from fastapi import APIRouter, Form
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
-from devstack.sandbox import render
-from devstack.sandbox import sandbox_settings as at
-from devstack.sandbox.sandbox_settings import SITEVERIFY_PATHS, challenge_secret
+from devstack.sandbox import render, sandbox_settings
+from devstack.sandbox.sandbox_settings import SITEVERIFY_PATHS, get_challenge_secret
 
 ACTION = "subscribe"
 
@@ -30,33 +29,33 @@ class ChallengeStub:
     _used: set[str] = field(default_factory=set)
 
     async def verify(self, secret: str, token: str, _site_key: str) -> Response:
-        return JSONResponse(self.reply(secret, token))
+        return JSONResponse(self.build_reply(secret, token))
 
-    def reply(self, secret: str, token: str) -> SiteVerifyReply:
-        if secret != challenge_secret(self.provider):
-            return failure("invalid-input-secret" if secret else "missing-input-secret")
+    def build_reply(self, secret: str, token: str) -> SiteVerifyReply:
+        if secret != get_challenge_secret(self.provider):
+            return build_failure("invalid-input-secret" if secret else "missing-input-secret")
         if not token.startswith("pass-"):
-            return failure("invalid-input-response" if token else "missing-input-response")
+            return build_failure("invalid-input-response" if token else "missing-input-response")
         if token in self._used:
             is_hcaptcha = self.provider == "hcaptcha"
-            return failure("already-seen-response" if is_hcaptcha else "timeout-or-duplicate")
+            return build_failure("already-seen-response" if is_hcaptcha else "timeout-or-duplicate")
         self._used.add(token)
-        solved = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        own: dict[str, SiteVerifyReply] = {
+        solved_at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        provider_fields: dict[str, SiteVerifyReply] = {
             "turnstile": {"error-codes": [], "action": ACTION, "cdata": ""},
             "hcaptcha": {"credit": False},
             "recaptcha": {"score": 0.9, "action": ACTION},
         }
-        common = {"success": True, "challenge_ts": solved, "hostname": at.HOSTNAME}
-        return common | own[self.provider]
+        common = {"success": True, "challenge_ts": solved_at, "hostname": sandbox_settings.HOSTNAME}
+        return common | provider_fields[self.provider]
 
 
-def failure(code: str) -> SiteVerifyReply:
+def build_failure(code: str) -> SiteVerifyReply:
     return {"success": False, "error-codes": [code]}
 
 
-def make_router(
-    verifier: Callable[[str], SiteVerify] = lambda provider: ChallengeStub(provider).verify,
+def build_router(
+    create_verifier: Callable[[str], SiteVerify] = lambda provider: ChallengeStub(provider).verify,
 ) -> APIRouter:
     """Return the routes.
 
@@ -67,12 +66,19 @@ def make_router(
     @router.get("", response_class=HTMLResponse)
     async def explain() -> str:
         rows = [
-            (name, at.CHALLENGES_PREFIX + path, at.challenge_site_key(name), challenge_secret(name))
+            (
+                name,
+                sandbox_settings.CHALLENGES_PREFIX + path,
+                sandbox_settings.get_challenge_site_key(name),
+                get_challenge_secret(name),
+            )
             for name, path in SITEVERIFY_PATHS.items()
         ]
-        return render("challenges.html", providers=rows, action=ACTION, hostname=at.HOSTNAME)
+        return render(
+            "challenges.html", providers=rows, action=ACTION, hostname=sandbox_settings.HOSTNAME
+        )
 
-    def add(path: str, verify: SiteVerify) -> None:
+    def add_route(path: str, verify: SiteVerify) -> None:
         @router.post(path, response_class=JSONResponse)
         async def siteverify(
             secret: Annotated[str, Form()] = "",
@@ -82,5 +88,5 @@ def make_router(
             return await verify(secret, response, sitekey)
 
     for provider, path in SITEVERIFY_PATHS.items():
-        add(path, verifier(provider))
+        add_route(path, create_verifier(provider))
     return router

@@ -18,6 +18,7 @@ from devstack.sandbox import render
 
 MAX_HOOKS = 200
 MAX_HOOK_BYTES = 256 * 1024
+_MAX_SLOW_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
@@ -49,12 +50,12 @@ class HookBox:
         Webhook(secret)
         self._secrets[name] = secret
 
-    def attempt_of(self, name: str, message_id: str) -> int:
+    def count_attempt(self, name: str, message_id: str) -> int:
         """Count an attempt to deliver a message to a name, and return the number of the attempt."""
         self._attempts[name, message_id] += 1
         return self._attempts[name, message_id]
 
-    def keep(
+    def store(
         self, name: str, headers: Mapping[str, str], body: bytes, *, attempt: int, status: int
     ) -> StoredHook:
         hook = StoredHook(
@@ -63,24 +64,24 @@ class HookBox:
             received_at=datetime.now(UTC),
             message_id=headers.get("webhook-id", ""),
             attempt=attempt,
-            signature=self._verdict(name, headers, body),
+            signature=self._check_signature(name, headers, body),
             status=status,
             body=body.decode(errors="replace"),
         )
         self._hooks.append(hook)
         return hook
 
-    def newest_first(self, name: str = "") -> list[StoredHook]:
+    def list_newest_first(self, name: str = "") -> list[StoredHook]:
         return [each for each in reversed(self._hooks) if name in ("", each.name)]
 
     def remove(self, name: str = "") -> int:
         """Remove the webhooks to a name, or all webhooks. Return the number of removed webhooks."""
-        gone = self.newest_first(name)
-        for hook in gone:
+        removed_hooks = self.list_newest_first(name)
+        for hook in removed_hooks:
             self._hooks.remove(hook)
-        return len(gone)
+        return len(removed_hooks)
 
-    def _verdict(self, name: str, headers: Mapping[str, str], body: bytes) -> str:
+    def _check_signature(self, name: str, headers: Mapping[str, str], body: bytes) -> str:
         secret = self._secrets.get(name)
         if secret is None:
             return "no secret"
@@ -89,9 +90,6 @@ class HookBox:
         except (WebhookVerificationError, ValueError) as error:
             return f"wrong: {error}"
         return "right"
-
-
-_MAX_SLOW_SECONDS = 120.0
 
 
 class Behaviour(BaseModel):
@@ -105,20 +103,20 @@ class Behaviour(BaseModel):
     slow: float = Field(default=0.0, ge=0, le=_MAX_SLOW_SECONDS)
 
 
-def make_router(box: HookBox, prefix: str) -> APIRouter:
+def build_router(box: HookBox, prefix: str) -> APIRouter:
     router = APIRouter()
 
     @router.get("", response_class=HTMLResponse)
     async def listing(request: Request, name: str = "") -> str:
         base = f"{request.base_url}".rstrip("/") + prefix
-        hooks = box.newest_first(name)
+        hooks = box.list_newest_first(name)
         return render("hooks.html", hooks=hooks, name=name, base=base, max_hooks=MAX_HOOKS)
 
     @router.get("/messages")
     async def messages(name: str = "") -> list[dict[str, Any]]:
         return [
             asdict(each) | {"received_at": each.received_at.isoformat()}
-            for each in box.newest_first(name)
+            for each in box.list_newest_first(name)
         ]
 
     @router.delete("/messages")
@@ -142,17 +140,17 @@ def make_router(box: HookBox, prefix: str) -> APIRouter:
         body = await request.body()
         if len(body) > MAX_HOOK_BYTES:
             raise HTTPException(413, "That is more than any event has.")
-        attempt = box.attempt_of(name, request.headers.get("webhook-id", ""))
+        attempt = box.count_attempt(name, request.headers.get("webhook-id", ""))
         is_refused = attempt <= behaviour.fail
         status = behaviour.status if is_refused else HTTPStatus.OK
-        box.keep(name, request.headers, body, attempt=attempt, status=status)
+        box.store(name, request.headers, body, attempt=attempt, status=status)
         await asyncio.sleep(behaviour.slow)
-        asks = is_refused and behaviour.retry_after is not None
-        headers = {"Retry-After": str(behaviour.retry_after)} if asks else {}
+        wants_retry = is_refused and behaviour.retry_after is not None
+        headers = {"Retry-After": str(behaviour.retry_after)} if wants_retry else {}
         return Response(f"attempt {attempt}\n", status, headers, media_type="text/plain")
 
     @router.post("/{name}")
-    async def name_the_right_path(name: str) -> Response:
+    async def reject_wrong_path(name: str) -> Response:
         raise HTTPException(404, f"Webhooks are received at {prefix}/to/{name}.")
 
     return router

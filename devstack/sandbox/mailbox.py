@@ -23,9 +23,25 @@ from devstack.sandbox import render
 
 MAX_MAILS = 500
 MAX_MAILBOX_BYTES = 32 * 1024 * 1024
+MAX_MAIL_BYTES = 5 * 1024 * 1024
+_DEFERRED_ATTEMPTS = 2
+# The delay exceeds Pressroom's timeout for mail servers.
+_SLOW_SECONDS = 60.0
+# The response headers for the HTML of a mail, which may come from anyone. The HTML can't run
+# scripts, submit forms or load anything from other servers. Links open outside of the frame.
+_MAIL_HEADERS = {
+    "Content-Security-Policy": (
+        "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none'; "
+        "style-src 'unsafe-inline'; img-src data: http://127.0.0.1:* http://localhost:*"
+    ),
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+_NEW_TAB_BASE = '<base target="_blank">'
+_HEAD_TAG = re.compile(r"<head(\s[^>]*)?>|<html(\s[^>]*)?>|<!doctype[^>]*>", re.IGNORECASE)
 
 
-def parse(raw: bytes) -> EmailMessage:
+def parse_mail(raw: bytes) -> EmailMessage:
     return message_from_bytes(raw, policy=policy)
 
 
@@ -49,7 +65,7 @@ class StoredMail:
 
     @property
     def headers(self) -> list[tuple[str, str]]:
-        return [(name, str(value)) for name, value in parse(self.raw).items()]
+        return [(name, str(value)) for name, value in parse_mail(self.raw).items()]
 
     @property
     def text(self) -> str | None:
@@ -60,7 +76,7 @@ class StoredMail:
         return self._part("html")
 
     def _part(self, kind: str) -> str | None:
-        part = parse(self.raw).get_body((kind,))
+        part = parse_mail(self.raw).get_body((kind,))
         if part is None:
             return None
         try:
@@ -79,8 +95,8 @@ class Mailbox:
         self._mails: deque[StoredMail] = deque(maxlen=MAX_MAILS)
         self._ids = count(1)
 
-    def keep(self, recipients: tuple[str, ...], raw: bytes) -> None:
-        subject = str(parse(raw)["Subject"] or "")
+    def store(self, recipients: tuple[str, ...], raw: bytes) -> None:
+        subject = str(parse_mail(raw)["Subject"] or "")
         mail = StoredMail(next(self._ids), datetime.now(UTC), recipients, subject, raw)
         self._mails.append(mail)
         while sum(len(each.raw) for each in self) > MAX_MAILBOX_BYTES:
@@ -89,33 +105,29 @@ class Mailbox:
     def __iter__(self) -> Iterator[StoredMail]:
         return iter(self._mails)
 
-    def newest_first(self, to: str = "") -> list[StoredMail]:
+    def list_newest_first(self, to: str = "") -> list[StoredMail]:
         """Return the mails to an address in any letter case, or all mails.
 
         The newest mail is first.
         """
-        wanted, newest_first = to.strip().lower(), reversed(self._mails)
-        if not wanted:
+        address = to.strip().lower()
+        newest_first = reversed(self._mails)
+        if not address:
             return list(newest_first)
-        return [each for each in newest_first if wanted in map(str.lower, each.recipients)]
+        return [each for each in newest_first if address in map(str.lower, each.recipients)]
 
     def find(self, mail_id: int) -> StoredMail:
-        found = next((each for each in self._mails if each.id == mail_id), None)
-        if found is None:
+        mail = next((each for each in self._mails if each.id == mail_id), None)
+        if mail is None:
             raise HTTPException(404, "There is no such mail, or not any more.")
-        return found
+        return mail
 
     def remove(self, to: str = "") -> int:
         """Remove the mails to an address, or all mails. Return the number of removed mails."""
-        gone = self.newest_first(to)
-        for mail in gone:
+        removed_mails = self.list_newest_first(to)
+        for mail in removed_mails:
             self._mails.remove(mail)
-        return len(gone)
-
-
-MAX_MAIL_BYTES = 5 * 1024 * 1024
-_LATER_ATTEMPTS = 2
-_SLOW_SECONDS = 60.0  # longer than Pressroom waits
+        return len(removed_mails)
 
 
 class SmtpHandler:
@@ -131,7 +143,7 @@ class SmtpHandler:
     async def handle_RCPT(  # noqa: N802
         self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
     ) -> str:
-        if _local_part(address) == "reject":
+        if _get_local_part(address) == "reject":
             return "550 5.1.1 There is no such mailbox"
         envelope.rcpt_tos.append(address)
         return "250 OK"
@@ -140,21 +152,22 @@ class SmtpHandler:
         self, server: SMTP, session: Session, envelope: Envelope
     ) -> str:
         content = envelope.content
-        assert isinstance(content, bytes)  # a str only with decode_data
-        if any(_local_part(each) == "slow" for each in envelope.rcpt_tos):
+        # The content is text only with the option ``decode_data``.
+        assert isinstance(content, bytes)
+        if any(_get_local_part(each) == "slow" for each in envelope.rcpt_tos):
             await asyncio.sleep(_SLOW_SECONDS)
-        late = [each.lower() for each in envelope.rcpt_tos if _local_part(each) == "later"]
-        if late:
-            mail = (late[0], str(parse(content)["Subject"]))
+        deferred = [each.lower() for each in envelope.rcpt_tos if _get_local_part(each) == "later"]
+        if deferred:
+            mail = (deferred[0], str(parse_mail(content)["Subject"]))
             self._attempts[mail] += 1
-            if self._attempts[mail] <= _LATER_ATTEMPTS:
+            if self._attempts[mail] <= _DEFERRED_ATTEMPTS:
                 return "451 4.7.1 Try again later"
             del self._attempts[mail]
-        self._mailbox.keep(tuple(envelope.rcpt_tos), content)
+        self._mailbox.store(tuple(envelope.rcpt_tos), content)
         return "250 OK"
 
 
-def _local_part(address: str) -> str:
+def _get_local_part(address: str) -> str:
     """Return the local part of an address in lower case and without its tag.
 
     The local part decides how the mail is handled.
@@ -163,7 +176,7 @@ def _local_part(address: str) -> str:
 
 
 @asynccontextmanager
-async def smtp_server(mailbox: Mailbox, port: int) -> AsyncIterator[None]:
+async def run_smtp_server(mailbox: Mailbox, port: int) -> AsyncIterator[None]:
     """Receive mails on a loopback port during the block."""
     loop = asyncio.get_running_loop()
     protocol = partial(
@@ -186,27 +199,16 @@ async def smtp_server(mailbox: Mailbox, port: int) -> AsyncIterator[None]:
 
 To = Annotated[str, Query(description="Only mail to this address")]
 
-# The response headers for the HTML of a mail, which may come from anyone. The HTML can't run
-# scripts, submit forms or load anything from other servers. Links open outside of the frame.
-_MAIL_HEADERS = {
-    "Content-Security-Policy": (
-        "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none'; "
-        "style-src 'unsafe-inline'; img-src data: http://127.0.0.1:* http://localhost:*"
-    ),
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-}
-_LINKS_OPEN_A_TAB = '<base target="_blank">'
-_HEAD = re.compile(r"<head(\s[^>]*)?>|<html(\s[^>]*)?>|<!doctype[^>]*>", re.IGNORECASE)
 
-
-def router(mailbox: Mailbox) -> APIRouter:
+def build_router(mailbox: Mailbox) -> APIRouter:
     """Return the pages of a mailbox, which are mounted at ``/mail``."""
     router = APIRouter()
 
     @router.get("", response_class=HTMLResponse)
     async def listing(to: To = "") -> str:
-        return render("mailbox.html", mails=mailbox.newest_first(to), to=to, max_mails=MAX_MAILS)
+        return render(
+            "mailbox.html", mails=mailbox.list_newest_first(to), to=to, max_mails=MAX_MAILS
+        )
 
     @router.get("/messages")
     async def messages(to: To = "") -> list[dict[str, Any]]:
@@ -214,14 +216,14 @@ def router(mailbox: Mailbox) -> APIRouter:
             {
                 "id": mail.id,
                 "to": mail.to,
-                "from": str(parse(mail.raw)["From"] or ""),
+                "from": str(parse_mail(mail.raw)["From"] or ""),
                 "subject": mail.subject,
                 "text": mail.text,
                 "html": mail.html,
                 "headers": dict(mail.headers),
                 "received_at": mail.received_at.isoformat(),
             }
-            for mail in mailbox.newest_first(to)
+            for mail in mailbox.list_newest_first(to)
         ]
 
     @router.delete("/messages")
@@ -229,7 +231,7 @@ def router(mailbox: Mailbox) -> APIRouter:
         return {"removed": mailbox.remove(to)}
 
     @router.get("/messages/{mail_id}", response_class=HTMLResponse)
-    async def one(mail_id: int) -> str:
+    async def show_mail(mail_id: int) -> str:
         return render("mail.html", mail=mailbox.find(mail_id))
 
     @router.get("/messages/{mail_id}/html")
@@ -238,9 +240,11 @@ def router(mailbox: Mailbox) -> APIRouter:
         if part is None:
             raise HTTPException(404, "This mail has no HTML part.")
         # Make links open in new tabs, because they can't open inside the frame.
-        found = list(_HEAD.finditer(part, 0, 1000))
-        at = found[-1].end() if found else 0
-        return HTMLResponse(part[:at] + _LINKS_OPEN_A_TAB + part[at:], headers=_MAIL_HEADERS)
+        matches = list(_HEAD_TAG.finditer(part, 0, 1000))
+        position = matches[-1].end() if matches else 0
+        return HTMLResponse(
+            part[:position] + _NEW_TAB_BASE + part[position:], headers=_MAIL_HEADERS
+        )
 
     @router.get("/messages/{mail_id}/raw")
     async def raw(mail_id: int) -> Response:

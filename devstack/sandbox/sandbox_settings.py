@@ -1,8 +1,8 @@
 """The settings that send Pressroom's requests to the sandbox instead of the real providers.
 
-If the user has set any setting of a provider, the sandbox doesn't replace the provider. Otherwise
-the user's secret could be sent to the sandbox. The keys of the sandbox need no protection, because
-the sandbox listens on the loopback address and has no secrets.
+If the user has set any setting of a provider, the sandbox doesn't replace the provider. A secret of
+the user must never be sent to the sandbox. The keys of the sandbox need no protection, because the
+sandbox listens on the loopback address and has no secrets.
 """
 
 from collections.abc import Mapping
@@ -38,34 +38,34 @@ OPENVERSE_PREFIX = "/openverse"
 UNSPLASH_ACCESS_KEY = "sandbox-unsplash-access-key"
 
 
-def challenge_secret(provider: str) -> str:
+def get_challenge_secret(provider: str) -> str:
     return f"sandbox-{provider}-secret"
 
 
-def challenge_site_key(provider: str) -> str:
+def get_challenge_site_key(provider: str) -> str:
     return f"sandbox-{provider}-site-key"
 
 
-def chosen_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, str]:
+def build_sandbox_settings(sandbox_url: str, user_settings: Mapping[str, str]) -> dict[str, str]:
     """Return the sandbox's settings for all providers, except providers that the user has set."""
     return {
-        **challenge_settings(sandbox_url, own),
-        **payment_settings(sandbox_url, own),
-        **llm_settings(sandbox_url, own),
-        **stock_photo_settings(sandbox_url, own),
+        **build_challenge_settings(sandbox_url, user_settings),
+        **build_payment_settings(sandbox_url, user_settings),
+        **build_llm_settings(sandbox_url, user_settings),
+        **build_stock_photo_settings(sandbox_url, user_settings),
     }
 
 
-def challenge_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, str]:
+def build_challenge_settings(sandbox_url: str, user_settings: Mapping[str, str]) -> dict[str, str]:
     chosen: dict[str, str] = {}
     for provider, path in SITEVERIFY_PATHS.items():
         name = f"PRESSROOM_{provider.upper()}"
         settings = {
             f"{name}_URL": f"{sandbox_url}{CHALLENGES_PREFIX}{path}",
-            f"{name}_SECRET": challenge_secret(provider),
-            f"{name}_SITE_KEY": challenge_site_key(provider),
+            f"{name}_SECRET": get_challenge_secret(provider),
+            f"{name}_SITE_KEY": get_challenge_site_key(provider),
         }
-        chosen |= settings if own.keys().isdisjoint(settings) else {}
+        chosen |= settings if user_settings.keys().isdisjoint(settings) else {}
     # If the user has set one of the providers, solved challenges come from another host.
     if len(chosen) == 3 * len(SITEVERIFY_PATHS):
         chosen["PRESSROOM_CHALLENGE_HOSTNAMES"] = HOSTNAME
@@ -75,13 +75,13 @@ def challenge_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, st
     return chosen
 
 
-def llm_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, str]:
+def build_llm_settings(sandbox_url: str, user_settings: Mapping[str, str]) -> dict[str, str]:
     """Return settings for the model of the sandbox, or none for the offline writer.
 
     The sandbox replaces only the provider ``openai`` that the user has chosen.
     """
-    names_a_server = {"PRESSROOM_LLM_BASE_URL", "PRESSROOM_LLM_API_KEY"} & own.keys()
-    if own.get("PRESSROOM_LLM_PROVIDER") != "openai" or names_a_server:
+    names_a_server = {"PRESSROOM_LLM_BASE_URL", "PRESSROOM_LLM_API_KEY"} & user_settings.keys()
+    if user_settings.get("PRESSROOM_LLM_PROVIDER") != "openai" or names_a_server:
         return {}
     return {
         "PRESSROOM_LLM_BASE_URL": f"{sandbox_url}{LLM_PREFIX}/v1",
@@ -90,15 +90,15 @@ def llm_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def payment_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, str]:
+def build_payment_settings(sandbox_url: str, user_settings: Mapping[str, str]) -> dict[str, str]:
     """Return settings with new keys for the payment channel ``sandbox``."""
-    drawn = StripeKeys()
+    new_keys = StripeKeys()
     settings = {
         _STRIPE_URL: f"{sandbox_url}{STRIPE_PREFIX}",
-        _STRIPE_SECRET_KEY: drawn.secret_key,
-        _STRIPE_WEBHOOK_SECRET: drawn.webhook_secret,
+        _STRIPE_SECRET_KEY: new_keys.secret_key,
+        _STRIPE_WEBHOOK_SECRET: new_keys.webhook_secret,
     }
-    return settings if own.keys().isdisjoint(settings) else {}
+    return settings if user_settings.keys().isdisjoint(settings) else {}
 
 
 def set_stripe_keys(
@@ -110,7 +110,9 @@ def set_stripe_keys(
     keys.webhook_url = webhook_url
 
 
-def stock_photo_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, str]:
+def build_stock_photo_settings(
+    sandbox_url: str, user_settings: Mapping[str, str]
+) -> dict[str, str]:
     """Return the sandbox's settings for stock photos, in which Unsplash is the default provider."""
     unsplash = {
         "PRESSROOM_UNSPLASH_BASE_URL": f"{sandbox_url}{UNSPLASH_PREFIX}",
@@ -119,6 +121,6 @@ def stock_photo_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, 
     openverse = {"PRESSROOM_OPENVERSE_BASE_URL": f"{sandbox_url}{OPENVERSE_PREFIX}"}
     chosen = {"PRESSROOM_STOCK_PHOTO_PROVIDER": "unsplash"}
     for provider in (unsplash, openverse):
-        if own.keys().isdisjoint(provider):
+        if user_settings.keys().isdisjoint(provider):
             chosen |= provider
     return chosen

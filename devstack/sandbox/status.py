@@ -22,14 +22,23 @@ from devstack.sandbox import render
 if TYPE_CHECKING:
     import httpx2
 
-CHECK_EVERY_SECONDS = 2.0
+REFRESH_SECONDS = 2.0
 # Samples before a longer gap are discarded, because they don't describe the current state.
 _MAX_GAP_SECONDS = 60.0
-_SECOND_LOOK_AFTER_SECONDS = 0.5
+_SECOND_SAMPLE_DELAY_SECONDS = 0.5
 # The maximum number of samples, which cover five minutes.
-_KEPT_LOOKS = 150
-_MAX_ANSWER_SECONDS = 3.0
+_MAX_SAMPLES = 150
+_TIMEOUT_SECONDS = 3.0
 DEPENDENCIES = ("database", "redis", "broker", "objects")
+STATUS_PATH = "/status"
+PLOT_WIDTH = 240
+PLOT_HEIGHT = 48
+_MIN_ROUNDED = 10
+_MAX_EXACT = 1000
+_QUEUED = {"status": "queued"}
+_FAILED = {"status": "failed"}
+_SENT = {"outcome": "sent"}
+_DEFERRED = {"outcome": "deferred"}
 
 
 class Reading(StrEnum):
@@ -52,8 +61,6 @@ class Figure:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-_QUEUED, _FAILED = {"status": "queued"}, {"status": "failed"}
-_SENT, _DEFERRED = {"outcome": "sent"}, {"outcome": "deferred"}
 FIGURES = (
     Figure("Requests", "a second", "pressroom_requests_total", Reading.RATE),
     Figure("Time of a request", "s", "pressroom_request_seconds", Reading.MEAN),
@@ -86,7 +93,7 @@ class MetricsSource:
 
 
 @dataclass(frozen=True)
-class _Look:
+class _Sample:
     at: float
     # The name, the labels and the value of each series.
     series: Sequence[tuple[str, Mapping[str, str], float]]
@@ -94,81 +101,86 @@ class _Look:
     def values(self, metric: str, labels: Mapping[str, str]) -> list[float]:
         return [
             value
-            for name, own, value in self.series
-            if name == metric and labels.items() <= own.items()
+            for name, series_labels, value in self.series
+            if name == metric and labels.items() <= series_labels.items()
         ]
 
 
 class StatusFigures:
     def __init__(self, sources: Iterable[MetricsSource]) -> None:
         self.sources = tuple(sources)
-        self._looks: deque[_Look] = deque(maxlen=_KEPT_LOOKS)
+        self._samples: deque[_Sample] = deque(maxlen=_MAX_SAMPLES)
 
-    async def look(self) -> None:
+    async def take_sample(self) -> None:
         """Sample the metrics.
 
         The first call takes two samples, because a rate needs two samples.
         """
-        age = time.monotonic() - self._looks[-1].at if self._looks else math.inf
+        age = time.monotonic() - self._samples[-1].at if self._samples else math.inf
         if age > _MAX_GAP_SECONDS:
-            self._looks.clear()
-            await self._read()
-            await asyncio.sleep(_SECOND_LOOK_AFTER_SECONDS)
+            self._samples.clear()
+            await self._read_metrics()
+            await asyncio.sleep(_SECOND_SAMPLE_DELAY_SECONDS)
         # Pages that are open at the same time share their samples.
-        if age > CHECK_EVERY_SECONDS / 2:
-            await self._read()
+        if age > REFRESH_SECONDS / 2:
+            await self._read_metrics()
 
-    def up(self) -> dict[str, bool]:
+    def check_dependencies(self) -> dict[str, bool]:
         """Return whether each dependency is available to the API, by the name of the dependency."""
-        series = self._looks[-1].series if self._looks else ()
-        found = {name: bool(value) for name, _, value in series}
+        series = self._samples[-1].series if self._samples else ()
+        values = {name: bool(value) for name, _, value in series}
         names = {each: f"pressroom_{each}_up" for each in DEPENDENCIES}
-        return {each: found[name] for each, name in names.items() if name in found}
+        return {each: values[name] for each, name in names.items() if name in values}
 
     def values(self, figure: Figure) -> list[float]:
         """Return the figure in each sample that has a value, newest last."""
         if figure.reading in (Reading.SUM, Reading.MAX):
-            together = sum if figure.reading is Reading.SUM else max
-            found = [each.values(figure.metric, figure.labels) for each in self._looks]
-            return [float(together(each)) for each in found if each]
+            combine = sum if figure.reading is Reading.SUM else max
+            samples = [each.values(figure.metric, figure.labels) for each in self._samples]
+            return [float(combine(each)) for each in samples if each]
         if figure.reading is Reading.RATE:
-            return [rise / seconds for rise, seconds in self._rises(figure, "")]
-        sums, counts = self._rises(figure, "_sum"), self._rises(figure, "_count")
+            return [rise / seconds for rise, seconds in self._compute_increases(figure, "")]
+        sums = self._compute_increases(figure, "_sum")
+        counts = self._compute_increases(figure, "_count")
         return [
-            took / events if events else 0.0
-            for (took, _), (events, _) in zip(sums, counts, strict=True)
+            total / events if events else 0.0
+            for (total, _), (events, _) in zip(sums, counts, strict=True)
         ]
 
-    def _rises(self, figure: Figure, ending: str) -> list[tuple[float, float]]:
+    def _compute_increases(self, figure: Figure, ending: str) -> list[tuple[float, float]]:
         """Return the increases of a metric between samples, with the seconds between the samples.
 
         A decrease counts as zero, because a process has restarted its counters.
         """
         sums = [
             (each.at, sum(each.values(figure.metric + ending, figure.labels)))
-            for each in self._looks
+            for each in self._samples
         ]
-        return [(max(to - of, 0.0), at - began) for (began, of), (at, to) in pairwise(sums)]
+        return [
+            (max(after - before, 0.0), end - begin)
+            for (begin, before), (end, after) in pairwise(sums)
+        ]
 
-    async def _read(self) -> None:
+    async def _read_metrics(self) -> None:
         # Import these modules with the first sample, because they take megabytes and most sandboxes
         # take no samples.
         import httpx2
         from prometheus_client.parser import text_string_to_metric_families
 
-        async with httpx2.AsyncClient(timeout=_MAX_ANSWER_SECONDS, trust_env=False) as client:
-            texts = await asyncio.gather(*(_text(client, each) for each in self.sources))
+        async with httpx2.AsyncClient(timeout=_TIMEOUT_SECONDS, trust_env=False) as client:
+            texts = await asyncio.gather(*(_fetch_metrics(client, each) for each in self.sources))
         series = [
             (sample.name, sample.labels, sample.value)
             for text in texts
             for family in text_string_to_metric_families(text)
             for sample in family.samples
-            if sample.value == sample.value  # no NaN: it stands for nothing
+            # Skip NaN, which means that a metric has no value.
+            if sample.value == sample.value
         ]
-        self._looks.append(_Look(time.monotonic(), series))
+        self._samples.append(_Sample(time.monotonic(), series))
 
 
-async def _text(client: "httpx2.AsyncClient", source: MetricsSource) -> str:
+async def _fetch_metrics(client: "httpx2.AsyncClient", source: MetricsSource) -> str:
     import httpx2
 
     headers = {"Authorization": f"Bearer {source.token}"} if source.token else {}
@@ -180,49 +192,44 @@ async def _text(client: "httpx2.AsyncClient", source: MetricsSource) -> str:
     return reply.text if reply.is_success else ""
 
 
-PATH = "/status"
-WIDTH, HEIGHT = 240, 48
-_SMALL, _LARGE = 10, 1000
-
-
-def make_router(figures: StatusFigures) -> APIRouter:
+def build_router(figures: StatusFigures) -> APIRouter:
     router = APIRouter()
 
-    @router.get(PATH, response_class=HTMLResponse)
+    @router.get(STATUS_PATH, response_class=HTMLResponse)
     async def status() -> str:
-        await figures.look()
-        plots = [_plot(each, figures.values(each)) for each in FIGURES]
+        await figures.take_sample()
+        plots = [_build_plot(each, figures.values(each)) for each in FIGURES]
         return render(
             "status.html",
-            up=figures.up(),
+            up=figures.check_dependencies(),
             plots=plots,
-            every=int(CHECK_EVERY_SECONDS * 1000),
-            width=WIDTH,
-            height=HEIGHT,
+            every=int(REFRESH_SECONDS * 1000),
+            width=PLOT_WIDTH,
+            height=PLOT_HEIGHT,
             is_watched=bool(figures.sources),
         )
 
     return router
 
 
-def _plot(figure: Figure, values: list[float]) -> dict[str, str]:
+def _build_plot(figure: Figure, values: list[float]) -> dict[str, str]:
     top = max(values, default=0.0) or 1.0
-    step = WIDTH / max(len(values) - 1, 1)
+    step = PLOT_WIDTH / max(len(values) - 1, 1)
     points = [
-        f"{number * step:.1f},{HEIGHT - 2 - value / top * (HEIGHT - 4):.1f}"
+        f"{number * step:.1f},{PLOT_HEIGHT - 2 - value / top * (PLOT_HEIGHT - 4):.1f}"
         for number, value in enumerate(values)
     ]
     return {
         "name": figure.name,
         "unit": figure.unit,
-        "now": _shown(values[-1]) if values else "–",
-        "top": _shown(max(values)) if values else "–",
+        "now": _format_value(values[-1]) if values else "–",
+        "top": _format_value(max(values)) if values else "–",
         "points": " ".join(points),
     }
 
 
-def _shown(value: float) -> str:
+def _format_value(value: float) -> str:
     """Format a value with about three significant digits."""
-    if value == int(value) and value < _LARGE:
+    if value == int(value) and value < _MAX_EXACT:
         return f"{value:.0f}"
-    return f"{value:.3g}" if value < _SMALL else f"{value:,.0f}"
+    return f"{value:.3g}" if value < _MIN_ROUNDED else f"{value:,.0f}"

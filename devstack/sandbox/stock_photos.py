@@ -38,9 +38,27 @@ FAULTS: Faults = {
     "huge": lambda _: JSONResponse({"results": ["x" * _HUGE_BYTES]}),
     "redirect": lambda _: RedirectResponse("/healthz", 302),
 }
+_SIZES = ((3000, 2000), (2000, 3000), (2400, 2400), (3000, 1688))
+_HILLS = 5
+_POINTS_PER_HILL = 9
+_JPEG_QUALITY = 85
+# The response headers of a picture. Clients may cache a picture, because it never changes.
+PICTURE_HEADERS = {
+    "Content-Type": "image/jpeg",
+    "Cache-Control": "public, max-age=31536000, immutable",
+}
+UNSPLASH_QUOTA = 5000
+UNSPLASH_PHOTOS = 200
+_WIDTHS = {"full": 2400, "regular": 1080, "small": 400, "thumb": 200}
+MAX_PAGE_PHOTOS = 20
+OPENVERSE_PHOTOS = 120
+_THUMB_WIDTH = 600
+_BURST_QUOTA = 20
+_SUSTAINED_QUOTA = 200
+_ID_NAMESPACE = uuid.UUID("7d1a3c1e-6f0e-4c53-9a53-0f2f1f3a5b11")
 
 
-async def fault(text: str, faults: Faults, spent: dict[str, str]) -> Response | None:
+async def build_fault(text: str, faults: Faults, spent: dict[str, str]) -> Response | None:
     """Return the faulty response that a word in ``text`` requests, or ``None``."""
     if slow := _SLOW.search(text):
         await asyncio.sleep(int(slow[1]))
@@ -48,64 +66,53 @@ async def fault(text: str, faults: Faults, spent: dict[str, str]) -> Response | 
     return faults[named](spent) if named else None
 
 
-_SIZES = ((3000, 2000), (2000, 3000), (2400, 2400), (3000, 1688))
-_HILLS = 5
-_POINTS = 9
-_QUALITY = 85
-# The response headers of a picture. Clients may cache a picture, because it never changes.
-HEADERS = {"Content-Type": "image/jpeg", "Cache-Control": "public, max-age=31536000, immutable"}
+def choose_size(name: str) -> tuple[int, int]:
+    return _create_random(name).choice(_SIZES)
 
 
-def size_of(name: str) -> tuple[int, int]:
-    return _chance(name).choice(_SIZES)
-
-
-def picture(name: str, width: int | None) -> bytes:
+def render_picture(name: str, width: int | None) -> bytes:
     """Return a picture as JPEG in the requested width, but at most in its full width."""
-    full_width, full_height = size_of(name)
+    full_width, full_height = choose_size(name)
     width = min(max(width or full_width, 1), full_width)
-    return draw(name, width, max(round(full_height * width / full_width), 1))
+    return draw_picture(name, width, max(round(full_height * width / full_width), 1))
 
 
-def draw(name: str, width: int, height: int) -> bytes:
+def draw_picture(name: str, width: int, height: int) -> bytes:
     """Draw hills in shades of one colour, and return the picture as JPEG."""
     # Import Pillow with the first picture, because Pillow takes megabytes and most sandboxes show
     # no picture.
     from PIL import Image, ImageDraw
 
-    chance = _chance(f"colour of {name}")
+    chance = _create_random(f"colour of {name}")
     red, green, blue = (chance.randint(30, 220) for _ in range(3))
     image = Image.new("RGB", (width, height), (red, green, blue))
     canvas = ImageDraw.Draw(image)
     for number in range(1, _HILLS + 1):
         shade = 1 - number / (_HILLS + 2)
         tone = (int(red * shade), int(green * shade), int(blue * shade))
-        chance, base = _chance(f"hill {number} of {name}"), number / (_HILLS + 1)
+        chance = _create_random(f"hill {number} of {name}")
+        base = number / (_HILLS + 1)
         ridge = [
-            (width * point / (_POINTS - 1), height * (base + chance.uniform(-0.1, 0.1)))
-            for point in range(_POINTS)
+            (width * point / (_POINTS_PER_HILL - 1), height * (base + chance.uniform(-0.1, 0.1)))
+            for point in range(_POINTS_PER_HILL)
         ]
         canvas.polygon([(0, height), *ridge, (width, height)], fill=tone)
     content = io.BytesIO()
-    image.save(content, "JPEG", quality=_QUALITY)
+    image.save(content, "JPEG", quality=_JPEG_QUALITY)
     return content.getvalue()
 
 
-def _chance(name: str) -> random.Random:
+def _create_random(name: str) -> random.Random:
     seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
     return random.Random(seed)  # noqa: S311 - it draws hills
 
 
-QUOTA = 5000
-UNSPLASH_PHOTOS = 200
-_WIDTHS = {"full": 2400, "regular": 1080, "small": 400, "thumb": 200}
+def build_unsplash_router(faults: Faults = FAULTS) -> APIRouter:
+    router = APIRouter()
+    call_numbers = count(1)
 
-
-def unsplash_router(faults: Faults = FAULTS) -> APIRouter:
-    router, answers = APIRouter(), count(1)
-
-    def remaining() -> dict[str, str]:
-        return _unsplash_quota(QUOTA - next(answers) % QUOTA)
+    def use_quota() -> dict[str, str]:
+        return _build_unsplash_quota(UNSPLASH_QUOTA - next(call_numbers) % UNSPLASH_QUOTA)
 
     @router.get("/search/photos")
     async def search(
@@ -115,81 +122,82 @@ def unsplash_router(faults: Faults = FAULTS) -> APIRouter:
         per_page: Annotated[int, Query(ge=1, le=30)] = 10,
         authorization: Annotated[str, Header()] = "",
     ) -> Response:
-        if error := _error(authorization) or await fault(query, faults, _unsplash_quota(0)):
+        if error := _check_key(authorization) or await build_fault(
+            query, faults, _build_unsplash_quota(0)
+        ):
             return error
-        first, base = (page - 1) * per_page, _base(request, UNSPLASH_PREFIX)
+        first = (page - 1) * per_page
+        base = _build_base_url(request, UNSPLASH_PREFIX)
         numbers = range(first, min(first + per_page, UNSPLASH_PHOTOS))
-        found = {
+        result = {
             "total": UNSPLASH_PHOTOS,
             "total_pages": -(-UNSPLASH_PHOTOS // per_page),
-            "results": [_unsplash_photo(base, query, number) for number in numbers],
+            "results": [_build_unsplash_photo(base, query, number) for number in numbers],
         }
-        return JSONResponse(found, headers=remaining())
+        return JSONResponse(result, headers=use_quota())
 
     @router.get("/photos/{photo_id}/download")
     async def download(
         request: Request, photo_id: str, authorization: Annotated[str, Header()] = ""
     ) -> Response:
-        if error := _error(authorization) or await fault(photo_id, faults, _unsplash_quota(0)):
+        if error := _check_key(authorization) or await build_fault(
+            photo_id, faults, _build_unsplash_quota(0)
+        ):
             return error
-        url = _picture_url(_base(request, UNSPLASH_PREFIX), photo_id, w=_WIDTHS["full"])
-        return JSONResponse({"url": url}, headers=remaining())
+        url = _build_picture_url(
+            _build_base_url(request, UNSPLASH_PREFIX), photo_id, w=_WIDTHS["full"]
+        )
+        return JSONResponse({"url": url}, headers=use_quota())
 
     @router.get("/pictures/{photo_id}.jpg")
     def show(photo_id: str, w: int | None = None) -> Response:
-        return Response(picture(photo_id, w), headers=HEADERS)
+        return Response(render_picture(photo_id, w), headers=PICTURE_HEADERS)
 
     return router
 
 
-def _base(request: Request, prefix: str) -> str:
+def _build_base_url(request: Request, prefix: str) -> str:
     return f"{request.url.scheme}://{request.url.netloc}{prefix}"
 
 
-def _unsplash_quota(remaining: int) -> dict[str, str]:
-    return {"X-Ratelimit-Limit": str(QUOTA), "X-Ratelimit-Remaining": str(remaining)}
+def _build_unsplash_quota(remaining: int) -> dict[str, str]:
+    return {"X-Ratelimit-Limit": str(UNSPLASH_QUOTA), "X-Ratelimit-Remaining": str(remaining)}
 
 
-def _error(authorization: str) -> Response | None:
+def _check_key(authorization: str) -> Response | None:
     if authorization == f"Client-ID {UNSPLASH_ACCESS_KEY}":
         return None
     return JSONResponse({"errors": ["OAuth error: The access token is invalid"]}, 401)
 
 
-def _unsplash_photo(base: str, query: str, number: int) -> dict[str, Any]:
-    photo_id, ixid = _token(f"{query}/{number}")[:11], _token(f"ixid of {query}/{number}")
-    width, height = size_of(photo_id)
-    urls = {name: _picture_url(base, photo_id, w=size) for name, size in _WIDTHS.items()}
-    own = f"{base}/photos/{photo_id}"
+def _build_unsplash_photo(base: str, query: str, number: int) -> dict[str, Any]:
+    photo_id = _derive_token(f"{query}/{number}")[:11]
+    ixid = _derive_token(f"ixid of {query}/{number}")
+    width, height = choose_size(photo_id)
+    urls = {name: _build_picture_url(base, photo_id, w=size) for name, size in _WIDTHS.items()}
+    page_url = f"{base}/photos/{photo_id}"
     return {
         "id": photo_id,
         "width": width,
         "height": height,
         "description": None,
         "alt_description": f"hills, for the search: {query}",
-        "urls": {"raw": _picture_url(base, photo_id), **urls},
-        "links": {"html": own, "download_location": f"{own}/download?ixid={ixid}"},
+        "urls": {"raw": _build_picture_url(base, photo_id), **urls},
+        "links": {"html": page_url, "download_location": f"{page_url}/download?ixid={ixid}"},
         "user": {"name": "Pressroom Sandbox", "links": {"html": base}},
     }
 
 
-def _picture_url(base: str, photo_id: str, **params: int) -> str:
+def _build_picture_url(base: str, photo_id: str, **params: int) -> str:
     query = f"?{urlencode(params)}" if params else ""
     return f"{base}/pictures/{photo_id}.jpg{query}"
 
 
-def _token(text: str) -> str:
+def _derive_token(text: str) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).decode().rstrip("=")
 
 
-MAX_PAGE_PHOTOS = 20
-OPENVERSE_PHOTOS = 120
-_THUMB_WIDTH = 600
-_BURST, _SUSTAINED = 20, 200
-_NAMES = uuid.UUID("7d1a3c1e-6f0e-4c53-9a53-0f2f1f3a5b11")
-
-
-def openverse_router(faults: Faults = FAULTS) -> APIRouter:
+def build_openverse_router(faults: Faults = FAULTS) -> APIRouter:
     router = APIRouter()
 
     @router.get("/v1/images/")
@@ -199,56 +207,57 @@ def openverse_router(faults: Faults = FAULTS) -> APIRouter:
         page: Annotated[int, Query(ge=1)] = 1,
         page_size: Annotated[int, Query(ge=1)] = MAX_PAGE_PHOTOS,
     ) -> Response:
-        if error := await fault(q, faults, _openverse_quota(0)):
+        if error := await build_fault(q, faults, _build_openverse_quota(0)):
             return error
         if page_size > MAX_PAGE_PHOTOS:
             return JSONResponse({"detail": "Authentication credentials were not provided."}, 401)
         first = (page - 1) * page_size
         numbers = range(first, min(first + page_size, OPENVERSE_PHOTOS))
-        base = _base(request, OPENVERSE_PREFIX)
-        found = {
+        base = _build_base_url(request, OPENVERSE_PREFIX)
+        result = {
             "result_count": OPENVERSE_PHOTOS,
             "page_count": -(-OPENVERSE_PHOTOS // page_size),
             "page_size": page_size,
             "page": page,
             "results": [
-                _openverse_photo(base, uuid.uuid5(_NAMES, f"{q}/{number}")) for number in numbers
+                _build_openverse_photo(base, uuid.uuid5(_ID_NAMESPACE, f"{q}/{number}"))
+                for number in numbers
             ],
         }
-        return JSONResponse(found, headers=_openverse_quota(_BURST - 1))
+        return JSONResponse(result, headers=_build_openverse_quota(_BURST_QUOTA - 1))
 
     @router.get("/v1/images/{photo_id}/")
     async def detail(request: Request, photo_id: uuid.UUID) -> Response:
-        found = _openverse_photo(_base(request, OPENVERSE_PREFIX), photo_id)
-        return JSONResponse(found, headers=_openverse_quota(_BURST - 2))
+        result = _build_openverse_photo(_build_base_url(request, OPENVERSE_PREFIX), photo_id)
+        return JSONResponse(result, headers=_build_openverse_quota(_BURST_QUOTA - 2))
 
     @router.get("/v1/images/{photo_id}/thumb/")
     def show_small(photo_id: uuid.UUID) -> Response:
-        return Response(picture(str(photo_id), _THUMB_WIDTH), headers=HEADERS)
+        return Response(render_picture(str(photo_id), _THUMB_WIDTH), headers=PICTURE_HEADERS)
 
     @router.get("/pictures/{photo_id}.jpg")
     def show(photo_id: uuid.UUID) -> Response:
-        return Response(picture(str(photo_id), None), headers=HEADERS)
+        return Response(render_picture(str(photo_id), None), headers=PICTURE_HEADERS)
 
     return router
 
 
-def _openverse_quota(remaining: int) -> dict[str, str]:
+def _build_openverse_quota(remaining: int) -> dict[str, str]:
     return {
-        "X-RateLimit-Limit-anon_burst": f"{_BURST}/min",
+        "X-RateLimit-Limit-anon_burst": f"{_BURST_QUOTA}/min",
         "X-RateLimit-Available-anon_burst": str(remaining),
-        "X-RateLimit-Limit-anon_sustained": f"{_SUSTAINED}/day",
-        "X-RateLimit-Available-anon_sustained": str(_SUSTAINED - 1),
+        "X-RateLimit-Limit-anon_sustained": f"{_SUSTAINED_QUOTA}/day",
+        "X-RateLimit-Available-anon_sustained": str(_SUSTAINED_QUOTA - 1),
     }
 
 
-def _openverse_photo(base: str, photo_id: uuid.UUID) -> dict[str, Any]:
-    width, height = size_of(str(photo_id))
-    own = f"{base}/v1/images/{photo_id}/"
+def _build_openverse_photo(base: str, photo_id: uuid.UUID) -> dict[str, Any]:
+    width, height = choose_size(str(photo_id))
+    page_url = f"{base}/v1/images/{photo_id}/"
     return {
         "id": str(photo_id),
         "title": "Hills",
-        "foreign_landing_url": own,
+        "foreign_landing_url": page_url,
         "url": f"{base}/pictures/{photo_id}.jpg",
         "creator": "Pressroom Sandbox",
         "creator_url": base,
@@ -258,6 +267,6 @@ def _openverse_photo(base: str, photo_id: uuid.UUID) -> dict[str, Any]:
         "attribution": '"Hills" by Pressroom Sandbox is marked with CC0 1.0.',
         "width": width,
         "height": height,
-        "thumbnail": f"{own}thumb/",
-        "detail_url": own,
+        "thumbnail": f"{page_url}thumb/",
+        "detail_url": page_url,
     }

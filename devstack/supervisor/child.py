@@ -13,12 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from core.process.linux import exit_with_parent
-from devstack.supervisor.environment import cleaned
+from devstack.supervisor.environment import clean_environment
 from devstack.supervisor.home_folder import StackError
-from devstack.supervisor.ports import listens
+from devstack.supervisor.ports import is_listening
 
 _MAX_LOG_BYTES = 10 * 1024 * 1024
-_SHOWN_LOG_BYTES, _SHOWN_LOG_LINES = 8192, 15
+_MAX_SHOWN_LOG_BYTES = 8192
+_MAX_SHOWN_LOG_LINES = 15
+_MIN_DELAY_SECONDS = 0.5
+_MAX_DELAY_SECONDS = 10.0
+_STABLE_AFTER_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -42,14 +46,14 @@ class Program:
     argv: tuple[str, ...]
     log: Path
     environment: Mapping[str, str]
-    ready: Callable[[], bool] = lambda: True
+    is_ready: Callable[[], bool] = lambda: True
     port: int | None = None
     prepare: Callable[[], None] = lambda: None
     after_end: Callable[[], None] = lambda: None
     needs: frozenset[str] = frozenset()
-    once: bool = False
+    runs_once: bool = False
     stop_signal: signal.Signals = signal.SIGTERM
-    grace: float = 20.0
+    grace_seconds: float = 20.0
     stdin: bytes = b""
     run_as: tuple[int, int] | None = None
     keep_open: tuple[int, ...] = ()
@@ -64,22 +68,26 @@ class Program:
         """Return the last lines of the log, or "" if there is no log."""
         try:
             with self.log.open("rb") as file:
-                file.seek(max(0, self.log.stat().st_size - _SHOWN_LOG_BYTES))
+                file.seek(max(0, self.log.stat().st_size - _MAX_SHOWN_LOG_BYTES))
                 text = file.read().decode(errors="replace")
         except OSError:
             return ""
-        return "\n".join(text.splitlines()[-_SHOWN_LOG_LINES:])
+        return "\n".join(text.splitlines()[-_MAX_SHOWN_LOG_LINES:])
 
 
-def _options(run_as: tuple[int, int] | None, keep_open: tuple[int, ...]) -> dict[str, Any]:
-    tie = partial(exit_with_parent, os.getpid())
-    options: dict[str, Any] = {"start_new_session": True, "pass_fds": keep_open, "preexec_fn": tie}
+def _build_options(run_as: tuple[int, int] | None, keep_open: tuple[int, ...]) -> dict[str, Any]:
+    end_with_supervisor = partial(exit_with_parent, os.getpid())
+    options: dict[str, Any] = {
+        "start_new_session": True,
+        "pass_fds": keep_open,
+        "preexec_fn": end_with_supervisor,
+    }
     if run_as is not None:
         options |= {"user": run_as[0], "group": run_as[1], "extra_groups": []}
     return options
 
 
-def spawn(program: Program) -> subprocess.Popen[bytes]:
+def spawn_program(program: Program) -> subprocess.Popen[bytes]:
     """Start a program in a new session, so that Ctrl-C reaches only the supervisor.
 
     The caller must be the main thread, because Linux kills the program when the *thread* that
@@ -95,7 +103,7 @@ def spawn(program: Program) -> subprocess.Popen[bytes]:
             stderr=log,
             env=dict(program.environment),
             cwd=program.directory,
-            **_options(program.run_as, program.keep_open),
+            **_build_options(program.run_as, program.keep_open),
         )
     if process.stdin is not None:
         # A broken pipe means that the program ended before reading its input. The exit code shows
@@ -116,14 +124,9 @@ def run_to_end(
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
-        env=cleaned(),
-        **_options(run_as, keep_open),
+        env=clean_environment(),
+        **_build_options(run_as, keep_open),
     )
-
-
-_MIN_DELAY_SECONDS = 0.5
-_MAX_DELAY_SECONDS = 10.0
-_STABLE_AFTER_SECONDS = 30.0
 
 
 class ChildState(enum.StrEnum):
@@ -145,7 +148,7 @@ class Child:
     started_at: float = 0.0
     ready_at: float | None = None
     failures: int = 0
-    start_again_at: float = 0.0
+    restart_at: float = 0.0
     last_end: str = ""
     was_ready: bool = False
 
@@ -158,7 +161,7 @@ class Child:
         return self.process.pid if self.process else None
 
     @property
-    def took(self) -> float:
+    def startup_seconds(self) -> float:
         """The seconds from the start of the process until the program was ready, or until now."""
         return (self.ready_at or time.monotonic()) - self.started_at
 
@@ -170,61 +173,67 @@ class Child:
     def is_due(self) -> bool:
         """Return whether the program must be started now, for the first time or after a delay."""
         is_waiting = self.state in (ChildState.WAITING, ChildState.RESTARTING)
-        return is_waiting and time.monotonic() >= self.start_again_at
+        return is_waiting and time.monotonic() >= self.restart_at
 
     def start(self) -> None:
         """Start the program. If the start fails, another start is scheduled."""
         self.started_at = time.monotonic()
         try:
             self.program.prepare()
-            self.process = spawn(self.program)
+            self.process = spawn_program(self.program)
         except (OSError, subprocess.SubprocessError, StackError) as error:
             self.last_end = f"could not be started: {error}"
             self._schedule_restart()
         else:
             self.state = ChildState.STARTING
 
-    def notice_ready(self) -> bool:
+    def check_ready(self) -> bool:
         """Check whether a starting child is ready.
 
         Return true if the child has just become ready.
         """
-        if self.state is not ChildState.STARTING or self.program.once or not self.program.ready():
+        if (
+            self.state is not ChildState.STARTING
+            or self.program.runs_once
+            or not self.program.is_ready()
+        ):
             return False
-        if self.program.port and self.pid and not listens(self.pid, self.program.port):
+        if self.program.port and self.pid and not is_listening(self.pid, self.program.port):
             return False
         self.ready_at = time.monotonic()
         self.state = ChildState.READY
         self.was_ready = True
         return True
 
-    def notice_end(self) -> None:
-        """If the process has ended, clean up, and schedule a restart after an unexpected end."""
+    def check_end(self) -> None:
+        """Clean up an ended process, and schedule a restart unless the end was expected."""
         if self.process is None or self.process.poll() is None:
             return
-        if self._bury() == 0 and self.program.once:
-            self.state, self.was_ready = ChildState.DONE, True
+        if self._clean_up() == 0 and self.program.runs_once:
+            self.state = ChildState.DONE
+            self.was_ready = True
             self.ready_at = time.monotonic()
         else:
             self._schedule_restart()
 
-    def send(self, number: signal.Signals) -> None:
+    def send_signal(self, number: signal.Signals) -> None:
         if self.process is not None:
             self.process.send_signal(number)
 
-    def notice_stopped(self) -> bool:
-        """Return whether a child that was told to stop has ended with its whole process group."""
+    def check_stopped(self) -> bool:
+        """Return whether a stopped child has ended with its whole process group."""
         if self.process is not None:
             if self.process.poll() is None:
                 return False
-            self._bury()
+            self._clean_up()
         self.state = ChildState.STOPPED
         return True
 
-    def _bury(self) -> int:
+    def _clean_up(self) -> int:
         """Forget an ended process, kill the rest of its process group, and return its exit code."""
         assert self.process is not None
-        pid, code = self.process.pid, self.process.returncode
+        pid = self.process.pid
+        code = self.process.returncode
         # Kill the rest of the process group. macOS doesn't permit this if only zombies remain.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
@@ -240,7 +249,7 @@ class Child:
         delay = min(_MAX_DELAY_SECONDS, _MIN_DELAY_SECONDS * 2**self.failures)
         self.failures += 1
         self.ready_at = None
-        self.start_again_at = now + delay
+        self.restart_at = now + delay
         self.state = ChildState.RESTARTING
 
 

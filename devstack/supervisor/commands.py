@@ -17,21 +17,21 @@ from rich.table import Table
 
 from devstack.supervisor import home_folder, supervision
 from devstack.supervisor.display import Display, print_json
-from devstack.supervisor.embedded.stack import services_lock
-from devstack.supervisor.home_folder import Home, Lock, StackError, from_environment, supervisor_pid
+from devstack.supervisor.embedded.stack import lock_services
+from devstack.supervisor.home_folder import Home, Lock, StackError, find_home, find_supervisor_pid
 
 NOT_RUNNING = 3
 
 # The command line of the supervisor. The supervisor is a separate process, because it runs for
 # hours and needs few of the modules that commands import.
-_SUPERVISOR = [sys.executable, "-P", "-m", "devstack"]
+_SUPERVISOR_COMMAND = [sys.executable, "-P", "-m", "devstack"]
 
 _MAX_START_WAIT_SECONDS = 130.0
 _MAX_STOP_WAIT_SECONDS = 60.0
 
 
 @contextmanager
-def _reporting_errors() -> Iterator[None]:
+def _report_errors() -> Iterator[None]:
     """Print the message of a ``StackError``, and exit with its code."""
     try:
         yield
@@ -40,52 +40,52 @@ def _reporting_errors() -> Iterator[None]:
         sys.exit(error.exit_code)
 
 
-@_reporting_errors()
-def up(*, detach: bool, as_json: bool) -> int:
+@_report_errors()
+def start_stack(*, detach: bool, as_json: bool) -> int:
     """Start the stack. Without ``detach``, this process becomes the supervisor."""
     if not detach:
         words = ["--json"] if as_json else []
-        os.execv(sys.executable, [*_SUPERVISOR, *words])  # noqa: S606 - ourselves
-    home = from_environment()
+        os.execv(sys.executable, [*_SUPERVISOR_COMMAND, *words])  # noqa: S606 - ourselves
+    home = find_home()
     home.create()
-    if supervisor_pid(home) is not None:
+    if find_supervisor_pid(home) is not None:
         return _show_running(home, as_json=as_json)
     return _start_supervisor(home, as_json=as_json)
 
 
-@_reporting_errors()
-def supervise(*, as_json: bool) -> int:
+@_report_errors()
+def run_supervisor(*, as_json: bool) -> int:
     """Run the stack in this process until a signal requests a stop."""
-    home = from_environment()
+    home = find_home()
     try:
-        supervision.run(home, Display(as_json=as_json))
+        supervision.run_stack(home, Display(as_json=as_json))
     except supervision.AlreadyRunningError:
         return _show_running(home, as_json=as_json)
     return 0
 
 
-@_reporting_errors()
-def down(*, as_json: bool) -> int:
-    home = from_environment()
+@_report_errors()
+def stop_stack(*, as_json: bool) -> int:
+    home = find_home()
     was_running = _stop(home)
     record = {"was_running": was_running, "home": str(home.path)}
     sentence = "Stopped." if was_running else f"No stack is running on {home.path}."
-    return _tell(record, sentence, as_json=as_json)
+    return _print_result(record, sentence, as_json=as_json)
 
 
-def status(*, as_json: bool) -> int:
-    home = from_environment()
-    pid = supervisor_pid(home)
+def show_status(*, as_json: bool) -> int:
+    home = find_home()
+    pid = find_supervisor_pid(home)
     run = home_folder.read_run(home) if pid is not None else None
     if run is None:
         word, state = ("starting", "not ready yet") if pid else ("stopped", "not running")
         record = {"status": word, "home": str(home.path)}
-        _tell(record, f"The stack on {home.path} is {state}.", as_json=as_json)
+        _print_result(record, f"The stack on {home.path} is {state}.", as_json=as_json)
         return NOT_RUNNING
-    processes = {name: _process(pid) for name, pid in run.pids.items()}
+    processes = {name: _describe_process(pid) for name, pid in run.pids.items()}
     if as_json:
-        shown = {"api_url", "flower_url", "sandbox_url", "mailbox_url", "status_url", "home"}
-        urls = run.model_dump(mode="json", include=shown)
+        url_names = {"api_url", "flower_url", "sandbox_url", "mailbox_url", "status_url", "home"}
+        urls = run.model_dump(mode="json", include=url_names)
         print_json({"status": "running", **urls, "processes": processes})
         return 0
     table = Table("process", "pid", "state", "uptime", box=None, padding=(0, 2))
@@ -98,22 +98,22 @@ def status(*, as_json: bool) -> int:
     return 0
 
 
-@_reporting_errors()
-def reset(*, as_json: bool) -> int:
+@_report_errors()
+def reset_stack(*, as_json: bool) -> int:
     """Delete the stack's files by their names, because the home may contain other files too."""
-    home = from_environment()
+    home = find_home()
     _stop(home)
     deleted: list[str] = []
     if home.path.exists():
         lock = Lock(home.supervisor_lock)
-        if not lock.acquire(wait=home_folder.MAX_STOP_SECONDS):
+        if not lock.acquire(wait_seconds=home_folder.MAX_STOP_SECONDS):
             raise StackError(f"The stack on {home.path} was started again.")
-        with closing(lock), services_lock(home):
-            for path in filter(Path.exists, home.everything):
+        with closing(lock), lock_services(home):
+            for path in filter(Path.exists, home.all_paths):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
                 deleted.append(path.name)
     record = {"home": str(home.path), "deleted": deleted}
-    return _tell(record, f"Deleted the stack's data in {home.path}.", as_json=as_json)
+    return _print_result(record, f"Deleted the stack's data in {home.path}.", as_json=as_json)
 
 
 def _start_supervisor(home: Home, *, as_json: bool) -> int:
@@ -122,7 +122,7 @@ def _start_supervisor(home: Home, *, as_json: bool) -> int:
     begin = log.stat().st_size if log.exists() else 0
     with log.open("ab") as output:
         process = subprocess.Popen(  # noqa: S603 - ourselves
-            _SUPERVISOR,
+            _SUPERVISOR_COMMAND,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -133,27 +133,27 @@ def _start_supervisor(home: Home, *, as_json: bool) -> int:
         while process.poll() is None:
             run = home_folder.read_run(home)
             if run is not None and run.pids.get("supervisor") == process.pid:
-                Display(as_json=as_json).ready(run)
+                Display(as_json=as_json).show_stack(run)
                 return 0
             time.sleep(0.05)
     except KeyboardInterrupt:
         process.send_signal(signal.SIGTERM)
         process.wait()
         return 130
-    said = log.read_bytes()[begin:].decode(errors="replace")
-    sys.stderr.write("\n".join(said.splitlines()[-40:]) + "\n")
+    output_text = log.read_bytes()[begin:].decode(errors="replace")
+    sys.stderr.write("\n".join(output_text.splitlines()[-40:]) + "\n")
     return process.returncode or 1
 
 
 def _show_running(home: Home, *, as_json: bool) -> int:
     """Wait until the stack that another supervisor runs is ready, and show the stack."""
     deadline = time.monotonic() + _MAX_START_WAIT_SECONDS
-    while supervisor_pid(home) is not None and time.monotonic() < deadline:
+    while find_supervisor_pid(home) is not None and time.monotonic() < deadline:
         run = home_folder.read_run(home)
         if run is not None:
             if not as_json:
-                _tell({}, f"The stack on {home.path} is already running.", as_json=False)
-            Display(as_json=as_json).ready(run)
+                _print_result({}, f"The stack on {home.path} is already running.", as_json=False)
+            Display(as_json=as_json).show_stack(run)
             return 0
         time.sleep(0.1)
     raise StackError("Another start of the stack on this home did not get ready.")
@@ -162,18 +162,18 @@ def _show_running(home: Home, *, as_json: bool) -> int:
 def _stop(home: Home) -> bool:
     """Stop the supervisor and wait for its end. Return whether a supervisor was running."""
     deadline = time.monotonic() + _MAX_STOP_WAIT_SECONDS
-    asked: int | None = None
-    while (pid := supervisor_pid(home)) is not None:
-        if pid != asked:
+    signalled_pid: int | None = None
+    while (pid := find_supervisor_pid(home)) is not None:
+        if pid != signalled_pid:
             os.kill(pid, signal.SIGTERM)
-            asked = pid
+            signalled_pid = pid
         if time.monotonic() > deadline:
             raise StackError(f"The supervisor (pid {pid}) has not ended; its logs: {home.logs}")
         time.sleep(0.05)
-    return asked is not None
+    return signalled_pid is not None
 
 
-def _process(pid: int) -> dict[str, Any]:
+def _describe_process(pid: int) -> dict[str, Any]:
     with suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
         if process.status() != psutil.STATUS_ZOMBIE:
@@ -182,7 +182,7 @@ def _process(pid: int) -> dict[str, Any]:
     return {"pid": pid, "state": "restarting", "uptime_seconds": None}
 
 
-def _tell(record: Mapping[str, object], sentence: str, *, as_json: bool) -> int:
+def _print_result(record: Mapping[str, object], sentence: str, *, as_json: bool) -> int:
     if as_json:
         print_json(record)
     else:

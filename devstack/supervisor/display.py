@@ -15,7 +15,7 @@ from devstack.supervisor.child import Child
 from devstack.supervisor.home_folder import Run
 
 # Ignores the errors of a closed terminal, so that the stack can stop in order.
-_UNLESS_CLOSED = suppress(OSError)
+_IGNORE_CLOSED_TERMINAL = suppress(OSError)
 
 
 class Display:
@@ -26,21 +26,21 @@ class Display:
         self._console = Console(stderr=as_json, highlight=False)
         self._announced: set[str] = set()
 
-    def progress(self, children: Sequence[Child]) -> None:
+    def show_progress(self, children: Sequence[Child]) -> None:
         """Show each child that has become ready."""
         for child in children:
             if child.is_usable and child.name not in self._announced:
                 self._announced.add(child.name)
-                word = "done" if child.program.once else "ready"
-                self.say(f"{child.name} {word} after {child.took:.1f} s")
+                word = "done" if child.program.runs_once else "ready"
+                self.report(f"{child.name} {word} after {child.startup_seconds:.1f} s")
 
-    def say(self, sentence: str) -> None:
-        with _UNLESS_CLOSED:
+    def report(self, sentence: str) -> None:
+        with _IGNORE_CLOSED_TERMINAL:
             self._console.print(sentence, soft_wrap=True, markup=False)
 
-    def ready(self, run: Run) -> None:
+    def show_stack(self, run: Run) -> None:
         """Show the addresses and logins of the stack."""
-        with _UNLESS_CLOSED:
+        with _IGNORE_CLOSED_TERMINAL:
             if self._as_json:
                 print_json(run.model_dump(mode="json"))
                 return

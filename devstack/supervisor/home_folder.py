@@ -15,6 +15,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
+# The prefix of the name of an incomplete file.
+UNFINISHED_PREFIX = ".unfinished-"
+# The maximum time for stopping the services. S3 takes 2.4 seconds to stop.
+MAX_STOP_SECONDS = 20.0
+
 
 class StackError(Exception):
     """The stack can't start or has failed. The user sees the message.
@@ -28,13 +33,9 @@ class StackError(Exception):
         self.exit_code = exit_code
 
 
-# The prefix of the name of an incomplete file.
-UNFINISHED = ".unfinished-"
-
-
 def write_private(path: Path, text: str) -> None:
     """Replace a file atomically, and wait until the new file is on the disk."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=UNFINISHED)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=UNFINISHED_PREFIX)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
@@ -59,10 +60,6 @@ def read_json_object(path: Path) -> dict[str, object] | None:
     return value if isinstance(value, dict) else None
 
 
-# The maximum time for stopping the services. S3 takes 2.4 seconds.
-MAX_STOP_SECONDS = 20.0
-
-
 class Home:
     """The home folder of one stack, with the paths of all its files. ``path`` is absolute."""
 
@@ -76,7 +73,7 @@ class Home:
         self.s3 = path / "s3"
         self.s3_logins = path / "s3-logins.json"
         self.logs = path / "logs"
-        # Files that mean nothing after a stop, such as the workers' readiness files.
+        # Files that are useless after a stop, such as the workers' readiness files.
         self.work = path / "work"
         self.run_file = path / "run.json"
         self.secrets_file = path / "secrets.json"
@@ -87,12 +84,12 @@ class Home:
         self.services_lock = path / "services.lock"
 
     @property
-    def everything(self) -> tuple[Path, ...]:
+    def all_paths(self) -> tuple[Path, ...]:
         """All files and folders that the stack creates in its home, except the locks."""
         folders = (self.postgres, self.unfinished_postgres, self.valkey, self.s3, self.work)
         files = (self.run_file, self.secrets_file, self.ports_file, self.demo_file)
         more = (self.postgres_password, self.s3_logins, self.sample_photo)
-        return (*folders, *files, *more, *self.path.glob(f"{UNFINISHED}*"), self.logs)
+        return (*folders, *files, *more, *self.path.glob(f"{UNFINISHED_PREFIX}*"), self.logs)
 
     def log(self, name: str) -> Path:
         return self.logs / f"{name}.log"
@@ -115,10 +112,10 @@ class Home:
             ) from error
 
 
-def from_environment() -> Home:
+def find_home() -> Home:
     """Return the home in ``PRESSROOM_HOME``, or ``.pressroom`` in the current directory."""
-    named = os.environ.get("PRESSROOM_HOME") or ".pressroom"
-    return Home(Path(named).expanduser().resolve())
+    path = os.environ.get("PRESSROOM_HOME") or ".pressroom"
+    return Home(Path(path).expanduser().resolve())
 
 
 class Lock:
@@ -131,14 +128,14 @@ class Lock:
         self._path = path
         self.descriptor = -1
 
-    def acquire(self, *, wait: float = 0.0) -> bool:
-        """Try to acquire the lock for ``wait`` seconds.
+    def acquire(self, *, wait_seconds: float = 0.0) -> bool:
+        """Try to acquire the lock for ``wait_seconds`` seconds.
 
         Return whether this process has the lock.
         """
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        deadline = time.monotonic() + wait
-        while not _locked(descriptor):
+        deadline = time.monotonic() + wait_seconds
+        while not _try_lock(descriptor):
             if time.monotonic() >= deadline:
                 os.close(descriptor)
                 return False
@@ -146,7 +143,7 @@ class Lock:
         self.descriptor = descriptor
         return True
 
-    def note(self, text: str) -> None:
+    def write_text(self, text: str) -> None:
         """Write a text into the file, which identifies the process that has the lock."""
         os.ftruncate(self.descriptor, 0)
         os.pwrite(self.descriptor, text.encode(), 0)
@@ -155,29 +152,29 @@ class Lock:
         os.close(self.descriptor)
 
 
-def _locked(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     with suppress(BlockingIOError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True
     return False
 
 
-def supervisor_pid(home: Home) -> int | None:
+def find_supervisor_pid(home: Home) -> int | None:
     """Return the pid of the supervisor that is running on a home, or ``None``."""
     try:
         file = home.supervisor_lock.open("r+")
     except FileNotFoundError:
         return None
     with file:
-        text = "" if _locked(file.fileno()) else file.read()
+        text = "" if _try_lock(file.fileno()) else file.read()
         return int(text) if text else None
 
 
-_password = partial(secrets.token_urlsafe, 24)
-_access_key = partial(secrets.token_hex, 10)
+_generate_password = partial(secrets.token_urlsafe, 24)
+_generate_access_key = partial(secrets.token_hex, 10)
 
 
-def _key_ring() -> str:
+def _generate_key_ring() -> str:
     """Generate a random key in the form ``<id>:<base64url of 32 random bytes>``."""
     key = base64.urlsafe_b64encode(secrets.token_bytes(32)).decode().rstrip("=")
     return f"k{secrets.token_hex(3)}:{key}"
@@ -191,36 +188,36 @@ class Secrets:
     """
 
     # The password of the owner of the tables.
-    postgres_password: str = field(default_factory=_password)
-    postgres_app_password: str = field(default_factory=_password)
-    valkey_admin_password: str = field(default_factory=_password)
-    valkey_password: str = field(default_factory=_password)
-    s3_admin_access_key: str = field(default_factory=_access_key)
-    s3_admin_secret_key: str = field(default_factory=_password)
-    s3_access_key: str = field(default_factory=_access_key)
-    s3_secret_key: str = field(default_factory=_password)
-    s3_internal_key: str = field(default_factory=_password)
-    secret_keys: str = field(default_factory=_key_ring)
-    encryption_keys: str = field(default_factory=_key_ring)
-    metrics_token: str = field(default_factory=_password)
+    postgres_password: str = field(default_factory=_generate_password)
+    postgres_app_password: str = field(default_factory=_generate_password)
+    valkey_admin_password: str = field(default_factory=_generate_password)
+    valkey_password: str = field(default_factory=_generate_password)
+    s3_admin_access_key: str = field(default_factory=_generate_access_key)
+    s3_admin_secret_key: str = field(default_factory=_generate_password)
+    s3_access_key: str = field(default_factory=_generate_access_key)
+    s3_secret_key: str = field(default_factory=_generate_password)
+    s3_internal_key: str = field(default_factory=_generate_password)
+    secret_keys: str = field(default_factory=_generate_key_ring)
+    encryption_keys: str = field(default_factory=_generate_key_ring)
+    metrics_token: str = field(default_factory=_generate_password)
     flower_user: str = "pressroom"
-    flower_password: str = field(default_factory=_password)
-    demo_password: str = field(default_factory=_password)
+    flower_password: str = field(default_factory=_generate_password)
+    demo_password: str = field(default_factory=_generate_password)
 
 
 def load_or_create_secrets(home: Home) -> Secrets:
     """Return the home's secrets, and create missing secrets. Existing secrets stay unchanged."""
-    kept = read_json_object(home.secrets_file)
-    if kept is None and home.secrets_file.exists():
+    stored_secrets = read_json_object(home.secrets_file)
+    if stored_secrets is None and home.secrets_file.exists():
         raise StackError(
             f"{home.secrets_file} is damaged. Restore it from a copy, "
             "or start afresh with `pressroom reset`, which deletes the stack's data."
         )
     names = {each.name for each in dataclasses.fields(Secrets)}
-    chosen = Secrets(**{k: str(v) for k, v in (kept or {}).items() if k in names})
-    complete = {**(kept or {}), **dataclasses.asdict(chosen)}
-    if complete != kept:
-        write_private_json(home.secrets_file, complete)
+    chosen = Secrets(**{k: str(v) for k, v in (stored_secrets or {}).items() if k in names})
+    all_secrets = {**(stored_secrets or {}), **dataclasses.asdict(chosen)}
+    if all_secrets != stored_secrets:
+        write_private_json(home.secrets_file, all_secrets)
     return chosen
 
 
@@ -276,7 +273,7 @@ def read_run(home: Home) -> Run | None:
         return None
 
 
-def settings_of(home: Home) -> dict[str, str]:
+def read_stack_settings(home: Home) -> dict[str, str]:
     """Return the PRESSROOM_ settings of the stack that is running on a home, if there is one."""
     run = read_run(home)
     return run.settings if run else {}

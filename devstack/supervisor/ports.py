@@ -15,10 +15,10 @@ from devstack.supervisor.home_folder import StackError, read_json_object, write_
 # The ports that a stack may use. All ports are below the ports of outgoing connections, which start
 # at 32768 on Linux. The S3 server also uses the port that is 10,000 higher for gRPC, which must be
 # below 32768 too.
-RANGE = range(15_000, 22_700)
+STACK_PORTS = range(15_000, 22_700)
 
 
-def is_free(port: int) -> bool:
+def is_port_free(port: int) -> bool:
     """Return whether a server could listen on a loopback port now."""
     with socket.socket() as probe:
         # Servers set the same option, so that closing connections of an earlier server don't block
@@ -32,7 +32,7 @@ def is_free(port: int) -> bool:
     return True
 
 
-def listens(pid: int, port: int) -> bool:
+def is_listening(pid: int, port: int) -> bool:
     """Return whether a process or one of its descendants listens on a port.
 
     Return true if the system doesn't allow the check.
@@ -40,12 +40,14 @@ def listens(pid: int, port: int) -> bool:
     try:
         process = psutil.Process(pid)
         family = [process, *process.children(recursive=True)]
-        found = [each for member in family for each in member.net_connections("tcp")]
+        connections = [each for member in family for each in member.net_connections("tcp")]
     except psutil.AccessDenied:
         return True
     except psutil.Error:
         return False
-    return any(each.status == psutil.CONN_LISTEN and each.laddr.port == port for each in found)
+    return any(
+        each.status == psutil.CONN_LISTEN and each.laddr.port == port for each in connections
+    )
 
 
 class PortPicker:
@@ -54,34 +56,39 @@ class PortPicker:
     The ports are stored in a file between runs.
     """
 
-    def __init__(self, file: Path, among: Sequence[int] = RANGE) -> None:
+    def __init__(self, file: Path, among: Sequence[int] = STACK_PORTS) -> None:
         self._file = file
         self._among = among
-        kept = read_json_object(file) or {}
-        self.last = {name: port for name, port in kept.items() if isinstance(port, int)}
-        self.chosen: dict[str, int] = {}
+        last_ports = read_json_object(file) or {}
+        self.last_ports = {name: port for name, port in last_ports.items() if isinstance(port, int)}
+        self.chosen_ports: dict[str, int] = {}
 
-    def pick(self, name: str, usable: Callable[[int], bool] = lambda _: True) -> int:
+    def pick(self, name: str, is_usable: Callable[[int], bool] = lambda _: True) -> int:
         """Return a free port for which ``is_usable`` returns true."""
         # The order is random, so that two stacks that start together don't choose the same ports.
         candidates = random.sample(self._among, len(self._among))
-        for port in [self.last.get(name, 0), *candidates]:
-            if port and port not in self.chosen.values() and is_free(port) and usable(port):
-                self.chosen[name] = port
+        for port in [self.last_ports.get(name, 0), *candidates]:
+            if (
+                port
+                and port not in self.chosen_ports.values()
+                and is_port_free(port)
+                and is_usable(port)
+            ):
+                self.chosen_ports[name] = port
                 return port
         raise StackError("No free loopback port between 15000 and 22700.")
 
-    def keep(self) -> None:
-        write_private_json(self._file, self.chosen)
+    def store_choices(self) -> None:
+        write_private_json(self._file, self.chosen_ports)
 
 
-def port_from_setting(name: str, default: int) -> int:
+def read_port_setting(name: str, default: int) -> int:
     """Return the port in an environment variable. Raises ``StackError`` unless the port is free."""
     text = os.environ.get(name) or str(default)
     if not text.isascii() or not text.isdigit() or not 0 < int(text) < 65536:  # noqa: PLR2004
         raise StackError(f"{name} is {text!r}, which is not a port number.", exit_code=2)
     port = int(text)
-    if is_free(port):
+    if is_port_free(port):
         return port
     if port < 1024 and os.geteuid() != 0:  # noqa: PLR2004
         raise StackError(
@@ -89,19 +96,21 @@ def port_from_setting(name: str, default: int) -> int:
             f"Set {name} to one above 1023, for example {name}=8080.",
             exit_code=2,
         )
-    next_free = next((each for each in range(port + 1, 65536) if is_free(each)), port)
+    next_free = next((each for each in range(port + 1, 65536) if is_port_free(each)), port)
     raise StackError(
-        f"Port {port} is taken{_holder(port)}. End that program, or set {name} "
+        f"Port {port} is taken{_describe_holder(port)}. End that program, or set {name} "
         f"to another port, for example {name}={next_free}.",
         exit_code=2,
     )
 
 
-def _holder(port: int) -> str:
+def _describe_holder(port: int) -> str:
     """Return the program that listens on a port in the form " by name (pid 12)", or ""."""
     with suppress(psutil.Error):
         for each in psutil.net_connections("tcp"):
-            is_it = each.status == psutil.CONN_LISTEN and each.laddr and each.laddr.port == port
-            if is_it and each.pid:
+            is_listener = (
+                each.status == psutil.CONN_LISTEN and each.laddr and each.laddr.port == port
+            )
+            if is_listener and each.pid:
                 return f" by {psutil.Process(each.pid).name()} (pid {each.pid})"
     return ""

@@ -23,25 +23,29 @@ from storage.migrations.run import migrate
 from storage.resources import Resources, open_resources
 from storage.unit_of_work import UnitOfWork
 
-EMAIL = "demo@pressroom.example"
-LIST_SLUG = "the-daily-demo"
-CREDITS = Decimal(100)
+DEMO_EMAIL = "demo@pressroom.example"
+DEMO_LIST_SLUG = "the-daily-demo"
+DEMO_CREDITS = Decimal(100)
+# The sample photo has 12 megapixels, like a photo from a phone.
+_SAMPLE_PHOTO_PIXELS = (4000, 3000)
 
 
-def ensure(home: Home, resources: Resources, password: str) -> None:
+def create_demo_data(home: Home, resources: Resources, password: str) -> None:
     """Create missing demo data, and keep existing demo data."""
     with resources.unit_of_work() as uow:
-        owner = accounts.find_by_email(uow, EMAIL)
+        owner = accounts.find_user_by_email(uow, DEMO_EMAIL)
         if owner is None:
-            owner = accounts.create_user(uow, email=EMAIL, name="Demo Owner", password=password)
-            accounts.set_plan(uow, email=EMAIL, plan=Plan.PAID)
-        own_list = lists.find_by_slug(uow, LIST_SLUG) or lists.create_list(
-            uow, owner_id=owner.id, title="The Daily Demo", slug=LIST_SLUG
+            owner = accounts.create_user(
+                uow, email=DEMO_EMAIL, name="Demo Owner", password=password
+            )
+            accounts.set_plan(uow, email=DEMO_EMAIL, plan=Plan.PAID)
+        own_list = lists.find_by_slug(uow, DEMO_LIST_SLUG) or lists.create_list(
+            uow, owner_id=owner.id, title="The Daily Demo", slug=DEMO_LIST_SLUG
         )
         demo = {
-            "email": EMAIL,
+            "email": DEMO_EMAIL,
             "password": password,
-            "api_key": _key(home, resources, uow, owner),
+            "api_key": _get_api_key(home, resources, uow, owner),
             "user_id": owner.id,
             "list_id": own_list.id,
             "list_slug": own_list.slug,
@@ -49,43 +53,40 @@ def ensure(home: Home, resources: Resources, password: str) -> None:
         owner_id = owner.id
     # Grant the credits only once. An account that was ever used has ledger entries.
     if not ledger_pages.list_entries(resources.database, owner_id, PageRequest(1)).rows:
-        ledger.grant_credits(resources.database, owner_id, CREDITS, source_id="demo")
+        ledger.grant_credits(resources.database, owner_id, DEMO_CREDITS, source_id="demo")
     # Store the demo login in the home, because a key can be read only when it is created.
     write_private_json(home.demo_file, demo)
 
 
-def _key(home: Home, resources: Resources, uow: UnitOfWork, owner: User) -> str:
+def _get_api_key(home: Home, resources: Resources, uow: UnitOfWork, owner: User) -> str:
     """Return the stored API key if the key is valid for the owner, or create a new API key."""
-    kept = str((read_json_object(home.demo_file) or {}).get("api_key", ""))
-    database, keyring = resources.database, resources.keyring
+    stored_key = str((read_json_object(home.demo_file) or {}).get("api_key", ""))
+    database = resources.database
+    keyring = resources.keyring
     # The stored key is invalid if it was revoked, or if the database or signing key was replaced.
     with suppress(DomainError):
-        opened = api_keys.authenticate(database, api_keys.UsedKeys(), keyring, kept)
-        if opened.user_id == owner.id:
-            return kept
-    return api_keys.create(uow, user_id=owner.id, name="Demo")[1]
-
-
-# The sample photo has 12 megapixels, like a photo from a phone.
-_SAMPLE_PHOTO_PIXELS = (4000, 3000)
+        credential = api_keys.authenticate_key(database, api_keys.UsedKeys(), keyring, stored_key)
+        if credential.user_id == owner.id:
+            return stored_key
+    return api_keys.create_key(uow, user_id=owner.id, name="Demo")[1]
 
 
 def main() -> int:
-    place = home_folder.from_environment()
-    if not place.sample_photo.exists():
+    home = home_folder.find_home()
+    if not home.sample_photo.exists():
         # Import the sandbox only if the photo is missing, because the sandbox imports a web
         # framework.
-        from devstack.sandbox.stock_photos import draw
+        from devstack.sandbox.stock_photos import draw_picture
 
-        unfinished = place.sample_photo.with_suffix(".part")
-        unfinished.write_bytes(draw("sample", *_SAMPLE_PHOTO_PIXELS))
-        unfinished.replace(place.sample_photo)
+        unfinished = home.sample_photo.with_suffix(".part")
+        unfinished.write_bytes(draw_picture("sample", *_SAMPLE_PHOTO_PIXELS))
+        unfinished.replace(home.sample_photo)
     settings = load_settings()
     configure_logging(settings)
     migrate(settings)
     resources = open_resources(settings, concurrency=2, name="prepare")
     try:
-        ensure(place, resources, home_folder.load_or_create_secrets(place).demo_password)
+        create_demo_data(home, resources, home_folder.load_or_create_secrets(home).demo_password)
         if "--bucket" in sys.argv:
             resources.objects.create_bucket()
     finally:

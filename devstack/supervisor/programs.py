@@ -12,20 +12,20 @@ from core.settings.process_settings import list_settings
 from devstack import LOOPBACK, LOOPBACK_HOSTS
 from devstack.sandbox.sandbox_settings import STRIPE_KEYS, WEBHOOK_PATH
 from devstack.supervisor.child import Program
-from devstack.supervisor.environment import restricted
+from devstack.supervisor.environment import restrict_settings
 from devstack.supervisor.home_folder import Home
 
-# One worker process serves the queues whose jobs wait for other servers. Another worker process
-# serves the queues whose jobs use the processor.
-_COMPUTING = (Queue.MEDIA, Queue.EXPORT, Queue.BULK)
+# The queues of each worker process. The jobs of one process wait for other servers, and the jobs of
+# the other process use the processor.
+_COMPUTING_QUEUES = (Queue.MEDIA, Queue.EXPORT, Queue.BULK)
 WORKERS = {
-    "worker-waiting": tuple(queue for queue in Queue if queue not in _COMPUTING),
-    "worker-computing": _COMPUTING,
+    "worker-waiting": tuple(queue for queue in Queue if queue not in _COMPUTING_QUEUES),
+    "worker-computing": _COMPUTING_QUEUES,
 }
 
 # The order in which programs are stopped. Programs that accept requests are stopped first.
 STOP_STAGES = (("prepare", "api"), tuple(WORKERS), ("flower", "sandbox"))
-_NEEDS = frozenset({"valkey", "s3", "prepare"})
+_NEEDED_PROGRAMS = frozenset({"valkey", "s3", "prepare"})
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Ports:
     workers: Mapping[str, int]
 
 
-def mail_settings(ports: Ports) -> dict[str, str]:
+def build_mail_settings(ports: Ports) -> dict[str, str]:
     """Return settings that send all mail to the sandbox."""
     return {
         "PRESSROOM_MAIL_URL": f"smtp://{LOOPBACK}:{ports.smtp}",
@@ -46,57 +46,61 @@ def mail_settings(ports: Ports) -> dict[str, str]:
     }
 
 
-def plan(
-    home: Home, environment: dict[str, str], ports: Ports, *, makes_bucket: bool
+def plan_programs(
+    home: Home, environment: dict[str, str], ports: Ports, *, creates_bucket: bool
 ) -> list[Program]:
     """Return Pressroom's programs in the order of their start.
 
     ``creates_bucket``: whether the bucket must be created, because the user has an external object
     storage. The embedded object storage creates its bucket itself.
     """
-    program = partial(_program, home, environment)
+    program = partial(_build_program, home, environment)
 
     def worker(name: str) -> Program:
         queues = [word for queue in WORKERS[name] for word in ("--queue", queue)]
         settings = list_settings("worker", WORKERS[name])
         address = f"{LOOPBACK}:{ports.workers[name]}"
         plain = program(name, settings, "worker", *queues, PRESSROOM_WORKER_METRICS_ADDRESS=address)
-        return _worker(plain, home.work)
+        return _build_worker(plain, home.work)
 
     prepare = program(
         "prepare",
         # Only the program ``prepare`` may change tables.
         list_settings("serve") | list_settings("migrate") | list_settings("bucket"),
-        *(["--bucket"] if makes_bucket else []),
+        *(["--bucket"] if creates_bucket else []),
         module="devstack.supervisor.prepare",
         PRESSROOM_HOME=str(home.path),
     )
-    api = program("api", list_settings("serve"), *_listening("serve", ports.api))
+    api = program("api", list_settings("serve"), *_build_listen_arguments("serve", ports.api))
     names = [word for name in LOOPBACK_HOSTS for word in ("--host-name", name)]
-    flower = program("flower", list_settings("flower"), *_listening("flower", ports.flower), *names)
+    flower = program(
+        "flower", list_settings("flower"), *_build_listen_arguments("flower", ports.flower), *names
+    )
     return [
-        replace(prepare, once=True, grace=5.0, needs=frozenset({"postgres"})),
-        replace(_server(api, ports.api, "/readyz"), needs=_NEEDS),
+        replace(prepare, runs_once=True, grace_seconds=5.0, needs=frozenset({"postgres"})),
+        replace(_add_readiness(api, ports.api, "/readyz"), needs=_NEEDED_PROGRAMS),
         *map(worker, WORKERS),
-        replace(_server(flower, ports.flower, "/healthcheck"), needs=frozenset({"valkey"})),
-        _sandbox(program, ports),
+        replace(_add_readiness(flower, ports.flower, "/healthcheck"), needs=frozenset({"valkey"})),
+        _build_sandbox(program, ports),
     ]
 
 
-def _sandbox(program: Callable[..., Program], ports: Ports) -> Program:
-    told = [f"http://{LOOPBACK}:{port}/metrics" for port in (ports.api, *ports.workers.values())]
+def _build_sandbox(program: Callable[..., Program], ports: Ports) -> Program:
+    metrics_urls = [
+        f"http://{LOOPBACK}:{port}/metrics" for port in (ports.api, *ports.workers.values())
+    ]
     plain = program(
         "sandbox",
         STRIPE_KEYS | {"metrics_token"},
         *("--port", str(ports.sandbox), "--smtp-port", str(ports.smtp)),
         *("--webhook-url", f"http://{LOOPBACK}:{ports.api}{WEBHOOK_PATH}"),
-        *(word for url in told for word in ("--metrics-url", url)),
+        *(word for url in metrics_urls for word in ("--metrics-url", url)),
         module="devstack.sandbox",
     )
-    return replace(_server(plain, ports.sandbox, "/healthz"), grace=5.0)
+    return replace(_add_readiness(plain, ports.sandbox, "/healthz"), grace_seconds=5.0)
 
 
-def _program(
+def _build_program(
     home: Home,
     environment: Mapping[str, str],
     name: str,
@@ -107,31 +111,32 @@ def _program(
 ) -> Program:
     # The flag -P prevents Python from importing a folder ``cli`` in the current directory.
     argv = (sys.executable, "-P", "-m", module, *words)
-    own = {**restricted(environment, settings), **more}
-    return Program(name, argv, log=home.log(name), environment=own)
+    program_environment = {**restrict_settings(environment, settings), **more}
+    return Program(name, argv, log=home.log(name), environment=program_environment)
 
 
-def _server(plain: Program, port: int, path: str) -> Program:
-    return replace(plain, ready=lambda: answers(port, path), port=port)
+def _add_readiness(plain: Program, port: int, path: str) -> Program:
+    return replace(plain, is_ready=lambda: is_responding(port, path), port=port)
 
 
-def _listening(command: str, port: int) -> tuple[str, ...]:
+def _build_listen_arguments(command: str, port: int) -> tuple[str, ...]:
     return command, "--host", LOOPBACK, "--port", str(port)
 
 
-def _worker(plain: Program, directory: Path) -> Program:
-    ready_file, alive_file = directory / f"{plain.name}.ready", directory / f"{plain.name}.alive"
+def _build_worker(plain: Program, directory: Path) -> Program:
+    ready_file = directory / f"{plain.name}.ready"
+    alive_file = directory / f"{plain.name}.alive"
     files = {"PRESSROOM_READY_FILE": str(ready_file), "PRESSROOM_ALIVE_FILE": str(alive_file)}
     return replace(
         plain,
         environment={**plain.environment, **files},
-        ready=ready_file.exists,
+        is_ready=ready_file.exists,
         prepare=lambda: ready_file.unlink(missing_ok=True),
-        needs=_NEEDS,
+        needs=_NEEDED_PROGRAMS,
     )
 
 
-def answers(port: int, path: str) -> bool:
+def is_responding(port: int, path: str) -> bool:
     """Return whether a loopback server responds to a request for ``path`` with 200 in a second."""
     connection = http.client.HTTPConnection(LOOPBACK, port, timeout=1.0)
     try:

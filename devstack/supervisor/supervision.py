@@ -1,9 +1,9 @@
 """The supervisor behind ``pressroom up``, which runs all programs of a stack as its children.
 
-The supervisor has one thread. It acquires the locks, picks the ports, and starts the services and
-then the programs that need the services. When all programs are ready, the supervisor writes
-``run.json`` and shows the panel. It restarts programs that end. On a signal, it stops the programs
-in order and removes ``run.json``.
+The supervisor has one thread. The supervisor acquires the locks, picks the ports, and starts the
+services and then the programs that need the services. When all programs are ready, the supervisor
+writes ``run.json`` and shows the panel. The supervisor restarts programs that end. On a signal, the
+supervisor stops the programs in order and removes ``run.json``.
 """
 
 import os
@@ -21,9 +21,13 @@ from devstack.supervisor.child import Child, Program
 from devstack.supervisor.display import Display
 from devstack.supervisor.embedded import stack
 from devstack.supervisor.home_folder import Home, Lock, StackError, load_or_create_secrets
-from devstack.supervisor.ports import PortPicker, port_from_setting
+from devstack.supervisor.ports import PortPicker, read_port_setting
 
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_MAX_START_ATTEMPTS = 3
+_MAX_START_SECONDS = 120.0
+_STARTING_TICK_SECONDS = 0.04
+_IDLE_TICK_SECONDS = 1.0
 
 
 class StopRequests:
@@ -39,7 +43,7 @@ class StopRequests:
         os.set_blocking(self._write_end, False)
         signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
         for number in _STOP_SIGNALS:
-            signal.signal(number, self._note)
+            signal.signal(number, self._note_request)
         # Without a handler, the end of a child wouldn't write to the wake-up pipe.
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
 
@@ -52,11 +56,8 @@ class StopRequests:
         except BlockingIOError:
             return
 
-    def _note(self, _number: int, _frame: FrameType | None) -> None:
+    def _note_request(self, _number: int, _frame: FrameType | None) -> None:
         self.is_stopping = True
-
-
-_MAX_START_ATTEMPTS = 3
 
 
 class Group:
@@ -66,10 +67,10 @@ class Group:
     again.
     """
 
-    def __init__(self, programs: Iterable[Program], say: Callable[[str], None]) -> None:
+    def __init__(self, programs: Iterable[Program], report: Callable[[str], None]) -> None:
         self.children = [Child(program) for program in programs]
         self._by_name = {child.name: child for child in self.children}
-        self._say = say
+        self._report = report
 
     def __getitem__(self, name: str) -> Child:
         return self._by_name[name]
@@ -86,18 +87,18 @@ class Group:
         """Check every child once, start the children that are due, and report changes."""
         for child in self.children:
             failures = child.failures
-            child.notice_end()
+            child.check_end()
             needed = (self._by_name.get(name) for name in child.program.needs)
             if child.is_due and all(each is None or each.is_usable for each in needed):
                 child.start()
             if child.failures > failures:
-                delay = max(child.start_again_at - time.monotonic(), 0)
-                self._say(
+                delay = max(child.restart_at - time.monotonic(), 0)
+                self._report(
                     f"{child.name} {child.last_end}; starting it again in {delay:.1f} s. "
                     f"Its log: {child.program.log}"
                 )
-            if child.notice_ready() and child.failures:
-                self._say(f"{child.name} is back (pid {child.pid}).")
+            if child.check_ready() and child.failures:
+                self._report(f"{child.name} is back (pid {child.pid}).")
 
     def check_start(self) -> None:
         """Raise ``StackError`` if a child that was never ready has failed too often."""
@@ -108,7 +109,7 @@ class Group:
                     f"The end of {child.program.log}:\n{child.program.last_log_lines()}"
                 )
 
-    def not_ready(self) -> str:
+    def list_unready(self) -> str:
         return ", ".join(child.name for child in self.children if not child.is_usable)
 
     def stop(self, stages: Sequence[Sequence[str]]) -> None:
@@ -116,38 +117,33 @@ class Group:
         for names in stages:
             stopping = [self._by_name[name] for name in names if name in self._by_name]
             for child in stopping:
-                child.send(child.program.stop_signal)
+                child.send_signal(child.program.stop_signal)
             began = time.monotonic()
-            while stopping := [child for child in stopping if not child.notice_stopped()]:
+            while stopping := [child for child in stopping if not child.check_stopped()]:
                 for child in stopping:
-                    if time.monotonic() - began > child.program.grace:
-                        child.send(signal.SIGKILL)
+                    if time.monotonic() - began > child.program.grace_seconds:
+                        child.send_signal(signal.SIGKILL)
                 time.sleep(0.02)
-
-
-_MAX_START_SECONDS = 120.0
-_STARTING_TICK_SECONDS = 0.04
-_IDLE_TICK_SECONDS = 1.0
 
 
 class AlreadyRunningError(Exception):
     """Another supervisor is running on the home."""
 
 
-def run(home: Home, display: Display) -> None:
+def run_stack(home: Home, display: Display) -> None:
     """Run the stack until a signal requests its end.
 
-    Raises: AlreadyRunningError: another supervisor is running on the home. StackError: the stack
-    could not start, and all its programs have been stopped.
+    Raises ``AlreadyRunningError`` if another supervisor is running on the home. Raises
+    ``StackError`` if the stack could not start, after all its programs were stopped.
     """
     home.create()
-    only = Lock(home.supervisor_lock)
-    if not only.acquire():
+    supervisor_lock = Lock(home.supervisor_lock)
+    if not supervisor_lock.acquire():
         raise AlreadyRunningError
     # The supervisor's lock is released only by the end of this process. Therefore a command that
     # waits for this lock also waits until all services have ended.
-    with stack.services_lock(home, display.say) as lock:
-        only.note(str(os.getpid()))
+    with stack.lock_services(home, display.report) as lock:
+        supervisor_lock.write_text(str(os.getpid()))
         home.run_file.unlink(missing_ok=True)
         _Supervisor(home, lock, display).run()
 
@@ -157,75 +153,81 @@ class _Supervisor:
         """Determine all ports, settings and programs before any program is started."""
         self._home = home
         self._display = display
-        api, flower = port_from_setting("PORT", 8000), port_from_setting("FLOWER_PORT", 5555)
-        if api == flower:
-            raise StackError(f"PORT and FLOWER_PORT are both {api}.", exit_code=2)
-        own, secrets = environment.own_settings(), load_or_create_secrets(home)
+        api_port = read_port_setting("PORT", 8000)
+        flower_port = read_port_setting("FLOWER_PORT", 5555)
+        if api_port == flower_port:
+            raise StackError(f"PORT and FLOWER_PORT are both {api_port}.", exit_code=2)
+        user_settings = environment.read_user_settings()
+        secrets = load_or_create_secrets(home)
         picker = PortPicker(home.ports_file)
-        services, service_settings = stack.embed(home, secrets, picker, lock, own)
+        services, service_settings = stack.plan_services(home, secrets, picker, lock, user_settings)
         self._ports = programs.Ports(
-            api,
-            flower,
+            api_port,
+            flower_port,
             picker.pick("sandbox"),
             picker.pick("smtp"),
             {name: picker.pick(name) for name in programs.WORKERS},
         )
-        picker.keep()
+        picker.store_choices()
         self._sandbox_url = f"http://{LOOPBACK}:{self._ports.sandbox}"
         chosen = {
-            **stack.common_settings(secrets, api_url=f"http://{LOOPBACK}:{self._ports.api}"),
+            **stack.build_common_settings(secrets, api_url=f"http://{LOOPBACK}:{self._ports.api}"),
             **service_settings,
-            **programs.mail_settings(self._ports),
-            **sandbox_settings.chosen_settings(self._sandbox_url, own),
+            **programs.build_mail_settings(self._ports),
+            **sandbox_settings.build_sandbox_settings(self._sandbox_url, user_settings),
         }
-        self._environment = environment.for_programs(chosen)
+        self._environment = environment.build_program_environment(chosen)
         # Pressroom's programs come first, because programs without needs can import their modules
         # while initdb blocks the loop.
-        has_own = "PRESSROOM_S3_ENDPOINT" in own
-        ours = programs.plan(home, self._environment, self._ports, makes_bucket=has_own)
+        has_external_storage = "PRESSROOM_S3_ENDPOINT" in user_settings
+        pressroom_programs = programs.plan_programs(
+            home, self._environment, self._ports, creates_bucket=has_external_storage
+        )
         self._requests = StopRequests()
-        self._group = Group([*ours, *services], display.say)
+        self._group = Group([*pressroom_programs, *services], display.report)
         self._published_pids: dict[str, int] = {}
 
     def run(self) -> None:
         try:
-            if self._start():
-                self._display.ready(self._publish())
+            if self._wait_until_ready():
+                self._display.show_stack(self._write_run_file())
             while not self._requests.is_stopping:
                 self._group.tick()
                 if self._group.pids != self._published_pids:
-                    self._publish()
+                    self._write_run_file()
                 is_idle = self._group.is_ready
                 self._requests.wait(_IDLE_TICK_SECONDS if is_idle else _STARTING_TICK_SECONDS)
         finally:
             if self._requests.is_stopping:
-                self._display.say("Stopping.")
+                self._display.report("Stopping.")
             self._home.run_file.unlink(missing_ok=True)
             self._group.stop([*programs.STOP_STAGES, stack.SERVICE_STAGE])
 
-    def _start(self) -> bool:
+    def _wait_until_ready(self) -> bool:
         """Wait until all programs are ready.
 
-        Return false if a signal requests a stop before that.
+        Return false if a signal requests a stop earlier.
         """
         deadline = time.monotonic() + _MAX_START_SECONDS
         while not self._requests.is_stopping:
             self._group.tick()
-            self._display.progress(self._group.children)
+            self._display.show_progress(self._group.children)
             if self._group.is_ready:
                 return True
             self._group.check_start()
             if time.monotonic() > deadline:
                 raise StackError(
-                    f"Not ready after {_MAX_START_SECONDS:.0f} s: {self._group.not_ready()}. "
+                    f"Not ready after {_MAX_START_SECONDS:.0f} s: {self._group.list_unready()}. "
                     f"Their logs are in {self._home.logs}"
                 )
             self._requests.wait(_STARTING_TICK_SECONDS)
         return False
 
-    def _publish(self) -> home_folder.Run:
+    def _write_run_file(self) -> home_folder.Run:
         """Write the current state of the stack into ``run.json``."""
-        home, settings, pids = self._home, self._environment, self._group.pids
+        home = self._home
+        settings = self._environment
+        pids = self._group.pids
         database_url = settings["PRESSROOM_DATABASE_URL"]
         demo = home_folder.read_json_object(home.demo_file) or {}
         run = home_folder.Run(
@@ -249,7 +251,7 @@ class _Supervisor:
             metrics_token=settings["PRESSROOM_METRICS_TOKEN"],
             settings={
                 name: value
-                for name, value in environment.without_owners(settings).items()
+                for name, value in environment.remove_owner_settings(settings).items()
                 if name.startswith(PREFIX)
             },
             pids={**pids, "supervisor": os.getpid()},
@@ -260,5 +262,5 @@ class _Supervisor:
             home_folder.write_private(home.run_file, run.model_dump_json(indent=2) + "\n")
         except OSError as error:
             # Keep running, because a full disk need not affect the programs.
-            self._display.say(f"Cannot write {home.run_file}: {error.strerror}")
+            self._display.report(f"Cannot write {home.run_file}: {error.strerror}")
         return run

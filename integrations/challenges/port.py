@@ -1,4 +1,4 @@
-"""The port of challenges, which tell people from programs."""
+"""The interface of challenge providers, which distinguish people from programs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ class ChallengeProviderName(StrEnum):
 
 
 class ChallengeAction(StrEnum):
-    """The purpose of a challenge. A widget is shown for one of these, and no caller chooses."""
+    """The form that a challenge protects. The server chooses the action, not the caller."""
 
     SUBSCRIBE = "subscribe"
     REGISTER = "register"
@@ -22,13 +22,14 @@ class ChallengeAction(StrEnum):
 
 @dataclass(frozen=True)
 class ChallengeWidget:
-    """The things that a page of ours needs to show the provider's widget.
+    """The data that a page needs to show the provider's widget.
 
     Attributes:
         script: the URL of the provider's script.
-        css_class: names the element that the script makes the widget of.
-        field: the form's field into which the script writes the token.
-        policy: what the page's content security policy must allow, by directive.
+        css_class: the CSS class of the element that the script turns into the widget.
+        field: the form field into which the script writes the token.
+        policy: maps directives of the content security policy to the sources that the page must
+            allow.
     """
 
     script: str
@@ -39,10 +40,15 @@ class ChallengeWidget:
 
 @dataclass(frozen=True)
 class ChallengeResponse:
-    """The token that the provider's widget gave to a browser, and that browser's IP address."""
+    """The token that the provider's widget gave to a browser, and the browser's IP address.
+
+    Attributes:
+        action: the ``ChallengeAction`` of the form. The type is text, because a provider may report
+            any text.
+    """
 
     token: str
-    action: str  # a ChallengeAction; providers may report any word
+    action: str
     remote_ip: str | None = None
 
 
@@ -50,9 +56,9 @@ class Challenge(Protocol):
     site_key: str
 
     async def check(self, answer: ChallengeResponse) -> None:
-        """Return when the provider vouches for the token, this once.
+        """Require that the provider accepts the token, which can be used only once.
 
-        Raises ``challenge.failed`` (forbidden) for a token that is wrong, used, too old, or made
-        for another action or host, ``challenge.unavailable`` when the provider can't be asked:
-        never a pass.
+        Raises ``challenge.failed`` (forbidden) if the token is wrong, used, too old, or made for
+        another action or host. Raises ``challenge.unavailable`` if the provider is unreachable, so
+        that an outage lets nobody through.
         """

@@ -1,4 +1,4 @@
-"""The challenge providers that the settings name."""
+"""The challenge providers that are configured in the settings."""
 
 from core.errors.mailing import CHALLENGE_NOT_CONFIGURED
 from core.settings import Settings
@@ -8,7 +8,10 @@ from integrations.http_client import AsyncHttpClient
 
 
 class Challenges:
-    """The providers for which the settings have a secret and a site key; one for a process."""
+    """The providers for which the settings contain a secret and a site key.
+
+    A process creates only one instance, because all providers share an HTTP client.
+    """
 
     def __init__(self, given: Settings) -> None:
         accounts = (
@@ -34,7 +37,10 @@ class Challenges:
 
     @property
     def for_accounts(self) -> ChallengeProviderName | None:
-        """The provider that our own pages use: the one that is named, or the first one."""
+        """The provider for the account pages, or ``None`` if the account pages use no challenge.
+
+        Without an explicit setting, the first configured provider is used.
+        """
         match self._for_accounts:
             case "none":
                 return None
@@ -44,9 +50,9 @@ class Challenges:
                 return ChallengeProviderName(name)
 
     def challenge_for(self, provider: ChallengeProviderName) -> Challenge:
-        """The provider's adapter.
+        """Return the adapter of a provider.
 
-        Raises ``challenge.not_configured`` (unavailable): the operator can mend it, not the caller.
+        Raises ``challenge.not_configured`` (unavailable). Only the operator can fix this error.
         """
         if provider not in self._adapters:
             raise CHALLENGE_NOT_CONFIGURED(provider=provider)

@@ -1,8 +1,8 @@
-"""The siteverify protocol, which the three providers share but for details.
+"""The siteverify protocol, which all three challenge providers support with small differences.
 
-A call is one POST of a form, and its reply one JSON object. The details are data: each provider has
-a ``SiteVerifyProfile``.
-Sources: developers.cloudflare.com/turnstile/get-started/server-side-validation, docs.hcaptcha.com,
+A call posts a form, and the reply is a JSON object. Each provider has a ``SiteVerifyProfile``,
+which describes the differences. The sources are docs.hcaptcha.com,
+developers.cloudflare.com/turnstile/get-started/server-side-validation, and
 developers.google.com/recaptcha/docs/verify and /docs/v3.
 """
 
@@ -18,178 +18,47 @@ from core.errors import ServerFailed
 from core.errors.mailing import CHALLENGE_FAILED, CHALLENGE_UNAVAILABLE
 from core.logging import get_logger
 from integrations.challenges.port import ChallengeProviderName, ChallengeResponse, ChallengeWidget
-from integrations.http_client import AsyncHttpClient, HttpBounds, HttpFailure, HttpReply, reason_of
+from integrations.http_client import (
+    AsyncHttpClient,
+    HttpBounds,
+    HttpFailure,
+    HttpReply,
+    describe_failure,
+)
+
+_log = get_logger(__name__)
 
 _MIN_SCORE = 0.5
 _SERVER = "challenge provider"
 BOUNDS = HttpBounds(
     max_seconds=5.0, max_connect_seconds=2.0, max_reply_bytes=64 * 1024, provider=_SERVER
 )
-# As many slow answers in a row may come from a busy moment.
+# The circuit breaker opens only after more consecutive failures, because a short overload of the
+# provider may cause a few slow replies.
 _TOLERATED_FAILURES = 2
-# Some servers report a problem with status 400 and the usual object.
-_READABLE = frozenset({HTTPStatus.OK, HTTPStatus.BAD_REQUEST})
+# Status 400 is included because some servers report an invalid token with status 400.
+_READABLE_STATUSES = frozenset({HTTPStatus.OK, HTTPStatus.BAD_REQUEST})
 _HEADERS = {"Accept": "application/json"}
 
-# The codes of a token that is not, or no longer, good. Every other code is about our secret, our
-# request or the provider's service, and no person in front of a widget can mend that.
-_ABOUT_THE_TOKEN = {
+# Error codes that mean an invalid, used or expired token. All other codes concern the installation
+# or the provider, so the person who solved the challenge can't fix the error.
+_TOKEN_ERRORS = {
     *("already-seen-response", "expired-input-response", "invalid-input-response"),
     *("invalid-or-already-seen-response", "missing-input-response", "timeout-or-duplicate"),
 }
-_ABOUT_US = {
+_INSTALLATION_ERRORS = {
     *("bad-request", "internal-error", "invalid-input-secret", "invalid-remoteip"),
     *("missing-input-secret", "missing-remoteip", "not-using-dummy-passcode"),
     "sitekey-secret-mismatch",
 }
 
-_log = get_logger(__name__)
-
-
-@dataclass(frozen=True)
-class SiteVerifyProfile:
-    """The differences of one provider.
-
-    Attributes:
-        max_token_characters: Turnstile documents 2,048. The others promise no limit, and
-            tokens of hCaptcha with more than 4,000 characters have been seen.
-        reports_action: a reply without an action then means that the widget was shown without one.
-        may_score: a reply without a score then comes from a version that knows no action either.
-        sends_site_key: hCaptcha's secret is that of an account: without the site key it accepts
-            tokens of all the account's sites.
-    """
-
-    provider: ChallengeProviderName
-    max_token_characters: int
-    reports_action: bool = False
-    may_score: bool = False
-    sends_site_key: bool = False
-
-
-# Turnstile protects the action against changes, and its documentation asks to compare it. A widget
-# without `data-action` reports an empty one: whatever that token was made for, it wasn't this.
-TURNSTILE = SiteVerifyProfile(ChallengeProviderName.TURNSTILE, 2048, reports_action=True)
-HCAPTCHA = SiteVerifyProfile(ChallengeProviderName.HCAPTCHA, 8192, sends_site_key=True)
-# Version 3 reports a score, and its documentation asks to compare the action; 2 knows neither.
-RECAPTCHA = SiteVerifyProfile(
-    ChallengeProviderName.RECAPTCHA, 8192, reports_action=True, may_score=True
-)
-
-
-class _Refused(Exception):
-    """The token is not good; the text is a reason for the log."""
-
-
-class _Unanswered(Exception):
-    """The provider didn't say whether the token is good; the text is a reason for the log."""
-
-
-@dataclass
-class SiteVerify:
-    """Asks one provider about tokens. The caller closes the client, which all providers share."""
-
-    client: AsyncHttpClient
-    profile: SiteVerifyProfile
-    url: str
-    secret: SecretStr
-    site_key: str
-    # The host names of the pages on which a token may have been made.
-    hostnames: Collection[str]
-    breaker: Breaker = field(
-        default_factory=lambda: Breaker(_SERVER, HttpFailure, tolerated=_TOLERATED_FAILURES)
-    )
-
-    async def check(self, answer: ChallengeResponse) -> None:
-        try:
-            form = self._form(answer)
-            with self.breaker.protect():
-                reply = await self.client.send("POST", self.url, data=form, headers=_HEADERS)
-            self._judge(_read(reply), answer)
-        except _Refused as refused:
-            _log.info("challenge failed", provider=self.profile.provider, reason=str(refused))
-            raise CHALLENGE_FAILED() from None
-        except ServerFailed:
-            raise CHALLENGE_UNAVAILABLE() from None
-        except (_Unanswered, HttpFailure) as failure:
-            reason = reason_of(failure) if isinstance(failure, HttpFailure) else str(failure)
-            _log.warning("challenge unavailable", provider=self.profile.provider, reason=reason)
-            raise CHALLENGE_UNAVAILABLE() from None
-
-    def _form(self, answer: ChallengeResponse) -> dict[str, str]:
-        """Refuses what no provider has made, without asking one."""
-        token = answer.token
-        if not token.strip():
-            raise _Refused("blank token")
-        if len(token) > self.profile.max_token_characters:
-            raise _Refused("token too long")
-        if not token.isascii() or not token.isprintable():
-            raise _Refused("token of strange characters")
-        form = {"secret": self.secret.get_secret_value(), "response": token}
-        if answer.remote_ip:
-            form["remoteip"] = answer.remote_ip
-        if self.profile.sends_site_key:
-            form["sitekey"] = self.site_key
-        return form
-
-    def _judge(self, reply: dict[str, object], answer: ChallengeResponse) -> None:
-        score = reply.get("score") if self.profile.may_score else None
-        is_action_due = self.profile.reports_action and (
-            score is not None or not self.profile.may_score
-        )
-        action = _text(reply, "action")
-        if (action or is_action_due) and action != answer.action:
-            raise _Refused("another action" if action else "no action")
-        hostname = _text(reply, "hostname").lower()
-        if hostname and hostname not in self.hostnames:
-            raise _Refused("another hostname")
-        if score is None:
-            return
-        if isinstance(score, bool) or not isinstance(score, int | float):
-            raise _Unanswered("score is no number")
-        if score < _MIN_SCORE:
-            raise _Refused("low score")
-
-
-def _read(reply: HttpReply) -> dict[str, object]:
-    """The reply's object, which says success, and with status 200 only."""
-    status = reply.status
-    if status not in _READABLE:
-        raise _Unanswered(f"status {status}")
-    try:
-        verdict: object = orjson.loads(reply.body)
-    except orjson.JSONDecodeError:
-        raise _Unanswered(f"status {status}, not JSON") from None
-    if not isinstance(verdict, dict) or not isinstance(verdict.get("success"), bool):
-        raise _Unanswered(f"status {status}, not a verdict")
-    if verdict["success"] and status != HTTPStatus.OK:
-        raise _Unanswered(f"status {status}, yet success")
-    if verdict["success"]:
-        return verdict
-    codes = verdict.get("error-codes")
-    listed = codes if isinstance(codes, list) else [codes] if codes else []
-    named = {code if isinstance(code, str) else "" for code in listed}
-    known = sorted(named & (_ABOUT_THE_TOKEN | _ABOUT_US))
-    # Unknown codes are not logged: they may hold anything.
-    reason = ", ".join([*known, "an unknown code"] if len(known) < len(named) else known)
-    if named <= _ABOUT_THE_TOKEN:
-        raise _Refused(reason or "no reason given")
-    raise _Unanswered(reason)
-
-
-def _text(reply: dict[str, object], name: str) -> str:
-    value = "" if reply.get(name) is None else reply[name]
-    if not isinstance(value, str):
-        raise _Unanswered(f"{name} is no text")
-    return value
-
-
-# The sources are developers.cloudflare.com/turnstile/get-started and
-# /reference/content-security-policy, docs.hcaptcha.com, and /docs/display and /docs/faq of
-# developers.google.com/recaptcha.
 _CLOUDFLARE = "https://challenges.cloudflare.com"
 _HCAPTCHA = "https://hcaptcha.com https://*.hcaptcha.com"
 _GOOGLE = "https://www.google.com/recaptcha/"
 
+# The widget of each provider. The sources are docs.hcaptcha.com,
+# developers.cloudflare.com/turnstile/get-started and /reference/content-security-policy, and
+# developers.google.com/recaptcha/docs/display and /docs/faq.
 WIDGETS = {
     ChallengeProviderName.TURNSTILE: ChallengeWidget(
         script=f"{_CLOUDFLARE}/turnstile/v0/api.js",
@@ -203,7 +72,8 @@ WIDGETS = {
         field="h-captcha-response",
         policy=dict.fromkeys(("script-src", "frame-src", "style-src", "connect-src"), _HCAPTCHA),
     ),
-    # This is version 2: the widget of version 3 needs a script of ours.
+    # The widget of version 2 is used, because the widget of version 3 needs a script of the
+    # product.
     ChallengeProviderName.RECAPTCHA: ChallengeWidget(
         script=f"{_GOOGLE}api.js",
         css_class="g-recaptcha",
@@ -214,3 +84,154 @@ WIDGETS = {
         },
     ),
 }
+
+
+@dataclass(frozen=True)
+class SiteVerifyProfile:
+    """The properties that distinguish a provider from the other providers.
+
+    Attributes:
+        max_token_characters: the longest accepted token. Turnstile documents a limit of 2,048
+            characters. The other providers document no limit, and hCaptcha has sent tokens with
+            more than 4,000 characters.
+        reports_action: whether the provider reports the action of the widget. If this provider
+            reports no action, the widget had no action.
+        may_score: whether the provider may report a score. A reply without a score comes from an
+            older version of the provider's service, which reports no action either.
+        sends_site_key: whether requests contain the site key. The secret of hCaptcha belongs to an
+            account. Without the site key, hCaptcha accepts tokens from all sites of the account.
+    """
+
+    provider: ChallengeProviderName
+    max_token_characters: int
+    reports_action: bool = False
+    may_score: bool = False
+    sends_site_key: bool = False
+
+
+# Turnstile protects the action against changes, and the documentation of Turnstile recommends to
+# compare the action. A widget without `data-action` reports an empty action, which never matches.
+TURNSTILE = SiteVerifyProfile(ChallengeProviderName.TURNSTILE, 2048, reports_action=True)
+HCAPTCHA = SiteVerifyProfile(ChallengeProviderName.HCAPTCHA, 8192, sends_site_key=True)
+# Version 3 of reCAPTCHA reports a score and an action. Version 2 reports neither a score nor an
+# action.
+RECAPTCHA = SiteVerifyProfile(
+    ChallengeProviderName.RECAPTCHA, 8192, reports_action=True, may_score=True
+)
+
+
+class _TokenRejected(Exception):
+    """The token is invalid. The text of this error is the reason to log."""
+
+
+class _VerdictMissing(Exception):
+    """The provider didn't report whether the token is valid.
+
+    The text of this error is the reason to log.
+    """
+
+
+@dataclass
+class SiteVerify:
+    """The adapter of a challenge provider.
+
+    Attributes:
+        client: the HTTP client, which all providers share. The caller closes the client.
+        hostnames: the host names of pages on which people may solve a challenge.
+    """
+
+    client: AsyncHttpClient
+    profile: SiteVerifyProfile
+    url: str
+    secret: SecretStr
+    site_key: str
+    hostnames: Collection[str]
+    breaker: Breaker = field(
+        default_factory=lambda: Breaker(_SERVER, HttpFailure, tolerated=_TOLERATED_FAILURES)
+    )
+
+    async def check(self, answer: ChallengeResponse) -> None:
+        try:
+            form = self._build_form(answer)
+            with self.breaker.protect():
+                reply = await self.client.send("POST", self.url, data=form, headers=_HEADERS)
+            self._check_verdict(_parse_verdict(reply), answer)
+        except _TokenRejected as refused:
+            _log.info("challenge failed", provider=self.profile.provider, reason=str(refused))
+            raise CHALLENGE_FAILED() from None
+        except ServerFailed:
+            raise CHALLENGE_UNAVAILABLE() from None
+        except (_VerdictMissing, HttpFailure) as failure:
+            reason = describe_failure(failure) if isinstance(failure, HttpFailure) else str(failure)
+            _log.warning("challenge unavailable", provider=self.profile.provider, reason=reason)
+            raise CHALLENGE_UNAVAILABLE() from None
+
+    def _build_form(self, answer: ChallengeResponse) -> dict[str, str]:
+        """Return the form to send, or raise ``_TokenRejected`` for an obviously invalid token."""
+        token = answer.token
+        if not token.strip():
+            raise _TokenRejected("blank token")
+        if len(token) > self.profile.max_token_characters:
+            raise _TokenRejected("token too long")
+        if not token.isascii() or not token.isprintable():
+            raise _TokenRejected("token of strange characters")
+        form = {"secret": self.secret.get_secret_value(), "response": token}
+        if answer.remote_ip:
+            form["remoteip"] = answer.remote_ip
+        if self.profile.sends_site_key:
+            form["sitekey"] = self.site_key
+        return form
+
+    def _check_verdict(self, verdict: dict[str, object], answer: ChallengeResponse) -> None:
+        score = verdict.get("score") if self.profile.may_score else None
+        is_action_required = self.profile.reports_action and (
+            score is not None or not self.profile.may_score
+        )
+        action = _get_text(verdict, "action")
+        if (action or is_action_required) and action != answer.action:
+            raise _TokenRejected("another action" if action else "no action")
+        hostname = _get_text(verdict, "hostname").lower()
+        if hostname and hostname not in self.hostnames:
+            raise _TokenRejected("another hostname")
+        if score is None:
+            return
+        if isinstance(score, bool) or not isinstance(score, int | float):
+            raise _VerdictMissing("score is no number")
+        if score < _MIN_SCORE:
+            raise _TokenRejected("low score")
+
+
+def _parse_verdict(reply: HttpReply) -> dict[str, object]:
+    """Return the JSON object of a successful reply.
+
+    Raises ``_TokenRejected`` or ``_VerdictMissing``.
+    """
+    status = reply.status
+    if status not in _READABLE_STATUSES:
+        raise _VerdictMissing(f"status {status}")
+    try:
+        verdict: object = orjson.loads(reply.body)
+    except orjson.JSONDecodeError:
+        raise _VerdictMissing(f"status {status}, not JSON") from None
+    if not isinstance(verdict, dict) or not isinstance(verdict.get("success"), bool):
+        raise _VerdictMissing(f"status {status}, not a verdict")
+    if verdict["success"] and status != HTTPStatus.OK:
+        raise _VerdictMissing(f"status {status}, yet success")
+    if verdict["success"]:
+        return verdict
+    codes = verdict.get("error-codes")
+    code_list = codes if isinstance(codes, list) else [codes] if codes else []
+    reported = {code if isinstance(code, str) else "" for code in code_list}
+    known = sorted(reported & (_TOKEN_ERRORS | _INSTALLATION_ERRORS))
+    # Unknown error codes are not logged, because an unknown code may contain anything.
+    reason = ", ".join([*known, "an unknown code"] if len(known) < len(reported) else known)
+    if reported <= _TOKEN_ERRORS:
+        raise _TokenRejected(reason or "no reason given")
+    raise _VerdictMissing(reason)
+
+
+def _get_text(verdict: dict[str, object], name: str) -> str:
+    value = "" if verdict.get(name) is None else verdict[name]
+    if not isinstance(value, str):
+        raise _VerdictMissing(f"{name} is no text")
+    return value

@@ -1,4 +1,8 @@
-"""Language models on any server of OpenAI's chat completions protocol."""
+"""An adapter for language models on any server with OpenAI's chat completions protocol.
+
+A request uses the strictest response format that the server accepts. The formats are a JSON schema,
+JSON mode, and a plain prompt.
+"""
 
 import asyncio
 import math
@@ -25,7 +29,37 @@ from integrations.llm.port import CompletionReply, CompletionRequest, Report, Us
 _log = get_logger(__name__)
 
 _SERVER = "language model"
-_RETRY_AFTER_SECONDS = 30
+_DEFAULT_RETRY_AFTER_SECONDS = 30
+_MAX_CONNECT_SECONDS = 5.0
+_MAX_REPLY_BYTES = 1024 * 1024
+_MAX_REASON_CHARACTERS = 2000
+
+# The newer name of the parameter for the token limit of a response. Servers accept only one of the
+# two names.
+_NEWER_LIMIT = "max_completion_tokens"
+# Additional tokens for models that require the newer parameter, because the reasoning of such
+# models counts toward the limit.
+_REASONING_TOKENS = 4000
+# Matches the errors of several servers for a prompt that is too long. No other response format
+# would prevent such an error.
+_PROMPT_TOO_LONG = re.compile("context[_ ]length|context window|context size|too many tokens")
+_TEXT_PARTS = ("text", "output_text")
+
+_REJECTED_STATUSES = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})
+_OVERLOADED_STATUS = 529
+_BUSY_STATUSES = frozenset(
+    {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE, _OVERLOADED_STATUS}
+)
+
+# The pause before a retry if the server requests no pause.
+_RETRY_PAUSE_SECONDS = 0.5
+# A retry is skipped if less time would be left after the pause.
+_MIN_RETRY_SECONDS = 1.0
+
+# The circuit breaker opens after more than four consecutive failures. An open circuit breaker sends
+# no request to the server for half a minute.
+_TOLERATED_FAILURES = 4
+_REST_SECONDS = 30.0
 
 
 class CallOutcome(StrEnum):
@@ -35,60 +69,64 @@ class CallOutcome(StrEnum):
 
 
 @dataclass(eq=False)
-class Failure(Exception):
-    """The failure of one request.
+class CompletionFailed(Exception):
+    """A request to a language model has failed.
 
     Attributes:
-        may_pass: the server asks to come back; ``retry_after`` is when, if it says so.
+        is_temporary: whether a retry may succeed.
+        tokens: the numbers of input and output tokens that the request has used.
+        retry_after: the seconds to wait before a retry, if the server requests a pause.
     """
 
     reason: str
     outcome: CallOutcome = CallOutcome.FAILED
-    may_pass: bool = False
+    is_temporary: bool = False
     tokens: tuple[int, int] = (0, 0)
     retry_after: float | None = None
 
-    def told(self) -> DomainError:
+    def to_domain_error(self) -> DomainError:
         if self.outcome is CallOutcome.TOO_SLOW:
             return LLM_TOO_SLOW()
         if self.outcome is CallOutcome.UNAVAILABLE:
-            after = _RETRY_AFTER_SECONDS if self.retry_after is None else self.retry_after
+            after = _DEFAULT_RETRY_AFTER_SECONDS if self.retry_after is None else self.retry_after
             return LLM_UNAVAILABLE(retry_after=max(1, math.ceil(after)))
         return LLM_FAILED()
 
 
 @dataclass(eq=False)
 class RequestRejected(Exception):
-    """The server refuses the request as it is; ``text`` is its reason, to be matched only."""
+    """The server rejects the request, for example because of an unknown parameter.
+
+    Attributes:
+        text: the error of the server. The text is only searched for known errors, and is never
+            shown or logged.
+    """
 
     status: int
     text: str
 
 
-# Anything but a count of tokens counts as none.
+# A token count, in which any invalid value becomes 0.
 _Count = Annotated[int, BeforeValidator(lambda n: n if type(n) is int and n >= 0 else 0)]
 
 
-_TEXT_PARTS = ("text", "output_text")
-
-
-def _text_of_parts(content: object) -> object:
-    """Join the text parts of a response. Other parts, such as ``reasoning``, are dropped."""
+def _join_text_parts(content: object) -> object:
+    """Join the text parts of a response, without other parts such as ``reasoning``."""
     if not isinstance(content, list):
         return content
     parts = [{"text": part} if isinstance(part, str) else part for part in content]
-    answers = [
+    texts = [
         part.get("text")
         for part in parts
         if isinstance(part, dict)
         and part.get("type", "text") in _TEXT_PARTS
         and not part.get("thought")
     ]
-    return "".join(text for text in answers if isinstance(text, str))
+    return "".join(text for text in texts if isinstance(text, str))
 
 
 class _Message(BaseModel):
-    content: Annotated[str | None, BeforeValidator(_text_of_parts)] = None
+    content: Annotated[str | None, BeforeValidator(_join_text_parts)] = None
     error: str | None = None
 
 
@@ -107,7 +145,11 @@ class Completion(BaseModel):
     usage: _Usage | None = None
 
     def reply(self, model: str) -> CompletionReply:
-        """Raises ``Failure`` for what is no answer, or half of one; it costs its tokens too."""
+        """Return the complete text of the response.
+
+        Raises ``CompletionFailed`` for an empty, incomplete or refused response. The error contains
+        the used tokens, because the provider charges for failed responses too.
+        """
         choice = self.choices[0]
         usage = self.usage or _Usage()
         tokens = usage.prompt_tokens, usage.completion_tokens
@@ -122,24 +164,15 @@ class Completion(BaseModel):
             reason = "empty answer"
         else:
             return CompletionReply(text, model, *tokens)
-        raise Failure(reason, tokens=tokens)
+        raise CompletionFailed(reason, tokens=tokens)
 
 
-def read(body: bytes) -> Completion:
-    """Raises ``Failure`` for what isn't of the protocol."""
+def parse_completion(body: bytes) -> Completion:
+    """Parse the body of a reply. Raises ``CompletionFailed`` for an invalid body."""
     try:
         return Completion.model_validate_json(body)
     except ValidationError:
-        raise Failure("not a completion") from None
-
-
-# A request uses the strictest format that its server accepts: a JSON schema, then JSON mode, then a
-# plain prompt. Servers also differ in the name of the limit for an answer. This is the newer name.
-_NEWER_LIMIT = "max_completion_tokens"
-# Models that insist on the newer one may think before they answer, within the same bound.
-_THINKING_TOKENS = 4000
-# Words of several servers for a material that is too long: no other format changes that.
-_TOO_MUCH = re.compile("context[_ ]length|context window|context size|too many tokens")
+        raise CompletionFailed("not a completion") from None
 
 
 class ResponseFormat(IntEnum):
@@ -150,21 +183,28 @@ class ResponseFormat(IntEnum):
 
 @dataclass(frozen=True)
 class RequestFormat:
-    form: ResponseFormat = ResponseFormat.SCHEMA
+    """The format of a request.
+
+    Attributes:
+        limit: the name of the parameter for the token limit.
+    """
+
+    response_format: ResponseFormat = ResponseFormat.SCHEMA
     limit: str = "max_tokens"
 
-    def after(self, error: RequestRejected) -> "RequestFormat | None":
-        """The next format to try; None when none is left."""
+    def get_next(self, error: RequestRejected) -> "RequestFormat | None":
+        """Return the format to try after a rejected request, or ``None`` if no format is left."""
         if _NEWER_LIMIT in error.text and self.limit != _NEWER_LIMIT:
             return replace(self, limit=_NEWER_LIMIT)
-        if self.form is ResponseFormat.PROMPT or _TOO_MUCH.search(error.text):
+        is_last = self.response_format is ResponseFormat.PROMPT
+        if is_last or _PROMPT_TOO_LONG.search(error.text):
             return None
-        return replace(self, form=ResponseFormat(self.form + 1))
+        return replace(self, response_format=ResponseFormat(self.response_format + 1))
 
-    def body(self, question: CompletionRequest, model: str) -> dict[str, Any]:
-        thinking = _THINKING_TOKENS if self.limit == _NEWER_LIMIT else 0
+    def build_body(self, question: CompletionRequest, model: str) -> dict[str, Any]:
+        reasoning_tokens = _REASONING_TOKENS if self.limit == _NEWER_LIMIT else 0
         instructions = question.instructions
-        if self.form is not ResponseFormat.SCHEMA:
+        if self.response_format is not ResponseFormat.SCHEMA:
             instructions += (
                 "\n\nAnswer with one JSON object and nothing else. It is an instance of this JSON "
                 f"schema:\n{orjson.dumps(question.schema).decode()}"
@@ -175,23 +215,14 @@ class RequestFormat:
                 {"role": "system", "content": instructions},
                 {"role": "user", "content": question.material},
             ],
-            self.limit: question.max_tokens + thinking,
+            self.limit: question.max_tokens + reasoning_tokens,
         }
-        if self.form is ResponseFormat.SCHEMA:
-            shape = {"name": question.schema_name, "strict": True, "schema": question.schema}
-            body["response_format"] = {"type": "json_schema", "json_schema": shape}
-        elif self.form is ResponseFormat.OBJECT:
+        if self.response_format is ResponseFormat.SCHEMA:
+            schema = {"name": question.schema_name, "strict": True, "schema": question.schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": schema}
+        elif self.response_format is ResponseFormat.OBJECT:
             body["response_format"] = {"type": "json_object"}
         return body
-
-
-_MAX_CONNECT_SECONDS = 5.0
-_MAX_REPLY_BYTES = 1024 * 1024
-_MAX_REASON_CHARACTERS = 2000
-
-_NOT_TAKEN = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})
-_OVERLOADED = 529
-_BUSY = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE, _OVERLOADED})
 
 
 @dataclass(frozen=True)
@@ -200,64 +231,55 @@ class Target:
     api_key: SecretStr | None
 
 
-async def send(target: Target, body: dict[str, Any], seconds: float) -> bytes:
-    """The body of a reply with status 200.
+async def post_completion(target: Target, body: dict[str, Any], seconds: float) -> bytes:
+    """Send a request, and return the body of the reply with status 200.
 
-    Raises ``Failure``, or ``RequestRejected`` when it is the request that the server finds wrong.
+    Raises ``CompletionFailed``, or ``RequestRejected`` if the server rejects the request.
     """
     bounds = http_client.HttpBounds(seconds, _MAX_CONNECT_SECONDS, _MAX_REPLY_BYTES)
     key = target.api_key
     headers = {"Authorization": f"Bearer {key.get_secret_value()}"} if key else {}
     url = f"{target.base_url.rstrip('/')}/chat/completions"
     try:
-        with http_client.call_span("POST", url):
+        with http_client.open_call_span("POST", url):
             spans.add_attributes({"gen_ai.request.model": body["model"]})
-            async with http_client.open_client(bounds) as client:
+            async with http_client.open_async_client(bounds) as client:
                 reply = await client.post(url, json=body, headers=headers)
             if reply.status_code != HTTPStatus.OK:
-                raise _verdict(reply)
+                raise _translate_status(reply)
             return reply.content
     except http_client.HttpTimeout:
-        raise Failure("timeout", CallOutcome.TOO_SLOW) from None
+        raise CompletionFailed("timeout", CallOutcome.TOO_SLOW) from None
     except (http_client.HttpFailure, httpx2.InvalidURL, httpx2.StreamError) as error:
-        raise _unconnected(error) from None
+        raise _translate_failure(error) from None
 
 
-def _verdict(reply: httpx2.Response) -> Failure | RequestRejected:
+def _translate_status(reply: httpx2.Response) -> CompletionFailed | RequestRejected:
     status = reply.status_code
-    if status in _NOT_TAKEN:
+    if status in _REJECTED_STATUSES:
         return RequestRejected(status, reply.text[:_MAX_REASON_CHARACTERS].lower())
-    return Failure(
+    is_busy = status in _BUSY_STATUSES
+    return CompletionFailed(
         f"status {status}",
-        CallOutcome.UNAVAILABLE if status in _BUSY else CallOutcome.FAILED,
-        may_pass=status in _BUSY or status >= HTTPStatus.INTERNAL_SERVER_ERROR,
-        retry_after=http_client.retry_after(reply.headers.get("Retry-After")),
+        CallOutcome.UNAVAILABLE if is_busy else CallOutcome.FAILED,
+        is_temporary=is_busy or status >= HTTPStatus.INTERNAL_SERVER_ERROR,
+        retry_after=http_client.parse_retry_after(reply.headers.get("Retry-After")),
     )
 
 
-def _unconnected(cause: Exception) -> Failure:
+def _translate_failure(cause: Exception) -> CompletionFailed:
     if isinstance(cause, http_client.ReplyRefused):
-        return Failure(str(cause))
+        return CompletionFailed(str(cause))
     if isinstance(cause, httpx2.ConnectError):
-        return Failure("no connection", CallOutcome.UNAVAILABLE)
-    return Failure(f"broken reply ({type(cause).__name__})")
+        return CompletionFailed("no connection", CallOutcome.UNAVAILABLE)
+    return CompletionFailed(f"broken reply ({type(cause).__name__})")
 
 
-# The pause before the second try where the server names none, and what that try needs at least.
-_PAUSE_SECONDS = 0.5
-_MIN_RETRY_SECONDS = 1.0
-
-
-# A server that fails more often than this in a row is left alone for so long.
-_TOLERATED_FAILURES = 4
-_REST_SECONDS = 30.0
-
-
-def breaker(tolerated: int = _TOLERATED_FAILURES) -> Breaker:
+def create_breaker(tolerated: int = _TOLERATED_FAILURES) -> Breaker:
     return Breaker(
         _SERVER,
-        Failure,
-        # Its error of a request, or callers who left, say nothing about it.
+        CompletionFailed,
+        # A rejected request or a departed caller does not prove that the server is working.
         errors_answer=False,
         tolerated=tolerated,
         min_rest_seconds=_REST_SECONDS,
@@ -267,14 +289,24 @@ def breaker(tolerated: int = _TOLERATED_FAILURES) -> Breaker:
 
 @dataclass
 class LlmServerState:
-    """The facts that calls of this process have learnt about the server at one base URL."""
+    """The state of a language model server, as observed by the calls of this process.
 
-    breaker: Breaker = field(default_factory=breaker)
+    Attributes:
+        formats: the last format that the server accepted, by model.
+    """
+
+    breaker: Breaker = field(default_factory=create_breaker)
     formats: dict[str, RequestFormat] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
 class OpenAIProtocol:
+    """A language model, which sends its requests with OpenAI's protocol.
+
+    Attributes:
+        report: the function that records the outcome and the tokens of each request.
+    """
+
     target: Target
     server: LlmServerState
     model: str
@@ -286,12 +318,12 @@ class OpenAIProtocol:
         return f"openai/{self.model}"
 
     def ask(self, question: CompletionRequest) -> CompletionReply:
-        began = time.monotonic()
+        started_at = time.monotonic()
         log = _log.bind(model=self.model)
         try:
-            reply = self._guarded(question)
-        except Failure as failure:
-            seconds = time.monotonic() - began
+            reply = self._ask_with_breaker(question)
+        except CompletionFailed as failure:
+            seconds = time.monotonic() - started_at
             self.report(Usage(self.model, failure.outcome, *failure.tokens, seconds))
             log.warning(
                 "language model failed",
@@ -299,68 +331,70 @@ class OpenAIProtocol:
                 reason=failure.reason,
                 seconds=round(seconds, 3),
             )
-            raise failure.told() from None
-        seconds = time.monotonic() - began
+            raise failure.to_domain_error() from None
+        seconds = time.monotonic() - started_at
         tokens = {"tokens_in": reply.tokens_in, "tokens_out": reply.tokens_out}
         self.report(Usage(self.model, "answered", **tokens, seconds=seconds))
         log.info("language model answered", **tokens, seconds=round(seconds, 3))
         return reply
 
-    def _guarded(self, question: CompletionRequest) -> CompletionReply:
+    def _ask_with_breaker(self, question: CompletionRequest) -> CompletionReply:
         breaker = self.server.breaker
         try:
-            # Each call has a loop of its own: cancelling is what bounds a reply that trickles.
+            # Each call runs in a new event loop, because only an event loop can cancel a call whose
+            # reply arrives byte by byte.
             with breaker.protect():
-                completion = asyncio.run(self._negotiated(question))
+                completion = asyncio.run(self._negotiate_format(question))
         except ServerFailed:
-            raise Failure(
+            raise CompletionFailed(
                 "circuit open", CallOutcome.UNAVAILABLE, retry_after=breaker.retry_after_seconds
             ) from None
         except RequestRejected as error:
-            raise Failure(f"status {error.status}") from None
-        # Not guarded: a model that does not want to answer is no server that fails.
+            raise CompletionFailed(f"status {error.status}") from None
+        # The circuit breaker does not count a refused response, because the server is working.
         return completion.reply(self.model)
 
-    async def _negotiated(self, question: CompletionRequest) -> Completion:
-        """Ask in the format that the server accepted last, then in looser ones.
+    async def _negotiate_format(self, question: CompletionRequest) -> Completion:
+        """Send the request in the last accepted format, and in looser formats if rejected.
 
-        Raises ``Failure``, and ``RequestRejected`` when the server accepts none of them.
+        Raises ``CompletionFailed``, or ``RequestRejected`` if the server accepts no format.
         """
         deadline = time.monotonic() + question.seconds
-        form: RequestFormat = self.server.formats.get(self.model, RequestFormat())
+        request_format: RequestFormat = self.server.formats.get(self.model, RequestFormat())
         while True:
             try:
                 async with asyncio.timeout(deadline - time.monotonic()):
-                    body = await self._tried_twice(question, form, deadline)
+                    body = await self._send_with_retry(question, request_format, deadline)
             except TimeoutError:
-                raise Failure("timeout", CallOutcome.TOO_SLOW) from None
+                raise CompletionFailed("timeout", CallOutcome.TOO_SLOW) from None
             except RequestRejected as error:
-                following = form.after(error)
-                if following is None:
+                next_format = request_format.get_next(error)
+                if next_format is None:
                     raise
-                form = following
+                request_format = next_format
             else:
-                self.server.formats[self.model] = form
-                return read(body)
+                self.server.formats[self.model] = request_format
+                return parse_completion(body)
 
-    async def _tried_twice(
-        self, question: CompletionRequest, form: RequestFormat, deadline: float
+    async def _send_with_retry(
+        self, question: CompletionRequest, request_format: RequestFormat, deadline: float
     ) -> bytes:
         try:
-            return await self._sent(question, form, deadline)
-        except Failure as failure:
+            return await self._send(question, request_format, deadline)
+        except CompletionFailed as failure:
             pause = failure.retry_after
             if pause is None:
-                pause = _PAUSE_SECONDS * random.uniform(1.0, 1.5)  # noqa: S311 - it only spreads calls
-            if not failure.may_pass or pause + _MIN_RETRY_SECONDS > deadline - time.monotonic():
+                pause = _RETRY_PAUSE_SECONDS * random.uniform(1.0, 1.5)  # noqa: S311 - no secret
+            seconds_left = deadline - time.monotonic()
+            if not failure.is_temporary or pause + _MIN_RETRY_SECONDS > seconds_left:
                 raise
             _log.info("language model asked again", model=self.model, reason=failure.reason)
         await asyncio.sleep(pause)
-        return await self._sent(question, form, deadline)
+        return await self._send(question, request_format, deadline)
 
-    async def _sent(
-        self, question: CompletionRequest, form: RequestFormat, deadline: float
+    async def _send(
+        self, question: CompletionRequest, request_format: RequestFormat, deadline: float
     ) -> bytes:
-        body = form.body(question, self.model)
+        body = request_format.build_body(question, self.model)
         question.before_sending()
-        return await send(self.target, body, max(deadline - time.monotonic(), 0.1))
+        return await post_completion(self.target, body, max(deadline - time.monotonic(), 0.1))

@@ -1,4 +1,4 @@
-"""The port of language models: one answer of a known shape to one question."""
+"""The interface of language models, which return a JSON response to a single request."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -7,24 +7,29 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True)
 class CompletionRequest:
-    """``instructions`` are ours; ``material`` is the post's, and never followed."""
+    """A request to a language model.
+
+    Attributes:
+        instructions: the text that the model follows.
+        material: the text of the post. The model must not follow instructions in this text.
+        schema: the JSON schema of the response.
+        seconds: the time limit, including a retry.
+        before_sending: a function that is called before the request is sent, and before each retry.
+            An exception in this function ends the call, for example because the caller has left.
+    """
 
     instructions: str
     material: str
-    # A JSON schema, of which the answer is an instance.
     schema: dict[str, Any]
     schema_name: str
     max_tokens: int
-    # Seconds for this call, a retry included.
     seconds: float
-    # Called before each request that is sent for it, a retry included. An exception from it ends
-    # the call: by then the caller may have left.
     before_sending: Callable[[], object] = field(default=lambda: None, compare=False)
 
 
 @dataclass(frozen=True)
 class CompletionReply:
-    """The text as it came: whether it keeps to the schema is for the caller to check."""
+    """The response of a language model. The caller must check the text against the schema."""
 
     text: str
     model: str
@@ -34,8 +39,14 @@ class CompletionReply:
 
 @dataclass(frozen=True)
 class Usage:
-    """The outcome of one question: `answered`, `failed`, `unavailable` or `too_slow`. Tokens are
-    the server's count, whether or not the answer was of use."""
+    """The outcome and the costs of a request to a language model.
+
+    Attributes:
+        outcome: `answered`, `failed`, `unavailable` or `too_slow`.
+        tokens_in: the number of input tokens, as counted by the server. A failed request may also
+            have used tokens.
+        tokens_out: the number of output tokens, as counted by the server.
+    """
 
     model: str
     outcome: str
@@ -48,15 +59,21 @@ Report = Callable[[Usage], None]
 
 
 class LanguageModel(Protocol):
-    """Raises ``llm.failed`` (``provider_failed``), ``llm.unavailable`` (``unavailable``, with what
-    ``Retry-After`` said) and ``llm.too_slow`` (``too_slow``): after them, another answer would need
-    another call."""
+    """A language model.
+
+    Attributes:
+        context_tokens: the maximum number of tokens in the request and the response together.
+    """
 
     @property
     def name(self) -> str:
-        """As the header ``Pressroom-Source`` names it: `openai/<model>`."""
+        """The name of the model in the header ``Pressroom-Source``, for example `openai/gpt-5`."""
 
-    # The time for a question and its answer together.
     context_tokens: int
 
-    def ask(self, question: CompletionRequest) -> CompletionReply: ...
+    def ask(self, question: CompletionRequest) -> CompletionReply:
+        """Send a request and return the response.
+
+        Raises ``llm.failed`` (``provider_failed``), ``llm.unavailable`` (``unavailable``, with the
+        server's ``Retry-After``) and ``llm.too_slow`` (``too_slow``).
+        """

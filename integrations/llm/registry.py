@@ -1,4 +1,4 @@
-"""The language model that the settings name."""
+"""The language model that is configured in the settings."""
 
 import threading
 from typing import TYPE_CHECKING
@@ -15,14 +15,17 @@ _servers: dict[str, "LlmServerState"] = {}
 
 
 def language_model(given: Settings, report: Report) -> LanguageModel | None:
-    """The settings' language model, the same one each time; None when there is none to ask.
+    """Return the configured language model, or ``None`` if no model is configured.
 
-    All threads of the process share the facts that it has learnt about its server. The first call
-    of the process also says who hears of each use.
+    All threads of the process share a model and the observed state of its server.
+
+    Args:
+        report: the function that records each use of the model. Only the ``report`` of the first
+            call with the same settings is used.
     """
     if given.llm_provider == "offline" or given.llm_model is None:
         return None
-    # The library takes its time to import, which processes that ask nothing are spared.
+    # This late import keeps processes that use no language model from loading a slow library.
     from integrations.llm import openai_protocol
 
     url = str(given.llm_base_url)

@@ -1,4 +1,4 @@
-"""The port of mail servers: a mail, and what sends it."""
+"""The interface of mail servers, which send a mail to a person."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,26 +7,30 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Mail:
-    """A message to one person, as plain text and as HTML."""
+    """A message to one person, as plain text and as HTML.
+
+    Attributes:
+        headers: additional headers, such as List-Unsubscribe. The mail adapter sets From, To,
+            Subject, Date, Message-ID, and the headers that suppress automatic replies.
+        key: the identifier in the Message-ID, made of letters, digits and "-". Every attempt to
+            send the mail uses the same key, so that mail programs recognise duplicates.
+        sender_name: a name to show in addition to the name of the installation. The address of the
+            sender stays the address of the installation.
+    """
 
     to: str
     subject: str
     text: str
     html: str
-    # Additional headers, such as List-Unsubscribe. The mail adapter sets From, To, Subject, Date,
-    # Message-ID, and the headers that suppress automatic replies.
     headers: Mapping[str, str] = field(default_factory=dict)
-    # The same at every attempt, so that a recipient who gets the mail twice can tell. Letters,
-    # digits and "-".
     key: str | None = None
-    # The sender beside the installation, whose address the mail keeps.
     sender_name: str | None = None
 
 
 class Mailer(Protocol):
     def send(self, mail: Mail) -> None:
-        """Hand the mail to the server that delivers it.
+        """Hand the mail over to the mail server.
 
-        Raises ``TransientError`` when another try may help, and ``mail.refused`` when it won't: the
-        address or the message was refused for good.
+        Raises ``TransientError`` if a retry may succeed. Raises ``mail.refused`` if the server
+        permanently refuses the address or the message.
         """

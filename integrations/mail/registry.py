@@ -1,4 +1,4 @@
-"""The mailer that the settings name."""
+"""The mail server that is configured in the settings."""
 
 from core.errors import TransientError
 from core.settings import Settings
@@ -8,14 +8,14 @@ from integrations.mail.smtp import SmtpMailer
 
 
 class UnconfiguredMailer:
-    """Sends nothing and loses nothing: mail is tried again until a server is configured."""
+    """A mailer without a mail server. Mail is retried until the operator configures a server."""
 
     def send(self, mail: Mail) -> None:
         raise TransientError("PRESSROOM_MAIL_URL is not set: mail waits until it is.")
 
 
-def mailer(settings: Settings) -> Mailer:
-    """Make it once a process."""
+def create_mailer(settings: Settings) -> Mailer:
+    """Return a new mailer. A process needs only one mailer."""
     if settings.mail_url is None:
         return UnconfiguredMailer()
     server = MailServer.parse(settings.mail_url.get_secret_value())

@@ -1,6 +1,7 @@
-"""Mail over SMTP (RFC 5321), each on a connection of its own.
+"""Sends mail over SMTP (RFC 5321), with a separate connection for each mail.
 
-No error or log line repeats a server's words: its replies quote addresses.
+Errors and log entries never contain the text of the server's replies, because the replies quote
+addresses.
 """
 
 import re
@@ -31,25 +32,42 @@ from core.telemetry.attributes import SpanAttributes
 from integrations.mail.port import Mail
 
 _KEY = re.compile(r"[A-Za-z0-9-]{1,64}\Z")
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*\Z")
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_HEADER_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*\Z")
+_CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 # These headers suppress automatic replies, such as out-of-office messages. `Auto-Submitted`
 # is defined by RFC 3834, section 5. `X-Auto-Response-Suppress` is for Exchange. The value
 # `All` would also suppress bounces.
-_AUTOMATIC = {
+_AUTOMATIC_MAIL_HEADERS = {
     "Auto-Submitted": "auto-generated",
     "X-Auto-Response-Suppress": "OOF, AutoReply",
 }
-_OURS = {"from", "sender", "to", "cc", "bcc", "subject", "date", "message-id", "mime-version"}
-_OURS |= {name.lower() for name in _AUTOMATIC}
-_MAX_LINE_BYTES = 998  # RFC 5322, 2.1.1
+_RESERVED_HEADERS = {
+    *("from", "sender", "to", "cc", "bcc", "subject", "date", "message-id", "mime-version"),
+    *(name.lower() for name in _AUTOMATIC_MAIL_HEADERS),
+}
+_MAX_LINE_BYTES = 998  # RFC 5322, section 2.1.1
+
+# The time limit of a whole conversation with the server. The limit also applies if the network
+# drops all packets, or if the server replies byte by byte.
+_MAX_CALL_SECONDS = 20.0
+
+_SERVER = "mail server"
+
+_PERMANENT_CODES = range(500, 600)
+# The codes for a refused or missing login (RFC 4954). An operator can fix the login, so the mail is
+# retried.
+_LOGIN_CODES = frozenset({530, 534, 535, 538})
+_TOO_LARGE_CODE = 552
+# The codes for a missing reply or a server that is shutting down. These failures concern the server
+# and not a particular mail.
+_OUTAGE_CODES = frozenset({None, -1, 421})
 
 
-class _AsWritten(EmailPolicy):
-    """Keeps each header as it was given.
+class _UnchangedHeaderPolicy(EmailPolicy):
+    """A policy that writes each header unchanged.
 
-    The library would take apart what looks like encoded words, line ends inside them included,
-    and make encoded words of long links, which no mail program then takes for links.
+    The default policy would decode text that looks like encoded words, including line ends in such
+    text. The default policy would also encode long links, which mail programs then don't recognise.
     """
 
     def header_store_parse(self, name: str, value: str) -> tuple[str, str]:
@@ -59,31 +77,31 @@ class _AsWritten(EmailPolicy):
         return f"{name}: {value}\r\n".encode()
 
 
-_POLICY = _AsWritten(linesep="\r\n")
+def compose_message(mail: Mail, sender: MailSender, address: str) -> bytes:
+    """Return the bytes of a message to one address.
 
-
-def compose(mail: Mail, sender: MailSender, address: str) -> bytes:
-    """The whole message to one address; raises ``mail.refused`` if it can't be written."""
-    message = EmailMessage(_POLICY)
+    Raises ``mail.refused`` if the mail contains characters that a message can't contain.
+    """
+    message = EmailMessage(_UnchangedHeaderPolicy(linesep="\r\n"))
     name = sender.name
     if mail.sender_name is not None:
-        # A list's owner can't pose as another: the name says whose installation sends it.
+        # The name of the installation is added, so that a list owner can't impersonate anyone.
         name = f"{mail.sender_name} via {sender.name or sender.domain}"
     message["From"] = formataddr((name, sender.address))
     message["To"] = address
-    message["Subject"] = _written("Subject", _CONTROLS.sub(" ", mail.subject))
+    message["Subject"] = _encode_header("Subject", _CONTROL_CHARACTERS.sub(" ", mail.subject))
     message["Date"] = format_datetime(clock.now())
     if mail.key is not None and not _KEY.match(mail.key):
         raise MAIL_UNWRITABLE(what="The key")
-    made_up = make_msgid(domain=sender.domain)
-    message["Message-ID"] = f"<{mail.key}@{sender.domain}>" if mail.key else made_up
-    for name, value in _AUTOMATIC.items():
+    random_id = make_msgid(domain=sender.domain)
+    message["Message-ID"] = f"<{mail.key}@{sender.domain}>" if mail.key else random_id
+    for name, value in _AUTOMATIC_MAIL_HEADERS.items():
         message[name] = value
     for name, value in mail.headers.items():
-        is_ours = name.lower() in _OURS or name.lower().startswith("content-")
-        if is_ours or not _NAME.match(name) or _CONTROLS.search(value):
+        is_reserved = name.lower() in _RESERVED_HEADERS or name.lower().startswith("content-")
+        if is_reserved or not _HEADER_NAME.match(name) or _CONTROL_CHARACTERS.search(value):
             raise MAIL_UNWRITABLE(what="A header")
-        message[name] = _written(name, value)
+        message[name] = _encode_header(name, value)
     try:
         message.set_content(mail.text, cte="quoted-printable")
         message.add_alternative(mail.html, subtype="html", cte="quoted-printable")
@@ -92,8 +110,11 @@ def compose(mail: Mail, sender: MailSender, address: str) -> bytes:
     return message.as_bytes()
 
 
-def _written(name: str, value: str) -> str:
-    """The value in ASCII; other text, or text that looks encoded, becomes encoded words."""
+def _encode_header(name: str, value: str) -> str:
+    """Return a header value in ASCII.
+
+    Text that is not ASCII, or that looks like encoded words, is converted to encoded words.
+    """
     if value.isascii() and "=?" not in value:
         if len(name) + len(": ") + len(value) > _MAX_LINE_BYTES:
             raise MAIL_UNWRITABLE(what="A header")
@@ -104,23 +125,9 @@ def _written(name: str, value: str) -> str:
         raise MAIL_UNWRITABLE(what="A header") from None
 
 
-# The limit of a whole conversation: it ends even when the network swallows everything, or when the
-# server answers byte by byte.
-_MAX_CALL_SECONDS = 20.0
-
-_SERVER = "mail server"
-
-_PERMANENT = range(500, 600)
-# RFC 4954: the login was refused or missing. An operator can mend that.
-_LOGIN_REFUSED = frozenset({530, 534, 535, 538})
-_TOO_LARGE = 552
-# No reply at all, or a server that is shutting down: it is about no mail in particular.
-_NO_SERVICE = frozenset({None, -1, 421})
-
-
 @dataclass(frozen=True)
 class SmtpMailer:
-    """Sends through one server, whose certificate is verified wherever TLS is used."""
+    """A mailer that uses a single SMTP server. Connections with TLS check the certificate."""
 
     server: MailServer
     sender: MailSender
@@ -142,11 +149,11 @@ class SmtpMailer:
         except EmailNotValidError:
             raise errors.MAIL_RECIPIENT_INVALID() from None
         address = f"{recipient.ascii_local_part or recipient.local_part}@{recipient.ascii_domain}"
-        message = compose(mail, self.sender, address)
+        message = compose_message(mail, self.sender, address)
         options = [] if address.isascii() else ["SMTPUTF8", "BODY=8BITMIME"]
-        about: SpanAttributes = {"server.address": self.server.host}
+        attributes: SpanAttributes = {"server.address": self.server.host}
         with (
-            spans.step_span("mail", "client", about),
+            spans.step_span("mail", "client", attributes),
             self.breaker.protect(),
             time_limit(self.timeout),
             self._logged_in() as connection,
@@ -154,18 +161,21 @@ class SmtpMailer:
             if options and not connection.has_extn("smtputf8"):
                 raise errors.MAIL_RECIPIENT_NOT_ASCII()
             connection.sendmail(self.sender.address, [address], message, options)
-            # The server has the mail now, whatever it answers to this.
+            # The server has already accepted the mail, so a failed QUIT command doesn't matter.
             with suppress(smtplib.SMTPException):
                 connection.quit()
 
     def log_in(self) -> None:
-        """Log in to the server and send nothing; raises ``TransientError``."""
+        """Log in to the server to test the settings. Raises ``TransientError``."""
         with self.breaker.protect(), time_limit(self.timeout), self._logged_in() as connection:
             connection.quit()
 
     @contextmanager
     def _logged_in(self) -> Iterator[smtplib.SMTP]:
-        """A connection to the server; its errors, and those of what is done with it, are ours."""
+        """Yield a connection to the server, and translate its errors.
+
+        SMTP errors in the caller's block are translated too.
+        """
         try:
             with closing(self._connect()) as connection:
                 if self.server.security is MailSecurity.STARTTLS:
@@ -175,8 +185,8 @@ class SmtpMailer:
                 connection.ehlo_or_helo_if_needed()
                 yield connection
         except smtplib.SMTPException as error:
-            raise _verdict(error) from None
-        # smtplib raises ValueError for a login's challenge that can't be decoded.
+            raise _translate_error(error) from None
+        # smtplib raises ValueError if the server sends an invalid login challenge.
         except (OSError, ValueError) as error:
             raise ServerFailed(_SERVER, type(error).__name__) from None
 
@@ -185,8 +195,8 @@ class SmtpMailer:
         return create_tls_context()
 
     def _connect(self) -> smtplib.SMTP:
-        # We introduce ourselves by the sender's domain: the lookup of this machine's own name can
-        # take longer than any call.
+        # The client name is the sender's domain. By default, smtplib would look up the host name of
+        # this machine, which can take longer than the time limit.
         name = self.sender.domain
         host = self.server.host
         port = self.server.port
@@ -201,8 +211,8 @@ class _Smtp(smtplib.SMTP):
         return limit_socket(super()._get_socket(host, port, timeout))  # type: ignore[misc]
 
 
-def _verdict(error: smtplib.SMTPException) -> Exception:
-    """The error of a failed conversation: one that is worth another try, or an error."""
+def _translate_error(error: smtplib.SMTPException) -> Exception:
+    """Return ``mail.refused`` for a permanent error, and a ``TransientError`` for other errors."""
     if isinstance(error, smtplib.SMTPNotSupportedError):
         return TransientError("The mail server offers no STARTTLS, or no login.")
     code = None
@@ -210,16 +220,16 @@ def _verdict(error: smtplib.SMTPException) -> Exception:
         [(code, _)] = error.recipients.values()
     elif isinstance(error, smtplib.SMTPResponseException):
         code = error.smtp_code
-    what = f"{type(error).__name__} {code or ''}".rstrip()
-    if code in _NO_SERVICE:
-        return ServerFailed(_SERVER, what)
-    if code in _PERMANENT and code not in _LOGIN_REFUSED:
+    summary = f"{type(error).__name__} {code or ''}".rstrip()
+    if code in _OUTAGE_CODES:
+        return ServerFailed(_SERVER, summary)
+    if code in _PERMANENT_CODES and code not in _LOGIN_CODES:
         match error:
             case smtplib.SMTPRecipientsRefused():
                 return errors.MAIL_RECIPIENT_REFUSED(status=code)
             case smtplib.SMTPDataError():
                 return errors.MAIL_MESSAGE_REFUSED(status=code)
-            case smtplib.SMTPSenderRefused() if code == _TOO_LARGE:
+            case smtplib.SMTPSenderRefused() if code == _TOO_LARGE_CODE:
                 return errors.MAIL_TOO_LARGE(status=code)
-    # For now, or for what an operator can mend: a login, the sender, settings that are wrong.
-    return TransientError(f"The mail server refuses the mail ({what}).")
+    # The refusal is temporary, or an operator can fix the cause, for example a wrong login.
+    return TransientError(f"The mail server refuses the mail ({summary}).")

@@ -1,8 +1,8 @@
-"""The port of payment providers: Pressroom's calls, and the facts that it may learn.
+"""The interface of payment providers.
 
-A provider tells of a payment in many ways: by a webhook, by a page that the payer returns to, by
-the reply to a call. Each becomes the same `Evidence`: facts that, once true, stay true, so that
-neither their order nor their number matters.
+Pressroom learns about a payment from webhooks, from the payer's return to a page, and from the
+replies to calls. Every source yields `Evidence`, which contains facts about the payment. A fact
+that is true once stays true. Evidence may therefore arrive in any order and more than once.
 """
 
 from dataclasses import dataclass
@@ -18,30 +18,40 @@ class PaymentChannel(StrEnum):
 
 @dataclass(frozen=True)
 class Checkout:
-    """A page of the provider's on which one order can be paid, once, until it expires."""
+    """A request for a payment page at the provider, on which an order can be paid once.
+
+    Attributes:
+        amount_minor: the amount in the minor unit of the currency, for example in cents or yen.
+        return_url: the page that the payer's browser opens after the payment.
+        expires_at: the time at which the payment page expires.
+    """
 
     order_id: int
-    # In the currency's minor unit: cents, or yen.
     amount_minor: int
     currency: str
     description: str
-    # Where the payer's browser goes afterwards.
     return_url: str
     expires_at: datetime
 
 
 @dataclass(frozen=True)
 class OpenedCheckout:
-    # The provider's name for it.
+    """A payment page that the provider has opened.
+
+    Attributes:
+        session_id: the provider's id of the page.
+    """
+
     session_id: str
     payment_url: str
     expires_at: datetime
 
 
 class DisputeStatus(StrEnum):
-    """The status of a dispute goes from open to won or lost, and never back.
+    """The status of a dispute, which changes only from open to won or from open to lost.
 
-    A payment may have several disputes: its order is open while one is, else lost if one was lost.
+    A payment may have several disputes. An order with an open dispute counts as open. An order
+    without an open dispute counts as lost if any dispute was lost.
     """
 
     OPEN = "open"
@@ -51,28 +61,38 @@ class DisputeStatus(StrEnum):
 
 @dataclass(frozen=True)
 class Evidence:
-    """The facts that the provider named about one payment; ``None``: not named."""
+    """The facts that the provider has reported about a payment. ``None`` means not reported.
 
-    # The order, by at least one of: our number, the checkout's, the payment's own.
+    All amounts are in the minor unit of the currency, and all sums can only grow.
+
+    Attributes:
+        order_id: Pressroom's id of the order. At least one of the three ids is set.
+        session_id: the provider's id of the checkout.
+        payment_id: the provider's id of the payment.
+        amount_minor: the amount of the order.
+        paid: whether the money has arrived. A promised payment, such as a bank debit, is not paid.
+        failed: whether a promised payment has failed. The checkout can't be paid afterwards.
+        expired: whether the time for paying is over. A payment that was promised in time may still
+            arrive.
+        closed: whether the checkout accepts no payment and no promised payment can arrive.
+        refunded_minor: the sum of all refunds, including failed refunds.
+        refunds_failed_minor: the sum of all failed refunds.
+        disputes_minor: the sum of all disputes.
+        disputes_ended_minor: the sum of all disputes that are no longer open.
+        disputes_lost_minor: the sum of all lost disputes.
+    """
+
     order_id: int | None = None
     session_id: str | None = None
     payment_id: str | None = None
-    # The amount of the order in the minor unit, and its currency, where the provider says them.
     amount_minor: int | None = None
     currency: str | None = None
-    # The money has come, and isn't merely promised.
     paid: bool = False
-    # A promised payment (a bank debit, say) fell through: the checkout can't be paid then.
     failed: bool = False
-    # The time for paying is over. A payment that a payer promised before may still come.
     expired: bool = False
-    # The checkout takes no payment any more, and no promised payment is under way.
     closed: bool = False
-    # The sum of all refunds so far, in the minor unit, and of those among them that failed.
     refunded_minor: int | None = None
     refunds_failed_minor: int | None = None
-    # The sum of all disputes so far, of those among them that have ended, and of those that were
-    # lost. Each only grows; what is open is the first without the second.
     disputes_minor: int | None = None
     disputes_ended_minor: int | None = None
     disputes_lost_minor: int | None = None
@@ -80,49 +100,52 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Event:
-    """The content of a webhook whose signature has been checked."""
+    """The content of a webhook with a valid signature.
 
-    # The provider's id; the same for each delivery of one event.
+    Attributes:
+        id: the provider's id of the event. Every delivery of an event has the same id.
+        evidence: the facts in the event, or ``None`` if the event doesn't concern an order.
+    """
+
     id: str
     type: str
     created_at: datetime
-    # It is ``None`` for an event that doesn't concern orders.
     evidence: Evidence | None
 
 
 class Payments(Protocol):
-    """An account at a provider. Every call has a time limit.
+    """An account at a payment provider. Every call has a time limit.
 
-    Calls raise ``TransientError`` for trouble that may pass by itself (the provider is away, slow,
-    or limits us) and ``payments.refused`` (``provider_failed``) for calls that it refuses.
+    Calls raise ``TransientError`` if the provider is unreachable or slow, or limits the calls.
+    Calls raise ``payments.refused`` (``provider_failed``) if the provider refuses the call.
     """
 
     channel: PaymentChannel
 
-    def open(self, checkout: Checkout) -> OpenedCheckout:
-        """Open a checkout; asked again for the same order, answer the same one."""
+    def open_checkout(self, checkout: Checkout) -> OpenedCheckout:
+        """Open a checkout. A second call for the same order returns the same checkout."""
 
-    def evidence(self, session_id: str) -> Evidence:
-        """All that the provider knows about a checkout now, refunds and disputes included."""
+    def fetch_evidence(self, session_id: str) -> Evidence:
+        """Return all facts about a checkout, including refunds and disputes."""
 
-    def close(self, session_id: str) -> Evidence:
-        """Accept no payment from now on, and answer what is known after that.
+    def close_checkout(self, session_id: str) -> Evidence:
+        """Stop accepting payments, and return all facts about the checkout.
 
-        A checkout that was paid, promised or closed before stays as it is.
+        A checkout that is already paid, promised or closed does not change.
         """
 
-    def refunds(self, payment_id: str) -> Evidence:
-        """The refunds of a payment as they are now, with those that failed."""
+    def fetch_refunds(self, payment_id: str) -> Evidence:
+        """Return the current sums of a payment's refunds."""
 
-    def disputes(self, payment_id: str) -> Evidence:
-        """The disputes of a payment as they are now."""
+    def fetch_disputes(self, payment_id: str) -> Evidence:
+        """Return the current sums of a payment's disputes."""
 
-    def order_of(self, payment_id: str) -> int | None:
-        """Our number of the order that a payment is for; none if it isn't one of ours."""
+    def find_order_id(self, payment_id: str) -> int | None:
+        """Return the id of the order for a payment, or ``None`` for another shop's payment."""
 
-    def event(self, body: bytes, signature: str) -> Event:
-        """Read a webhook's raw body.
+    def parse_event(self, body: bytes, signature: str) -> Event:
+        """Check the signature of a webhook, and parse the body.
 
         Raises ``webhook.signature_invalid`` (malformed) for a signature that is missing, wrong or
-        too old, ``webhook.unreadable`` (malformed) for a signed body of no event.
+        too old. Raises ``webhook.unreadable`` (malformed) for a signed body that is not an event.
         """

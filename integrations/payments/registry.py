@@ -1,4 +1,4 @@
-"""The accounts at payment providers that the settings name."""
+"""The accounts at payment providers that are configured in the settings."""
 
 from threading import Lock
 
@@ -9,9 +9,10 @@ from integrations.payments.port import Event, PaymentChannel, Payments
 
 
 class PaymentChannels:
-    """The channels for which the settings have keys; make it once a process.
+    """The payment channels for which the settings contain keys.
 
-    It costs nothing until a payment: Stripe's library is loaded at the first use.
+    A process creates only one instance. Stripe's library is loaded at the first use of a channel,
+    because most processes handle no payments.
     """
 
     def __init__(self, given: Settings) -> None:
@@ -36,20 +37,24 @@ class PaymentChannels:
 
     @property
     def default(self) -> PaymentChannel:
-        """Real money where there is an account for it; raises as ``channel`` does for none."""
+        """The channel for real money if configured, or else the sandbox.
+
+        Without any configured channel, this property returns the channel for real money, so that
+        ``channel`` raises an error.
+        """
         return next(iter(self._accounts), PaymentChannel.STRIPE)
 
     def channel(self, channel: PaymentChannel) -> Payments:
-        """The channel's account.
+        """Return the account of a channel.
 
-        Raises ``topup.channel_unavailable``: invalid for the sandbox, which is part of the
-        development stack alone, unavailable for one that the operator can set up.
+        Raises ``topup.channel_unavailable``. The kind of the error is invalid for the sandbox,
+        which exists only in the development stack. The kind is unavailable for a channel that the
+        operator can configure.
         """
         if channel in self._accounts:
             with self._lock:
                 if channel not in self._opened:
-                    # Imported late: it takes ten megabytes, in each process, most of which never
-                    # see money.
+                    # The import is late because Stripe's library takes ten megabytes of memory.
                     from integrations.payments.stripe import StripeCheckout
 
                     url, key, secret = self._accounts[channel]
@@ -61,13 +66,17 @@ class PaymentChannels:
             raise errors.TOPUP_NO_SANDBOX()
         raise errors.TOPUP_CHANNEL_UNAVAILABLE(channel=channel)
 
-    def event(self, body: bytes, signature: str) -> tuple[Payments, Event]:
-        """Read a webhook of the account that it is signed for; raises as ``Payments.event``."""
+    def parse_event(self, body: bytes, signature: str) -> tuple[Payments, Event]:
+        """Parse a webhook, and return the event and the account that signed the event.
+
+        Raises ``webhook.signature_invalid`` if no account has signed the event, and
+        ``webhook.unreadable``.
+        """
         rejected: DomainError | None = None
         for channel in self._accounts:
             account = self.channel(channel)
             try:
-                return account, account.event(body, signature)
+                return account, account.parse_event(body, signature)
             except DomainError as error:
                 if error.code != errors.WEBHOOK_SIGNATURE_INVALID.code:
                     raise

@@ -1,9 +1,12 @@
-"""Payments by Stripe's checkout, and Stripe's objects read as evidence about a payment.
+"""An adapter for payments with Stripe Checkout.
 
-The development stack's stand-in is called in the same way: only the base URL and the keys differ.
-Objects come from answers and from webhooks, whose API version is that of the endpoint; what is read
-here has been the same in every version since 2022. Sources: docs.stripe.com/api/checkout/sessions,
-/api/idempotent_requests, /webhooks and /payments/checkout/fulfill-orders.
+The adapter also calls the sandbox of the development stack, which differs only in the base URL and
+the keys. The adapter converts Stripe's objects to `Evidence`. Stripe's objects arrive in replies
+and in webhooks, and a webhook endpoint may have an older API version. This module reads only fields
+that are the same in every API version since 2022.
+
+The sources are docs.stripe.com/api/checkout/sessions, /api/idempotent_requests, /webhooks and
+/payments/checkout/fulfill-orders.
 """
 
 import logging
@@ -24,7 +27,7 @@ from core.calls.breaker import Breaker
 from core.errors import DomainError, ServerFailed, TransientError
 from core.errors.money import PAYMENTS_REFUSED, WEBHOOK_SIGNATURE_INVALID, WEBHOOK_UNREADABLE
 from core.logging import get_logger
-from integrations.http_client import HttpBounds, HttpClient, HttpFailure, reason_of
+from integrations.http_client import HttpBounds, HttpClient, HttpFailure, describe_failure
 from integrations.payments.port import (
     Checkout,
     DisputeStatus,
@@ -36,24 +39,58 @@ from integrations.payments.port import (
 
 _log = get_logger(__name__)
 
-# Other shops may use the same account at Stripe, and number their orders as we do.
+# The mark of Pressroom's orders, because other shops may use the same Stripe account and the same
+# order numbers.
 APPLICATION = "pressroom"
+# The API version of Stripe's replies. The account may have another default version.
+STRIPE_API_VERSION = "2026-10-28.endive"
 
-Fields = Mapping[str, Any]
+_MAX_CONNECT_SECONDS = 2.0
+_MAX_REPLY_BYTES = 4 * 1024 * 1024
+# Two attempts and the pause between them take less than ten seconds.
+_ATTEMPT_SECONDS = 4.5
+_MAX_RETRIES = 1
+_SERVER = "payment provider"
+# A payer waits for each call, so a few failures must not make the circuit breaker refuse calls of
+# other payers.
+_TOLERATED_FAILURES = 2
+_SIGNATURE_TOLERANCE_SECONDS = 300
+# The maximum number of refunds or disputes to read for a payment, because an endless list would
+# occupy a thread forever.
+_MAX_LISTED_OBJECTS = 1_000
+# Stripe allows 30 minutes to 24 hours. The limits here are a minute stricter, because Stripe's
+# clock may differ.
+_MIN_CHECKOUT_LIFETIME = timedelta(minutes=31)
+_MAX_CHECKOUT_LIFETIME = timedelta(hours=24) - timedelta(minutes=1)
+# Statuses of replies that refuse a call. Any other failure counts as an outage.
+_REFUSED_STATUSES = range(300, 500)
+_TEMPORARY_STATUSES = {
+    HTTPStatus.REQUEST_TIMEOUT,
+    HTTPStatus.CONFLICT,
+    HTTPStatus.TOO_MANY_REQUESTS,
+}
 
-# A bank's mere inquiry (warning_…) takes no money, nor does what was settled before it became one.
-_DISPUTES = {
+# Disputes with other statuses withdraw no money. Examples are a bank's inquiry (warning_…), and a
+# case that was closed before a dispute began.
+_DISPUTE_STATUSES = {
     "needs_response": DisputeStatus.OPEN,
     "under_review": DisputeStatus.OPEN,
     "won": DisputeStatus.WON,
     "lost": DisputeStatus.LOST,
 }
 
-# The money of a refund in one of these stays with us. Any other one may be on its way to the payer.
-_FAILED_REFUNDS = {"failed", "canceled"}
+# The statuses of refunds whose money stays in the Stripe account. The money of any other refund may
+# be on its way to the payer.
+_FAILED_REFUND_STATUSES = {"failed", "canceled"}
+
+Fields = Mapping[str, Any]
+T = TypeVar("T")
+
+# At debug level, Stripe's library logs whole replies, which contain the payers' input.
+logging.getLogger("stripe").setLevel(logging.WARNING)
 
 
-def order_of(fields: Fields) -> int | None:
+def parse_order_id(fields: Fields) -> int | None:
     metadata = fields.get("metadata") or {}
     number = metadata.get("order_id") or ""
     if metadata.get("application") != APPLICATION or not number.isascii() or not number.isdigit():
@@ -61,26 +98,30 @@ def order_of(fields: Fields) -> int | None:
     return int(number)
 
 
-def session_evidence(session: Fields, *, failed: bool = False) -> Evidence | None:
-    """A checkout by itself: paid, expired or neither; None for one that isn't ours."""
-    if (order_id := order_of(session)) is None:
+def parse_session(session: Fields, *, failed: bool = False) -> Evidence | None:
+    """Return the evidence in a checkout session, or ``None`` for a session of another shop."""
+    if (order_id := parse_order_id(session)) is None:
         return None
     return Evidence(
         order_id=order_id,
         session_id=session["id"],
-        payment_id=identifier(session.get("payment_intent")),
+        payment_id=parse_id(session.get("payment_intent")),
         amount_minor=session.get("amount_total"),
         currency=_currency(session),
         paid=session.get("payment_status") == "paid",
         failed=failed,
-        # A session with a payment under way is complete; an expired one has none, and gets none.
+        # An expired session has no payment in progress, because Stripe calls a session with a
+        # promised payment complete.
         expired=session.get("status") == "expired",
         closed=session.get("status") == "expired",
     )
 
 
-def has_fallen_through(session: Fields) -> bool:
-    """Return whether a promised payment won't come; a declined card alone ends no checkout."""
+def has_failed_payment(session: Fields) -> bool:
+    """Return whether a promised payment has failed.
+
+    A declined card does not count, because the payer can try another card.
+    """
     match session:
         case {
             "status": "complete",
@@ -91,14 +132,14 @@ def has_fallen_through(session: Fields) -> bool:
     return False
 
 
-def charge_evidence(charge: Fields) -> Evidence | None:
-    """Money that came, and what of it went back; None for a charge that isn't ours."""
-    order_id = order_of(charge)
+def parse_charge(charge: Fields) -> Evidence | None:
+    """Return the evidence in a successful charge, or ``None`` for any other charge."""
+    order_id = parse_order_id(charge)
     if order_id is None or charge.get("status") != "succeeded":
         return None
     return Evidence(
         order_id=order_id,
-        payment_id=identifier(charge.get("payment_intent")),
+        payment_id=parse_id(charge.get("payment_intent")),
         amount_minor=charge.get("amount"),
         currency=_currency(charge),
         paid=True,
@@ -106,46 +147,55 @@ def charge_evidence(charge: Fields) -> Evidence | None:
     )
 
 
-def failed_refund_evidence(refund: Fields) -> Evidence | None:
-    """A refund that failed or was cancelled, by itself. It names the payment alone."""
-    payment_id = identifier(refund.get("payment_intent"))
-    if refund.get("status") not in _FAILED_REFUNDS or payment_id is None:
+def parse_failed_refund(refund: Fields) -> Evidence | None:
+    """Return the evidence in a failed or cancelled refund, or ``None`` for any other refund.
+
+    A refund identifies only the payment, and not the order.
+    """
+    payment_id = parse_id(refund.get("payment_intent"))
+    if refund.get("status") not in _FAILED_REFUND_STATUSES or payment_id is None:
         return None
     return Evidence(payment_id=payment_id, refunds_failed_minor=refund["amount"])
 
 
-def refunds_evidence(payment_id: str, refunds: Iterable[Fields]) -> Evidence:
-    """All refunds of a payment together."""
-    total = failed = 0
+def sum_refunds(payment_id: str, refunds: Iterable[Fields]) -> Evidence:
+    """Return the sums of all refunds of a payment."""
+    total = 0
+    failed = 0
     for refund in refunds:
         total += refund["amount"]
-        failed += refund["amount"] if refund["status"] in _FAILED_REFUNDS else 0
+        failed += refund["amount"] if refund["status"] in _FAILED_REFUND_STATUSES else 0
     return Evidence(payment_id=payment_id, refunded_minor=total, refunds_failed_minor=failed)
 
 
-def dispute_evidence(dispute: Fields) -> Evidence | None:
-    """A dispute by itself. It names the payment, and not the amount paid."""
-    payment_id = identifier(dispute.get("payment_intent"))
-    if dispute.get("status") not in _DISPUTES or payment_id is None:
+def parse_dispute(dispute: Fields) -> Evidence | None:
+    """Return the evidence in a dispute, or ``None`` for a dispute that withdraws no money.
+
+    A dispute identifies only the payment, and doesn't contain the amount of the order.
+    """
+    payment_id = parse_id(dispute.get("payment_intent"))
+    if dispute.get("status") not in _DISPUTE_STATUSES or payment_id is None:
         return None
-    return with_disputes(Evidence(payment_id=payment_id), [dispute])
+    return add_disputes(Evidence(payment_id=payment_id), [dispute])
 
 
-def with_disputes(evidence: Evidence, disputes: Iterable[Fields]) -> Evidence:
-    """The evidence with the sums of these disputes of its payment."""
-    total = ended = lost = 0
+def add_disputes(evidence: Evidence, disputes: Iterable[Fields]) -> Evidence:
+    """Return the evidence with the sums of these disputes."""
+    total = 0
+    ended = 0
+    lost = 0
     for dispute in disputes:
-        if state := _DISPUTES.get(dispute["status"]):
+        if status := _DISPUTE_STATUSES.get(dispute["status"]):
             total += dispute["amount"]
-            ended += dispute["amount"] if state is not DisputeStatus.OPEN else 0
-            lost += dispute["amount"] if state is DisputeStatus.LOST else 0
+            ended += dispute["amount"] if status is not DisputeStatus.OPEN else 0
+            lost += dispute["amount"] if status is DisputeStatus.LOST else 0
     return replace(
         evidence, disputes_minor=total, disputes_ended_minor=ended, disputes_lost_minor=lost
     )
 
 
-def identifier(value: object) -> str | None:
-    """The id of an object that Stripe gave in full or as its id alone."""
+def parse_id(value: object) -> str | None:
+    """Return the id of a Stripe object, which is given as a full object or only as its id."""
     if isinstance(value, Mapping):
         value = value.get("id")
     return value if isinstance(value, str) else None
@@ -156,30 +206,31 @@ def _currency(fields: Fields) -> str | None:
     return currency.upper() if isinstance(currency, str) else None
 
 
-READERS: dict[str, Callable[[Fields], Evidence | None]] = {
-    "checkout.session.completed": session_evidence,
-    "checkout.session.async_payment_succeeded": session_evidence,
-    "checkout.session.async_payment_failed": partial(session_evidence, failed=True),
-    "checkout.session.expired": session_evidence,
-    "charge.refunded": charge_evidence,
-    # Endpoints of older API versions get the last one instead of the first.
-    "refund.failed": failed_refund_evidence,
-    "refund.updated": failed_refund_evidence,
-    "charge.refund.updated": failed_refund_evidence,
-    "charge.dispute.created": dispute_evidence,
-    "charge.dispute.updated": dispute_evidence,
-    "charge.dispute.funds_withdrawn": dispute_evidence,
-    "charge.dispute.funds_reinstated": dispute_evidence,
-    "charge.dispute.closed": dispute_evidence,
+# Parses the evidence in an event, by the type of the event.
+EVENT_PARSERS: dict[str, Callable[[Fields], Evidence | None]] = {
+    "checkout.session.completed": parse_session,
+    "checkout.session.async_payment_succeeded": parse_session,
+    "checkout.session.async_payment_failed": partial(parse_session, failed=True),
+    "checkout.session.expired": parse_session,
+    "charge.refunded": parse_charge,
+    "refund.failed": parse_failed_refund,
+    "refund.updated": parse_failed_refund,
+    # Webhook endpoints with an older API version get this event instead of ``refund.failed``.
+    "charge.refund.updated": parse_failed_refund,
+    "charge.dispute.created": parse_dispute,
+    "charge.dispute.updated": parse_dispute,
+    "charge.dispute.funds_withdrawn": parse_dispute,
+    "charge.dispute.funds_reinstated": parse_dispute,
+    "charge.dispute.closed": parse_dispute,
 }
 
 
-_MAX_CONNECT_SECONDS = 2.0
-_MAX_REPLY_BYTES = 4 * 1024 * 1024
-
-
 class StripeHttpClient(stripe.HTTPClient):
-    """For any number of threads at once. ``seconds`` bounds one attempt."""
+    """An HTTP client for Stripe's library, which many threads can use at the same time.
+
+    Args:
+        seconds: the time limit of one attempt.
+    """
 
     name = "httpx2"
 
@@ -201,40 +252,15 @@ class StripeHttpClient(stripe.HTTPClient):
         try:
             reply = self._client.send(method, url, headers=headers, content=post_data)
         except HttpFailure as failure:
-            raise stripe.APIConnectionError(reason_of(failure), should_retry=True) from None  # type: ignore[no-untyped-call]
+            raise stripe.APIConnectionError(describe_failure(failure), should_retry=True) from None  # type: ignore[no-untyped-call]
         return reply.body.decode("utf-8", "replace"), reply.status, reply.headers
 
     def close(self) -> None:
         self._client.close()
 
 
-# The objects we read are those of this version, whichever one the account has as its default.
-STRIPE_API_VERSION = "2026-10-28.endive"
-
-# Two attempts and the pause between them stay below ten seconds.
-_ATTEMPT_SECONDS = 4.5
-_RETRIES = 1
-_SERVER = "payment provider"
-# Payers wait for it, so a failure alone refuses nobody else.
-_TOLERATED_FAILURES = 2
-_TOLERANCE_SECONDS = 300
-# A payment's refunds, say: a list without an end would hold a thread for good.
-_MAX_LISTED = 1_000
-# Stripe's bounds are 30 minutes and 24 hours by its own clock; ours may differ a little.
-_MIN_CHECKOUT_LIFETIME = timedelta(minutes=31)
-_MAX_CHECKOUT_LIFETIME = timedelta(hours=24) - timedelta(minutes=1)
-# Any other status, or no reply at all, is trouble that passes by itself.
-_ERRORS = range(300, 500)
-_PASSING = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_MANY_REQUESTS}
-
-# For debugging, the library logs whole replies, with the payers' input on Stripe's page.
-logging.getLogger("stripe").setLevel(logging.WARNING)
-
-T = TypeVar("T")
-
-
 class StripeCheckout:
-    """An account at Stripe. For any number of threads at once."""
+    """An account at Stripe, which many threads can use at the same time."""
 
     def __init__(
         self,
@@ -253,18 +279,18 @@ class StripeCheckout:
             secret_key.get_secret_value(),
             base_addresses={"api": base_url.rstrip("/")},
             http_client=StripeHttpClient(attempt_seconds),
-            max_network_retries=_RETRIES,
+            max_network_retries=_MAX_RETRIES,
             stripe_version=STRIPE_API_VERSION,
         ).v1
 
-    def open(self, checkout: Checkout) -> OpenedCheckout:
-        """Open a checkout; asked again for the same order, answer the same one.
+    def open_checkout(self, checkout: Checkout) -> OpenedCheckout:
+        """Open a checkout. A second call for the same order returns the same checkout.
 
-        An end outside of what Stripe allows, 30 minutes to 24 hours from now, is moved to the
-        nearest that it does; the answer has the real one.
+        Stripe allows an expiry from 30 minutes to 24 hours from now. An expiry outside these limits
+        is moved to the nearest limit, and the opened checkout contains the actual expiry.
         """
-        # By these the order's objects are known again.
-        marks = {"application": APPLICATION, "order_id": str(checkout.order_id)}
+        # Webhooks and replies return this metadata, which identifies the order.
+        metadata = {"application": APPLICATION, "order_id": str(checkout.order_id)}
         now = clock.now()
         earliest = now + _MIN_CHECKOUT_LIFETIME
         latest = now + _MAX_CHECKOUT_LIFETIME
@@ -273,14 +299,14 @@ class StripeCheckout:
             "unit_amount": checkout.amount_minor,
             "product_data": {"name": checkout.description},
         }
-        # The library's type for these parameters is a maze.
+        # The type is Any because the library's type for these parameters is very complicated.
         order: Any = {
             "mode": "payment",
             "line_items": [{"quantity": 1, "price_data": price}],
             "client_reference_id": str(checkout.order_id),
-            "metadata": marks,
-            "payment_intent_data": {"metadata": marks, "description": checkout.description},
-            # Otherwise Stripe may ask for the payer's own currency, and the amounts would differ.
+            "metadata": metadata,
+            "payment_intent_data": {"metadata": metadata, "description": checkout.description},
+            # With adaptive pricing, Stripe may charge another currency and another amount.
             "adaptive_pricing": {"enabled": False},
             "expires_at": int(min(max(checkout.expires_at, earliest), latest).timestamp()),
             "success_url": checkout.return_url,
@@ -291,68 +317,75 @@ class StripeCheckout:
             lambda: self._api.checkout.sessions.create(order, {"idempotency_key": key})
         )
         if not session.url:
-            raise _refused("the session has no page", None)
-        return OpenedCheckout(session.id, session.url, _moment(session.expires_at))
+            raise _create_refusal("the session has no page", None)
+        return OpenedCheckout(session.id, session.url, _parse_time(session.expires_at))
 
-    def evidence(self, session_id: str) -> Evidence:
-        return self._evidence_of(self._session(session_id))
+    def fetch_evidence(self, session_id: str) -> Evidence:
+        return self._collect_evidence(self._fetch_session(session_id))
 
-    def close(self, session_id: str) -> Evidence:
-        session = self._session(session_id)
+    def close_checkout(self, session_id: str) -> Evidence:
+        session = self._fetch_session(session_id)
         if session.get("status") == "open":
             try:
                 self._call(lambda: self._api.checkout.sessions.expire(session_id))
                 session |= {"status": "expired"}
             except DomainError:
-                # Stripe refuses to close what is not open, and says so in words alone.
-                session = self._session(session_id)
+                # Stripe refuses to close a session that is no longer open. The error has no code
+                # for this case, so fetch the session again.
+                session = self._fetch_session(session_id)
                 if session.get("status") == "open":
                     raise
-        return self._evidence_of(session)
+        return self._collect_evidence(session)
 
-    def refunds(self, payment_id: str) -> Evidence:
-        return refunds_evidence(payment_id, self._all_of(payment_id, self._api.refunds.list))
+    def fetch_refunds(self, payment_id: str) -> Evidence:
+        return sum_refunds(payment_id, self._fetch_all(payment_id, self._api.refunds.list))
 
-    def disputes(self, payment_id: str) -> Evidence:
-        listed = self._all_of(payment_id, self._api.disputes.list)
-        return with_disputes(Evidence(payment_id=payment_id), listed)
+    def fetch_disputes(self, payment_id: str) -> Evidence:
+        disputes = self._fetch_all(payment_id, self._api.disputes.list)
+        return add_disputes(Evidence(payment_id=payment_id), disputes)
 
-    def order_of(self, payment_id: str) -> int | None:
+    def find_order_id(self, payment_id: str) -> int | None:
         try:
             payment = self._api.payment_intents.retrieve(payment_id)
         except stripe.StripeError as error:
             if error.http_status == HTTPStatus.NOT_FOUND:
                 return None
-            raise _verdict(error) from None
-        return order_of(payment.to_dict())
+            raise _translate_error(error) from None
+        return parse_order_id(payment.to_dict())
 
-    def event(self, body: bytes, signature: str) -> Event:
+    def parse_event(self, body: bytes, signature: str) -> Event:
         secret = self._webhook_secret.get_secret_value()
         try:
-            stripe.WebhookSignature.verify_header(body, signature, secret, _TOLERANCE_SECONDS)
-        # The library raises the other two for a body or a header that is no text.
+            stripe.WebhookSignature.verify_header(
+                body, signature, secret, _SIGNATURE_TOLERANCE_SECONDS
+            )
+        # The library raises ValueError or TypeError for a body or a header that is not text.
         except (stripe.SignatureVerificationError, ValueError, TypeError):
             raise WEBHOOK_SIGNATURE_INVALID() from None
         try:
-            sent = orjson.loads(body)
-            if sent["object"] != "event":
+            event = orjson.loads(body)
+            if event["object"] != "event":
                 raise WEBHOOK_UNREADABLE()
-            kind = str(sent["type"])
-            fields = sent["data"]["object"]
-            reader = READERS.get(kind)
-            # Test payments move no money: with a live key they count for nothing, nor the reverse.
-            if reader and bool(sent["livemode"]) is not self._is_live:
-                _log.warning("event of the other mode ignored", channel=self.channel, id=sent["id"])
-                reader = None
-            evidence = reader(fields) if reader else None
-            return Event(str(sent["id"]), kind, _moment(sent["created"]), evidence)
+            event_type = str(event["type"])
+            fields = event["data"]["object"]
+            parser = EVENT_PARSERS.get(event_type)
+            # A test payment moves no money, so an account with a live key ignores test events. An
+            # account with a test key ignores live events.
+            if parser and bool(event["livemode"]) is not self._is_live:
+                _log.warning(
+                    "event of the other mode ignored", channel=self.channel, id=event["id"]
+                )
+                parser = None
+            evidence = parser(fields) if parser else None
+            created_at = _parse_time(event["created"])
+            return Event(str(event["id"]), event_type, created_at, evidence)
         except (ValueError, LookupError, TypeError, AttributeError, OverflowError):
             raise WEBHOOK_UNREADABLE() from None
 
-    def _evidence_of(self, session: dict[str, Any]) -> Evidence:
-        evidence = session_evidence(session, failed=has_fallen_through(session))
+    def _collect_evidence(self, session: dict[str, Any]) -> Evidence:
+        evidence = parse_session(session, failed=has_failed_payment(session))
         if evidence is None:
-            raise _refused("the session is not of an order", None)
+            raise _create_refusal("the session is not of an order", None)
         if evidence.failed:
             return evidence
         intent = session.get("payment_intent")
@@ -363,51 +396,54 @@ class StripeCheckout:
         evidence = replace(evidence, refunded_minor=charge.get("amount_refunded") or None)
         if not charge.get("disputed"):
             return evidence
-        return with_disputes(evidence, self._all_of(payment_id, self._api.disputes.list))
+        return add_disputes(evidence, self._fetch_all(payment_id, self._api.disputes.list))
 
-    def _session(self, session_id: str) -> dict[str, Any]:
-        expanded: Any = {"expand": ["payment_intent.latest_charge"]}
-        session = self._call(lambda: self._api.checkout.sessions.retrieve(session_id, expanded))
+    def _fetch_session(self, session_id: str) -> dict[str, Any]:
+        options: Any = {"expand": ["payment_intent.latest_charge"]}
+        session = self._call(lambda: self._api.checkout.sessions.retrieve(session_id, options))
         return session.to_dict()
 
-    def _all_of(self, payment_id: str, listing: Callable[[Any], Any]) -> list[dict[str, Any]]:
-        """All of a kind that a payment has, however many answers they fill."""
+    def _fetch_all(
+        self, payment_id: str, list_objects: Callable[[Any], Any]
+    ) -> list[dict[str, Any]]:
+        """Return all refunds or all disputes of a payment, from every page of the list."""
         query = {"payment_intent": payment_id, "limit": 100}
 
-        def ask() -> list[dict[str, Any]]:
-            listed = islice(listing(query).auto_paging_iter(), _MAX_LISTED + 1)
-            return [each.to_dict() for each in listed]
+        def fetch() -> list[dict[str, Any]]:
+            objects = islice(list_objects(query).auto_paging_iter(), _MAX_LISTED_OBJECTS + 1)
+            return [each.to_dict() for each in objects]
 
-        page = self._call(ask)
-        if len(page) > _MAX_LISTED:
-            raise _refused(f"{payment_id} has more than {_MAX_LISTED} of a kind", None)
-        return page
+        objects = self._call(fetch)
+        if len(objects) > _MAX_LISTED_OBJECTS:
+            reason = f"{payment_id} has more than {_MAX_LISTED_OBJECTS} of a kind"
+            raise _create_refusal(reason, None)
+        return objects
 
-    def _call(self, ask: Callable[[], T]) -> T:
+    def _call(self, call: Callable[[], T]) -> T:
         with self._breaker.protect():
             try:
-                return ask()
+                return call()
             except stripe.StripeError as error:
-                raise _verdict(error) from None
+                raise _translate_error(error) from None
 
 
-def _moment(seconds: int) -> datetime:
+def _parse_time(seconds: int) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def _verdict(error: stripe.StripeError) -> Exception:
-    """The error of a failed call: one that is worth another try, or an error."""
+def _translate_error(error: stripe.StripeError) -> Exception:
+    """Return ``payments.refused`` for a refused call, and a ``TransientError`` otherwise."""
     status = error.http_status
-    what = f"{type(error).__name__} {status or ''}".rstrip()
-    if status in _PASSING:
-        return TransientError(f"The {_SERVER} refuses for now ({what}).")
-    if status not in _ERRORS:
-        return ServerFailed(_SERVER, what)
-    # Not Stripe's own sentence: it quotes what was sent, the end of the key included.
+    summary = f"{type(error).__name__} {status or ''}".rstrip()
+    if status in _TEMPORARY_STATUSES:
+        return TransientError(f"The {_SERVER} refuses for now ({summary}).")
+    if status not in _REFUSED_STATUSES:
+        return ServerFailed(_SERVER, summary)
+    # Stripe's own text is left out, because the text quotes the request and the end of the key.
     reason = ", ".join(filter(None, (error.code, getattr(error, "param", None))))
-    return _refused(reason or type(error).__name__, status, request_id=error.request_id)
+    return _create_refusal(reason or type(error).__name__, status, request_id=error.request_id)
 
 
-def _refused(reason: str, status: int | None, **details: str | None) -> DomainError:
+def _create_refusal(reason: str, status: int | None, **details: str | None) -> DomainError:
     _log.error("payment provider refused", reason=reason, status=status, **details)
     return PAYMENTS_REFUSED(reason=reason)

@@ -1,4 +1,4 @@
-"""Posts webhooks to the receivers that owners name."""
+"""Sends webhooks to the receivers that list owners have configured."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,7 +8,7 @@ from functools import cached_property
 from http import HTTPStatus
 
 from integrations import http_client
-from integrations.http_client import HttpFailure, HttpReply, NotConnected, reason_of
+from integrations.http_client import HttpFailure, HttpReply, NotConnected, describe_failure
 from integrations.receivers.addresses import IpNetwork
 from integrations.receivers.destinations import (
     Destination,
@@ -23,7 +23,7 @@ from integrations.receivers.destinations import (
 MAX_CALL_SECONDS = 15.0
 MAX_ANSWER_BYTES = 4096
 _MAX_CONNECT_SECONDS = 5.0
-# Some addresses of a host may be unreachable from this machine, so a call tries several.
+# The maximum number of a host's addresses to try, because some addresses may be unreachable.
 _MAX_ADDRESSES_TRIED = 3
 
 
@@ -37,12 +37,14 @@ class SignedPost:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of one post.
+    """The result of sending a webhook.
 
     Attributes:
-        status: the status of the answer. If it is ``None``, ``error`` says why, without a secret.
-        body: the first 4 KB of the answer.
-        retry_after: the header of that name.
+        milliseconds: the duration of the call.
+        status: the HTTP status of the response, or ``None`` without a response.
+        body: the first 4 KB of the response.
+        retry_after: the Retry-After header of the response.
+        error: the reason why there is no response. The reason contains no secrets.
     """
 
     milliseconds: int
@@ -59,13 +61,15 @@ class Outcome:
 
 
 class ReceiverClient:
-    """Posts webhooks. Any number of threads may use one client at the same time."""
+    """A client that sends webhooks, and that many threads can use at the same time.
+
+    Args:
+        allowed: the operator's networks, to which webhooks may be sent although their addresses are
+            private.
+        resolve: replaces the system's address lookup.
+    """
 
     def __init__(self, allowed: Sequence[IpNetwork], resolve: Resolver | None = None) -> None:
-        """Create a client.
-
-        ``allowed``: the operator's networks. ``resolve``: replaces the system's resolver.
-        """
         self._allowed = tuple(allowed)
         self._resolve = resolve
 
@@ -74,10 +78,10 @@ class ReceiverClient:
         return http_client.CallLoop()
 
     def check(self, url: str) -> None:
-        """Raise ``DestinationRefused`` for a URL that may not be called.
+        """Raise ``DestinationRefused`` for a URL to which webhooks may not be sent.
 
-        A host without an address is treated as a host outside the operator's networks. It may get
-        an address later, so each call checks the host again.
+        A host without an address counts as a host outside the operator's networks. Every call
+        checks the host again, because the host may get an address later.
         """
         location = parse_url(url)
         try:
@@ -86,25 +90,25 @@ class ReceiverClient:
             require_public_form(location)
 
     def post_each(self, url: str, posts: Iterable[SignedPost]) -> list[Outcome]:
-        """Send the posts one after the other, up to the first failure.
+        """Send the posts one after the other until a post fails, and return their outcomes.
 
-        The addresses of the host are looked up and checked once, and all posts use one connection.
-        If the receiver closes the connection between two posts, it may or may not have received
-        the second post. The second post then has no outcome, and the caller sends it again.
-        Redirects are not followed.
+        The addresses of the host are looked up and checked once. All posts use the same connection,
+        and no redirect is followed. If the receiver closes the connection after the first post, the
+        client can't know whether the receiver got the next post. The next post then has no outcome,
+        so that the caller sends the post again.
         """
-        began = time.monotonic()
+        started_at = time.monotonic()
         try:
             destination = resolve_destination(parse_url(url), self._allowed, self._resolve)
         except DestinationRefused as refused:
-            return [_unanswered(began, f"The URL is not called: it {refused}.")]
+            return [_fail(started_at, f"The URL is not called: it {refused}.")]
         except HostUnknown:
-            return [_unanswered(began, "The host has no address.")]
-        return self._loop.wait_for(_post_each(destination, posts, began))
+            return [_fail(started_at, "The host has no address.")]
+        return self._loop.wait_for(_post_each(destination, posts, started_at))
 
 
 async def _post_each(
-    destination: Destination, posts: Iterable[SignedPost], began: float
+    destination: Destination, posts: Iterable[SignedPost], started_at: float
 ) -> list[Outcome]:
     outcomes: list[Outcome] = []
     async with aclosing(_Connection(destination)) as connection:
@@ -112,16 +116,17 @@ async def _post_each(
             try:
                 reply = await connection.post(post)
             except NotConnected as failure:
-                reason = f"There was no connection: {reason_of(failure)}."
-                outcomes.append(_unanswered(began, reason))
+                reason = f"There was no connection: {describe_failure(failure)}."
+                outcomes.append(_fail(started_at, reason))
             except HttpFailure as failure:
                 if outcomes and isinstance(failure, http_client.ConnectionLost):
                     break
-                outcomes.append(_unanswered(began, f"There was no answer: {reason_of(failure)}."))
+                reason = f"There was no answer: {describe_failure(failure)}."
+                outcomes.append(_fail(started_at, reason))
             else:
                 outcomes.append(
                     Outcome(
-                        milliseconds=_milliseconds_since(began),
+                        milliseconds=_milliseconds_since(started_at),
                         status=reply.status,
                         body=reply.body,
                         retry_after=reply.headers.get("Retry-After"),
@@ -129,15 +134,15 @@ async def _post_each(
                 )
             if not outcomes[-1].is_success:
                 break
-            began = time.monotonic()
+            started_at = time.monotonic()
     return outcomes
 
 
 class _Connection:
-    """Calls to one server, over a connection that is used for no other server.
+    """A connection to a receiver, which is never used for another host.
 
-    Two hosts may have the same address. A connection whose certificate was checked for one of them
-    must never be used for the other one.
+    Two hosts may have the same address. A connection must never be used for a host whose
+    certificate was not checked.
     """
 
     def __init__(self, destination: Destination) -> None:
@@ -148,8 +153,8 @@ class _Connection:
                 max_seconds=MAX_CALL_SECONDS,
                 max_connect_seconds=_MAX_CONNECT_SECONDS,
                 max_reply_bytes=MAX_ANSWER_BYTES,
-                cuts_replies=True,
-                tells_host=False,
+                truncates_replies=True,
+                has_traced_host=False,
                 provider="webhook receiver",
             )
         )
@@ -169,7 +174,8 @@ class _Connection:
                     max_seconds=ends_at - time.monotonic(),
                     content=post.content,
                     headers={**post.headers, "Host": location.authority},
-                    # The certificate must belong to the host, not to its address.
+                    # The certificate is checked for the host name, although the URL contains an
+                    # address.
                     extensions={} if location.literal else {"sni_hostname": location.host},
                 )
             except NotConnected:
@@ -178,9 +184,9 @@ class _Connection:
                 del self._addresses[0]
 
 
-def _unanswered(began: float, error: str) -> Outcome:
-    return Outcome(_milliseconds_since(began), error=error)
+def _fail(started_at: float, error: str) -> Outcome:
+    return Outcome(_milliseconds_since(started_at), error=error)
 
 
-def _milliseconds_since(began: float) -> int:
-    return round((time.monotonic() - began) * 1000)
+def _milliseconds_since(started_at: float) -> int:
+    return round((time.monotonic() - started_at) * 1000)

@@ -1,7 +1,8 @@
-"""The URLs that a webhook may be sent to.
+"""Checks the URLs to which webhooks are sent.
 
-A URL must match the one allowed form as a whole, so two parsers can't disagree about its host. A
-call goes to the addresses that were checked, not to the host name.
+A URL must match a strict pattern, so that two URL parsers can't disagree about the host. A call
+connects to the checked addresses. The host name is not looked up again, because the addresses could
+have changed since the check.
 """
 
 import ipaddress
@@ -16,7 +17,7 @@ from integrations.receivers.addresses import IpAddress, IpNetwork, is_callable, 
 MAX_URL_CHARACTERS = 2_000
 MAX_HOST_CHARACTERS = 253
 _HTTPS_PORT = 443
-# Lower ports belong to other protocols.
+# The lowest allowed port, except for port 443, because lower ports belong to other protocols.
 _MIN_FREE_PORT = 1024
 _MAX_PORT = 65_535
 _URL = re.compile(
@@ -27,18 +28,18 @@ _URL = re.compile(
     re.ASCII | re.IGNORECASE,
 )
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)", re.ASCII)
-# If the last label matches this, most parsers read the whole host as an IPv4 address.
+# Most parsers read a host as an IPv4 address if the last label of the host matches this pattern.
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
-# Returns the addresses of a host and port as texts. Raises ``OSError``.
+# A function that returns the addresses of a host and port as texts. Raises ``OSError``.
 Resolver = Callable[[str, int], Sequence[str]]
 
 
 class DestinationRefused(Exception):
-    """A URL that may not be called. The text completes the sentence "The URL …"."""
+    """The URL may not be called. The text of this error completes the sentence "The URL …"."""
 
 
 class HostUnknown(Exception):
-    """A host without an address at the moment."""
+    """The host has no address at the moment."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,8 @@ class Location:
     """The parts of a URL.
 
     Attributes:
-        host: the host in lower case. An IPv6 address has no brackets.
-        path: the path and the query, beginning with a slash.
+        host: the host in lower case, or an IPv6 address without brackets.
+        path: the path and the query. The first character is a slash.
     """
 
     scheme: str
@@ -57,7 +58,7 @@ class Location:
 
     @property
     def literal(self) -> IpAddress | None:
-        """The host as an address, or ``None`` if the host is a name."""
+        """The host as an IP address, or ``None`` if the host is a name."""
         try:
             return ipaddress.ip_address(self.host)
         except ValueError:
@@ -71,20 +72,20 @@ class Location:
         return host if self.port == default else f"{host}:{self.port}"
 
     def pinned(self, address: IpAddress) -> str:
-        """Return the URL with this address instead of the host."""
+        """Return the URL with an IP address in place of the host."""
         return f"{self.scheme}://{_bracketed(str(address))}:{self.port}{self.path}"
 
 
 @dataclass(frozen=True)
 class Destination:
-    """A URL with the addresses of its host, all of which may be called."""
+    """A URL, and the checked addresses of its host."""
 
     location: Location
     addresses: tuple[IpAddress, ...]
 
 
 def parse_url(url: str) -> Location:
-    """Parse a URL in the allowed form. Raises ``DestinationRefused``."""
+    """Parse a URL that matches the strict pattern. Raises ``DestinationRefused``."""
     if len(url) > MAX_URL_CHARACTERS:
         raise DestinationRefused(f"has at most {MAX_URL_CHARACTERS} characters")
     match = _URL.fullmatch(url)
@@ -104,11 +105,15 @@ def parse_url(url: str) -> Location:
 def resolve_destination(
     location: Location, allowed: Sequence[IpNetwork], resolve: Resolver | None = None
 ) -> Destination:
-    """Look up the addresses of a host, and check that all of them may be called.
+    """Look up the addresses of a host, and check that webhooks may be sent to every address.
 
-    ``allowed``: the operator's networks, in which private addresses, http and all ports may be
-    called. Raises ``DestinationRefused`` if one of the addresses may not be called, and
-    ``HostUnknown``.
+    Raises ``DestinationRefused`` if webhooks may not be sent to an address. Raises ``HostUnknown``
+    if the host has no address.
+
+    Args:
+        allowed: the operator's networks, in which private addresses, http and all ports are
+            allowed.
+        resolve: replaces the system's address lookup.
     """
     addresses: tuple[IpAddress, ...] = (location.literal,) if location.literal else ()
     if not addresses:
@@ -141,7 +146,7 @@ def _check_host(host: str) -> str:
     labels = host.split(".")
     if _NUMBER.fullmatch(labels[-1]):
         try:
-            # This accepts only four decimal numbers without leading zeros.
+            # IPv4Address accepts only four decimal numbers without leading zeros.
             return str(ipaddress.IPv4Address(host))
         except ValueError:
             raise DestinationRefused("has an IPv4 address of four decimal numbers") from None

@@ -1,4 +1,4 @@
-"""A GET at a provider: bounded in time and size, to the origin of the settings and no other."""
+"""Sends GET requests to the API of a photo provider, at the base URL in the settings."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -24,12 +24,15 @@ _TOLERATED_FAILURES = 2
 _SERVER = "photo provider"
 _MAX_RETRY_AFTER_SECONDS = 24 * 3600
 
-# Unsplash has one window, an hour; Openverse names each of its own, as `…-Limit-anon_burst`.
-_LIMIT = re.compile(r"x-ratelimit-limit(?:-(?P<window>[a-z0-9_]{1,40}))?\Z")
-_REMAINING = ("x-ratelimit-remaining", "x-ratelimit-available")
+# Matches the headers with the limits of requests per time window. Unsplash has a single window of
+# an hour. Openverse has several windows and adds the name of the window, as in
+# `…-Limit-anon_burst`.
+_LIMIT_HEADER = re.compile(r"x-ratelimit-limit(?:-(?P<window>[a-z0-9_]{1,40}))?\Z")
+_REMAINING_HEADERS = ("x-ratelimit-remaining", "x-ratelimit-available")
 _NUMBER = re.compile(r"\d{1,9}")
-# With these statuses a provider finds fault with the request, rather than with us or itself.
-_ABOUT_THE_REQUEST = {
+# The statuses that mean an invalid request, rather than a fault of the installation or the
+# provider.
+_INVALID_REQUEST_STATUSES = {
     HTTPStatus.BAD_REQUEST,
     HTTPStatus.REQUEST_URI_TOO_LONG,
     HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -44,7 +47,11 @@ QuotaReport = Callable[[PhotoProviderName, tuple[Quota, ...]], None]
 
 @dataclass
 class Exchange:
-    """A provider's API. ``report`` is told the quotas of every reply, errors included."""
+    """The HTTP API of a photo provider.
+
+    Attributes:
+        report: the function that records the quotas in every reply, including errors.
+    """
 
     name: PhotoProviderName
     base: str
@@ -52,11 +59,14 @@ class Exchange:
     report: QuotaReport
 
     def get(self, path: str, params: Mapping[str, str | int]) -> tuple[str, dict[str, Any]]:
-        """The reply's JSON object, as text and read; raises what ``StockPhotos`` does."""
-        # No parameter at all where there is none: an empty mapping would still add a question mark.
+        """Return the JSON object of a reply, both as text and parsed.
+
+        Raises the errors of ``StockPhotos``.
+        """
         headers = {"Accept": "application/json", **self.headers}
         try:
             with self._breaker.protect():
+                # An empty mapping becomes None, because the HTTP library would add a question mark.
                 reply = self._http.send(
                     "GET", self.base + path, params=params or None, headers=headers
                 )
@@ -65,24 +75,24 @@ class Exchange:
         except http_client.HttpTimeout:
             raise errors.STOCKPHOTO_TOO_SLOW(provider=self.name) from None
         except http_client.ReplyRefused as refused:
-            raise self._failed(str(refused)) from None
+            raise self._create_failure(str(refused)) from None
         except http_client.HttpFailure as failure:
-            log.warning("stockphoto.unreachable", reason=http_client.reason_of(failure))
+            log.warning("stockphoto.unreachable", reason=http_client.describe_failure(failure))
             raise errors.STOCKPHOTO_UNAVAILABLE(provider=self.name) from None
-        quotas = _quotas(reply.headers)
+        quotas = _parse_quotas(reply.headers)
         self.report(self.name, quotas)
         if reply.status != HTTPStatus.OK:
-            raise self._error(reply, quotas)
+            raise self._translate_status(reply, quotas)
         try:
             document: object = orjson.loads(reply.body)
         except orjson.JSONDecodeError:
-            raise self._failed("not JSON") from None
+            raise self._create_failure("not JSON") from None
         if not isinstance(document, dict):
-            raise self._failed("not an object")
+            raise self._create_failure("not an object")
         return reply.body.decode(), document
 
-    def file_url(self, path: str, params: Mapping[str, str | int]) -> str:
-        """The URL of the photo's file in the reply of either provider."""
+    def fetch_file_url(self, path: str, params: Mapping[str, str | int]) -> str:
+        """Return the URL of a photo's file, which all providers report in the same field."""
         url = self.get(path, params)[1].get("url")
         if not isinstance(url, str) or not _FILE_URL.match(url):
             raise errors.STOCKPHOTO_FAILED(provider="The provider")
@@ -94,44 +104,51 @@ class Exchange:
 
     @cached_property
     def _http(self) -> http_client.HttpClient:
-        # Opened at the first call: a process that only names providers needs none.
+        # The client is created at the first call, because many processes never call a provider.
         return http_client.HttpClient(
             http_client.HttpBounds(
                 _MAX_CALL_SECONDS, _MAX_CONNECT_SECONDS, _MAX_REPLY_BYTES, provider=_SERVER
             )
         )
 
-    def _error(self, reply: http_client.HttpReply, quotas: tuple[Quota, ...]) -> DomainError:
+    def _translate_status(
+        self, reply: http_client.HttpReply, quotas: tuple[Quota, ...]
+    ) -> DomainError:
         status = reply.status
-        spent = any(quota.remaining == 0 for quota in quotas)
-        # Unsplash answers 403 both when no requests are left and when the caller may not ask.
-        if status == HTTPStatus.TOO_MANY_REQUESTS or (status == HTTPStatus.FORBIDDEN and spent):
+        is_used_up = any(quota.remaining == 0 for quota in quotas)
+        # Unsplash sends status 403 for a used-up quota and for an invalid access key.
+        if status == HTTPStatus.TOO_MANY_REQUESTS or (
+            status == HTTPStatus.FORBIDDEN and is_used_up
+        ):
             log.warning("stockphoto.limit_reached", provider=self.name)
             header = reply.headers.get("Retry-After")
-            seconds = http_client.retry_after(header, max_seconds=_MAX_RETRY_AFTER_SECONDS)
-            # Unsplash doesn't say.
+            seconds = http_client.parse_retry_after(header, max_seconds=_MAX_RETRY_AFTER_SECONDS)
+            # Unsplash sends no Retry-After header.
             after = _RETRY_AFTER_SECONDS if seconds is None else int(max(seconds, 1))
             return errors.STOCKPHOTO_LIMIT_REACHED(provider=self.name, retry_after=after)
         if status == HTTPStatus.NOT_FOUND:
             return errors.STOCKPHOTO_NOT_FOUND(provider=self.name)
-        if status in _ABOUT_THE_REQUEST:
+        if status in _INVALID_REQUEST_STATUSES:
             return errors.STOCKPHOTO_REFUSED(provider=self.name)
-        return self._failed(f"status {status}")
+        return self._create_failure(f"status {status}")
 
-    def _failed(self, reason: str) -> DomainError:
+    def _create_failure(self, reason: str) -> DomainError:
         log.warning("stockphoto.failed", provider=self.name, reason=reason)
         return errors.STOCKPHOTO_FAILED(provider=self.name)
 
 
-def _quotas(headers: http_client.HttpHeaders) -> tuple[Quota, ...]:
+def _parse_quotas(headers: http_client.HttpHeaders) -> tuple[Quota, ...]:
     quotas = []
     for name, value in headers.items():
-        match = _LIMIT.match(name.lower())
+        match = _LIMIT_HEADER.match(name.lower())
         if not match:
             continue
         window = match["window"]
-        left = [headers.get(f"{name}-{window}" if window else name, "") for name in _REMAINING]
-        remaining = next(filter(None, map(_NUMBER.match, left)), None)
+        texts = [
+            headers.get(f"{header}-{window}" if window else header, "")
+            for header in _REMAINING_HEADERS
+        ]
+        remaining = next(filter(None, map(_NUMBER.match, texts)), None)
         if remaining and (limit := _NUMBER.match(value)):
             quotas.append(Quota(window or "hour", int(limit[0]), int(remaining[0])))
     return tuple(quotas)

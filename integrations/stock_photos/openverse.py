@@ -1,8 +1,8 @@
-"""Openverse (api.openverse.org), without an account.
+"""An adapter for stock photos from Openverse (api.openverse.org), which needs no account.
 
-It has no endpoint that counts downloads: a photo's ``detail_url`` takes that place. It is in every
-result of the search, it is asked once for each use, and its reply has the file's ``url`` beside the
-licence and the credit that the licence asks for.
+Openverse has no endpoint that counts downloads. The adapter uses the ``detail_url`` of a photo
+instead, which is in every search result. The adapter calls the ``detail_url`` once per use. The
+reply contains the file's ``url``, the licence and the required credit.
 """
 
 import re
@@ -11,13 +11,14 @@ from typing import Any
 from core.errors.composer import STOCKPHOTO_ENDPOINT_NOT_ALLOWED
 from integrations.stock_photos import port
 from integrations.stock_photos.exchange import Exchange, QuotaReport
-from integrations.stock_photos.port import FoundPhoto, Photo, PhotoProviderName, inside
+from integrations.stock_photos.port import FoundPhoto, Photo, PhotoProviderName, get_nested
 
-# Larger pages are refused without an account. Every page then has this size, so none is skipped.
+# The largest page that Openverse allows without an account. A larger request gets pages of this
+# size, so that no photo is skipped between two pages.
 _MAX_PAGE_PHOTOS = 20
 _ID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-# The names of licences that are not called "CC" and their own name.
-_LICENCES = {"cc0": "CC0", "pdm": "Public Domain Mark"}
+# The licences whose names don't consist of "CC" and the code of the licence.
+_LICENCE_NAMES = {"cc0": "CC0", "pdm": "Public Domain Mark"}
 
 
 class Openverse:
@@ -25,8 +26,8 @@ class Openverse:
 
     def __init__(self, base: str, report: QuotaReport) -> None:
         self.origin = base
-        self.image_origins: tuple[str, ...] = (port.origin_of(base),)
-        # Its terms ask clients to say who they are.
+        self.image_origins: tuple[str, ...] = (port.get_origin(base),)
+        # The terms of Openverse require clients to identify themselves.
         self._exchange = Exchange(self.name, base, {"User-Agent": "Pressroom"}, report)
         self._endpoint = re.compile(rf"{re.escape(base)}/v1/images/(?P<id>{_ID})/", re.ASCII)
 
@@ -35,37 +36,37 @@ class Openverse:
         params: dict[str, str | int] = {"q": query, "page": page, "page_size": size}
         return self._exchange.get("/v1/images/", params)[0]
 
-    def found_in(self, payload: str) -> list[FoundPhoto]:
-        return port.photos_in(payload, self._found)
+    def parse_photos(self, payload: str) -> list[FoundPhoto]:
+        return port.parse_results(payload, self._parse_photo)
 
-    def photo_at(self, endpoint: str) -> Photo:
+    def parse_endpoint(self, endpoint: str) -> Photo:
         if match := self._endpoint.fullmatch(endpoint):
             return Photo(match["id"])
         raise STOCKPHOTO_ENDPOINT_NOT_ALLOWED()
 
     def download_url(self, photo: Photo) -> str:
-        return self._exchange.file_url(f"/v1/images/{photo.id}/", {})
+        return self._exchange.fetch_file_url(f"/v1/images/{photo.id}/", {})
 
-    def _found(self, photo: Any) -> FoundPhoto | None:
-        endpoint = inside(photo, "detail_url")
-        small_url = port.web_url(inside(photo, "thumbnail"))
-        licence = port.text_of(inside(photo, "license"))
+    def _parse_photo(self, photo: Any) -> FoundPhoto | None:
+        endpoint = get_nested(photo, "detail_url")
+        small_url = port.parse_web_url(get_nested(photo, "thumbnail"))
+        licence = port.parse_text(get_nested(photo, "license"))
         if not isinstance(endpoint, str) or not self._endpoint.fullmatch(endpoint):
             return None
-        # Without its licence nobody may use it.
-        if not small_url or not licence or port.origin_of(small_url) not in self.image_origins:
+        # A photo without a licence is skipped, because nobody may use such a photo.
+        if not small_url or not licence or port.get_origin(small_url) not in self.image_origins:
             return None
-        title = port.text_of(inside(photo, "title"))
-        version = port.text_of(inside(photo, "license_version"))
-        licence = _LICENCES.get(licence, f"CC {licence.upper()}")
+        title = port.parse_text(get_nested(photo, "title"))
+        version = port.parse_text(get_nested(photo, "license_version"))
+        licence = _LICENCE_NAMES.get(licence, f"CC {licence.upper()}")
         credit = port.PhotoCredit(
-            author=port.text_of(inside(photo, "creator")) or "an unknown author",
-            author_url=port.web_url(inside(photo, "creator_url")),
+            author=port.parse_text(get_nested(photo, "creator")) or "an unknown author",
+            author_url=port.parse_web_url(get_nested(photo, "creator_url")),
             title=title or "Photo",
-            title_url=port.web_url(inside(photo, "foreign_landing_url")),
+            title_url=port.parse_web_url(get_nested(photo, "foreign_landing_url")),
             licence=f"{licence} {version}" if version else licence,
-            licence_url=port.web_url(inside(photo, "license_url")),
+            licence_url=port.parse_web_url(get_nested(photo, "license_url")),
         )
-        width = port.side_of(photo, "width")
-        height = port.side_of(photo, "height")
+        width = port.parse_side(photo, "width")
+        height = port.parse_side(photo, "height")
         return FoundPhoto(endpoint, small_url, width, height, title or "", credit)

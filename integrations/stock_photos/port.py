@@ -1,4 +1,4 @@
-"""The port of providers of stock photos: a photo, its credit, and the quota of a provider."""
+"""The interface of stock photo providers, with the photos, their credits, and request quotas."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -11,17 +11,18 @@ import orjson
 
 _WEB_URL = re.compile(r"https?://[^\s/\"<>\\]+(?:/[^\s\"<>\\]*)?")
 MAX_SHOWN_CHARACTERS = 300
-_MAX_SIDE = 1_000_000
+_MAX_SIDE_PIXELS = 1_000_000
 
 
 @dataclass(frozen=True)
 class PhotoCredit:
-    """The people whom the provider's terms ask to name beside a photo, with links to them.
+    """The credit that must be shown next to a photo.
 
     Attributes:
-        title: of the photo, where the licence asks for it, and the page of it.
-        provider: the provider that is named itself.
-        licence: its name, where the photo has one of its own.
+        title: the title of the photo, if the licence requires the title.
+        title_url: the page of the photo.
+        provider: the name of the provider, if the provider requires the name.
+        licence: the name of the licence, if the photo has a specific licence.
     """
 
     author: str
@@ -39,9 +40,9 @@ class FoundPhoto:
     """A photo in the results of a search.
 
     Attributes:
-        endpoint: the argument for ``StockPhotos.photo_at``.
-        small_url: the URL of a small copy, at one of ``StockPhotos.image_origins``.
-        shows: the alternative text.
+        endpoint: the URL that identifies the photo, for ``StockPhotos.parse_endpoint``.
+        small_url: the URL of a small copy at one of ``StockPhotos.image_origins``.
+        shows: the alternative text of the photo.
     """
 
     endpoint: str
@@ -52,43 +53,6 @@ class FoundPhoto:
     credit: PhotoCredit
 
 
-def photos_in(payload: str, read: Callable[[Any], FoundPhoto | None]) -> list[FoundPhoto]:
-    """The photos of a search's payload that the provider's adapter can read."""
-    results = inside(orjson.loads(payload), "results")
-    photos = map(read, results if isinstance(results, list) else [])
-    return [photo for photo in photos if photo is not None]
-
-
-def origin_of(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}"
-
-
-def web_url(value: object) -> str | None:
-    """A URL that a page may link to; ``None`` for anything else that a provider sends."""
-    return value if isinstance(value, str) and _WEB_URL.fullmatch(value) else None
-
-
-def text_of(value: object) -> str | None:
-    """A provider's text of one line, cut to a length that fits below a photo."""
-    if not isinstance(value, str):
-        return None
-    return " ".join(value.split())[:MAX_SHOWN_CHARACTERS] or None
-
-
-def inside(found: object, *names: str) -> Any:
-    """Return what an object holds under these names, one in the other; ``None`` for nothing."""
-    for name in names:
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return found
-
-
-def side_of(photo: object, name: str) -> int:
-    """A side in pixels; 0 where the provider says none."""
-    value = inside(photo, name)
-    return value if isinstance(value, int) and 0 < value < _MAX_SIDE else 0
-
-
 class PhotoProviderName(StrEnum):
     UNSPLASH = "unsplash"
     OPENVERSE = "openverse"
@@ -96,7 +60,7 @@ class PhotoProviderName(StrEnum):
 
 @dataclass(frozen=True)
 class Quota:
-    """The number of requests that a provider grants in a window of time, as it said last."""
+    """The requests that a provider allows in a time window, according to its last reply."""
 
     window: str
     limit: int
@@ -105,37 +69,83 @@ class Quota:
 
 @dataclass(frozen=True)
 class Photo:
-    """A photo at its provider; ``mark`` is what the search's link carried beside its id."""
+    """The identity of a photo at its provider.
+
+    Attributes:
+        mark: the text that Unsplash puts into the links of a search, and requires for a download.
+    """
 
     id: str
     mark: str = ""
 
 
 class StockPhotos(Protocol):
-    """Raises ``stockphoto.limit_reached`` (unavailable, with the provider's ``Retry-After``),
-    ``stockphoto.unavailable``, ``stockphoto.too_slow``, ``stockphoto.failed`` (provider_failed) and
-    ``stockphoto.refused`` (malformed) for a request that makes no sense to the provider."""
+    """A stock photo provider.
+
+    Calls raise ``stockphoto.limit_reached`` (unavailable, with the provider's ``Retry-After``),
+    ``stockphoto.unavailable``, ``stockphoto.too_slow`` and ``stockphoto.failed`` (provider_failed).
+    Calls raise ``stockphoto.refused`` (malformed) if the provider rejects the request as invalid.
+
+    Attributes:
+        origin: the base URL of the provider's API, which is a part of the key of a cached search.
+        image_origins: the origins from which browsers load small copies of photos.
+    """
 
     name: PhotoProviderName
-    # The base URL of its API; part of the key of a cached search.
     origin: str
-    # From where browsers load its small pictures.
     image_origins: tuple[str, ...]
 
     def search(self, query: str, *, page: int, limit: int) -> str:
-        """The provider's payload, JSON, as it came."""
+        """Return the provider's JSON reply to a search, unchanged."""
 
-    def found_in(self, payload: str) -> list[FoundPhoto]:
-        """The photos of a payload, as people are shown them. A photo without a part is left out."""
+    def parse_photos(self, payload: str) -> list[FoundPhoto]:
+        """Return the photos in the reply to a search, without incomplete photos."""
 
-    def photo_at(self, endpoint: str) -> Photo:
-        """The photo whose download endpoint this is, exactly as a search gave it. Sends nothing.
+    def parse_endpoint(self, endpoint: str) -> Photo:
+        """Return the photo that an endpoint from a search identifies, without sending a request.
 
-        Raises ``stockphoto.endpoint_not_allowed`` (malformed) for anything else.
+        Raises ``stockphoto.endpoint_not_allowed`` (malformed) for any other URL.
         """
 
     def download_url(self, photo: Photo) -> str:
-        """Report the use of a photo, and get the URL of its file.
+        """Report the use of a photo to the provider, and return the URL of the file.
 
         Raises ``stockphoto.not_found``.
         """
+
+
+def parse_results(payload: str, parse: Callable[[Any], FoundPhoto | None]) -> list[FoundPhoto]:
+    """Return the photos in the reply to a search, without photos for which ``parse`` fails."""
+    results = get_nested(orjson.loads(payload), "results")
+    photos = map(parse, results if isinstance(results, list) else [])
+    return [photo for photo in photos if photo is not None]
+
+
+def get_origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def parse_web_url(value: object) -> str | None:
+    """Return the URL if a page may link to it, or ``None`` for any other value."""
+    return value if isinstance(value, str) and _WEB_URL.fullmatch(value) else None
+
+
+def parse_text(value: object) -> str | None:
+    """Return a provider's text as a single line, shortened to fit below a photo."""
+    if not isinstance(value, str):
+        return None
+    return " ".join(value.split())[:MAX_SHOWN_CHARACTERS] or None
+
+
+def get_nested(value: object, *names: str) -> Any:
+    """Return the value at a path of keys in nested objects, or ``None`` if a key is missing."""
+    for name in names:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def parse_side(photo: object, name: str) -> int:
+    """Return the width or height in pixels, or 0 if the provider reports no valid number."""
+    value = get_nested(photo, name)
+    return value if isinstance(value, int) and 0 < value < _MAX_SIDE_PIXELS else 0

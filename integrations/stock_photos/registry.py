@@ -1,4 +1,4 @@
-"""The providers of stock photos that the settings name."""
+"""The stock photo providers that are configured in the settings."""
 
 from core.errors.composer import STOCKPHOTO_NOT_CONFIGURED
 from core.settings import Settings
@@ -9,7 +9,10 @@ from integrations.stock_photos.unsplash import Unsplash
 
 
 class StockPhotoProviders:
-    """The providers that the settings name; one for a process. Connects at the first request."""
+    """The configured stock photo providers, which connect at the first request.
+
+    A process creates only one instance, so that its requests share connections.
+    """
 
     def __init__(self, given: Settings, report: QuotaReport) -> None:
         self.default = PhotoProviderName(given.stock_photo_provider)
@@ -25,11 +28,14 @@ class StockPhotoProviders:
 
     @property
     def names(self) -> list[PhotoProviderName]:
-        """Return the providers that can be asked, the one of the settings first."""
+        """The names of the configured providers, with the default provider first."""
         return sorted(self._adapters, key=lambda name: (name != self.default, name))
 
-    def named(self, name: PhotoProviderName) -> StockPhotos:
-        """Raises ``stockphoto.not_configured`` (unavailable): the caller can't mend it."""
+    def get_provider(self, name: PhotoProviderName) -> StockPhotos:
+        """Return the provider with this name.
+
+        Raises ``stockphoto.not_configured`` (unavailable). Only the operator can fix this error.
+        """
         if name not in self._adapters:
             raise STOCKPHOTO_NOT_CONFIGURED(provider=name)
         return self._adapters[name]

@@ -1,7 +1,8 @@
-"""Unsplash (unsplash.com/documentation).
+"""An adapter for stock photos from Unsplash (unsplash.com/documentation).
 
-Its rules: photos are shown from Unsplash's own URLs, each use is reported to the photo's
-``download_location`` with the ``ixid`` that the search gave, and the photographer is named.
+The rules of Unsplash require that pages load photos from Unsplash's own URLs, and that the
+photographer is named. Each use of a photo must be reported to the ``download_location`` of the
+photo, together with the ``ixid`` from the search.
 """
 
 import re
@@ -12,15 +13,15 @@ from pydantic import SecretStr
 from core.errors.composer import STOCKPHOTO_ENDPOINT_NOT_ALLOWED
 from integrations.stock_photos import port
 from integrations.stock_photos.exchange import Exchange, QuotaReport
-from integrations.stock_photos.port import FoundPhoto, Photo, PhotoProviderName, inside
+from integrations.stock_photos.port import FoundPhoto, Photo, PhotoProviderName, get_nested
 
 _ID = r"[A-Za-z0-9_-]{1,64}"
 _IXID = r"[A-Za-z0-9_=-]{1,512}"
-# Its pictures, and those of its paid photos.
-_IMAGES = ("https://images.unsplash.com", "https://plus.unsplash.com")
-_HOME = "https://unsplash.com/"
-# Its rules ask for these in links to it.
-_REFERRAL = "utm_source=pressroom&utm_medium=referral"
+# The origins of free photos and of paid photos.
+_IMAGE_ORIGINS = ("https://images.unsplash.com", "https://plus.unsplash.com")
+_HOME_URL = "https://unsplash.com/"
+# The rules of Unsplash require these parameters in links to Unsplash.
+_REFERRAL_PARAMETERS = "utm_source=pressroom&utm_medium=referral"
 
 
 class Unsplash:
@@ -28,11 +29,12 @@ class Unsplash:
 
     def __init__(self, base: str, access_key: SecretStr, report: QuotaReport) -> None:
         self.origin = base
-        self.image_origins: tuple[str, ...] = (*_IMAGES, port.origin_of(base))
+        self.image_origins: tuple[str, ...] = (*_IMAGE_ORIGINS, port.get_origin(base))
         authorization = f"Client-ID {access_key.get_secret_value()}"
         headers = {"Authorization": authorization, "Accept-Version": "v1"}
         self._exchange = Exchange(self.name, base, headers, report)
-        # The whole string: nothing is decoded, folded or resolved, so nothing can be hidden in it.
+        # The pattern must match the whole endpoint. The endpoint is neither decoded nor normalised,
+        # so that nothing can be hidden in the endpoint.
         path = rf"/photos/(?P<id>{_ID})/download(?:\?ixid=(?P<ixid>{_IXID}))?"
         self._endpoint = re.compile(re.escape(base) + path, re.ASCII)
 
@@ -40,38 +42,40 @@ class Unsplash:
         params: dict[str, str | int] = {"query": query, "page": page, "per_page": limit}
         return self._exchange.get("/search/photos", params)[0]
 
-    def found_in(self, payload: str) -> list[FoundPhoto]:
-        return port.photos_in(payload, self._found)
+    def parse_photos(self, payload: str) -> list[FoundPhoto]:
+        return port.parse_results(payload, self._parse_photo)
 
-    def photo_at(self, endpoint: str) -> Photo:
+    def parse_endpoint(self, endpoint: str) -> Photo:
         if match := self._endpoint.fullmatch(endpoint):
             return Photo(match["id"], match["ixid"] or "")
         raise STOCKPHOTO_ENDPOINT_NOT_ALLOWED()
 
     def download_url(self, photo: Photo) -> str:
         params: dict[str, str | int] = {"ixid": photo.mark} if photo.mark else {}
-        return self._exchange.file_url(f"/photos/{photo.id}/download", params)
+        return self._exchange.fetch_file_url(f"/photos/{photo.id}/download", params)
 
-    def _found(self, photo: Any) -> FoundPhoto | None:
-        endpoint = inside(photo, "links", "download_location")
-        small_url = port.web_url(inside(photo, "urls", "small"))
-        author = port.text_of(inside(photo, "user", "name"))
+    def _parse_photo(self, photo: Any) -> FoundPhoto | None:
+        endpoint = get_nested(photo, "links", "download_location")
+        small_url = port.parse_web_url(get_nested(photo, "urls", "small"))
+        author = port.parse_text(get_nested(photo, "user", "name"))
         if not isinstance(endpoint, str) or not self._endpoint.fullmatch(endpoint):
             return None
-        if not small_url or not author or port.origin_of(small_url) not in self.image_origins:
+        if not small_url or not author or port.get_origin(small_url) not in self.image_origins:
             return None
-        described = (inside(photo, "alt_description"), inside(photo, "description"))
-        shows = next(filter(None, map(port.text_of, described)), "")
+        descriptions = (get_nested(photo, "alt_description"), get_nested(photo, "description"))
+        shows = next(filter(None, map(port.parse_text, descriptions)), "")
         credit = port.PhotoCredit(
             author=author,
-            author_url=_referred(port.web_url(inside(photo, "user", "links", "html"))),
+            author_url=_add_referral(
+                port.parse_web_url(get_nested(photo, "user", "links", "html"))
+            ),
             provider="Unsplash",
-            provider_url=_referred(_HOME),
+            provider_url=_add_referral(_HOME_URL),
         )
-        width = port.side_of(photo, "width")
-        height = port.side_of(photo, "height")
+        width = port.parse_side(photo, "width")
+        height = port.parse_side(photo, "height")
         return FoundPhoto(endpoint, small_url, width, height, shows, credit)
 
 
-def _referred(url: str | None) -> str | None:
-    return url and f"{url}{'&' if '?' in url else '?'}{_REFERRAL}"
+def _add_referral(url: str | None) -> str | None:
+    return url and f"{url}{'&' if '?' in url else '?'}{_REFERRAL_PARAMETERS}"

@@ -9,20 +9,25 @@ from services.event_origins import Credential, CredentialKind
 
 @dataclass(frozen=True)
 class Caller:
-    """The user who sent a request, and the scopes of their credential."""
+    """The user who sent a request, and the scopes of the request's credential.
+
+    Exactly one of ``key_id``, ``session_id`` and ``grant_id`` is set.
+
+    Attributes:
+        unrestricted: whether the credential is a session or an unrestricted key. Restricted
+            credentials can't create or revoke other credentials.
+    """
 
     user_id: int
     scopes: frozenset[Scope]
-    # A session or an unrestricted key, which may make and revoke other credentials.
     unrestricted: bool
-    # The credential: exactly one of these is set.
     key_id: int | None = None
     session_id: int | None = None
     grant_id: int | None = None
 
     @property
     def credential(self) -> Credential:
-        """The credential as events name it."""
+        """The credential in the form that security events store."""
         if self.key_id is not None:
             return Credential(CredentialKind.KEY, self.key_id, self.user_id)
         if self.session_id is not None:
@@ -31,6 +36,6 @@ class Caller:
 
 
 def require_scope(caller: Caller, scope: Scope) -> None:
-    """Raises ``auth.insufficient_scope``."""
+    """Raise ``auth.insufficient_scope`` if the caller lacks a scope."""
     if scope not in caller.scopes:
         raise AUTH_INSUFFICIENT_SCOPE(scope=scope, needed_scope=scope)

@@ -1,4 +1,4 @@
-"""Functions that create, find and change users."""
+"""Creates, finds and changes users."""
 
 from sqlalchemy import Column, exists, func, or_, select
 from sqlalchemy.dialects.postgresql import insert
@@ -11,13 +11,14 @@ from models.declarative import Model
 from services import paging
 from services.accounts import email_addresses, passwords
 from services.paging import PageOfRows, PageRequest
-from services.security_events import EventType, record_by_operator
+from services.security_events import EventType, record_operator_event
 from storage.expected_errors import raise_if_taken
 from storage.unit_of_work import UnitOfWork
 
-# Tables with rows of people whom lists made. A person of whom any other table knows has an account,
-# or had one.
-_OF_READERS = frozenset(
+# The tables whose rows say nothing about an account, because lists create these rows for readers. A
+# row in any other table means that a person has or had an account. A new table therefore counts as
+# a table of accounts until it is added here.
+_READER_TABLES = frozenset(
     {
         "account_mails",
         "former_addresses",
@@ -33,11 +34,14 @@ _OF_READERS = frozenset(
 def create_user(
     uow: UnitOfWork, *, email: str, name: str | None = None, password: str | None = None
 ) -> User:
-    """A new person; raises ``user.exists`` and what ``passwords.require_allowed`` raises."""
+    """Create a user.
+
+    Raises ``user.exists`` and every error of ``passwords.require_allowed_password``.
+    """
     user = User(
         email=email_addresses.normalise_address(email),
         name=name,
-        password_hash=None if password is None else passwords.make(password, email, name),
+        password_hash=None if password is None else passwords.hash_password(password, email, name),
     )
     uow.session.add(user)
     flush_address(uow, USER_EXISTS(email=user.email))
@@ -45,114 +49,125 @@ def create_user(
 
 
 def flush_address(uow: UnitOfWork, taken: DomainError) -> None:
-    """Write a person's new address; raises ``taken`` when another person has it."""
+    """Write a person's new address. Raises ``taken`` if another person has the address."""
     with raise_if_taken("uq_users_email", taken):
         uow.session.flush()
 
 
 def find_or_create_person(uow: UnitOfWork, email: str) -> User:
-    """The person with a normalised address; a new one has no password."""
+    """Return the person with a normalised address. A new person has no password."""
     while True:
-        # The constraint lets one of several transactions make the person.
+        # Only one of several simultaneous transactions can insert the person.
         statement = insert(User).values(id=ids.random_id(), email=email)
         uow.session.execute(statement.on_conflict_do_nothing(index_elements=["email"]))
         person = uow.session.scalar(select(User).where(User.email == email))
-        # There is none when the person was erased between the two statements.
+        # The row is missing if the person was erased between the two statements.
         if person is not None:
             return person
 
 
 def has_account(uow: UnitOfWork, person: User) -> bool:
-    """Return whether the person can log in, or has what a mere reader has not, such as credits."""
+    """Return whether a person can log in, or has anything that readers don't have.
+
+    Credits are an example.
+    """
     can_log_in = person.password_hash is not None or person.is_operator or person.plan != Plan.FREE
-    # A table that is new counts as something of an account until somebody thinks about it.
-    others = [
+    row_exists = [
         exists().where(column == person.id)
-        for column in columns_of_people()
-        if column.table.name not in _OF_READERS
+        for column in user_id_columns()
+        if column.table.name not in _READER_TABLES
     ]
-    return can_log_in or bool(uow.session.scalar(select(or_(*others))))
+    return can_log_in or bool(uow.session.scalar(select(or_(*row_exists))))
 
 
-def columns_of_people() -> list[Column[int]]:
-    """The columns of all tables that refer to a person."""
+def user_id_columns() -> list[Column[int]]:
+    """Return all columns that are foreign keys to ``users``."""
     keys = (key for table in Model.metadata.sorted_tables for key in table.foreign_keys)
     return [key.parent for key in keys if key.column is User.__table__.c.id]
 
 
-def note_move(uow: UnitOfWork, person: User, *, left: str, shown: bool = False) -> None:
-    """Keep the address that the account had; ``shown``: owners of lists are to see the new one."""
-    values = {"shown": person.email if shown else None, "left_at": func.now()}
-    row = insert(FormerAddress).values(user_id=person.id, email=left, **values)
+def record_address_change(
+    uow: UnitOfWork, person: User, *, old_address: str, is_visible: bool = False
+) -> None:
+    """Store a person's former address.
+
+    ``is_visible`` means that owners of lists see the person's new address.
+    """
+    values = {"shown": person.email if is_visible else None, "left_at": func.now()}
+    row = insert(FormerAddress).values(user_id=person.id, email=old_address, **values)
     uow.session.execute(row.on_conflict_do_update(index_elements=["email", "user_id"], set_=values))
 
 
-def find_by_email(uow: UnitOfWork, email: str) -> User | None:
+def find_user_by_email(uow: UnitOfWork, email: str) -> User | None:
     return uow.session.scalar(
         select(User).where(User.email == email_addresses.normalise_address(email))
     )
 
 
-def get_by_email(uow: UnitOfWork, email: str) -> User:
-    """Raises ``user.not_found``."""
-    user = find_by_email(uow, email)
+def get_user_by_email(uow: UnitOfWork, email: str) -> User:
+    """Return the user with this address. Raises ``user.not_found``."""
+    user = find_user_by_email(uow, email)
     if user is None:
         raise USER_NOT_FOUND_BY_EMAIL(email=email)
     return user
 
 
-def find(uow: UnitOfWork, user_id: int) -> User | None:
+def find_user(uow: UnitOfWork, user_id: int) -> User | None:
     return uow.session.get(User, user_id)
 
 
-def get(uow: UnitOfWork, user_id: int) -> User:
-    """Raises ``user.not_found``."""
-    user = find(uow, user_id)
+def get_user(uow: UnitOfWork, user_id: int) -> User:
+    """Return the user with this id. Raises ``user.not_found``."""
+    user = find_user(uow, user_id)
     if user is None:
         raise USER_NOT_FOUND()
     return user
 
 
 def set_plan(uow: UnitOfWork, *, email: str, plan: Plan) -> User:
-    """Put a user on a plan, as the operator; raises ``user.not_found``."""
-    user = get_by_email(uow, email)
+    """Set a user's plan on behalf of the operator. Raises ``user.not_found``."""
+    user = get_user_by_email(uow, email)
     change_plan(uow, user, plan)
     return user
 
 
 def change_plan(uow: UnitOfWork, user: User, plan: Plan) -> bool:
-    """Return whether the plan was another one before."""
+    """Set a user's plan, and return whether the plan changed."""
     before = user.plan
     if before == plan:
         return False
     user.plan = plan
-    record_by_operator(uow, user.id, EventType.PLAN_CHANGED, plan=plan, before=before)
+    record_operator_event(uow, user.id, EventType.PLAN_CHANGED, plan=plan, before=before)
     return True
 
 
 def set_operator(uow: UnitOfWork, *, email: str, is_operator: bool) -> User:
-    """Let the person run this deployment or not; an operator needs a second factor."""
-    user = get_by_email(uow, email)
+    """Grant or revoke a user's right to operate this deployment. Raises ``user.not_found``.
+
+    An operator needs a second factor.
+    """
+    user = get_user_by_email(uow, email)
     user.is_operator = is_operator
     return user
 
 
-def owners_of_lists(uow: UnitOfWork, wanted: PageRequest) -> PageOfRows[tuple[User, int]]:
-    """People with the number of their lists, archived ones too; the newest list's owner first.
+def list_owners(uow: UnitOfWork, page_request: PageRequest) -> PageOfRows[tuple[User, int]]:
+    """Return a page of the owners of lists, each with the number of their lists.
 
-    Found by the lists, which are few: most of all people are members of one. Raises
-    ``cursor.invalid``.
+    Archived lists count too. The owner of the newest list comes first. Raises ``cursor.invalid``.
+
+    The query starts from the lists, because only few users own a list.
     """
     newest = func.max(MailingList.created_at).label("newest")
     count = func.count(MailingList.id).label("lists")
     owned = select(MailingList.user_id, newest, count).group_by(MailingList.user_id).subquery()
-    # An index answers it alone. People are looked up for those of the page only.
-    query = paging.by_moment(select(owned), owned.c.newest, owned.c.user_id, wanted)
-    found = uow.session.execute(query).all()
+    # This query reads only an index. A second query loads the users of the page.
+    query = paging.by_moment(select(owned), owned.c.newest, owned.c.user_id, page_request)
+    owner_rows = uow.session.execute(query).all()
     page = paging.cut(
-        found, wanted.limit, lambda row: paging.moment_cursor(row.newest, row.user_id)
+        owner_rows, page_request.limit, lambda row: paging.moment_cursor(row.newest, row.user_id)
     )
-    owners = select(User).where(User.id.in_([row.user_id for row in page.rows]))
-    people = {person.id: person for person in uow.session.scalars(owners)}
-    rows = [(people[row.user_id], row.lists) for row in page.rows if row.user_id in people]
+    users_of_page = select(User).where(User.id.in_([row.user_id for row in page.rows]))
+    users = {user.id: user for user in uow.session.scalars(users_of_page)}
+    rows = [(users[row.user_id], row.lists) for row in page.rows if row.user_id in users]
     return PageOfRows(rows, page.next_cursor)

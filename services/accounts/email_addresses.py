@@ -1,9 +1,9 @@
-"""E-mail addresses: one rule for all of the product, fast enough for files of millions.
+"""Validates and normalises e-mail addresses, fast enough for files with millions of addresses.
 
-Whitespace and other invisible characters around an address are removed. Then the library
-email-validator decides whether the address is valid, and normalises it. The library is slow, so a
-regular expression recognises most valid addresses first. A test with generated addresses checks
-that the library gives the same result for each address that the expression accepts.
+Whitespace and other invisible characters around an address are removed. The library email-validator
+then decides whether the address is valid, and normalises the address. The library is slow, so a
+regular expression first recognises most valid addresses. A test with generated addresses checks
+that the library accepts the same addresses with the same result.
 """
 
 import re
@@ -15,14 +15,14 @@ from email_validator import SPECIAL_USE_DOMAIN_NAMES, EmailNotValidError, valida
 from core.errors.people import EMAIL_INVALID
 from core.languages.shown_lines import has_invisible, strip_invisible
 
-# In UTF-8. No longer text is an address, and the library's time grows with the text's length.
+# No address is longer in UTF-8. The library's duration grows with the length of the text.
 MAX_ADDRESS_BYTES = 254
 
 _ATOM = r"[a-zA-Z0-9_!#$%&'*+\-/=?^`{|}~]++"
-# Without "--", which leaves Punycode and reserved labels to the library.
+# Labels with "--" don't match, so that the library decides about Punycode and reserved labels.
 _LABEL = r"[a-zA-Z0-9]++(?:-[a-zA-Z0-9]++)*+"
 _SPECIAL_USE = "|".join(re.escape(name) for name in SPECIAL_USE_DOMAIN_NAMES)
-# At most 64 characters in all, so that no limit on the length of a label or a domain is exceeded.
+# Addresses of up to 64 characters can't exceed the length limit of a label or a domain.
 _PLAIN = re.compile(
     rf"(?=.{{1,64}}\Z){_ATOM}(?:\.{_ATOM})*+"
     rf"@(?!(?:[^@]*\.)?(?i:{_SPECIAL_USE})\Z)"
@@ -33,13 +33,16 @@ _GMAIL = frozenset({"gmail.com", "googlemail.com"})
 
 
 class InvalidAddress(NamedTuple):
-    """Why a text is no e-mail address, in words for the person who typed it."""
+    """The reason why a text is not an e-mail address, for the person who typed the text."""
 
     reason: str
 
 
-def masked(email: str) -> str:
-    """Enough for the person to recognise their address, and no more: mails are passed on."""
+def mask_address(email: str) -> str:
+    """Return the address with only the first character of the local part visible.
+
+    The owner still recognises the address, but readers of a forwarded mail don't learn it.
+    """
     local, _, domain = email.rpartition("@")
     return f"{local[:1]}…@{domain}"
 
@@ -47,21 +50,20 @@ def masked(email: str) -> str:
 def normalise_address(address: str) -> str:
     """Return the address in NFC and lower case, with its domain in Unicode instead of Punycode.
 
-    Invisible characters around the address are removed. Dots and plus tags stay as they are. No
-    DNS request is made.
-    Raises ``email.invalid``.
+    Invisible characters around the address are removed. Dots and plus tags are kept. The function
+    makes no DNS request. Raises ``email.invalid``.
     """
-    (normalised,) = normalise_all([address])
+    (normalised,) = normalise_addresses([address])
     if isinstance(normalised, InvalidAddress):
         raise EMAIL_INVALID(reason=normalised.reason)
     return normalised
 
 
-def mailbox_of(address: str) -> str:
-    """The mailbox that a normalised address most likely leads to, by which mails are counted.
+def derive_mailbox(address: str) -> str:
+    """Return the mailbox to which a normalised address most likely delivers.
 
-    Most servers ignore a plus tag, and Gmail ignores dots and has two domains. Nothing else takes
-    such addresses for one: they are other people for all that is stored.
+    Most servers ignore a plus tag, and Gmail ignores dots and has two domains. The result is only
+    used to count mails. Stored addresses with the same mailbox belong to different people.
     """
     local, _, domain = address.rpartition("@")
     local = local.partition("+")[0] or local
@@ -70,27 +72,27 @@ def mailbox_of(address: str) -> str:
     return f"{local}@{domain}"
 
 
-def normalise_all(addresses: Iterable[str]) -> list[str | InvalidAddress]:
-    """``normalise`` of each text, in order; ``InvalidAddress`` for a text that is no address."""
+def normalise_addresses(addresses: Iterable[str]) -> list[str | InvalidAddress]:
+    """Normalise each text in order. A text that is not an address becomes an ``InvalidAddress``."""
     plain = _PLAIN.match
     return [address.lower() if plain(address) else _normalise(address) for address in addresses]
 
 
 def normalise_domain(domain: str) -> str | None:
     """Return the normalised domain, or ``None`` if the text isn't a domain."""
-    (normalised,) = normalise_all([f"a@{strip_invisible(domain)}"])
+    (normalised,) = normalise_addresses([f"a@{strip_invisible(domain)}"])
     return None if isinstance(normalised, InvalidAddress) else normalised.removeprefix("a@")
 
 
 def _normalise(text: str) -> str | InvalidAddress:
-    """Normalise an address that the regular expression didn't recognise as valid."""
+    """Normalise an address that the regular expression did not recognise as valid."""
     address = strip_invisible(text)
     if _PLAIN.match(address):
         return address.lower()
     if len(address) > MAX_ADDRESS_BYTES:
         return InvalidAddress(f"It is longer than {MAX_ADDRESS_BYTES} characters.")
-    # Refuse whitespace and invisible characters here, because the library would silently remove
-    # some of them from the domain.
+    # Reject whitespace and invisible characters before the library silently removes some of them
+    # from the domain.
     if has_invisible(address):
         return InvalidAddress("It has a blank or an invisible character inside.")
     try:

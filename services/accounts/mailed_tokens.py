@@ -1,8 +1,9 @@
-"""Mailed tokens: secrets in links that are mailed to a person. Each works once.
+"""Mailed tokens, which are single-use secrets in links that are mailed to a person.
 
-A person who has the token can read the mail of its address. The token is 256 random bits, and the
-database keeps only an HMAC of it. It is made just before the mail is sent, so it is stored nowhere.
-Opening its page changes nothing until the person confirms, since mail scanners follow links.
+A mailed token proves that a person can read the mail of an address. A token consists of 256 random
+bits, and the database stores only the token's HMAC. The token itself is created just before the
+mail is sent, so the token is never stored. Opening the linked page changes nothing until the person
+confirms, because mail scanners follow links.
 """
 
 import secrets
@@ -27,7 +28,7 @@ class Purpose(StrEnum):
     CHANGE_ADDRESS = "account.change_address"
     UNDO_ADDRESS = "account.undo_address"
     OPEN_PREFERENCES = "preferences.open"
-    # The one that is never mailed: a browser gets it for the mailed one.
+    # A browser receives this token in exchange for the mailed token, so it is never mailed.
     VISIT_PREFERENCES = "preferences.visit"
 
 
@@ -36,7 +37,7 @@ TOKEN_LIFETIMES = {
     Purpose.REGISTER: timedelta(hours=1),
     Purpose.RESET_PASSWORD: timedelta(hours=1),
     Purpose.CHANGE_ADDRESS: timedelta(hours=1),
-    # Long enough for a person who was away over a weekend.
+    # The lifetime covers a weekend away from the mailbox.
     Purpose.UNDO_ADDRESS: timedelta(hours=72),
     Purpose.OPEN_PREFERENCES: timedelta(hours=1),
     Purpose.VISIT_PREFERENCES: timedelta(hours=1),
@@ -50,14 +51,14 @@ def create_token(
     user_id: int | None,
     list_id: int | None = None,
     email: str | None = None,
-    asked_at: datetime | None = None,
+    created_at: datetime | None = None,
     submitted: dict[str, Any] | None = None,
 ) -> str:
-    """The secret of a new token for a person, an address, or both.
+    """Create a token for a person, an address, or both, and return the token's secret.
 
     Args:
-        asked_at: when the mail was asked for, if tokens must stay in that order.
-        submitted: what the person is to confirm beside the token's purpose.
+        created_at: the time of the request for the mail, if tokens must be ordered by this time.
+        submitted: form fields that the person confirms together with the token's purpose.
     """
     secret = secrets.token_urlsafe(32)
     uow.session.add(
@@ -69,7 +70,7 @@ def create_token(
             submitted=submitted,
             secret_hmac=uow.settings.keyring.signer(_PURPOSE).digest(secret.encode()),
             expires_at=func.now() + TOKEN_LIFETIMES[purpose],
-            created_at=func.now() if asked_at is None else asked_at,
+            created_at=func.now() if created_at is None else created_at,
         )
     )
     return secret
@@ -78,26 +79,31 @@ def create_token(
 def read_token(
     uow: UnitOfWork, purpose: Purpose, secret: str, *, invalid: ErrorType = LINK_INVALID
 ) -> MailedLink:
-    """The token behind a secret; changes nothing. Raises ``invalid``."""
-    is_it = MailedLink.secret_hmac.in_(
-        uow.settings.keyring.signer(_PURPOSE).digests(secret.encode())
+    """Return the unexpired token with this secret, without using it up. Raises ``invalid``.
+
+    The token may already have been used.
+    """
+    hmacs = uow.settings.keyring.signer(_PURPOSE).digests(secret.encode())
+    query = select(MailedLink).where(
+        MailedLink.secret_hmac.in_(hmacs),
+        MailedLink.purpose == purpose,
+        MailedLink.expires_at > func.now(),
     )
-    lives = MailedLink.purpose == purpose, MailedLink.expires_at > func.now()
-    link = uow.session.scalar(select(MailedLink).where(is_it, *lives))
+    link = uow.session.scalar(query)
     if link is None:
         raise invalid()
     return link
 
 
-def use_token(uow: UnitOfWork, opened: MailedLink, *, used: ErrorType = LINK_USED) -> None:
-    """Use the token up; raises ``used`` when it was used before."""
-    if not record_moment_once(uow, MailedLink.used_at, MailedLink.id == opened.id):
+def use_token(uow: UnitOfWork, link: MailedLink, *, used: ErrorType = LINK_USED) -> None:
+    """Mark a token as used. Raises ``used`` if the token has already been used."""
+    if not record_moment_once(uow, MailedLink.used_at, MailedLink.id == link.id):
         raise used()
 
 
-def move_to_list(uow: UnitOfWork, *, user_id: int, list_id: int, to_list_id: int) -> int:
-    """Move the person's unused tokens from one list to another; returns their number."""
-    row = MailedLink
-    unused = row.user_id == user_id, row.list_id == list_id, row.used_at.is_(None)
-    moved = update(row).where(*unused).values(list_id=to_list_id).returning(row.id)
-    return len(uow.session.execute(moved).all())
+def move_tokens_to_list(uow: UnitOfWork, *, user_id: int, list_id: int, to_list_id: int) -> int:
+    """Move a person's unused tokens from one list to another list, and return their number."""
+    table = MailedLink
+    unused = (table.user_id == user_id, table.list_id == list_id, table.used_at.is_(None))
+    statement = update(table).where(*unused).values(list_id=to_list_id).returning(table.id)
+    return len(uow.session.execute(statement).all())

@@ -1,4 +1,4 @@
-"""The API keys that people and their programs make for themselves."""
+"""Creates API keys for users and their programs."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -14,7 +14,7 @@ from services.accounts.account_mails import MailKind
 from storage.unit_of_work import UnitOfWork
 
 
-def make(
+def create_own_key(
     uow: UnitOfWork,
     caller: Caller,
     *,
@@ -22,16 +22,16 @@ def make(
     scopes: Collection[Scope] | None,
     expires_at: datetime | None,
 ) -> tuple[ApiKey, str]:
-    """A new key of the caller's user and its secret; a mail tells the person of it.
+    """Create an API key for the caller's user, and return the key and its secret.
 
-    Raises ``auth.scope_not_grantable``, ``auth.login_again``, ``quota.exceeded``, ``api_key.name``
-    and ``api_key.expiry``.
+    A mail notifies the user. Raises ``auth.scope_not_grantable``, ``auth.login_again``,
+    ``quota.exceeded``, ``api_key.name`` and ``api_key.expiry``.
     """
     if scopes is not None and Scope.DELIVERY in scopes:
         raise AUTH_SCOPE_NOT_GRANTABLE()
-    sessions.lock_maker(uow, caller)
+    sessions.lock_caller(uow, caller)
     quotas.require_quota(uow, caller.user_id, PlanQuota.KEYS)
-    key, secret = api_keys.create(
+    key, secret = api_keys.create_key(
         uow,
         user_id=caller.user_id,
         name=name,
@@ -39,7 +39,7 @@ def make(
         expires_at=expires_at,
         maker_id=caller.key_id,
     )
-    person = accounts.get(uow, caller.user_id)
+    person = accounts.get_user(uow, caller.user_id)
     kind = MailKind.NEW_KEY
     account_mails.request_mail_to(uow, kind, person, key.last_four)
     return key, secret

@@ -1,6 +1,7 @@
-"""Passwords as argon2id hashes, with the parameters that RFC 9106 recommends second (64 MiB).
+"""Hashes and verifies passwords with argon2id.
 
-Each call takes a core and that memory for a while; the caller lets only a few run at once.
+The parameters are the second recommendation of RFC 9106, which needs 64 MiB of memory. Hashing
+occupies a processor core, so callers must limit the number of simultaneous calls.
 """
 
 from dataclasses import dataclass
@@ -13,69 +14,81 @@ from core.errors.people import PASSWORD_COMMON, PASSWORD_LENGTH, PASSWORD_PERSON
 
 MIN_PASSWORD_CHARACTERS = 8
 MAX_PASSWORD_CHARACTERS = 1024
-COMMON_PASSWORDS = 10_000
+COMMON_PASSWORD_COUNT = 10_000
 
 _hasher = PasswordHasher()
 
 
 @dataclass(frozen=True)
 class PasswordCheck:
+    """The result of verifying a password.
+
+    Attributes:
+        matches: whether the password is right.
+        renewed: a new hash that must replace a hash with outdated parameters.
+    """
+
     matches: bool
-    # A new hash, to store in place of one that was made with older parameters.
     renewed: str | None = None
 
 
-def require_allowed(password: str, *personal: str | None) -> None:
-    """Raises ``password.length``, ``password.common`` and ``password.personal``.
+def require_allowed_password(password: str, *personal: str | None) -> None:
+    """Raise ``password.length``, ``password.common`` or ``password.personal`` for a weak password.
 
-    ``personal``: the person's address and names, which are tried first by those who know them.
+    ``personal`` holds the person's address and name, which acquaintances would try first.
     """
     if not MIN_PASSWORD_CHARACTERS <= len(password) <= MAX_PASSWORD_CHARACTERS:
         raise PASSWORD_LENGTH(least=MIN_PASSWORD_CHARACTERS, most=MAX_PASSWORD_CHARACTERS)
-    folded = _folded(password)
-    if folded in _common():
-        raise PASSWORD_COMMON(number=f"{COMMON_PASSWORDS:,}")
+    folded_password = _fold_text(password)
+    if folded_password in _load_common_passwords():
+        raise PASSWORD_COMMON(number=f"{COMMON_PASSWORD_COUNT:,}")
     for text in filter(None, personal):
-        if folded in {_folded(word) for word in (text, text.partition("@")[0], *text.split())}:
+        words = (text, text.partition("@")[0], *text.split())
+        if folded_password in {_fold_text(word) for word in words}:
             raise PASSWORD_PERSONAL()
 
 
-def make(password: str, *personal: str | None) -> str:
-    """The hash of a new password; raises what ``require_allowed`` raises."""
-    require_allowed(password, *personal)
-    return _hasher.hash(_bytes(password))
+def hash_password(password: str, *personal: str | None) -> str:
+    """Return the hash of a new password. Raises every error of ``require_allowed_password``."""
+    require_allowed_password(password, *personal)
+    return _hasher.hash(_encode(password))
 
 
-def verify(kept: str | None, password: str) -> PasswordCheck:
-    """Return whether the password matches; without a hash the check takes as long."""
+def verify_password(stored_hash: str | None, password: str) -> PasswordCheck:
+    """Verify a password against its stored hash.
+
+    Without a stored hash the verification fails, but takes the same time. The duration therefore
+    doesn't reveal whether an account exists.
+    """
     if len(password) > MAX_PASSWORD_CHARACTERS:
         password = ""
     try:
-        matches = _hasher.verify(kept or _unused_hash(), _bytes(password)) and kept is not None
+        is_match = _hasher.verify(stored_hash or _unused_hash(), _encode(password))
+        matches = is_match and stored_hash is not None
     except (Argon2Error, InvalidHashError):
         matches = False
-    if matches and kept is not None and _hasher.check_needs_rehash(kept):
-        return PasswordCheck(matches, _hasher.hash(_bytes(password)))
+    if matches and stored_hash is not None and _hasher.check_needs_rehash(stored_hash):
+        return PasswordCheck(matches, _hasher.hash(_encode(password)))
     return PasswordCheck(matches)
 
 
-def _bytes(password: str) -> bytes:
-    # A form may hold lone surrogates, which strict UTF-8 would refuse.
+def _encode(password: str) -> bytes:
+    # A form may contain lone surrogates, which strict UTF-8 rejects.
     return password.encode("utf-8", "surrogatepass")
 
 
-def _folded(text: str) -> str:
-    """The text without capitals and spaces."""
+def _fold_text(text: str) -> str:
+    """Return the text in lower case and without spaces."""
     return "".join(text.casefold().split())
 
 
 @lru_cache(maxsize=1)
-def _common() -> frozenset[str]:
-    """The passwords that were found most often in leaked lists, by zxcvbn's count (MIT licence)."""
-    # Most processes never see a new password, and the module is a megabyte.
+def _load_common_passwords() -> frozenset[str]:
+    """Return the most frequent passwords of leaked lists, from the library zxcvbn (MIT licence)."""
+    # Import the list here, because it takes a megabyte and most processes don't need it.
     from zxcvbn.frequency_lists import FREQUENCY_LISTS
 
-    return frozenset(FREQUENCY_LISTS["passwords"][:COMMON_PASSWORDS])
+    return frozenset(FREQUENCY_LISTS["passwords"][:COMMON_PASSWORD_COUNT])
 
 
 @lru_cache(maxsize=1)

@@ -1,8 +1,8 @@
-"""Registration, password reset and change of address, each by a mailed token.
+"""Registers accounts, resets passwords and changes addresses by mailed links.
 
-The token is mailed to the address that the change is about. Only a person who was subscribed or
-imported can therefore take over their own record. The password is typed after the link is opened,
-so no stranger can set one that the address's owner then confirms.
+A link is mailed to the address that is registered or changed. Only the owner of the address can
+therefore turn a reader's record into an account. The person types the password after opening the
+link, because otherwise a stranger could choose the password of another person's account.
 """
 
 from datetime import datetime
@@ -17,166 +17,189 @@ from services.access.sessions import require_recent_login
 from services.accounts import account_mails, accounts, mailed_tokens, passwords
 from services.accounts.account_mails import MailKind
 from services.accounts.mailed_tokens import Purpose
-from services.security_events import EventType, record
+from services.security_events import EventType, record_event
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
 MAX_USER_NAME_CHARACTERS = 200
-_CHANGING = MailedLink.purpose.in_((Purpose.RESET_PASSWORD, Purpose.CHANGE_ADDRESS))
+# The condition that a link changes the password or the address of an account.
+_CHANGES_ACCESS = MailedLink.purpose.in_((Purpose.RESET_PASSWORD, Purpose.CHANGE_ADDRESS))
 
 
-def read_registration(uow: UnitOfWork, secret: str) -> str:
-    """The address that a link would register; changes nothing.
+def read_registration_link(uow: UnitOfWork, secret: str) -> str:
+    """Return the address that a registration link registers, without using the link up.
 
-    Raises ``account_link.invalid``, or ``account_link.used`` when the address has an account.
+    Raises ``account_link.invalid``. Raises ``account_link.used`` if the link has been used or the
+    address has an account.
     """
-    opened, email = _open(uow, Purpose.REGISTER, secret)
-    person = accounts.find_by_email(uow, email)
+    link, email = _read_link(uow, Purpose.REGISTER, secret)
+    person = accounts.find_user_by_email(uow, email)
     has_account = person is not None and person.password_hash is not None
-    if opened.used_at is not None or has_account:
+    if link.used_at is not None or has_account:
         raise errors.ACCOUNT_LINK_USED()
     return email
 
 
-def register(uow: UnitOfWork, secret: str, *, name: str, password_hash: str) -> User:
-    """Make the account, or set a person's first password; raises as ``read_registration``."""
-    opened, email = _open(uow, Purpose.REGISTER, secret)
+def register_account(uow: UnitOfWork, secret: str, *, name: str, password_hash: str) -> User:
+    """Create an account, or set the first password of an existing person.
+
+    Raises ``account_link.invalid`` and ``account_link.used``.
+    """
+    link, email = _read_link(uow, Purpose.REGISTER, secret)
     person = _lock_person(uow, accounts.find_or_create_person(uow, email).id)
-    # A person who was just erased no longer has the address, which then needs a new link.
+    # A person who has just been erased has lost the address, so the address needs a new link.
     if person.email != email or person.password_hash is not None:
         raise errors.ACCOUNT_LINK_USED()
-    _use(uow, opened)
+    _use_link(uow, link)
     person.password_hash = password_hash
     person.name = name.strip()[:MAX_USER_NAME_CHARACTERS] or person.name
     return person
 
 
-def read_reset(uow: UnitOfWork, secret: str) -> str:
-    """The address of the account whose password a link would set; changes nothing.
+def read_reset_link(uow: UnitOfWork, secret: str) -> str:
+    """Return the account's address that a password reset link contains, without using the link up.
 
-    Raises ``account_link.invalid``, also when the account has another address by now, and
-    ``account_link.used``.
+    Raises ``account_link.used``. Raises ``account_link.invalid`` if the link is invalid or the
+    account's address has changed.
     """
-    opened, email = _open(uow, Purpose.RESET_PASSWORD, secret)
-    person = accounts.find_by_email(uow, email)
-    if person is None or person.id != opened.user_id:
+    link, email = _read_link(uow, Purpose.RESET_PASSWORD, secret)
+    person = accounts.find_user_by_email(uow, email)
+    if person is None or person.id != link.user_id:
         raise errors.ACCOUNT_LINK_INVALID()
-    return _unused(opened, email)
+    _require_unused(link)
+    return email
 
 
-def reset(uow: UnitOfWork, secret: str, *, password_hash: str) -> User:
-    """Set a new password, end all sessions, and mail a notice; raises what ``read_reset`` raises.
+def reset_password(uow: UnitOfWork, secret: str, *, password_hash: str) -> User:
+    """Set a new password by a mailed link, revoke all sessions, and notify the person by mail.
 
-    The person's other links to a new password or a new address stop working. Call it through
-    ``services.recovery``, which ends the rest.
+    The person's other links to a new password or a new address stop working. Call this function
+    only through ``services.recovery``, which also revokes keys and grants. Raises
+    ``account_link.invalid`` and ``account_link.used``.
     """
-    opened, email = _open(uow, Purpose.RESET_PASSWORD, secret)
-    assert opened.user_id is not None
-    person = _lock_person(uow, opened.user_id)
+    link, email = _read_link(uow, Purpose.RESET_PASSWORD, secret)
+    assert link.user_id is not None
+    person = _lock_person(uow, link.user_id)
     if person.email != email:
         raise errors.ACCOUNT_LINK_INVALID()
-    _use(uow, opened)
-    _set_password(uow, person, password_hash, but=None)
-    record(uow, person.id, EventType.PASSWORD_RESET)
+    _use_link(uow, link)
+    _set_password(uow, person, password_hash, kept_session_id=None)
+    record_event(uow, person.id, EventType.PASSWORD_RESET)
     return person
 
 
 def change_password(
     uow: UnitOfWork, caller: Caller, *, expected: str | None, password_hash: str
 ) -> None:
-    """Set a new password in place of the one that was checked, and end other sessions.
+    """Set a new password, and revoke all sessions except the caller's session.
 
-    Raises ``auth.login_again``, and ``password.changed`` when the account's password was changed
-    since the check.
+    ``expected`` is the hash of the password that the caller has just proven. Raises
+    ``auth.login_again``. Raises ``password.changed`` if the account has another hash by now.
     """
     person = _lock_person(uow, caller.user_id)
     require_recent_login(uow, caller)
     if person.password_hash != expected:
         raise errors.PASSWORD_CHANGED()
-    _set_password(uow, person, password_hash, but=caller.session_id)
-    record(uow, person.id, EventType.PASSWORD_CHANGED)
+    _set_password(uow, person, password_hash, kept_session_id=caller.session_id)
+    record_event(uow, person.id, EventType.PASSWORD_CHANGED)
 
 
 def set_password(uow: UnitOfWork, *, email: str, password: str) -> User:
-    """Set a person's password as the operator, end their sessions, and mail a notice."""
-    user = accounts.get_by_email(uow, email)
-    # Before the lock: it takes a while.
-    password_hash = passwords.make(password, user.email, user.name)
+    """Set a person's password on behalf of the operator.
+
+    All sessions of the person are revoked, and a mail notifies the person. Raises
+    ``user.not_found`` and every error of ``passwords.hash_password``.
+    """
+    user = accounts.get_user_by_email(uow, email)
+    # Hash the password before locking the person, because hashing is slow.
+    password_hash = passwords.hash_password(password, user.email, user.name)
     person = _lock_person(uow, user.id)
-    _set_password(uow, person, password_hash, but=None)
-    record(uow, person.id, EventType.PASSWORD_CHANGED)
+    _set_password(uow, person, password_hash, kept_session_id=None)
+    record_event(uow, person.id, EventType.PASSWORD_CHANGED)
     return person
 
 
-def read_new_address(uow: UnitOfWork, secret: str, user_id: int) -> str:
-    """The address that a link would give this person's account; changes nothing.
+def read_new_address_link(uow: UnitOfWork, secret: str, user_id: int) -> str:
+    """Return the new address that a link confirms, without using the link up.
 
-    Raises ``account_link.invalid``, also for another person's link, and ``account_link.used``.
+    Raises ``account_link.used``. Raises ``account_link.invalid`` if the link is invalid or belongs
+    to another person.
     """
-    opened, email = _open(uow, Purpose.CHANGE_ADDRESS, secret)
-    if opened.user_id != user_id:
+    link, email = _read_link(uow, Purpose.CHANGE_ADDRESS, secret)
+    if link.user_id != user_id:
         raise errors.ACCOUNT_LINK_INVALID()
-    return _unused(opened, email)
+    _require_unused(link)
+    return email
 
 
 def prove_address(uow: UnitOfWork, secret: str, caller: Caller) -> tuple[User, str]:
-    """Use up a link to a new address; returns the locked person and the address."""
-    email = read_new_address(uow, secret, caller.user_id)
+    """Use up the link that confirms a new address, and return the locked person and the address.
+
+    Raises ``auth.login_again`` and every error of ``read_new_address_link``.
+    """
+    email = read_new_address_link(uow, secret, caller.user_id)
     person = _lock_person(uow, caller.user_id)
     require_recent_login(uow, caller)
-    _use(uow, _open(uow, Purpose.CHANGE_ADDRESS, secret)[0])
+    link, _ = _read_link(uow, Purpose.CHANGE_ADDRESS, secret)
+    _use_link(uow, link)
     return person, email
 
 
 def change_address(
-    uow: UnitOfWork, person: User, email: str, caller: Caller, *, shown: bool
+    uow: UnitOfWork, person: User, email: str, caller: Caller, *, is_visible: bool
 ) -> None:
-    """Change the account's address, end other sessions, and mail an undo link to the old address.
+    """Change the account's address, and mail an undo link to the old address.
 
-    Raises ``account.address_taken`` if another person gets the address at the same time.
+    All sessions except the caller's session are revoked. ``is_visible`` means that owners of lists
+    see the new address. Raises ``account.address_taken`` if another person has taken the address.
     """
-    sessions.end_all(uow, person.id, but=caller.session_id)
+    sessions.revoke_sessions(uow, person.id, kept_session_id=caller.session_id)
     old_address = person.email
-    record_moment_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _CHANGING)
+    record_moment_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _CHANGES_ACCESS)
     person.email = email
     accounts.flush_address(uow, errors.ADDRESS_TAKEN())
-    accounts.note_move(uow, person, left=old_address, shown=shown)
+    accounts.record_address_change(uow, person, old_address=old_address, is_visible=is_visible)
     account_mails.enqueue_mail(uow, MailKind.ADDRESS_CHANGED, old_address, user_id=person.id)
-    record(uow, person.id, EventType.ADDRESS_CHANGED)
+    record_event(uow, person.id, EventType.ADDRESS_CHANGED)
 
 
-def read_undo(uow: UnitOfWork, secret: str) -> str:
-    """The address that a link would give back to its account; raises as ``read_new_address``."""
-    opened, email = _open(uow, Purpose.UNDO_ADDRESS, secret)
-    return _unused(opened, email)
+def read_undo_link(uow: UnitOfWork, secret: str) -> str:
+    """Return the former address that an undo link restores, without using the link up.
+
+    Raises ``account_link.invalid`` and ``account_link.used``.
+    """
+    link, email = _read_link(uow, Purpose.UNDO_ADDRESS, secret)
+    _require_unused(link)
+    return email
 
 
 def prove_earlier_address(uow: UnitOfWork, secret: str) -> tuple[User, str, datetime]:
-    """Use up a link that undoes a change of address; raises what ``read_undo`` raises.
+    """Use up the link that undoes a change of address.
 
-    Returns the person, locked, their earlier address, and when it was changed.
+    Return the locked person, the person's former address, and the time of the change. Raises
+    ``account_link.invalid`` and ``account_link.used``.
     """
-    opened, email = _open(uow, Purpose.UNDO_ADDRESS, secret)
-    assert opened.user_id is not None
-    person = _lock_person(uow, opened.user_id)
-    _use(uow, opened)
-    return person, email, opened.created_at
+    link, email = _read_link(uow, Purpose.UNDO_ADDRESS, secret)
+    assert link.user_id is not None
+    person = _lock_person(uow, link.user_id)
+    _use_link(uow, link)
+    return person, email, link.created_at
 
 
 def revert_address(
     uow: UnitOfWork, person: User, email: str, *, since: datetime, password_hash: str
 ) -> None:
-    """Restore the account's earlier address, set another password, and end all sessions.
+    """Restore the account's former address, set a new password, and revoke all sessions.
 
-    Links that were mailed after the change stop working. Undo links of earlier changes still work.
-    Otherwise an intruder could change the address twice and undo the second change, and the person
-    could no longer undo the first change. Raises ``account.address_taken`` if another account has
-    the address.
+    Undo links that were mailed after the change at ``since`` stop working. Undo links of earlier
+    changes still work. Otherwise an intruder could change the address twice and undo the second
+    change, so that the person could no longer undo the first change. Raises
+    ``account.address_taken`` if another account has the address.
     """
     person.email = email
     accounts.flush_address(uow, errors.ADDRESS_TAKEN())
     person.password_hash = password_hash
-    sessions.end_all(uow, person.id)
-    record_moment_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _CHANGING)
+    sessions.revoke_sessions(uow, person.id)
+    record_moment_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _CHANGES_ACCESS)
     record_moment_once(
         uow,
         MailedLink.used_at,
@@ -184,21 +207,20 @@ def revert_address(
         MailedLink.purpose == Purpose.UNDO_ADDRESS,
         MailedLink.created_at > since,
     )
-    record(uow, person.id, EventType.ADDRESS_UNDONE)
+    record_event(uow, person.id, EventType.ADDRESS_UNDONE)
 
 
-def _open(uow: UnitOfWork, purpose: Purpose, secret: str) -> tuple[MailedLink, str]:
-    # Links of accounts have errors of their own, since they tell people something else.
+def _read_link(uow: UnitOfWork, purpose: Purpose, secret: str) -> tuple[MailedLink, str]:
+    """Return a mailed link and its address."""
     invalid = errors.ACCOUNT_LINK_INVALID
-    opened = mailed_tokens.read_token(uow, purpose, secret, invalid=invalid)
-    assert opened.email is not None
-    return opened, opened.email
+    link = mailed_tokens.read_token(uow, purpose, secret, invalid=invalid)
+    assert link.email is not None
+    return link, link.email
 
 
-def _unused(opened: MailedLink, email: str) -> str:
-    if opened.used_at is not None:
+def _require_unused(link: MailedLink) -> None:
+    if link.used_at is not None:
         raise errors.ACCOUNT_LINK_USED()
-    return email
 
 
 def _lock_person(uow: UnitOfWork, user_id: int) -> User:
@@ -209,12 +231,14 @@ def _lock_person(uow: UnitOfWork, user_id: int) -> User:
     return person
 
 
-def _set_password(uow: UnitOfWork, person: User, password_hash: str, *, but: int | None) -> None:
+def _set_password(
+    uow: UnitOfWork, person: User, password_hash: str, *, kept_session_id: int | None
+) -> None:
     person.password_hash = password_hash
-    sessions.end_all(uow, person.id, but=but)
-    record_moment_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _CHANGING)
-    account_mails.mail_person(uow, MailKind.PASSWORD_CHANGED, person)
+    sessions.revoke_sessions(uow, person.id, kept_session_id=kept_session_id)
+    record_moment_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _CHANGES_ACCESS)
+    account_mails.enqueue_mail_to(uow, MailKind.PASSWORD_CHANGED, person)
 
 
-def _use(uow: UnitOfWork, opened: MailedLink) -> None:
-    mailed_tokens.use_token(uow, opened, used=errors.ACCOUNT_LINK_USED)
+def _use_link(uow: UnitOfWork, link: MailedLink) -> None:
+    mailed_tokens.use_token(uow, link, used=errors.ACCOUNT_LINK_USED)

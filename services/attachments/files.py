@@ -28,7 +28,7 @@ class MediaFile:
         name: the name of the rendition, or ``None`` for the converted image.
         size: the size of the plain file in bytes.
         checksum: the SHA-256 of the plain file, in hex.
-        width: the width in pixels. ``height`` is in pixels too.
+        width: the width of the image in pixels.
     """
 
     name: str | None

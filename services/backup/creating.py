@@ -1,4 +1,7 @@
-"""Making a backup: by maintenance, or by the operator's command. Only one is made at a time."""
+"""Creates backups and removes old backups.
+
+Maintenance and the operator's command create backups, but never at the same time.
+"""
 
 import heapq
 import itertools
@@ -13,7 +16,7 @@ from core import clock
 from core.errors.jobs import BACKUP_TOOL_FAILED
 from services import removals
 from services.backup import journal, manifests
-from services.backup.manifests import MANIFESTS, Manifest, folder, opened
+from services.backup.manifests import MANIFESTS, Manifest, backup_folder, read_file
 from services.jobs import maintenance
 from services.jobs.maintenance import register_maintenance
 from storage.backup_files import postgres_tools
@@ -23,21 +26,31 @@ from storage.migrations import revisions
 from storage.objects import ObjectMissing, ObjectStore, StoredObject
 from storage.resources import Resources
 
+# The folder with the objects of all backups.
 COPIES = "objects/"
+PIECE_BYTES = 4 * 1024 * 1024
+# The folder of the bucket into which a verification restores the objects of a backup.
+TRIAL = "backup-trial/"
 _MAX_LIST_KEYS = 10_000
-# Each waits for two storages most of the time, and may hold an object of 8 MiB.
-_MAX_AT_ONCE = 4
-# An object that was written so shortly before its copy, by the clocks of two storages, may have
-# been under way: a worker that does its work again writes it again.
-_SETTLED_AFTER = timedelta(hours=1)
+# A thread may hold an object of 8 MiB, and mostly waits for one of the two storages.
+_MAX_THREADS = 4
+_MAX_REMOVAL_FILES = 100
+# A copy is usable only if the object was written at least this time before the copy. Otherwise a
+# worker may have written the object again after the copy, because the two storages have different
+# clocks.
+_MIN_AGE_AT_COPY = timedelta(hours=1)
+# The maintenance checks at this interval whether a backup is due.
+_CHECK_INTERVAL = timedelta(hours=1)
 
 
 @dataclass
-class Copied:
-    """The number of lists and objects that a backup copied.
+class CopyResult:
+    """The numbers of the objects in a backup.
 
     Attributes:
-        copied: how many of the objects no earlier backup had.
+        lists: the number of files that list the objects' keys.
+        objects: the number of objects.
+        copied: the number of objects that no earlier backup contained.
     """
 
     lists: int = 0
@@ -45,13 +58,30 @@ class Copied:
     copied: int = 0
 
 
-def copy_all(objects: ObjectStore, place: SealedPlace, backup_id: str, *, but: str) -> Copied:
-    """Copy each object that has no copy, and list all, without those that begin with ``but``."""
-    done, found = Copied(), _found(objects, place, but=but)
+@dataclass
+class PruneResult:
+    """The numbers of removed backups and files."""
 
-    def copy(each: tuple[str, bool]) -> bool:
-        """False: there is no such object any more; a sweep removed it, which no row named."""
-        key, is_copied = each
+    backups: int = 0
+    files: int = 0
+
+
+def copy_objects(
+    objects: ObjectStore, place: SealedPlace, backup_id: str, *, excluded_prefix: str
+) -> CopyResult:
+    """Copy the objects that have no copy, and store the list of all objects' keys.
+
+    Keys that begin with ``excluded_prefix`` are skipped.
+    """
+    result = CopyResult()
+    entries = _list_objects(objects, place, excluded_prefix=excluded_prefix)
+
+    def copy_object(entry: tuple[str, bool]) -> bool:
+        """Copy an object, and return whether the object still exists.
+
+        An unused object may have been removed since the objects were listed.
+        """
+        key, is_copied = entry
         if not is_copied:
             try:
                 place.put(COPIES + key, retry_transient_errors(lambda: objects.get(key)))
@@ -60,211 +90,215 @@ def copy_all(objects: ObjectStore, place: SealedPlace, backup_id: str, *, but: s
         return True
 
     with _threads() as threads:
-        while batch := list(islice(found, _MAX_LIST_KEYS)):
-            there = threads.map(copy, batch)
-            keys = [key for (key, _), is_there in zip(batch, there, strict=True) if is_there]
-            done.copied += len(keys) - sum(is_copied for _, is_copied in batch)
-            done.objects += len(keys)
+        while batch := list(islice(entries, _MAX_LIST_KEYS)):
+            exist = threads.map(copy_object, batch)
+            keys = [key for (key, _), exists in zip(batch, exist, strict=True) if exists]
+            result.copied += len(keys) - sum(is_copied for _, is_copied in batch)
+            result.objects += len(keys)
             if keys:
-                place.put(_list_name(backup_id, done.lists), "\n".join(keys).encode())
-                done.lists += 1
-    return done
+                place.put(_list_name(backup_id, result.lists), "\n".join(keys).encode())
+                result.lists += 1
+    return result
 
 
-def _found(objects: ObjectStore, place: SealedPlace, *, but: str) -> Iterator[tuple[str, bool]]:
-    """The bucket's objects and whether each is copied, read beside the copies in one order."""
-    copies = in_order(place.list_objects(COPIES))
+def _list_objects(
+    objects: ObjectStore, place: SealedPlace, *, excluded_prefix: str
+) -> Iterator[tuple[str, bool]]:
+    """Yield the key of each object in the bucket, and whether the object has a usable copy.
+
+    The objects and the copies are both listed in the order of their keys, so that neither list
+    must fit into memory.
+    """
+    copies = require_key_order(place.list_objects(COPIES))
     copy = next(copies, None)
-    for each in in_order(objects.list_objects()):
-        if each.key.startswith(but):
+    for stored in require_key_order(objects.list_objects()):
+        if stored.key.startswith(excluded_prefix):
             continue
-        name = COPIES + each.key
+        name = COPIES + stored.key
         while copy is not None and copy.key < name:
             copy = next(copies, None)
         is_copied = copy is not None and copy.key == name
-        is_settled = copy is not None and copy.modified_at >= each.modified_at + _SETTLED_AFTER
-        yield each.key, is_copied and is_settled
+        is_usable = copy is not None and copy.modified_at >= stored.modified_at + _MIN_AGE_AT_COPY
+        yield stored.key, is_copied and is_usable
 
 
 @contextmanager
 def _threads() -> Iterator[ThreadPoolExecutor]:
-    """Threads that begin nothing more once the block has failed."""
-    threads = ThreadPoolExecutor(_MAX_AT_ONCE)
+    """Provide threads that start no further work after the block has failed."""
+    threads = ThreadPoolExecutor(_MAX_THREADS)
     try:
         yield threads
     finally:
         threads.shutdown(cancel_futures=True)
 
 
-def keys_of(place: SealedPlace, manifest: Manifest) -> Iterator[str]:
-    """The keys of the backup's objects, in order; raises ``backup.damaged``."""
+def list_keys(place: SealedPlace, manifest: Manifest) -> Iterator[str]:
+    """Yield the keys of a backup's objects in their order. Raises ``backup.damaged``."""
     for number in range(manifest.object_lists):
-        yield from opened(place, _list_name(manifest.id, number)).decode().split("\n")
+        yield from read_file(place, _list_name(manifest.id, number)).decode().split("\n")
 
 
-def put_back(objects: ObjectStore, place: SealedPlace, manifest: Manifest) -> int:
-    """Put each object that is missing into the bucket; how many. Raises ``backup.damaged``."""
-    put, keys = 0, keys_of(place, manifest)
+def restore_objects(objects: ObjectStore, place: SealedPlace, manifest: Manifest) -> int:
+    """Copy a backup's objects into the bucket unless they exist, and return their number.
 
-    def put_one(key: str) -> bool:
+    Raises ``backup.damaged``.
+    """
+    restored_objects = 0
+    keys = list_keys(place, manifest)
+
+    def restore_object(key: str) -> bool:
         if retry_transient_errors(lambda: objects.exists(key)):
             return False
-        data = opened(place, COPIES + key)
+        data = read_file(place, COPIES + key)
         retry_transient_errors(lambda: objects.put(key, data, "application/octet-stream"))
         return True
 
     with _threads() as threads:
         while batch := list(islice(keys, _MAX_LIST_KEYS)):
-            put += sum(threads.map(put_one, batch))
-    return put
+            restored_objects += sum(threads.map(restore_object, batch))
+    return restored_objects
 
 
 def _list_name(backup_id: str, number: int) -> str:
-    return f"{folder(backup_id)}objects/{number:06}"
+    return f"{backup_folder(backup_id)}objects/{number:06}"
 
 
-def in_order(found: Iterable[StoredObject]) -> Iterator[StoredObject]:
-    """The same; raises where a storage does not keep the order that a comparison needs."""
-    last = ""
-    for each in found:
-        if each.key <= last:
+def require_key_order(stored_objects: Iterable[StoredObject]) -> Iterator[StoredObject]:
+    """Yield the objects, and raise ``RuntimeError`` unless their keys are in ascending order."""
+    last_key = ""
+    for stored in stored_objects:
+        if stored.key <= last_key:
             raise RuntimeError("the storage lists keys in an order of its own")
-        last = each.key
-        yield each
+        last_key = stored.key
+        yield stored
 
 
-_MAX_REMOVED_AT_ONCE = 100
+def prune_backups(place: SealedPlace, before: datetime) -> PruneResult:
+    """Remove the backups that began before a time, except the newest backup.
 
-
-@dataclass
-class Pruned:
-    backups: int = 0
-    files: int = 0
-
-
-def prune(place: SealedPlace, before: datetime) -> Pruned:
-    """Remove what began before; the newest backup stays, whenever it began.
-
-    Call it as the work of ``creating.MAKE_BACKUP``, so that no backup is made meanwhile. Raises
-    ``backup.damaged`` and ``backup.key_missing`` for a backup that can't be read: what it needs is
-    not known.
+    Call this function only during a run of ``CREATE_BACKUP``, so that no backup is created at the
+    same time. Raises ``backup.damaged`` and ``backup.key_missing`` if a backup can't be read,
+    because the objects of an unreadable backup are unknown.
     """
-    everything = list(manifests.read_all(place))
-    if not everything:
-        return Pruned()
-    old = [each for each in everything[:-1] if each.began_at < before]
-    kept = [each for each in everything if each not in old]
-    # The manifest first: a backup whose removal is broken off is none.
-    place.remove(*[MANIFESTS + each.id for each in old])
-    done = Pruned(backups=len(old), files=len(old))
-    kept_ids = {each.id for each in kept}
-    parts = (each.key for each in place.list_objects("backups/"))
-    needless = [
-        (key for key in parts if key.split("/")[1] not in kept_ids),
-        _needless_copies(place, kept),
-        journal.names(place, kept[0].began_at, needed=False),
+    all_manifests = list(manifests.read_manifests(place))
+    if not all_manifests:
+        return PruneResult()
+    expired = [manifest for manifest in all_manifests[:-1] if manifest.began_at < before]
+    remaining = [manifest for manifest in all_manifests if manifest not in expired]
+    # Remove the manifests first, so that a partially removed backup doesn't count as a backup.
+    place.remove(*[MANIFESTS + manifest.id for manifest in expired])
+    result = PruneResult(backups=len(expired), files=len(expired))
+    remaining_ids = {manifest.id for manifest in remaining}
+    backup_files = (stored.key for stored in place.list_objects("backups/"))
+    unneeded_files = [
+        (key for key in backup_files if key.split("/")[1] not in remaining_ids),
+        _list_unneeded_copies(place, remaining),
+        journal.list_files(place, remaining[0].began_at, needed=False),
     ]
-    for names in needless:
-        # The names of what goes are read ahead of it, a batch at a time.
-        while batch := list(islice(names, _MAX_REMOVED_AT_ONCE)):
+    for names in unneeded_files:
+        # Read the names of a batch before its files are removed.
+        while batch := list(islice(names, _MAX_REMOVAL_FILES)):
             place.remove(*batch)
-            done.files += len(batch)
-    return done
+            result.files += len(batch)
+    return result
 
 
-def _needless_copies(place: SealedPlace, kept: Iterable[Manifest]) -> Iterator[str]:
-    """Copies of objects that no kept backup has, read beside the lists of those, in one order."""
-    lists = heapq.merge(*(keys_of(place, each) for each in kept))
-    needed = (key for key, _ in groupby(lists))
-    key = next(needed, None)
-    for each in in_order(place.list_objects(COPIES)):
-        own = each.key.removeprefix(COPIES)
-        while key is not None and key < own:
-            key = next(needed, None)
-        if key != own:
-            yield each.key
+def _list_unneeded_copies(place: SealedPlace, remaining: Iterable[Manifest]) -> Iterator[str]:
+    """Yield the names of the copies that no remaining backup contains.
+
+    All lists are read in the order of the keys, so that no list must fit into memory.
+    """
+    key_lists = heapq.merge(*(list_keys(place, manifest) for manifest in remaining))
+    needed_keys = (key for key, _ in groupby(key_lists))
+    needed_key = next(needed_keys, None)
+    for copy in require_key_order(place.list_objects(COPIES)):
+        key = copy.key.removeprefix(COPIES)
+        while needed_key is not None and needed_key < key:
+            needed_key = next(needed_keys, None)
+        if needed_key != key:
+            yield copy.key
 
 
-# The maintenance looks each hour whether it is time.
-_LOOKS_EVERY = timedelta(hours=1)
-PIECE_BYTES = 4 * 1024 * 1024
-# Under which a backup is restored to be verified, in the bucket itself.
-TRIAL = "backup-trial/"
+def create_backup_if_due(resources: Resources, began_at: datetime) -> int | None:
+    """Create a backup if a backup is due, and remove old backups.
 
-
-def make_if_due(resources: Resources, began_at: datetime) -> int | None:
-    """Make a backup if the newest is old, and prune old ones; how many were made."""
+    Return the number of created backups, or ``None`` if backups are disabled.
+    """
     settings = resources.settings
     if settings.backup_url is None or not settings.backup_hours:
         return None
     place = open_sealed_place(settings)
-    # Half a round early rather than half a round late: a backup a day stays at its hour.
-    due_at = began_at - timedelta(hours=settings.backup_hours) + _LOOKS_EVERY / 2
-    if any(each > manifests.stamp(due_at) for each in manifests.whole_ids(place)):
+    # A backup may begin half an interval early, so that daily backups don't begin later every day.
+    due_at = began_at - timedelta(hours=settings.backup_hours) + _CHECK_INTERVAL / 2
+    due_timestamp = manifests.format_timestamp(due_at)
+    if any(backup_id > due_timestamp for backup_id in manifests.list_backup_ids(place)):
         return 0
-    create(resources, place, began_at)
-    prune(place, began_at - timedelta(days=settings.backup_days))
+    create_backup(resources, place, began_at)
+    prune_backups(place, began_at - timedelta(days=settings.backup_days))
     return 1
 
 
-MAKE_BACKUP = register_maintenance(
-    removals.HELD_BACK_BY,
-    every=_LOOKS_EVERY,
+CREATE_BACKUP = register_maintenance(
+    removals.BLOCKING_TASK,
+    every=_CHECK_INTERVAL,
     max_run=timedelta(days=1),
     max_failure_pause=timedelta(minutes=15),
-    run=make_if_due,
+    run=create_backup_if_due,
 )
 
 
-def create(resources: Resources, place: SealedPlace, began_at: datetime) -> Manifest:
-    """Make a backup. Call it as the work of ``MAKE_BACKUP``, which began then.
+def create_backup(resources: Resources, place: SealedPlace, began_at: datetime) -> Manifest:
+    """Create a backup. Call this function only during a run of ``CREATE_BACKUP``.
 
-    Raises ``LeaseLost`` if another run has begun meanwhile: it may have pruned what this one counts
-    on. Then, and after each other failure, there is no backup.
+    ``began_at`` is the start of the run. Raises ``LeaseLost`` if another run has started, because
+    the other run may have removed copies that this backup needs. After an error, the backup doesn't
+    exist.
     """
     settings = resources.settings
-    backup_id = manifests.new_id(began_at)
+    backup_id = manifests.create_backup_id(began_at)
     [revision] = revisions.read_revisions(resources.database)
-    pieces = size = 0
+    pieces = 0
+    size = 0
     try:
         database = settings.backup_database_url or settings.database_url
         with closing(postgres_tools.dump(database)) as output:
-            for piece in _in_pieces(output):
+            for piece in _split_into_pieces(output):
                 place.put(piece_name(backup_id, pieces), piece)
                 pieces += 1
                 size += len(piece)
     except PostgresToolFailed as error:
         raise BACKUP_TOOL_FAILED(reason=error) from None
-    kept = copy_all(resources.objects, place, backup_id, but=TRIAL)
+    copies = copy_objects(resources.objects, place, backup_id, excluded_prefix=TRIAL)
     manifest = Manifest(
         id=backup_id,
         began_at=began_at,
         finished_at=clock.now(),
-        release=manifests.release(),
+        release=manifests.current_release(),
         revision=revision,
         database_pieces=pieces,
         database_bytes=size,
-        object_lists=kept.lists,
-        objects=kept.objects,
-        copied=kept.copied,
-        secret_keys=manifests.fingerprints(settings.keyring),
-        encryption_keys=manifests.fingerprints(settings.encryption_keyring),
+        object_lists=copies.lists,
+        objects=copies.objects,
+        copied=copies.copied,
+        secret_keys=manifests.fingerprint_keys(settings.keyring),
+        encryption_keys=manifests.fingerprint_keys(settings.encryption_keyring),
     )
     with resources.unit_of_work() as uow:
-        maintenance.require_run(uow, MAKE_BACKUP, began_at)
-    manifests.write(place, manifest)
+        maintenance.require_run(uow, CREATE_BACKUP, began_at)
+    manifests.write_manifest(place, manifest)
     return manifest
 
 
 def piece_name(backup_id: str, number: int) -> str:
-    return f"{manifests.folder(backup_id)}database/{number:06}"
+    return f"{manifests.backup_folder(backup_id)}database/{number:06}"
 
 
-def _in_pieces(output: Iterable[bytes]) -> Iterator[bytes]:
-    """Cut the output into pieces of ``PIECE_BYTES`` bytes; the last piece may be shorter."""
-    held = bytearray()
-    for read in itertools.chain(output, [b""]):
-        held += read
-        while len(held) >= PIECE_BYTES or (held and not read):
-            yield bytes(held[:PIECE_BYTES])
-            del held[:PIECE_BYTES]
+def _split_into_pieces(output: Iterable[bytes]) -> Iterator[bytes]:
+    """Split the output into pieces of ``PIECE_BYTES`` bytes. The last piece may be shorter."""
+    buffer = bytearray()
+    # The empty chunk marks the end of the output.
+    for chunk in itertools.chain(output, [b""]):
+        buffer += chunk
+        while len(buffer) >= PIECE_BYTES or (buffer and not chunk):
+            yield bytes(buffer[:PIECE_BYTES])
+            del buffer[:PIECE_BYTES]

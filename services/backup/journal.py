@@ -1,8 +1,9 @@
-"""The journal: who left a list and who was erased since a backup, in small files beside it.
+"""The journal of departures, which are opt-outs and erasures, for restoring a backup.
 
-Maintenance writes a file each minute in which there were departures. A file is written before its
-rows go, so that a kill tells some of them twice. A restore replays the files from before its backup
-on: so people who left later stay away. The journal does not have what they took back meanwhile.
+Maintenance moves the departures of each minute from the database into a file of the journal. The
+file is written before the rows are deleted, so a killed process may write a departure twice. A
+restore replays the files that were written since its backup began, so that people who left after
+the backup stay away. The journal doesn't record that a person has withdrawn an opt-out.
 """
 
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from sqlalchemy import delete, func, select
 
 from core.ids import random_hash_id
 from models import Departure, DepartureKind, MailingList, OptOutKind
-from services.backup.manifests import opened, stamp
+from services.backup.manifests import format_timestamp, read_file
 from services.jobs.maintenance import register_maintenance
 from services.privacy import erasure
 from services.subscriptions.members import opt_outs
@@ -22,24 +23,25 @@ from storage.backup_files.places import SealedPlace, open_sealed_place
 from storage.resources import Resources
 
 WRITE_JOURNAL = register_maintenance(
-    "backup.journal", every=timedelta(minutes=1), run=lambda resources, _: write(resources)
+    "backup.journal", every=timedelta(minutes=1), run=lambda resources, _: write_journal(resources)
 )
-_FILES = "journal/"
+_FOLDER = "journal/"
 _MAX_FILE_ROWS = 5_000
-# Other periodic work waits for this.
-_MAX_ROUNDS = 20
+# The limit on files per run, because other maintenance waits for the run.
+_MAX_FILES = 20
 _MAX_BATCH_ROWS = 200
-# A backup's time and a file's may be those of two servers of the database, after a failover.
-_CLOCKS_DIFFER = timedelta(minutes=1)
+# After a failover, the times of a backup and of a file may come from two database servers. The
+# clocks of the servers may differ by this time.
+_CLOCK_TOLERANCE = timedelta(minutes=1)
 
 
 @dataclass
-class Replayed:
-    """The numbers of records that a replay of the journal restored.
+class ReplayResult:
+    """The numbers of departures that a replay of the journal has applied.
 
     Attributes:
-        opt_outs: how many the database did not have.
-        erasures: how many people are erased again.
+        opt_outs: the number of opt-outs that the database did not have.
+        erasures: the number of people who are erased again.
     """
 
     files: int = 0
@@ -47,22 +49,25 @@ class Replayed:
     erasures: int = 0
 
 
-def write(resources: Resources) -> int | None:
-    """Move all departures into the journal; how many they were."""
+def write_journal(resources: Resources) -> int | None:
+    """Move all departures into the journal, and return their number.
+
+    Return ``None`` if backups are disabled.
+    """
     if resources.settings.backup_url is None:
         return None
-    # It is tried again in a minute.
+    # Don't wait for an unreachable storage, because the next run is a minute later.
     place = open_sealed_place(resources.settings, max_wait_seconds=0.0)
-    written = 0
-    for _ in range(_MAX_ROUNDS):
+    written_rows = 0
+    for _ in range(_MAX_FILES):
         with resources.unit_of_work() as uow:
             oldest = select(Departure).order_by(Departure.id).limit(_MAX_FILE_ROWS)
             rows = uow.session.scalars(oldest).all()
-            # A moment after their commits, by the database's clock.
+            # Read the database's clock after the departures have committed.
             read_at = uow.session.scalars(select(func.clock_timestamp())).one()
         if not rows:
             break
-        told = [
+        entries = [
             {
                 "kind": row.kind,
                 "list_id": row.list_id,
@@ -73,37 +78,43 @@ def write(resources: Resources) -> int | None:
             }
             for row in rows
         ]
-        place.put(f"{_FILES}{stamp(read_at)}-{random_hash_id(4)}", orjson.dumps(told))
+        place.put(
+            f"{_FOLDER}{format_timestamp(read_at)}-{random_hash_id(4)}", orjson.dumps(entries)
+        )
         with resources.unit_of_work() as uow:
             ids = [row.id for row in rows]
             uow.session.execute(delete(Departure).where(Departure.id.in_(ids)))
-        written += len(rows)
-    return written
+        written_rows += len(rows)
+    return written_rows
 
 
-def names(place: SealedPlace, began_at: datetime, *, needed: bool = True) -> Iterator[str]:
-    """The files that a restored backup needs which began then, in the order of time; or not."""
-    first = _FILES + stamp(began_at - _CLOCKS_DIFFER)
-    return (each.key for each in place.list_objects(_FILES) if (each.key >= first) is needed)
+def list_files(place: SealedPlace, began_at: datetime, *, needed: bool = True) -> Iterator[str]:
+    """Return the names of the journal files that a restore needs, in the order of time.
 
-
-def replay(resources: Resources, place: SealedPlace, began_at: datetime) -> Replayed:
-    """Opt out and erase again what left since. Doing it twice changes nothing.
-
-    Call it before any process of ours uses the database. Raises ``backup.damaged``: what a file
-    that can't be read told is not known.
+    ``began_at`` is the start of the restored backup. With ``needed=False``, return the names of the
+    other journal files.
     """
-    done = Replayed()
-    for name in names(place, began_at):
-        rows = orjson.loads(opened(place, name))
+    first_name = _FOLDER + format_timestamp(began_at - _CLOCK_TOLERANCE)
+    return (file.key for file in place.list_objects(_FOLDER) if (file.key >= first_name) is needed)
+
+
+def replay_journal(resources: Resources, place: SealedPlace, began_at: datetime) -> ReplayResult:
+    """Apply the opt-outs and erasures of the journal again. A second replay changes nothing.
+
+    Call this function before any process of Pressroom uses the database. Raises ``backup.damaged``
+    if a file can't be read, because the departures in the file are unknown.
+    """
+    result = ReplayResult()
+    for name in list_files(place, began_at):
+        rows = orjson.loads(read_file(place, name))
         for begin in range(0, len(rows), _MAX_BATCH_ROWS):
             with resources.unit_of_work() as uow:
                 for row in rows[begin : begin + _MAX_BATCH_ROWS]:
                     if row["kind"] == DepartureKind.ERASED:
-                        done.erasures += erasure.mark_again(uow, row["user_id"])
-                    # A list that was made after the backup is gone, with its members.
+                        result.erasures += erasure.mark_again(uow, row["user_id"])
+                    # A list that was created after the backup no longer exists.
                     elif uow.session.get(MailingList, row["list_id"]) is not None:
-                        done.opt_outs += opt_outs.restore_opt_out(
+                        result.opt_outs += opt_outs.restore_opt_out(
                             uow,
                             row["list_id"],
                             row["user_id"],
@@ -112,5 +123,5 @@ def replay(resources: Resources, place: SealedPlace, began_at: datetime) -> Repl
                             source=row["source"],
                             at=datetime.fromisoformat(row["at"]),
                         )
-        done.files += 1
-    return done
+        result.files += 1
+    return result

@@ -1,4 +1,4 @@
-"""The manifest of a backup: when and from what it was made, and which keys it needs."""
+"""The manifest of a backup, which lists its files and the keys that a restore needs."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -23,17 +23,19 @@ NEWEST = "newest"
 
 @dataclass(frozen=True)
 class Manifest:
-    """The manifest of a backup: when it was made, and which files it has.
+    """The manifest of a backup.
 
     Attributes:
-        began_at: before the dump began, by the database's clock: what the journal told later must
-            be replayed.
-        release: of the program that made the backup.
-        revision: of the database's tables.
-        database_pieces: in how many files the dump is.
-        object_lists: in how many files the objects' keys are.
-        copied: how many of the objects no earlier backup had.
-        secret_keys: a fingerprint of each key of the ring, by its id; the keys are in no backup.
+        began_at: a time before the dump began, by the database's clock. A restore must replay the
+            journal from this time on.
+        release: the release of Pressroom that created the backup.
+        revision: the revision of the database schema.
+        database_pieces: the number of files that contain the dump.
+        object_lists: the number of files that list the objects' keys.
+        copied: the number of objects that no earlier backup contained.
+        secret_keys: maps the id of each secret key to the key's fingerprint. A backup never
+            contains the keys themselves.
+        encryption_keys: maps the id of each encryption key to the key's fingerprint.
     """
 
     id: str
@@ -50,61 +52,67 @@ class Manifest:
     encryption_keys: dict[str, str]
 
 
-def new_id(began_at: datetime) -> str:
-    """Ids are in the order of time."""
-    return f"{stamp(began_at)}-{ids.random_hash_id(4)}"
+def create_backup_id(began_at: datetime) -> str:
+    """Return an id for a new backup. Sorting ids sorts the backups by time."""
+    return f"{format_timestamp(began_at)}-{ids.random_hash_id(4)}"
 
 
-def stamp(moment: datetime) -> str:
-    """The moment as the names of files have it."""
-    return clock.iso(moment).replace("-", "").replace(":", "")
+def format_timestamp(moment: datetime) -> str:
+    """Format a time for the name of a file."""
+    return clock.format_timestamp(moment).replace("-", "").replace(":", "")
 
 
-def folder(backup_id: str) -> str:
-    """Under which the parts of a backup lie."""
+def backup_folder(backup_id: str) -> str:
+    """Return the folder with the files of a backup."""
     return f"backups/{backup_id}/"
 
 
-def release() -> str:
+def current_release() -> str:
     return version("pressroom")
 
 
-def fingerprints(keyring: Keyring) -> dict[str, str]:
-    """Return what tells keys apart and gives none away, by the keys' ids."""
+def fingerprint_keys(keyring: Keyring) -> dict[str, str]:
+    """Return the fingerprint of each key by the key's id. A fingerprint doesn't reveal the key."""
     return {key.id: key.subkey("fingerprint").hex()[:32] for key in keyring}
 
 
-def write(place: SealedPlace, manifest: Manifest) -> None:
+def write_manifest(place: SealedPlace, manifest: Manifest) -> None:
     place.put(MANIFESTS + manifest.id, orjson.dumps(dataclasses.asdict(manifest)))
 
 
-def whole_ids(place: SealedPlace) -> list[str]:
-    """Return, of all backups that are whole, the oldest first."""
-    return [each.key.removeprefix(MANIFESTS) for each in place.list_objects(MANIFESTS)]
+def list_backup_ids(place: SealedPlace) -> list[str]:
+    """Return the ids of all complete backups, oldest first."""
+    return [file.key.removeprefix(MANIFESTS) for file in place.list_objects(MANIFESTS)]
 
 
-def read_all(place: SealedPlace) -> Iterator[Manifest]:
-    """Return, of all whole backups, the oldest first; raises as ``read``."""
-    return (read(place, each) for each in whole_ids(place))
+def read_manifests(place: SealedPlace) -> Iterator[Manifest]:
+    """Yield the manifests of all complete backups, oldest first.
+
+    Raises ``backup.damaged`` and ``backup.key_missing``.
+    """
+    return (read_manifest(place, backup_id) for backup_id in list_backup_ids(place))
 
 
-def find(place: SealedPlace, backup_id: str) -> Manifest:
-    """By the id, or ``newest``; raises as ``read``."""
+def find_manifest(place: SealedPlace, backup_id: str) -> Manifest:
+    """Return the manifest of a backup. The id ``newest`` stands for the newest backup.
+
+    Raises ``backup.not_found``, ``backup.damaged`` and ``backup.key_missing``.
+    """
     if backup_id == NEWEST:
-        backup_id = next(reversed(whole_ids(place)), "")
-    if backup_id not in whole_ids(place):
+        backup_id = next(reversed(list_backup_ids(place)), "")
+    if backup_id not in list_backup_ids(place):
         raise BACKUP_NOT_FOUND(which=backup_id or f"where {variable_of('backup_url')} leads")
-    return read(place, backup_id)
+    return read_manifest(place, backup_id)
 
 
-def read(place: SealedPlace, backup_id: str) -> Manifest:
-    """Raises ``backup.damaged`` and ``backup.key_missing``."""
-    # A later release may say more, which is left out.
-    return TypeAdapter(Manifest).validate_json(opened(place, MANIFESTS + backup_id))
+def read_manifest(place: SealedPlace, backup_id: str) -> Manifest:
+    """Return a manifest. Raises ``backup.damaged`` and ``backup.key_missing``."""
+    # Ignore unknown fields, which a newer release may have written.
+    return TypeAdapter(Manifest).validate_json(read_file(place, MANIFESTS + backup_id))
 
 
-def opened(place: SealedPlace, name: str) -> bytes:
-    """A file of a backup; raises ``backup.damaged`` and ``backup.key_missing``."""
+def read_file(place: SealedPlace, name: str) -> bytes:
+    """Return the bytes of a backup's file. Raises ``backup.damaged``, ``backup.key_missing``."""
     try:
         return place.get(name)
     except ObjectMissing:

@@ -1,7 +1,8 @@
-"""Restoring a backup into an empty database: an operator does it, while nothing of ours runs.
+"""Restores a backup into an empty database, and verifies backups.
 
-Objects come before rows. The database is filled by one transaction, so a restore that was broken
-off is simply begun again.
+An operator restores a backup while no process of Pressroom runs. The objects are restored before
+the rows. One transaction restores the whole database, so an interrupted restore can be started
+again.
 """
 
 from collections.abc import Iterator
@@ -23,8 +24,8 @@ from services.attachments import strays
 from services.attachments.strays import STRAY_GRACE_PERIOD, StrayKind
 from services.backup import creating, journal
 from services.backup.creating import TRIAL, piece_name
-from services.backup.journal import Replayed
-from services.backup.manifests import Manifest, fingerprints, opened
+from services.backup.journal import ReplayResult
+from services.backup.manifests import Manifest, fingerprint_keys, read_file
 from services.credits import verify as ledgers
 from services.feed import reading
 from storage.backup_files import postgres_tools
@@ -36,99 +37,107 @@ from storage.objects import ObjectStore
 from storage.parts import remove_prefix
 from storage.resources import Resources, open_resources
 
+_ADVISORY_LOCK = 0x42616B75  # "Baku" in ASCII
+_COUNTED_TABLES = ("users", "lists", "subscriptions", "opt_outs", "credit_entries", "attachments")
+
 
 @dataclass(frozen=True)
-class Restored:
+class RestoreResult:
     """The result of a restore.
 
     Attributes:
-        objects: how many were put into the bucket; those that were there are not counted.
-        revision: of the database's tables now.
+        objects: the number of objects that the bucket did not have.
+        revision: the revision of the database schema after the restore.
     """
 
     objects: int
     revision: str
-    replayed: Replayed
+    replayed: ReplayResult
 
 
-def restore(resources: Resources, place: SealedPlace, manifest: Manifest) -> Restored:
-    """Restore, and replay the journal: who left since stays away.
+def restore_backup(resources: Resources, place: SealedPlace, manifest: Manifest) -> RestoreResult:
+    """Restore a backup, and replay the journal, so that people who left later stay away.
 
-    Raises ``backup.target_in_use``, and what ``require_fit`` and ``fill`` raise.
+    Raises ``backup.target_in_use`` and every error of ``require_compatible_backup`` and
+    ``fill_database``.
     """
     settings = resources.settings
-    require_fit(manifest, settings)
+    require_compatible_backup(manifest, settings)
     if _is_in_use(settings):
         raise errors.BACKUP_TARGET_IN_USE()
-    put = creating.put_back(resources.objects, place, manifest)
-    revision = fill(settings, place, manifest)
+    objects = creating.restore_objects(resources.objects, place, manifest)
+    revision = fill_database(settings, place, manifest)
     with resources.unit_of_work() as uow:
-        # Before the journal is replayed, which may add events.
+        # This step must precede the replay of the journal, because the replay may add events.
         reading.raise_feed_places(uow)
-    return Restored(put, revision, journal.replay(resources, place, manifest.began_at))
+    return RestoreResult(
+        objects, revision, journal.replay_journal(resources, place, manifest.began_at)
+    )
 
 
 def _is_in_use(settings: Settings) -> bool:
-    """Look at the database of both roles: the journal must not be replayed into another one."""
+    """Return whether a database of the two roles has tables.
+
+    The owner and the application may use different databases by mistake. The journal must not be
+    replayed into a database that is in use.
+    """
     if postgres_tools.has_tables(settings.migration_database_url or settings.database_url):
         return True
     try:
         return postgres_tools.has_tables(settings.database_url)
     except psycopg2.OperationalError:
-        # Its role is made with the tables.
+        # The application's role doesn't exist before the tables are created.
         return False
 
 
-def require_fit(manifest: Manifest, settings: Settings) -> None:
-    """The release and the keys must be those that the backup needs.
+def require_compatible_backup(manifest: Manifest, settings: Settings) -> None:
+    """Raise an error unless this release and the configured keys can restore the backup.
 
-    Raises ``backup.too_new``, ``backup.too_old``, ``backup.key_missing`` and
+    The errors are ``backup.too_new``, ``backup.too_old``, ``backup.key_missing`` and
     ``backup.key_differs``.
     """
-    # Revisions are in the order of their names.
+    # Sorting revisions by name sorts the revisions by age.
     if manifest.revision > get_newest_revision():
         raise errors.BACKUP_TOO_NEW(release=manifest.release, revision=manifest.revision)
     if explain_unsupported(manifest.revision):
         raise errors.BACKUP_TOO_OLD(release=manifest.release, revision=manifest.revision)
-    for needed, keyring, setting in (
+    for needed_keys, keyring, setting in (
         (manifest.secret_keys, settings.keyring, "secret_keys"),
         (manifest.encryption_keys, settings.encryption_keyring, "encryption_keys"),
     ):
-        given = fingerprints(keyring)
-        for key_id, fingerprint in needed.items():
-            if key_id not in given:
+        configured_keys = fingerprint_keys(keyring)
+        for key_id, fingerprint in needed_keys.items():
+            if key_id not in configured_keys:
                 raise errors.BACKUP_KEY_MISSING(key=key_id, setting=variable_of(setting))
-            if given[key_id] != fingerprint:
+            if configured_keys[key_id] != fingerprint:
                 raise errors.BACKUP_KEY_DIFFERS(key=key_id, setting=variable_of(setting))
 
 
-def fill(settings: Settings, place: SealedPlace, manifest: Manifest) -> str:
-    """Bring the dump into the database, and the tables to this release; returns their revision.
+def fill_database(settings: Settings, place: SealedPlace, manifest: Manifest) -> str:
+    """Restore the dump into the database, migrate the schema, and return its new revision.
 
     Raises ``backup.damaged``, ``backup.tool_failed``.
     """
     names = (piece_name(manifest.id, number) for number in range(manifest.database_pieces))
     try:
         owner = settings.migration_database_url or settings.database_url
-        postgres_tools.restore(owner, (opened(place, name) for name in names))
+        postgres_tools.restore(owner, (read_file(place, name) for name in names))
     except PostgresToolFailed as error:
         raise errors.BACKUP_TOOL_FAILED(reason=error) from None
     return migrate(settings)
 
 
-_ADVISORY_LOCK = 0x42616B75  # "Baku" in ASCII
-_COUNTED = ("users", "lists", "subscriptions", "opt_outs", "credit_entries", "attachments")
-
-
 @dataclass
-class Verified:
+class VerifyResult:
     """The result of verifying a backup.
 
     Attributes:
-        faults: what is wrong, in sentences; the backup is good without any.
-        rows: how many rows some tables have.
-        later_objects: images that were uploaded while the backup was made, after its dump.
-        journal_files: how many files of the journal a restore would replay, all readable.
+        objects: the number of restored objects.
+        later_objects: the number of objects that were uploaded after the dump, while the backup was
+            created.
+        journal_files: the number of journal files that a restore would replay.
+        rows: the number of rows in some tables.
+        faults: a sentence per fault. A good backup has no faults.
     """
 
     id: str
@@ -140,24 +149,24 @@ class Verified:
     faults: list[str] = field(default_factory=list)
 
 
-def verify(resources: Resources, place: SealedPlace, manifest: Manifest) -> Verified:
-    """Restore the backup aside, and look at the ledger and the attachments.
+def verify_backup(resources: Resources, place: SealedPlace, manifest: Manifest) -> VerifyResult:
+    """Restore a backup into a temporary database, and verify its ledger and its attachments.
 
-    Raises what ``restoring.restore`` raises of a backup that can't be restored, and
-    ``backup.verified_now``.
+    Raises ``backup.verified_now`` during another verification. Raises every error of
+    ``require_compatible_backup`` and ``fill_database``.
     """
-    require_fit(manifest, resources.settings)
-    report = Verified(manifest.id)
-    for name in journal.names(place, manifest.began_at):
-        opened(place, name)
+    require_compatible_backup(manifest, resources.settings)
+    report = VerifyResult(manifest.id)
+    for name in journal.list_files(place, manifest.began_at):
+        read_file(place, name)
         report.journal_files += 1
-    with _aside(resources.settings) as trial:
-        report.objects = creating.put_back(trial.objects, place, manifest)
-        report.revision = fill(trial.settings, place, manifest)
-        for each in ledgers.verify_ledger(trial, full=True).faults:
-            at = f"user {each.user_id}, entry {each.seq}, order {each.order_id}"
-            report.faults.append(f"ledger: {each.fault} ({at})")
-        # All objects are younger than strays are, since they have just been put there.
+    with _create_trial_resources(resources.settings) as trial:
+        report.objects = creating.restore_objects(trial.objects, place, manifest)
+        report.revision = fill_database(trial.settings, place, manifest)
+        for fault in ledgers.verify_ledger(trial, full=True).faults:
+            place_of_fault = f"user {fault.user_id}, entry {fault.seq}, order {fault.order_id}"
+            report.faults.append(f"ledger: {fault.fault} ({place_of_fault})")
+        # New objects never count as strays, so search as if the restored objects were old.
         for stray in strays.find_strays(
             trial, now=clock.now() + STRAY_GRACE_PERIOD + timedelta(hours=1)
         ):
@@ -166,17 +175,17 @@ def verify(resources: Resources, place: SealedPlace, manifest: Manifest) -> Veri
             else:
                 report.later_objects += 1
         with trial.unit_of_work() as uow:
-            for table in _COUNTED:
+            for table in _COUNTED_TABLES:
                 count = uow.session.scalar(text(f"SELECT count(*) FROM {table}"))  # noqa: S608
                 report.rows[table] = count or 0
     return report
 
 
 @contextmanager
-def _aside(settings: Settings) -> Iterator[Resources]:
-    """An empty database on the same server, and an empty folder of the bucket; gone afterwards.
+def _create_trial_resources(settings: Settings) -> Iterator[Resources]:
+    """Provide a temporary database on the same server, and a temporary folder of the bucket.
 
-    The next verification removes the remains of a killed one.
+    If a verification is killed, the next verification removes the database and the folder.
     """
     owner = make_url((settings.migration_database_url or settings.database_url).get_secret_value())
     plain = owner.set(drivername="postgresql").render_as_string(hide_password=False)
@@ -186,13 +195,14 @@ def _aside(settings: Settings) -> Iterator[Resources]:
         cursor.execute("SELECT pg_try_advisory_lock(%s)", (_ADVISORY_LOCK,))
         if cursor.fetchone() != (True,):
             raise errors.BACKUP_VERIFIED_NOW()
-        # A busy server notices the end of the session late, and the next verification is refused.
+        # Release the lock explicitly. A busy server may notice the end of the session late, and
+        # would reject the next verification.
         at_end.callback(cursor.execute, "SELECT pg_advisory_unlock(%s)", (_ADVISORY_LOCK,))
         url = owner.set(database=f"{owner.database}_backup_trial")
         name = sql.Identifier(url.database or "")
         drop = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(name)
-        in_bucket = ObjectStore(settings, connections=1)
-        remove_prefix(in_bucket, TRIAL.removesuffix("/"))
+        objects = ObjectStore(settings, connections=1)
+        remove_prefix(objects, TRIAL.removesuffix("/"))
         try:
             cursor.execute(drop)
             cursor.execute(sql.SQL("CREATE DATABASE {}").format(name))
@@ -201,13 +211,20 @@ def _aside(settings: Settings) -> Iterator[Resources]:
             reason = f"{str(error).strip()}: set {setting} to a role that may make databases"
             raise errors.BACKUP_TOOL_FAILED(reason=reason) from None
         secret = SecretStr(url.render_as_string(hide_password=False))
-        own = {"database_url": secret, "migration_database_url": secret, "read_database_url": None}
-        its = settings.model_copy(update=own)
+        trial_settings = settings.model_copy(
+            update={
+                "database_url": secret,
+                "migration_database_url": secret,
+                "read_database_url": None,
+            }
+        )
         try:
             with closing(
-                open_resources(its, concurrency=4, name="backup-trial", object_prefix=TRIAL)
+                open_resources(
+                    trial_settings, concurrency=4, name="backup-trial", object_prefix=TRIAL
+                )
             ) as trial:
                 yield trial
         finally:
             cursor.execute(drop)
-            remove_prefix(in_bucket, TRIAL.removesuffix("/"))
+            remove_prefix(objects, TRIAL.removesuffix("/"))

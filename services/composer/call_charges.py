@@ -88,7 +88,7 @@ class RunPayment:
     work: str
     worker: str
     is_charged: bool
-    # True after a response of the provider. The charge must then be settled.
+    # True after the provider responded, because a response must be paid for.
     is_due: bool = field(default=False, init=False)
     _is_taken: bool = field(default=False, init=False)
     _entry_id: int | None = field(default=None, init=False)
@@ -111,7 +111,7 @@ class RunPayment:
 
 
 def record_usage(client: redis.Redis, usage: Usage) -> None:
-    """Add a call to the usage counts. Errors are only logged, so that no result is lost."""
+    """Count the usage of a call. Redis errors are only logged, because the counts are optional."""
     try:
         with client.pipeline(transaction=False) as pipeline:
             pipeline.hincrby(_USAGE_KEY, _build_name(CALLS, usage.outcome, usage.model), 1)
@@ -124,7 +124,7 @@ def record_usage(client: redis.Redis, usage: Usage) -> None:
 
 
 def read_usage(client: redis.Redis) -> dict[tuple[str, str, str], float]:
-    """Return the counts by unit, by outcome or direction, and by model."""
+    """Return the usage counts by unit, by outcome or direction, and by model."""
     counts: dict[Any, Any] = client.hgetall(_USAGE_KEY)
     usage = {}
     for name, value in counts.items():

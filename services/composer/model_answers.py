@@ -90,7 +90,7 @@ def read_answer(
 def _iterate_objects_and_marks(text: str) -> Iterator[tuple[re.Match[str], dict[str, Any] | None]]:
     """Yield the match and the parsed value of each JSON object in the text.
 
-    The tags around a draft are yielded too. Their value is ``None``.
+    The tags around a draft are yielded with the value ``None``.
     """
     at = 0
     broken = 0

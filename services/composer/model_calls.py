@@ -7,7 +7,7 @@ from services.composer.model_answers import remove_drafts
 from services.composer.prompts import FRAME, PromptSpec, delimit_text
 
 MAX_CALL_SECONDS = 20.0
-# With less time left, a call is likely to time out, so its tokens would be wasted.
+# A call with less time is likely to time out, which would waste its tokens.
 MIN_CALL_SECONDS = 1.0
 
 

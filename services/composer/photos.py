@@ -95,7 +95,7 @@ class CachedStockPhotos:
 
     def look_up(self, search: PhotoSearch) -> tuple[str, PhotoSearchResult | None]:
         """Return the cache key of the search's result, and the result if the cache has it."""
-        origin = self.providers.named(search.provider).origin
+        origin = self.providers.get_provider(search.provider).origin
         key = requests.build_cache_key(
             self.keyring, "photos", origin, search.query, str(search.page), str(search.limit)
         )
@@ -111,7 +111,7 @@ class CachedStockPhotos:
         if result is not None:
             return result
         seconds_left()
-        provider = self.providers.named(search.provider)
+        provider = self.providers.get_provider(search.provider)
         payload = provider.search(search.query, page=search.page, limit=search.limit)
         self.cache.put(key, payload, seconds=PHOTO_CACHE_SECONDS)
         return PhotoSearchResult(payload, search.provider)
@@ -119,7 +119,7 @@ class CachedStockPhotos:
     def download_url(self, use: PhotoUse, seconds_left: SecondsLeft) -> str:
         """Report the use of a photo without a cache, because the provider counts each use."""
         seconds_left()
-        return self.providers.named(use.provider).download_url(use.photo)
+        return self.providers.get_provider(use.provider).download_url(use.photo)
 
 
 def _create_photos(resources: Resources) -> CachedStockPhotos:

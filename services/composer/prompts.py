@@ -13,13 +13,9 @@ from typing import Any
 
 from services.composer.text.post import MetadataField
 
-
-def _read_text(file_name: str) -> str:
-    return Path(__file__).with_name(file_name).read_text("utf-8").removesuffix("\n")
-
-
-FRAME = _read_text("frame.txt")
-REPAIR = _read_text("repair.txt")
+# The JSON schemas of a text and of a list of texts.
+_TEXT: dict[str, Any] = {"type": "string"}
+_TEXTS: dict[str, Any] = {"type": "array", "items": _TEXT}
 # The instructions for each field of the metadata.
 _FIELD_INSTRUCTIONS = {
     MetadataField.SLUG: "slug: what the post is about in a few words for its address, in Latin "
@@ -29,6 +25,14 @@ _FIELD_INSTRUCTIONS = {
     MetadataField.TAGS: "tags: 3 to 8 key words or short phrases of the post, without commas, "
     "without #, each once.",
 }
+
+
+def _read_text(file_name: str) -> str:
+    return Path(__file__).with_name(file_name).read_text("utf-8").removesuffix("\n")
+
+
+FRAME = _read_text("frame.txt")
+REPAIR = _read_text("repair.txt")
 
 
 @dataclass(frozen=True)
@@ -50,8 +54,6 @@ def _build_object_schema(properties: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-_TEXT: dict[str, Any] = {"type": "string"}
-_TEXTS: dict[str, Any] = {"type": "array", "items": _TEXT}
 TWEETS_PROMPT = PromptSpec(
     _read_text("tweets.txt"), "tweets", _build_object_schema({"tweets": _TEXTS})
 )

@@ -27,8 +27,8 @@ _CACHED_SUFFIX = "; cached"
 # The purpose of the key that signs cache keys. Without a secret key, a reader of Redis could check
 # whether a guessed text was sent.
 _KEY_PURPOSE = "composer-cache"
-# A part of each cache key. Change the version whenever the writers' rules change, so that results
-# under older rules are ignored.
+# The version of the writers' rules, which is part of each cache key. Change the version together
+# with the rules, so that results under older rules are ignored.
 _RULES_VERSION = "5"
 
 

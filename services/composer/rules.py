@@ -182,7 +182,7 @@ def fit_tags(tags: Iterable[str]) -> tuple[str, ...]:
 def fit_tweets(plain: PlainPost, tweets: Iterable[str]) -> tuple[str, ...]:
     """Remove foreign links and mentions from tweets, and cut tweets that are too long.
 
-    The result may be empty. A foreign link or mention doesn't occur in the post.
+    The result may contain no tweets. A foreign link or mention doesn't occur in the post.
     """
     fitting: dict[str, str] = {}
     for tweet in tweets:

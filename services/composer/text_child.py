@@ -26,7 +26,7 @@ _MAX_FILE_BYTES = 128 * 1024 * 1024
 def main() -> None:
     # By default, OpenBLAS starts a thread per core, but the confined process can't start threads.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    child_loop.serve(_answer, confine=_confine, max_resident_bytes=_MAX_RESIDENT_BYTES)
+    child_loop.answer_messages(_answer, confine=_confine, max_resident_bytes=_MAX_RESIDENT_BYTES)
 
 
 def _confine(memory_bytes: int) -> None:

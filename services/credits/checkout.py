@@ -126,7 +126,7 @@ def open_checkout(resources: Resources, providers: PaymentChannels, lease: Lease
         return_url=f"{resources.settings.public_base}{RETURN_PATH}?{query}",
         expires_at=order.expires_at,
     )
-    _complete_order_job(resources, lease, payments.open(checkout))
+    _complete_order_job(resources, lease, payments.open_checkout(checkout))
 
 
 def _complete_order_job(resources: Resources, lease: Lease, opened: OpenedCheckout | None) -> None:

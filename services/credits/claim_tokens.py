@@ -35,7 +35,8 @@ def token_hmac(keyring: Keyring, token: str) -> bytes:
 def restore_token(keyring: Keyring, order: PaymentOrder) -> str | None:
     """Derive an order's claim token, or return ``None`` if one of its two keys is missing.
 
-    The token and the token's HMAC use different keys. Old keys are tried too.
+    The token and the token's HMAC use different keys. Keys from before a key rotation are tried
+    too.
     """
     digests = keyring.signer(_CLAIM_PURPOSE).digests(str(order.id).encode())
     for token in map(_token_text, digests):

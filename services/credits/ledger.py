@@ -88,7 +88,7 @@ def consume_credits(
     except LockNotAvailable:
         if key is None:
             raise
-        # Another request has locked the account. Its idempotency key may be the same.
+        # Another request has locked the account, perhaps with the same idempotency key.
         raise errors.CHARGE_IN_PROGRESS() from None
     if not rows:
         raise AUTH_INVALID_API_KEY()

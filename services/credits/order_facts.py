@@ -19,7 +19,7 @@ from models import OrderStatus, PaymentOrder, Resolution
 
 log = get_logger(__name__)
 
-# The statuses of orders that an operator can review. Their credits have not been given to a user.
+# The statuses of orders that an operator can review, because no user has received the credits.
 REVIEWABLE = (
     OrderStatus.PENDING,
     OrderStatus.EXPIRED,
@@ -115,7 +115,7 @@ def next_status(order: PaymentOrder) -> OrderStatus | None:
         ((OrderStatus.PAID_UNCLAIMED, OrderStatus.PAID), is_disputed, OrderStatus.DISPUTED),
         # After a lost dispute about a part of the payment, the rest of the order stays paid.
         ((OrderStatus.DISPUTED,), not is_disputed, OrderStatus.PAID),
-        # After a failed refund, the payer's money is still here.
+        # After a failed refund, the order counts as paid, because the money did not go back.
         ((OrderStatus.REFUNDED,), has_failed_refund and not is_fully_lost, paid),
         ((OrderStatus.REVIEW,), order.resolution == Resolution.CREDIT, paid),
         ((OrderStatus.REVIEW,), order.resolution == Resolution.REFUNDED, OrderStatus.REFUNDED),

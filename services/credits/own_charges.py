@@ -38,7 +38,7 @@ REVERSE_OPEN = register_maintenance(
 )
 # The time that the caller's process has after its request to reverse a charge.
 _REVERSAL_GRACE_PERIOD = timedelta(seconds=15)
-# The time that a worker has to settle or reverse a charge. Every call of a provider is shorter.
+# The time that a worker has to settle or reverse a charge. Provider calls are shorter.
 _WORKER_DEADLINE = timedelta(seconds=90)
 _MAX_BATCH_ROWS = 1_000
 

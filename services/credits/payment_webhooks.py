@@ -21,7 +21,7 @@ def receive_event(
 
     Raises ``TransientError`` if the provider should retry, and every error of ``Payments.event``.
     """
-    payments, event = channels.event(body, signature)
+    payments, event = channels.parse_event(body, signature)
     evidence = event.evidence
     if evidence is None:
         return
@@ -33,7 +33,7 @@ def receive_event(
         evidence = _complete_refunds(resources, payments, evidence, order_id)
     if evidence.disputes_minor and evidence.payment_id is not None:
         # The webhook describes a single dispute, but the payment may have several disputes.
-        evidence = payments.disputes(evidence.payment_id)
+        evidence = payments.fetch_disputes(evidence.payment_id)
     facts = asdict(evidence).items()
     record = insert(PaymentEvent).values(
         channel=payments.channel,
@@ -59,7 +59,7 @@ def _find_order_id(resources: Resources, payments: Payments, evidence: Evidence)
         return order_id
     # A dispute or a refund may arrive before the payment. Until the payment arrives, only the
     # provider knows the order.
-    provider_order_id = payments.order_of(evidence.payment_id)
+    provider_order_id = payments.find_order_id(evidence.payment_id)
     with resources.unit_of_work() as uow:
         return find_order_id(uow, payments.channel, Evidence(order_id=provider_order_id))
 
@@ -80,7 +80,7 @@ def _complete_refunds(
     has_failed = evidence.refunds_failed_minor or order.refunds_failed_minor
     if payment_id is None or not (has_sum_changed or has_failed):
         return evidence
-    refunds = payments.refunds(payment_id)
+    refunds = payments.fetch_refunds(payment_id)
     return replace(
         evidence,
         refunded_minor=refunds.refunded_minor,

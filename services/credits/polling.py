@@ -62,7 +62,7 @@ def refresh_order(resources: Resources, providers: PaymentChannels, order_id: in
         order = uow.session.get_one(PaymentOrder, order_id)
     if order.status not in _PAYABLE_STATUSES or order.session_id is None:
         return order.status
-    evidence = providers.channel(PaymentChannel(order.channel)).evidence(order.session_id)
+    evidence = providers.channel(PaymentChannel(order.channel)).fetch_evidence(order.session_id)
     with resources.unit_of_work() as uow:
         return settle_order(uow, order_id, evidence, OrderVia.RETURN).status
 
@@ -129,9 +129,9 @@ def _fetch_evidence(
     try:
         payments = providers.channel(PaymentChannel(order.channel))
         if has_expired:
-            evidence = payments.close(order.session_id)
+            evidence = payments.close_checkout(order.session_id)
         else:
-            evidence = payments.evidence(order.session_id)
+            evidence = payments.fetch_evidence(order.session_id)
     except TransientError as error:
         is_unreachable.set()
         log.warning("orders.provider_away", channel=order.channel, reason=str(error))

@@ -230,7 +230,8 @@ class LedgerReport:
 def verify_ledger(resources: Resources, *, full: bool) -> LedgerReport:
     """Verify the ledger and write new checkpoints.
 
-    A verification starts at the checkpoints, unless ``full`` is set. It checks these rules:
+    A verification starts at the checkpoints, unless ``full`` is set. A verification checks these
+    rules:
 
     - The balance of an account is the sum of its entries, and the last ``balance_after``.
     - Entries are numbered without gaps.

@@ -42,6 +42,7 @@ from storage.unit_of_work import UnitOfWork
 FEED_RETENTION = timedelta(days=30)
 # Transactions that write events never stay open for longer than this.
 _MAX_TRANSACTION_DURATION = timedelta(hours=1)
+_NO_TYPE_STARTS: Mapping[str, "FeedPosition"] = {}
 _CURSOR_PATTERN = re.compile(r"([0-9]{1,16})-([0-9]{1,16})\Z", re.ASCII)
 # Finds the first event in a range of ids. ``_FIND_EARLIER_PLACE`` returns the event's place if the
 # event happened before ``since``, with a margin for open transactions.
@@ -87,7 +88,6 @@ class FeedPosition:
 
 # The position before all events.
 FEED_START = FeedPosition(0, 0)
-_NO_TYPE_STARTS: Mapping[str, FeedPosition] = {}
 
 
 def build_horizon() -> ScalarSelect[int]:
@@ -266,7 +266,7 @@ def _render_event(
     return {
         "id": event.id,
         "type": event.type,
-        "occurred_at": clock.iso(event.occurred_at),
+        "occurred_at": clock.format_timestamp(event.occurred_at),
         "list_id": event.list_id,
         "subject": {"kind": entry.subject, "id": event.subject_id} if has_subject else None,
         "data": data,

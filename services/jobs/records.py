@@ -201,11 +201,11 @@ def retry_own_job(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
     kind = find_kind(job.kind)
     if kind is not None and kind.needs_recent_login:
         require_recent_login(uow, caller)
-    is_bounded = job.kind in quotas.BOUNDED_KINDS
+    is_bounded = job.kind in quotas.LIMITED_JOB_KINDS
     taken_quotas = [PlanQuota.UNFINISHED_JOBS] * is_bounded + [PlanQuota.STORAGE_MB]
     # All functions lock quotas before the rows that the quotas count, to prevent deadlocks.
     for quota in taken_quotas:
-        quotas.hold(uow, caller.user_id, quota)
+        quotas.lock_quota(uow, caller.user_id, quota)
     retry_locked_job(uow, job)
     for quota in taken_quotas:
         # The quota's count already includes the restarted job.

@@ -20,7 +20,7 @@ from models import FINISHED, IdempotencyRecord, Job, JobStatus
 from services.jobs.kinds import get_kind
 from services.jobs.lease import Lease, LeaseLost, has_status, is_held_by, lease_end
 from services.jobs.outbox import plan_turn, send_after_commit, send_next_job
-from services.security_events import is_plan_error, record_error
+from services.security_events import is_plan_error, record_plan_error
 from storage.redis.notifications import build_job_topic
 from storage.unit_of_work import UnitOfWork
 
@@ -85,7 +85,7 @@ def fail_job(uow: UnitOfWork, lease: Lease, error: DomainError) -> None:
     change_held_job(uow, lease, JobStatus.FAILED, error=error)
     lease.failed_by = error.code
     if lease.user_id is not None and is_plan_error(error.code):
-        record_error(uow, lease.user_id, error.code)
+        record_plan_error(uow, lease.user_id, error.code)
 
 
 def cancel_job(uow: UnitOfWork, lease: Lease) -> None:

@@ -1,3 +1,5 @@
-"""The authorization server: people let other programs act for them, within scopes, until they
-revoke it. Authlib implements the RFCs; this folder decides what is stored and when it is valid.
+"""The OAuth authorization server, where people grant other programs access within scopes.
+
+The library Authlib implements the protocol. This package stores the clients, grants, codes and
+tokens, and decides whether they are valid.
 """

@@ -14,15 +14,21 @@ from core.keyring import Keyring
 from core.scopes import SCOPE_EXPLANATIONS
 from models import OAuthClient, OAuthCode, OAuthToken, TokenKind
 from services.oauth import clients, grants
-from services.oauth.grants import FoundToken, TokenOrigin
+from services.oauth.grants import IssuedToken, TokenOrigin
 from storage.unit_of_work import UnitOfWork
 
 GRANT_TYPES = ("authorization_code", "refresh_token")
 CLIENT_METHODS = ("client_secret_basic", "client_secret_post", "none")
+AUTHORIZE_PATH = "/oauth/authorize"
+TOKEN_PATH = "/oauth/token"  # noqa: S105 - a path
+REVOKE_PATH = "/oauth/revoke"
+INTROSPECT_PATH = "/oauth/introspect"
+USERINFO_PATH = "/oauth/userinfo"
+METADATA_PATH = "/.well-known/oauth-authorization-server"
 
 
 class AuthlibServer(Protocol):
-    """The server of one request, as Authlib's grants and endpoints use it."""
+    """The attributes of ``OAuthServer`` that Authlib's endpoints use."""
 
     uow: UnitOfWork
     keyring: Keyring
@@ -31,7 +37,12 @@ class AuthlibServer(Protocol):
 
 @dataclass(frozen=True)
 class OAuthRequest:
-    """A request to the authorization server: parameters of its query or its form."""
+    """A request to the authorization server.
+
+    Attributes:
+        parameters: the names and values from the query or the form.
+        authorization: the value of the header ``Authorization``.
+    """
 
     method: str
     path: str
@@ -51,21 +62,22 @@ class OAuthResponse:
 
 
 class AuthlibRequest(rfc6749.OAuth2Request):
-    """Authlib's request. Its URL is built from the public base, whatever host a proxy passes on.
+    """A request in Authlib's form.
 
-    A parameter without a value counts as absent; a repeated one raises ``InvalidRequestError``
-    (RFC 6749, 3.1 and 3.2).
+    The URL begins with the public base, because a proxy may pass on another host name. A parameter
+    without a value counts as missing. A repeated parameter raises ``InvalidRequestError`` (RFC
+    6749, 3.1 and 3.2).
     """
 
     def __init__(self, received: OAuthRequest, public_base: str) -> None:
         headers = {"Authorization": received.authorization} if received.authorization else {}
         super().__init__(received.method, public_base + received.path, headers=headers)
-        sent = [(name, value) for name, value in received.parameters if value]
-        if len({name for name, _ in sent}) != len(sent):
+        parameters = [(name, value) for name, value in received.parameters if value]
+        if len({name for name, _ in parameters}) != len(parameters):
             raise rfc6749.InvalidRequestError("A parameter is repeated.")
-        if any("\0" in value for _, value in sent):
+        if any("\0" in value for _, value in parameters):
             raise rfc6749.InvalidRequestError("A parameter holds a NUL character.")
-        self._parameters = dict(sent)
+        self._parameters = dict(parameters)
         self.payload = BasicOAuth2Payload(self._parameters)
 
     @property
@@ -80,10 +92,13 @@ class AuthlibClient(rfc6749.ClientMixin):
         self.is_public = record.secret_hmac is None
 
     def check_redirect_uri(self, redirect_uri: str) -> bool:
-        return clients.is_registered(redirect_uri, self.record.redirect_uris)
+        return clients.is_registered_uri(redirect_uri, self.record.redirect_uris)
 
     def get_allowed_scope(self, scope: str | None) -> str | None:
-        """All the scopes that were asked for, or ``None``; without any, all of the client's."""
+        """Return the requested scopes, or ``None`` if the client may not request one of them.
+
+        A request without scopes requests all scopes of the client.
+        """
         requested = set((scope or "").split()) or set(self.record.scopes)
         return " ".join(sorted(requested)) if requested <= set(self.record.scopes) else None
 
@@ -110,13 +125,14 @@ class AuthlibCode(rfc6749.AuthorizationCodeMixin):
 
 
 class AuthlibRefreshToken(rfc6749.TokenMixin):
-    """A refresh token whose grant is locked; it was looked up among its client's tokens."""
+    """A refresh token of the requesting client, whose grant is locked."""
 
     def __init__(self, record: OAuthToken) -> None:
         self.record = record
         self.origin = TokenOrigin(record.grant_id, record.family, record.scopes)
 
     def check_client(self, _client: AuthlibClient) -> bool:
+        # The token was searched for among the client's tokens.
         return True
 
     def get_scope(self) -> str:
@@ -124,38 +140,32 @@ class AuthlibRefreshToken(rfc6749.TokenMixin):
 
 
 class AuthlibToken(rfc6749.TokenMixin):
-    """A token that its client revokes or asks about."""
+    """A token that its client revokes or introspects."""
 
-    def __init__(self, found: FoundToken) -> None:
-        self.found = found
+    def __init__(self, issued: IssuedToken) -> None:
+        self.issued = issued
 
     def get_scope(self) -> str:
-        return " ".join(self.found.token.scopes)
+        return " ".join(self.issued.token.scopes)
 
     def is_expired(self) -> bool:
-        return not self.found.is_active
+        return not self.issued.is_active
 
     is_revoked = is_expired
-
-
-AUTHORIZE_PATH = "/oauth/authorize"
-TOKEN_PATH = "/oauth/token"  # noqa: S105 - a path
-REVOKE_PATH = "/oauth/revoke"
-INTROSPECT_PATH = "/oauth/introspect"
-USERINFO_PATH = "/oauth/userinfo"
-METADATA_PATH = "/.well-known/oauth-authorization-server"
 
 
 def _authenticate_token(
     endpoint: "Revocation | Introspection", request: AuthlibRequest, client: AuthlibClient
 ) -> AuthlibToken | None:
-    """The client's token. Its prefix tells its kind, so a ``token_type_hint`` is not needed."""
+    """Return the token in the request if the token belongs to the client.
+
+    The prefix of a token shows its kind, so the parameter ``token_type_hint`` is ignored.
+    """
     secret = request.form.get("token")
     if secret is None:
         raise InvalidRequestError("The token is missing.")
-    server = endpoint.server
-    grant = grants.find(server.uow, secret, client_id=client.client_id)
-    return None if grant is None else AuthlibToken(grant)
+    issued = grants.find_token(endpoint.server.uow, secret, client_id=client.client_id)
+    return None if issued is None else AuthlibToken(issued)
 
 
 class Revocation(RevocationEndpoint):
@@ -164,31 +174,34 @@ class Revocation(RevocationEndpoint):
     server: AuthlibServer
 
     def revoke_token(self, token: AuthlibToken, _request: AuthlibRequest) -> None:
-        grants.revoke_token(self.server.uow, token.found.token)
+        grants.revoke_token(self.server.uow, token.issued.token)
 
 
 class Introspection(IntrospectionEndpoint):
-    # The client must authenticate, or stolen tokens could be tried out here (RFC 7662, 2.1).
+    # Only authenticated clients can introspect tokens. Otherwise an attacker could test stolen
+    # tokens (RFC 7662, 2.1).
     CLIENT_AUTH_METHODS = ("client_secret_basic", "client_secret_post")
     authenticate_token = _authenticate_token
     server: AuthlibServer
 
     def introspect_token(self, token: AuthlibToken) -> dict[str, Any]:
-        record = token.found.token
-        described = {
+        record = token.issued.token
+        description = {
             "active": True,
-            "client_id": token.found.client_id,
+            "client_id": token.issued.client_id,
             "scope": token.get_scope(),
-            "sub": str(token.found.user_id),
+            "sub": str(token.issued.user_id),
             "iss": self.server.issuer,
             "iat": int(record.created_at.timestamp()),
             "exp": int(record.expires_at.timestamp()),
         }
-        return described | ({"token_type": "Bearer"} if record.kind == TokenKind.ACCESS else {})
+        if record.kind == TokenKind.ACCESS:
+            description["token_type"] = "Bearer"  # noqa: S105 - a type
+        return description
 
 
-def metadata(public_base: str) -> dict[str, Any]:
-    """Return what clients may know of the server beforehand (RFC 8414)."""
+def build_metadata(public_base: str) -> dict[str, Any]:
+    """Return the metadata that tells clients the server's endpoints (RFC 8414)."""
     return {
         "issuer": public_base,
         "authorization_endpoint": public_base + AUTHORIZE_PATH,

@@ -1,4 +1,7 @@
-"""OAuth clients: programs that people may let act for them. The operator registers them."""
+"""OAuth clients, which are programs to which people can grant access.
+
+The operator registers the clients.
+"""
 
 import hmac
 import re
@@ -17,19 +20,24 @@ from models import OAuthClient
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
 MAX_REDIRECT_URI_CHARACTERS = 2000
-# A program on a person's own device listens at one of these addresses, on any free port (RFC 8252,
-# 7.3). "localhost" may be another machine, so its port must match like any other host's.
-_LOOPBACK = {"127.0.0.1", "::1"}
-# Printable ASCII of RFC 3986. Browsers read a backslash as a slash, and no URI has one.
-_CHARACTERS = re.compile(r"[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]+\Z")
-# A private scheme is a reversed domain name (RFC 8252, 7.1), so that no other program has it.
-_OWN_SCHEME = re.compile(r"[a-z][a-z0-9-]*(\.[a-z0-9-]+)+\Z")
+MAX_CLIENT_NAME_CHARACTERS = 100
+_ID_CHARACTERS = 20
+_PURPOSE = "oauth-client"
+# A program on a person's device listens at one of these addresses, on any free port (RFC 8252,
+# 7.3). The name "localhost" may resolve to another machine, so its port must match exactly.
+_LOOPBACK_ADDRESSES = {"127.0.0.1", "::1"}
+# The characters that RFC 3986 allows in a URI. A backslash is not allowed, because browsers treat
+# a backslash as a slash.
+_URI_CHARACTERS = re.compile(r"[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]+\Z")
+# A private scheme is a reversed domain name (RFC 8252, 7.1), so that no two programs share a
+# scheme.
+_PRIVATE_SCHEME = re.compile(r"[a-z][a-z0-9-]*(\.[a-z0-9-]+)+\Z")
 
 
-def require_registrable(uri: str) -> None:
-    """Raises ``oauth_client.redirect_uri`` for a URI that no client may register."""
-    parts = _split(uri)
-    if parts is None or not _CHARACTERS.match(uri) or len(uri) > MAX_REDIRECT_URI_CHARACTERS:
+def require_registrable_uri(uri: str) -> None:
+    """Raise ``oauth_client.redirect_uri`` for a redirect URI that no client may register."""
+    parts = _split_uri(uri)
+    if parts is None or not _URI_CHARACTERS.match(uri) or len(uri) > MAX_REDIRECT_URI_CHARACTERS:
         raise OAUTH_CLIENT_REDIRECT_URI(uri=uri, reason="is no plain URI")
     if parts.fragment or "#" in uri:
         raise OAUTH_CLIENT_REDIRECT_URI(uri=uri, reason="has a fragment")
@@ -38,31 +46,39 @@ def require_registrable(uri: str) -> None:
     if parts.scheme in {"http", "https"}:
         if "@" in parts.netloc or not parts.hostname:
             raise OAUTH_CLIENT_REDIRECT_URI(uri=uri, reason="has no plain host")
-        if parts.scheme == "http" and parts.hostname not in {*_LOOPBACK, "localhost"}:
+        if parts.scheme == "http" and parts.hostname not in {*_LOOPBACK_ADDRESSES, "localhost"}:
             reason = "must be https, unless it is on loopback"
             raise OAUTH_CLIENT_REDIRECT_URI(uri=uri, reason=reason)
-    elif not _OWN_SCHEME.match(parts.scheme) or parts.netloc or not parts.path.startswith("/"):
+    elif not _PRIVATE_SCHEME.match(parts.scheme) or parts.netloc or not parts.path.startswith("/"):
         raise OAUTH_CLIENT_REDIRECT_URI(
             uri=uri, reason="must be https, http on loopback, or com.example.app:/path"
         )
 
 
-def is_registered(uri: str, registered: list[str]) -> bool:
-    """Return whether the client registered the URI, but for the port of a loopback."""
-    return uri in registered or any(_differs_by_port(uri, each) for each in registered)
+def is_registered_uri(uri: str, registered: list[str]) -> bool:
+    """Return whether a client has registered a redirect URI.
+
+    The port of a loopback address may differ from the registered port.
+    """
+    return uri in registered or any(
+        _differs_only_by_port(uri, registered_uri) for registered_uri in registered
+    )
 
 
-def _differs_by_port(uri: str, registered: str) -> bool:
-    sent = _split(uri)
-    known = _split(registered)
-    if sent is None or known is None or known.scheme != "http" or known.hostname not in _LOOPBACK:
+def _differs_only_by_port(uri: str, registered: str) -> bool:
+    sent_parts = _split_uri(uri)
+    parts = _split_uri(registered)
+    if sent_parts is None or parts is None:
         return False
-    host = f"[{known.hostname}]" if known.hostname == "::1" else known.hostname
-    # Built anew from the registered URI, so that only the port can differ.
-    return sent.port is not None and uri == urlunsplit(known._replace(netloc=f"{host}:{sent.port}"))
+    if parts.scheme != "http" or parts.hostname not in _LOOPBACK_ADDRESSES:
+        return False
+    host = f"[{parts.hostname}]" if parts.hostname == "::1" else parts.hostname
+    # Build the URI from the registered URI, so that nothing but the port can differ.
+    expected = urlunsplit(parts._replace(netloc=f"{host}:{sent_parts.port}"))
+    return sent_parts.port is not None and uri == expected
 
 
-def _split(uri: str) -> SplitResult | None:
+def _split_uri(uri: str) -> SplitResult | None:
     try:
         parts = urlsplit(uri)
         _ = parts.port
@@ -71,12 +87,7 @@ def _split(uri: str) -> SplitResult | None:
     return parts
 
 
-MAX_CLIENT_NAME_CHARACTERS = 100
-_ID_CHARACTERS = 20
-_PURPOSE = "oauth-client"
-
-
-def create(
+def register_client(
     uow: UnitOfWork,
     *,
     name: str,
@@ -84,21 +95,24 @@ def create(
     scopes: Iterable[Scope],
     public: bool,
 ) -> tuple[OAuthClient, str | None]:
-    """A new client and its secret, which is shown this once; a public client has none."""
+    """Register a client, and return the client and its secret, which is not stored.
+
+    A public client has no secret.
+    """
     name = name.strip()
-    # People decide by the name, so every character of it must be visible.
+    # People rely on the name when they grant access, so the name has no invisible characters.
     if not 1 <= len(name) <= MAX_CLIENT_NAME_CHARACTERS or not name.isprintable():
         raise errors.OAUTH_CLIENT_NAME(most=MAX_CLIENT_NAME_CHARACTERS)
     uris = list(dict.fromkeys(redirect_uris))
     if not uris:
         raise errors.OAUTH_CLIENT_REDIRECT_URI_MISSING()
     for uri in uris:
-        require_registrable(uri)
-    chosen = set(scopes)
-    if not chosen:
+        require_registrable_uri(uri)
+    client_scopes = set(scopes)
+    if not client_scopes:
         raise errors.OAUTH_CLIENT_SCOPES_MISSING()
-    if chosen - GRANTABLE_SCOPES:
-        raise errors.OAUTH_CLIENT_SCOPES(scopes=", ".join(sorted(chosen - GRANTABLE_SCOPES)))
+    if client_scopes - GRANTABLE_SCOPES:
+        raise errors.OAUTH_CLIENT_SCOPES(scopes=", ".join(sorted(client_scopes - GRANTABLE_SCOPES)))
     secret = None if public else CLIENT_SECRET.generate()
     client = OAuthClient(
         client_id=random_hash_id(_ID_CHARACTERS),
@@ -107,35 +121,43 @@ def create(
         if secret is None
         else uow.settings.keyring.signer(_PURPOSE).digest(secret.encode()),
         redirect_uris=uris,
-        scopes=sorted(chosen),
+        scopes=sorted(client_scopes),
     )
     uow.session.add(client)
     uow.session.flush()
     return client, secret
 
 
-def find(uow: UnitOfWork, client_id: str) -> OAuthClient | None:
-    """The client, unless it was revoked."""
+def find_client(uow: UnitOfWork, client_id: str) -> OAuthClient | None:
+    """Return the client with this id, or ``None`` for an unknown or revoked client."""
     query = select(OAuthClient).where(OAuthClient.client_id == client_id)
     return uow.session.scalar(query.where(OAuthClient.revoked_at.is_(None)))
 
 
-def is_secret(keyring: Keyring, client: OAuthClient | None, sent: str) -> bool:
-    """Return whether it is the client's secret; without such a client the check takes as long."""
-    known = client.secret_hmac if client is not None and client.secret_hmac else bytes(32)
+def is_valid_secret(keyring: Keyring, client: OAuthClient | None, sent: str) -> bool:
+    """Return whether a secret is the client's secret.
+
+    Without a client the function takes the same time, so the duration doesn't reveal whether a
+    client exists.
+    """
+    secret_hmac = client.secret_hmac if client is not None and client.secret_hmac else bytes(32)
     digests = keyring.signer(_PURPOSE).digests(sent.encode())
-    matches = [hmac.compare_digest(known, each) for each in digests]
+    # Compare with every digest before combining the results, so that the duration is constant.
+    matches = [hmac.compare_digest(secret_hmac, digest) for digest in digests]
     return any(matches)
 
 
-def list_of(uow: UnitOfWork, *, limit: int = 1000) -> list[OAuthClient]:
-    """All clients, newest first, revoked ones too."""
-    newest = (OAuthClient.created_at.desc(), OAuthClient.client_id)
-    return list(uow.session.scalars(select(OAuthClient).order_by(*newest).limit(limit)))
+def list_clients(uow: UnitOfWork, *, limit: int = 1000) -> list[OAuthClient]:
+    """Return all clients, including revoked clients, newest first."""
+    newest_first = (OAuthClient.created_at.desc(), OAuthClient.client_id)
+    return list(uow.session.scalars(select(OAuthClient).order_by(*newest_first).limit(limit)))
 
 
-def revoke(uow: UnitOfWork, client_id: str) -> int:
-    """Revoke a client with its grants: 1, or 0 if it was. Raises ``oauth_client.not_found``."""
+def revoke_client(uow: UnitOfWork, client_id: str) -> int:
+    """Revoke a client, so that its grants stop working. Return 1, or 0 for a revoked client.
+
+    Raises ``oauth_client.not_found``.
+    """
     if uow.session.get(OAuthClient, client_id) is None:
         raise errors.OAUTH_CLIENT_NOT_FOUND()
     return record_moment_once(uow, OAuthClient.revoked_at, OAuthClient.client_id == client_id)

@@ -1,7 +1,6 @@
-"""Grants: what people let clients do.
-
-A request that issues a code or token under a grant, or revokes its tokens, locks the grant first.
-These requests therefore take turns, and no secret is issued after the grant was revoked.
+"""Grants of access, which people give to clients, and the tokens of the grants.
+A request that issues a code or a token, or revokes tokens, first locks the grant. Such requests
+therefore take turns, and no token is issued after the grant has been revoked.
 """
 
 from collections.abc import Collection, Mapping
@@ -24,14 +23,34 @@ from services.access.caller import Caller
 from services.accounts import account_mails, accounts
 from services.accounts.account_mails import MailKind
 from services.paging import WHOLE, PageOfRows, PageRequest
-from services.security_events import EventType, record
+from services.security_events import EventType, record_event
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork, record_moment_once
+
+OAUTH_TOKEN_LIFETIMES = {
+    TokenKind.ACCESS: timedelta(hours=1),
+    TokenKind.REFRESH: timedelta(days=30),
+}
+_PURPOSE = "oauth-token"
+# The conditions that a token is neither expired nor revoked.
+_IS_ACTIVE_TOKEN = (OAuthToken.expires_at > func.now(), OAuthToken.revoked_at.is_(None))
+# Joins a token with its grant, the grant's client and the grant's person.
+_TOKEN_JOIN = (
+    join(OAuthToken, OAuthGrant, OAuthGrant.id == OAuthToken.grant_id)
+    .join(OAuthClient, OAuthClient.client_id == OAuthGrant.client_id)
+    .join(User, User.id == OAuthGrant.user_id)
+)
+# The conditions that the grant, the client and the person of a token still exist.
+_IS_ACTIVE_GRANT = (
+    OAuthGrant.revoked_at.is_(None),
+    OAuthClient.revoked_at.is_(None),
+    User.erased_at.is_(None),
+)
 
 
 @dataclass(frozen=True)
 class GrantSummary:
-    """A grant, as the person who gave it sees it."""
+    """A grant with the name of its client, for the person who gave the grant."""
 
     id: int
     client_id: str
@@ -44,101 +63,107 @@ class GrantSummary:
 def grant_scopes(
     uow: UnitOfWork, *, user_id: int, client: OAuthClient, scopes: Collection[Scope]
 ) -> OAuthGrant:
-    """The person's grant for the client, with these scopes added; a mail tells of new ones."""
-    # A person consents once at a time, and none from a page that was open when they were erased.
+    """Add scopes to a person's grant for a client, and return the grant.
+
+    A mail notifies the person of new scopes.
+    """
+    # Lock the person, so that a person's consents are processed in turn. The lock also rejects the
+    # consent of a person who has been erased.
     sessions.lock_person(uow, user_id)
-    in_force = OAuthGrant.user_id == user_id, OAuthGrant.revoked_at.is_(None)
-    query = select(OAuthGrant).where(*in_force, OAuthGrant.client_id == client.client_id)
+    query = select(OAuthGrant).where(
+        OAuthGrant.user_id == user_id,
+        OAuthGrant.revoked_at.is_(None),
+        OAuthGrant.client_id == client.client_id,
+    )
     grant = uow.session.scalar(query)
     if grant is None:
         grant = OAuthGrant(user_id=user_id, client_id=client.client_id, scopes=[])
         uow.session.add(grant)
-    has_new = not set(scopes) <= set(grant.scopes)
-    if has_new:
-        person = accounts.get(uow, user_id)
+    has_new_scopes = not set(scopes) <= set(grant.scopes)
+    if has_new_scopes:
+        person = accounts.get_user(uow, user_id)
         kind = MailKind.NEW_PROGRAM
         account_mails.request_mail_to(uow, kind, person, client.name)
     grant.scopes = sorted({*grant.scopes, *scopes})
     grant.updated_at = clock.now()
     uow.session.flush()
-    if has_new:
-        record(uow, user_id, EventType.GRANT_CREATED, grant_id=grant.id, scopes=grant.scopes)
+    if has_new_scopes:
+        record_event(uow, user_id, EventType.GRANT_CREATED, grant_id=grant.id, scopes=grant.scopes)
     return grant
 
 
 def lock_grant(uow: UnitOfWork, grant_id: int) -> OAuthGrant | None:
-    """The grant, locked until the transaction ends; ``None`` once it was revoked."""
+    """Lock a grant until the transaction ends. Return ``None`` for a revoked grant."""
     query = select(OAuthGrant).where(OAuthGrant.id == grant_id, OAuthGrant.revoked_at.is_(None))
     return uow.session.scalar(
         query.with_for_update(key_share=True), execution_options={"populate_existing": True}
     )
 
 
-def list_of(uow: UnitOfWork, user_id: int, wanted: PageRequest = WHOLE) -> PageOfRows[GrantSummary]:
-    """The person's grants that are in force, newest first. Raises ``cursor.invalid``."""
-    row = OAuthGrant
+def list_grants(
+    uow: UnitOfWork, user_id: int, page_request: PageRequest = WHOLE
+) -> PageOfRows[GrantSummary]:
+    """Return a page of a person's active grants, newest first. Raises ``cursor.invalid``."""
+    grant = OAuthGrant
     client = OAuthClient
-    columns = row.id, row.client_id, client.name, row.scopes, row.created_at, row.updated_at
-    in_force = row.revoked_at.is_(None), client.revoked_at.is_(None)
-    query = select(*columns).join(client, client.client_id == row.client_id)
-    query = query.where(row.user_id == user_id, *in_force)
-    query = paging.by_moment(query, row.updated_at, row.id, wanted)
-    summaries = [GrantSummary(*each) for each in uow.session.execute(query)]
+    columns = (
+        grant.id,
+        grant.client_id,
+        client.name,
+        grant.scopes,
+        grant.created_at,
+        grant.updated_at,
+    )
+    query = select(*columns).join(client, client.client_id == grant.client_id)
+    query = query.where(
+        grant.user_id == user_id, grant.revoked_at.is_(None), client.revoked_at.is_(None)
+    )
+    query = paging.by_moment(query, grant.updated_at, grant.id, page_request)
+    summaries = [GrantSummary(*row) for row in uow.session.execute(query)]
     return paging.cut(
-        summaries, wanted.limit, lambda each: paging.moment_cursor(each.updated_at, each.id)
+        summaries,
+        page_request.limit,
+        lambda summary: paging.moment_cursor(summary.updated_at, summary.id),
     )
 
 
-def revoke(uow: UnitOfWork, *, grant_id: int, user_id: int) -> int:
-    """Revoke the user's grant and its tokens: 1, or 0 if it was. Raises ``grant.not_found``."""
+def revoke_grant(uow: UnitOfWork, *, grant_id: int, user_id: int) -> int:
+    """Revoke a user's grant, so that its tokens stop working. Return 1, or 0 for a revoked grant.
+
+    Raises ``grant.not_found``.
+    """
     grant = uow.session.get(OAuthGrant, grant_id)
     if grant is None or grant.user_id != user_id:
         raise GRANT_NOT_FOUND()
-    revoked = record_moment_once(uow, OAuthGrant.revoked_at, OAuthGrant.id == grant_id)
-    if revoked:
-        record(uow, user_id, EventType.GRANT_ENDED, grant_id=grant_id)
-    return revoked
+    revoked_grants = record_moment_once(uow, OAuthGrant.revoked_at, OAuthGrant.id == grant_id)
+    if revoked_grants:
+        record_event(uow, user_id, EventType.GRANT_ENDED, grant_id=grant_id)
+    return revoked_grants
 
 
-def revoke_all(uow: UnitOfWork, user_id: int) -> None:
-    """Revoke the grants of a person whom the caller has locked."""
-    revoked = record_moment_once(uow, OAuthGrant.revoked_at, OAuthGrant.user_id == user_id)
-    if revoked:
-        record(uow, user_id, EventType.GRANT_ENDED, grants=revoked)
-
-
-OAUTH_TOKEN_LIFETIMES = {
-    TokenKind.ACCESS: timedelta(hours=1),
-    TokenKind.REFRESH: timedelta(days=30),
-}
-_PURPOSE = "oauth-token"
-
-_IS_LIVE = (OAuthToken.expires_at > func.now(), OAuthToken.revoked_at.is_(None))
-# A token's grant, the grant's client and its person.
-_SURROUNDINGS = (
-    join(OAuthToken, OAuthGrant, OAuthGrant.id == OAuthToken.grant_id)
-    .join(OAuthClient, OAuthClient.client_id == OAuthGrant.client_id)
-    .join(User, User.id == OAuthGrant.user_id)
-)
-_HAS_LIVE_SURROUNDINGS = (
-    OAuthGrant.revoked_at.is_(None),
-    OAuthClient.revoked_at.is_(None),
-    User.erased_at.is_(None),
-)
+def revoke_grants(uow: UnitOfWork, user_id: int) -> None:
+    """Revoke all grants of a person. The caller has locked the person."""
+    revoked_grants = record_moment_once(uow, OAuthGrant.revoked_at, OAuthGrant.user_id == user_id)
+    if revoked_grants:
+        record_event(uow, user_id, EventType.GRANT_ENDED, grants=revoked_grants)
 
 
 @dataclass(frozen=True)
 class TokenOrigin:
-    """The grant and the code that a new pair of tokens comes from."""
+    """The origin of a new access token and a new refresh token.
+
+    Attributes:
+        family: the id of the code from which all tokens of the family descend.
+        scopes: the scopes of the refresh token. The access token may have fewer scopes.
+    """
 
     grant_id: int
     family: int
-    # The most that its tokens may have; an access token may have fewer.
     scopes: list[str]
 
 
 @dataclass(frozen=True)
-class FoundToken:
+class IssuedToken:
     """A token that its client refreshes, revokes or introspects."""
 
     token: OAuthToken
@@ -147,23 +172,27 @@ class FoundToken:
     is_active: bool
 
 
-def authenticate(database: Database, keyring: Keyring, secret: str) -> Caller:
-    """The caller behind an access token; raises ``auth.invalid_credentials``."""
+def authenticate_token(database: Database, keyring: Keyring, secret: str) -> Caller:
+    """Return the caller of an access token. Raises ``auth.invalid_credentials``."""
     if not ACCESS_TOKEN.matches(secret):
         raise AUTH_INVALID_ACCESS_TOKEN()
-    rows = database.rows(_LIVE_ACCESS, digests=keyring.signer(_PURPOSE).digests(secret.encode()))
+    digests = keyring.signer(_PURPOSE).digests(secret.encode())
+    rows = database.rows(_ACTIVE_ACCESS_TOKEN, digests=digests)
     if not rows:
         raise AUTH_INVALID_ACCESS_TOKEN()
-    [(grant_id, user_id, granted)] = rows
-    scopes = expand_scopes(map(Scope, granted)) & GRANTABLE_SCOPES
+    [(grant_id, user_id, token_scopes)] = rows
+    scopes = expand_scopes(map(Scope, token_scopes)) & GRANTABLE_SCOPES
     return Caller(user_id, scopes, unrestricted=False, grant_id=grant_id)
 
 
-def store_tokens(uow: UnitOfWork, origin: TokenOrigin, made: Mapping[str, Any]) -> None:
-    """Store new tokens by the HMACs of their secrets. The caller has locked the grant."""
+def store_tokens(uow: UnitOfWork, origin: TokenOrigin, tokens: Mapping[str, Any]) -> None:
+    """Store the HMACs of a new access token and a new refresh token.
+
+    The caller has locked the grant. ``tokens`` is the response to the client.
+    """
     for kind, secret, scopes in (
-        (TokenKind.ACCESS, made["access_token"], made["scope"].split()),
-        (TokenKind.REFRESH, made["refresh_token"], origin.scopes),
+        (TokenKind.ACCESS, tokens["access_token"], tokens["scope"].split()),
+        (TokenKind.REFRESH, tokens["refresh_token"], origin.scopes),
     ):
         token = OAuthToken(
             kind=kind,
@@ -177,47 +206,47 @@ def store_tokens(uow: UnitOfWork, origin: TokenOrigin, made: Mapping[str, Any]) 
     uow.session.flush()
 
 
-def lock_refresh(uow: UnitOfWork, secret: str, *, client_id: str) -> OAuthToken | None:
-    """Return the client's refresh token, its grant locked; ``None`` when the token is not valid.
+def lock_refresh_token(uow: UnitOfWork, secret: str, *, client_id: str) -> OAuthToken | None:
+    """Lock the grant of a client's refresh token, and return the token.
 
-    A token that was rotated already counts as stolen, and its whole family is revoked: the sender
-    may be the client or the thief.
+    The result is ``None`` for an invalid token. A token that has already been rotated counts as
+    stolen. The sender may be the client or the thief, so all tokens of the family are revoked.
     """
-    grant = find(uow, secret, client_id=client_id)
-    if grant is None or grant.token.kind != TokenKind.REFRESH:
+    issued = find_token(uow, secret, client_id=client_id)
+    if issued is None or issued.token.kind != TokenKind.REFRESH:
         return None
-    if lock_grant(uow, grant.token.grant_id) is None:
+    if lock_grant(uow, issued.token.grant_id) is None:
         return None
-    uow.session.refresh(grant.token)
-    if grant.token.rotated_at is not None:
-        revoke_family(uow, grant.token.family)
+    uow.session.refresh(issued.token)
+    if issued.token.rotated_at is not None:
+        revoke_family(uow, issued.token.family)
         return None
-    is_live = select(OAuthToken.id).where(OAuthToken.id == grant.token.id, *_IS_LIVE)
-    return None if uow.session.scalar(is_live) is None else grant.token
+    query = select(OAuthToken.id).where(OAuthToken.id == issued.token.id, *_IS_ACTIVE_TOKEN)
+    return None if uow.session.scalar(query) is None else issued.token
 
 
-def rotate(uow: UnitOfWork, token: OAuthToken) -> None:
-    """Use up a refresh token whose grant is locked."""
+def mark_rotated(uow: UnitOfWork, token: OAuthToken) -> None:
+    """Mark a refresh token as replaced by a new token. The caller has locked the grant."""
     token.rotated_at = uow.session.scalar(select(func.clock_timestamp()))
     uow.session.flush()
 
 
-def find(uow: UnitOfWork, secret: str, *, client_id: str) -> FoundToken | None:
-    """A token of either kind that was issued to this client, and whether it is still valid."""
+def find_token(uow: UnitOfWork, secret: str, *, client_id: str) -> IssuedToken | None:
+    """Return a token of this client, or ``None``. The token may be expired or revoked."""
     if not (ACCESS_TOKEN.matches(secret) or REFRESH_TOKEN.matches(secret)):
         return None
-    is_active = and_(*_IS_LIVE, *_HAS_LIVE_SURROUNDINGS, OAuthToken.rotated_at.is_(None))
-    query = select(OAuthToken, OAuthGrant.user_id, is_active).select_from(_SURROUNDINGS)
+    is_active = and_(*_IS_ACTIVE_TOKEN, *_IS_ACTIVE_GRANT, OAuthToken.rotated_at.is_(None))
+    query = select(OAuthToken, OAuthGrant.user_id, is_active).select_from(_TOKEN_JOIN)
     query = query.where(
         OAuthToken.secret_hmac.in_(uow.settings.keyring.signer(_PURPOSE).digests(secret.encode())),
         OAuthGrant.client_id == client_id,
     )
     row = uow.session.execute(query).one_or_none()
-    return None if row is None else FoundToken(row[0], client_id, row[1], row[2])
+    return None if row is None else IssuedToken(row[0], client_id, row[1], row[2])
 
 
 def revoke_token(uow: UnitOfWork, token: OAuthToken) -> None:
-    """Revoke an access token, or a refresh token with all tokens that came from its code."""
+    """Revoke a token. Revoking a refresh token revokes all tokens of its family."""
     if token.kind == TokenKind.REFRESH:
         lock_grant(uow, token.grant_id)
         revoke_family(uow, token.family)
@@ -226,17 +255,17 @@ def revoke_token(uow: UnitOfWork, token: OAuthToken) -> None:
 
 
 def revoke_family(uow: UnitOfWork, family: int) -> None:
-    """Revoke all tokens that came from one code. The caller has locked the grant."""
+    """Revoke all tokens that descend from the same code. The caller has locked the grant."""
     record_moment_once(uow, OAuthToken.revoked_at, OAuthToken.family == family)
 
 
-_LIVE_ACCESS = Statement(
+_ACTIVE_ACCESS_TOKEN = Statement(
     select(OAuthGrant.id, OAuthGrant.user_id, OAuthToken.scopes)
-    .select_from(_SURROUNDINGS)
+    .select_from(_TOKEN_JOIN)
     .where(
         OAuthToken.secret_hmac == any_(bindparam("digests")),
         OAuthToken.kind == TokenKind.ACCESS,
-        *_IS_LIVE,
-        *_HAS_LIVE_SURROUNDINGS,
+        *_IS_ACTIVE_TOKEN,
+        *_IS_ACTIVE_GRANT,
     )
 )

@@ -1,7 +1,7 @@
-"""Authlib's authorization server over Pressroom's tables. Each request makes one, with its unit of
-work.
+"""Connects Authlib's authorization server with Pressroom's tables.
 
-An error is returned, not raised, so that the transaction that revokes stolen tokens is committed.
+Each request creates a server with the request's unit of work. The server returns errors instead of
+raising them, because the transaction may have revoked stolen tokens and must be committed.
 """
 
 import base64
@@ -28,7 +28,7 @@ from core.scopes import GRANTABLE_SCOPES, Scope
 from core.secret_form import ACCESS_TOKEN, AUTHORIZATION_CODE, REFRESH_TOKEN
 from models import OAuthCode, OAuthGrant, TokenKind
 from services.access.caller import Caller
-from services.access.sessions import lock_maker
+from services.access.sessions import lock_caller
 from services.oauth import clients, grants
 from services.oauth.adapters import (
     CLIENT_METHODS,
@@ -46,62 +46,63 @@ from storage.unit_of_work import UnitOfWork
 
 CODE_LIFETIME = timedelta(seconds=60)
 _PURPOSE = "oauth-code"
+_S256_CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}\Z")
 
 
-def redeem(uow: UnitOfWork, secret: str, *, client_id: str) -> OAuthCode | None:
-    """Use up the client's code; ``None`` when it is not valid.
+def redeem_code(uow: UnitOfWork, secret: str, *, client_id: str) -> OAuthCode | None:
+    """Use up a client's authorization code, or return ``None`` for an invalid code.
 
-    A code that is used a second time counts as stolen, so the tokens that it gave are revoked.
+    A code that is used a second time counts as stolen, so all tokens of the code are revoked.
     """
     if not AUTHORIZATION_CODE.matches(secret):
         return None
     digests = uow.settings.keyring.signer(_PURPOSE).digests(secret.encode())
-    of_client = select(OAuthCode).join(OAuthGrant, OAuthGrant.id == OAuthCode.grant_id)
-    of_client = of_client.where(OAuthGrant.client_id == client_id)
-    code = uow.session.scalar(of_client.where(OAuthCode.secret_hmac.in_(digests)))
+    query = select(OAuthCode).join(OAuthGrant, OAuthGrant.id == OAuthCode.grant_id)
+    query = query.where(OAuthGrant.client_id == client_id, OAuthCode.secret_hmac.in_(digests))
+    code = uow.session.scalar(query)
     if code is None or grants.lock_grant(uow, code.grant_id) is None:
         return None
     uow.session.refresh(code)
     if code.used_at is not None:
         grants.revoke_family(uow, code.id)
         return None
-    # By the database's clock, as the expiry was set.
+    # Use the database's clock, which has also set the expiry.
     code.used_at = uow.session.scalar(select(func.clock_timestamp()))
     uow.session.flush()
     return code if code.used_at is not None and code.used_at < code.expires_at else None
 
 
-# Every exchange of a code needs PKCE (RFC 7636) with the method S256, which proves that the client
-# asked for the code. Authlib would let a confidential client omit it, and would accept the method
-# "plain", which proves nothing if an attacker saw the request.
-_CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}\Z")
+def build_client_error() -> InvalidClientError:
+    """Return the error for every failed authentication of a client.
 
-
-def client_refused() -> InvalidClientError:
-    """Return one error for all faults, so that a stranger can't learn which clients exist."""
+    The error is always the same, so that a stranger can't discover which clients exist.
+    """
     return InvalidClientError(
         "The client is unknown, or its credentials are wrong.", status_code=401
     )
 
 
 def read_credentials(request: AuthlibRequest) -> tuple[str, str | None, str]:
-    """The client's id, secret and method; raises ``OAuth2Error`` for none, or for two ways."""
+    """Return the client's id, secret and method of authentication.
+
+    Raises ``OAuth2Error`` for missing credentials, or for credentials in the header and the form.
+    """
     client_id = request.form.get("client_id")
     secret = request.form.get("client_secret")
     header = request.headers.get("Authorization")
     if header is None:
         if client_id is None:
-            raise client_refused()
+            raise build_client_error()
         return client_id, secret, "client_secret_post" if secret else "none"
-    # The client id and the secret, both encoded as in a form (RFC 6749, 2.3.1).
+    # The id and the secret of the client are encoded like the values of a form (RFC 6749, 2.3.1).
     scheme, _, encoded = header.partition(" ")
     try:
         decoded = base64.b64decode(encoded.strip(), validate=True).decode()
     except ValueError:
-        raise client_refused() from None
+        raise build_client_error() from None
     sent_id, colon, sent_secret = decoded.partition(":")
     if scheme.lower() != "basic" or not colon or "\0" in decoded:
-        raise client_refused()
+        raise build_client_error()
     basic_id = unquote_plus(sent_id)
     basic_secret = unquote_plus(sent_secret) or None
     if secret is not None or client_id not in {None, basic_id}:
@@ -110,18 +111,25 @@ def read_credentials(request: AuthlibRequest) -> tuple[str, str | None, str]:
 
 
 class ProofKey(CodeChallenge):
+    """Requires PKCE (RFC 7636) with the method S256 for every code.
+
+    PKCE proves that the client which exchanges a code has requested the code. Authlib would exempt
+    confidential clients. Authlib would also accept the method "plain", which proves nothing if an
+    attacker has seen the request.
+    """
+
     SUPPORTED_CODE_CHALLENGE_METHOD = ("S256",)
-    CODE_CHALLENGE_METHODS = {  # noqa: RUF012 - Authlib reads it so
+    CODE_CHALLENGE_METHODS = {  # noqa: RUF012 - Authlib expects a dict
         "S256": lambda verifier, challenge: hmac.compare_digest(
             create_s256_code_challenge(verifier), challenge
         )
     }
 
     def validate_code_challenge(self, grant: Any, _redirect_uri: str) -> None:
-        sent = grant.request.payload.data
-        if sent.get("code_challenge_method") != "S256":
+        parameters = grant.request.payload.data
+        if parameters.get("code_challenge_method") != "S256":
             raise InvalidRequestError("The code_challenge_method must be S256.")
-        if not _CHALLENGE.match(sent.get("code_challenge", "")):
+        if not _S256_CHALLENGE.match(parameters.get("code_challenge", "")):
             raise InvalidRequestError("The code_challenge must be the SHA-256 of the verifier.")
 
 
@@ -141,7 +149,7 @@ class _CodeGrant(AuthorizationCodeGrant):
 
     def save_authorization_code(self, code: str, request: AuthlibRequest) -> None:
         uow = self.server.uow
-        # As ``AuthorizationRequest.answer`` gave them.
+        # The user and the scopes come from ``AuthorizationRequest.decide``.
         user_id, scopes = request.user
         grant = grants.grant_scopes(
             uow, user_id=user_id, client=request.client.record, scopes=scopes
@@ -159,14 +167,14 @@ class _CodeGrant(AuthorizationCodeGrant):
 
     def query_authorization_code(self, code: str, client: AuthlibClient) -> AuthlibCode | None:
         server = self.server
-        row = redeem(server.uow, code, client_id=client.client_id)
+        row = redeem_code(server.uow, code, client_id=client.client_id)
         return None if row is None else AuthlibCode(row)
 
     def delete_authorization_code(self, authorization_code: AuthlibCode) -> None:
-        """Nothing is left to do: ``query_authorization_code`` used it up."""
+        """Do nothing, because ``query_authorization_code`` has already used the code up."""
 
     def authenticate_user(self, authorization_code: AuthlibCode) -> int | None:
-        return self.server.user_of(authorization_code.origin.grant_id)
+        return self.server.find_user_id(authorization_code.origin.grant_id)
 
 
 class _RefreshGrant(RefreshTokenGrant):
@@ -176,16 +184,16 @@ class _RefreshGrant(RefreshTokenGrant):
 
     def authenticate_refresh_token(self, refresh_token: str) -> AuthlibRefreshToken | None:
         server = self.server
-        grant = grants.lock_refresh(
+        grant = grants.lock_refresh_token(
             server.uow, refresh_token, client_id=self.request.client.client_id
         )
         return None if grant is None else AuthlibRefreshToken(grant)
 
     def authenticate_user(self, refresh_token: AuthlibRefreshToken) -> int | None:
-        return self.server.user_of(refresh_token.origin.grant_id)
+        return self.server.find_user_id(refresh_token.origin.grant_id)
 
     def revoke_old_credential(self, refresh_token: AuthlibRefreshToken) -> None:
-        grants.rotate(self.server.uow, refresh_token.record)
+        grants.mark_rotated(self.server.uow, refresh_token.record)
 
 
 class OAuthServer(AuthorizationServer):
@@ -199,22 +207,23 @@ class OAuthServer(AuthorizationServer):
         self.register_endpoint(Revocation)
         self.register_endpoint(Introspection)
 
-    # -- called by the API -------------------------------------------------------------------
+    # The API calls the methods from here on.
 
-    def token(self, received: OAuthRequest) -> OAuthResponse:
-        return self._answered(self.create_token_response, received)
+    def issue_tokens(self, received: OAuthRequest) -> OAuthResponse:
+        return self._respond(self.create_token_response, received)
 
-    def revoke(self, received: OAuthRequest) -> OAuthResponse:
-        return self._answered(self.create_endpoint_response, "revocation", received)
+    def revoke_token(self, received: OAuthRequest) -> OAuthResponse:
+        return self._respond(self.create_endpoint_response, "revocation", received)
 
-    def introspect(self, received: OAuthRequest) -> OAuthResponse:
-        return self._answered(self.create_endpoint_response, "introspection", received)
+    def introspect_token(self, received: OAuthRequest) -> OAuthResponse:
+        return self._respond(self.create_endpoint_response, "introspection", received)
 
-    def ask(self, received: OAuthRequest) -> "AuthorizationRequest | OAuthResponse":
-        """The request that a person is asked to allow, or an error as a redirect to the client.
+    def read_authorization_request(
+        self, received: OAuthRequest
+    ) -> "AuthorizationRequest | OAuthResponse":
+        """Return a request for a person's consent, or an error as a redirect to the client.
 
-        Until the redirect URI is known to be the client's, an error is raised instead, such as
-        ``oauth.invalid_client``.
+        Raises an error such as ``oauth.invalid_client`` if the redirect URI isn't registered.
         """
         try:
             return AuthorizationRequest(self, self.get_consent_grant(received))
@@ -225,16 +234,16 @@ class OAuthServer(AuthorizationServer):
                 raise DomainError(Kind.MALFORMED, code, reason) from None
             return self._error(error)
 
-    def _answered(self, answer: Callable[..., OAuthResponse], *arguments: object) -> OAuthResponse:
+    def _respond(self, handler: Callable[..., OAuthResponse], *arguments: object) -> OAuthResponse:
         try:
-            return answer(*arguments)
+            return handler(*arguments)
         except OAuth2Error as error:
             return self._error(error)
 
     def _error(self, error: OAuth2Error) -> OAuthResponse:
         return self.handle_response(*error())
 
-    # -- called by Authlib -------------------------------------------------------------------
+    # Authlib calls the methods from here on.
 
     def create_oauth2_request(self, request: OAuthRequest | AuthlibRequest) -> AuthlibRequest:
         if isinstance(request, AuthlibRequest):
@@ -244,17 +253,20 @@ class OAuthServer(AuthorizationServer):
     def handle_response(
         self, status: int, body: dict[str, Any], headers: Iterable[tuple[str, str]]
     ) -> OAuthResponse:
-        named = dict(headers)
-        if "Location" in named:
-            # A client of several servers sees which of them answers (RFC 9207).
-            named["Location"] = add_params_to_uri(named["Location"], [("iss", self.issuer)])
-        return OAuthResponse(status, body or {}, named)
+        headers_by_name = dict(headers)
+        if "Location" in headers_by_name:
+            # The parameter "iss" tells a client of several servers which server responds (RFC
+            # 9207).
+            headers_by_name["Location"] = add_params_to_uri(
+                headers_by_name["Location"], [("iss", self.issuer)]
+            )
+        return OAuthResponse(status, body or {}, headers_by_name)
 
     def send_signal(self, name: str, *args: object, **kwargs: object) -> None:
-        """No part of Pressroom listens to Authlib's signals."""
+        """Do nothing, because no part of Pressroom listens to Authlib's signals."""
 
     def query_client(self, client_id: str) -> AuthlibClient | None:
-        client = clients.find(self.uow, client_id)
+        client = clients.find_client(self.uow, client_id)
         return None if client is None else AuthlibClient(client)
 
     def authenticate_client(
@@ -263,11 +275,11 @@ class OAuthServer(AuthorizationServer):
         client_id, secret, method = read_credentials(request)
         client = self.query_client(client_id)
         record = client.record if client else None
-        is_known = clients.is_secret(self.keyring, record, secret or "")
+        is_right_secret = clients.is_valid_secret(self.keyring, record, secret or "")
         if client is None or method not in methods:
-            raise client_refused()
-        if not (is_known if secret else client.is_public):
-            raise client_refused()
+            raise build_client_error()
+        if not (is_right_secret if secret else client.is_public):
+            raise build_client_error()
         request.auth_method = method
         return client
 
@@ -276,7 +288,7 @@ class OAuthServer(AuthorizationServer):
             return super().get_authorization_grant(request)
         client = self.query_client(request.payload.client_id or "")
         if client is None:
-            raise client_refused()
+            raise build_client_error()
         uri = _CodeGrant.validate_authorization_redirect_uri(request, client)
         error = "unsupported_response_type" if request.payload.response_type else "invalid_request"
         raise OAuth2Error("The response_type must be code.", error=error, redirect_uri=uri)
@@ -304,32 +316,33 @@ class OAuthServer(AuthorizationServer):
         origin = (request.authorization_code or request.refresh_token).origin
         grants.store_tokens(self.uow, origin, token)
 
-    def user_of(self, grant_id: int) -> int | None:
+    def find_user_id(self, grant_id: int) -> int | None:
         grant = self.uow.session.get(OAuthGrant, grant_id)
         return None if grant is None else grant.user_id
 
 
 class AuthorizationRequest:
-    """A valid request for access, which the person allows or denies."""
+    """A valid request of a client for access, which a person grants or denies."""
 
     def __init__(self, server: OAuthServer, grant: Any) -> None:
         self._server = server
         self._grant = grant
         self.client_name: str = grant.client.record.name
         self.redirect_uri: str = grant.redirect_uri
-        self.scopes = [Scope(each) for each in grant.request.scope.split()]
+        self.scopes = [Scope(scope) for scope in grant.request.scope.split()]
 
-    def answer(self, caller: Caller, scopes: Collection[Scope]) -> OAuthResponse:
-        """Grant those of the requested scopes that are in ``scopes``; without any, deny.
+    def decide(self, caller: Caller, scopes: Collection[Scope]) -> OAuthResponse:
+        """Grant the requested scopes that are also in ``scopes``, or deny the request.
 
-        A mail tells the person of scopes that the client did not have. Raises ``auth.login_again``.
+        A request is denied if no scope remains. A mail notifies the person of scopes that the
+        client did not have before. Raises ``auth.login_again``.
         """
-        agreed = [scope for scope in self.scopes if scope in scopes]
-        if agreed:
-            lock_maker(self._server.uow, caller)
-        reply: OAuthResponse = self._server.create_authorization_response(
+        granted_scopes = [scope for scope in self.scopes if scope in scopes]
+        if granted_scopes:
+            lock_caller(self._server.uow, caller)
+        response: OAuthResponse = self._server.create_authorization_response(
             self._grant.request,
-            grant_user=(caller.user_id, agreed) if agreed else None,
+            grant_user=(caller.user_id, granted_scopes) if granted_scopes else None,
             grant=self._grant,
         )
-        return reply
+        return response

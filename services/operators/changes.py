@@ -1,7 +1,7 @@
 """The changes that an operator makes on the operators' pages.
 
-Each change records an event of the operator's own account. The event shows who made the change,
-when and from where. The events of the other account show what was changed.
+Each change records an event of the operator's account. The event shows who made the change, when
+and from where. Further events of the affected account show what was changed.
 """
 
 from enum import StrEnum
@@ -13,7 +13,7 @@ from services.accounts import accounts
 from services.credits import settlement
 from services.jobs import maintenance
 from services.jobs import records as jobs
-from services.security_events import EventType, record
+from services.security_events import EventType, record_event
 from services.subscriptions import text_reviews
 from storage.unit_of_work import UnitOfWork
 
@@ -31,60 +31,69 @@ class OperatorAct(StrEnum):
 
 
 def change_plan(uow: UnitOfWork, operator: Caller, user_id: int, plan: Plan) -> bool:
-    """Return whether the user had another plan before; raises ``user.not_found``."""
-    user = accounts.get(uow, user_id)
+    """Set a user's plan, and return whether the plan changed. Raises ``user.not_found``."""
+    user = accounts.get_user(uow, user_id)
     is_changed = accounts.change_plan(uow, user, plan)
     if is_changed:
-        _record_act(uow, operator, OperatorAct.PLAN_CHANGED, user_id=user.id, plan=plan)
+        _record_operator_event(uow, operator, OperatorAct.PLAN_CHANGED, user_id=user.id, plan=plan)
     return is_changed
 
 
 def resolve_order(
     uow: UnitOfWork, operator: Caller, order_id: int, resolution: Resolution
 ) -> PaymentOrder:
-    """Resolve an order in review; raises ``order.not_found`` and ``order.not_in_review``."""
+    """Credit or refund an order in review.
+
+    Raises ``order.not_found`` and ``order.not_in_review``.
+    """
     order = settlement.resolve_order(uow, order_id, resolution)
     is_credited = resolution is Resolution.CREDIT
     act = OperatorAct.ORDER_CREDITED if is_credited else OperatorAct.ORDER_REFUNDED
-    _record_act(uow, operator, act, order_id=order_id)
+    _record_operator_event(uow, operator, act, order_id=order_id)
     return order
 
 
 def retry_job(uow: UnitOfWork, operator: Caller, job_id: int) -> None:
-    """Restart a job; raises ``job.not_found`` and ``job.not_retryable``."""
+    """Retry a failed job. Raises ``job.not_found`` and ``job.not_retryable``."""
     job = jobs.get_any_job(uow, job_id, lock=True)
     jobs.retry_locked_job(uow, job)
-    _record_act(uow, operator, OperatorAct.JOB_RETRIED, job_id=job_id)
+    _record_operator_event(uow, operator, OperatorAct.JOB_RETRIED, job_id=job_id)
 
 
 def cancel_job(uow: UnitOfWork, operator: Caller, job_id: int) -> int:
-    """Cancel a job; returns 1, or 0 for a job that had ended. Raises ``job.not_found``."""
+    """Cancel a job. Return 1, or 0 for a finished job. Raises ``job.not_found``."""
     cancelled = jobs.cancel_locked_job(uow, jobs.get_any_job(uow, job_id, lock=True))
     if cancelled:
-        _record_act(uow, operator, OperatorAct.JOB_CANCELLED, job_id=job_id)
+        _record_operator_event(uow, operator, OperatorAct.JOB_CANCELLED, job_id=job_id)
     return cancelled
 
 
-def begin_maintenance(uow: UnitOfWork, operator: Caller, name: str) -> None:
-    """Make a maintenance due; raises ``maintenance.not_found`` and ``maintenance.running``."""
+def request_maintenance(uow: UnitOfWork, operator: Caller, name: str) -> None:
+    """Request an immediate run of a kind of maintenance.
+
+    Raises ``maintenance.not_found`` and ``maintenance.running``.
+    """
     maintenance.request_run(uow, name)
-    _record_act(uow, operator, OperatorAct.MAINTENANCE_BEGUN, maintenance=name)
+    _record_operator_event(uow, operator, OperatorAct.MAINTENANCE_BEGUN, maintenance=name)
 
 
 def review_texts(
     uow: UnitOfWork, operator: Caller, kind: text_reviews.Kind, record_id: int, version: str
 ) -> bool:
-    """Mark suspicious texts as reviewed; return false if the texts changed meanwhile."""
+    """Mark suspicious texts as reviewed.
+
+    Return false if the texts have changed since ``version``, which the operator saw.
+    """
     is_reviewed = text_reviews.mark_reviewed(uow, kind, record_id, version)
     if is_reviewed:
-        _record_act(uow, operator, OperatorAct.TEXTS_REVIEWED, kind=kind, id=record_id)
+        _record_operator_event(uow, operator, OperatorAct.TEXTS_REVIEWED, kind=kind, id=record_id)
     return is_reviewed
 
 
-def _record_act(
+def _record_operator_event(
     uow: UnitOfWork, operator: Caller, act: OperatorAct, /, **subject: int | str
 ) -> None:
-    record(
+    record_event(
         uow,
         operator.user_id,
         EventType.OPERATOR_ACTED,

@@ -1,7 +1,7 @@
-"""The newest users, as the command `pressroom users list` shows them.
+"""Lists the newest users for the command `pressroom users list`.
 
-This module doesn't import the models, because declaring all tables takes a third of the time of
-a short command.
+This module doesn't import the models, because declaring all tables takes a third of the time of a
+short command.
 """
 
 from datetime import datetime
@@ -28,12 +28,12 @@ class ListedUser(NamedTuple):
     created_at: datetime
 
 
-def newest_users(database: Database, *, owners: bool, email: str) -> list[ListedUser]:
-    """Return the newest 1,000 users, newest first.
+def list_newest_users(database: Database, *, owners: bool, email: str) -> list[ListedUser]:
+    """Return up to 1,000 users, newest first.
 
     Args:
-        owners: whether to return only users who have a list.
-        email: a part of the address, in any case.
+        owners: whether to return only users who own a list.
+        email: a part of the address. Upper and lower case don't matter.
     """
     rows = database.rows(_NEWEST_USERS, owners=owners, part=strip_invisible(email))
     return [ListedUser(*row) for row in rows]

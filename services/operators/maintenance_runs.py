@@ -1,4 +1,4 @@
-"""The last run of each kind of maintenance."""
+"""Lists the last run of each kind of maintenance."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ class MaintenanceRun:
     """The last run of a kind of maintenance.
 
     Attributes:
-        took_seconds: how long the run took; ``None`` while it is running.
+        took_seconds: the duration of the last run, or ``None`` during a run.
     """
 
     row: Maintenance
@@ -24,12 +24,15 @@ class MaintenanceRun:
 
     @property
     def done(self) -> int | None:
-        """The number that the last successful run reported, such as deleted rows."""
+        """The number that the last successful run reported, such as the number of deleted rows."""
         return (self.row.last_result or {}).get("done")
 
 
 def list_maintenance(uow: UnitOfWork) -> list[MaintenanceRun]:
-    """Return the last run of each kind, by the database's clock, because the workers use it too."""
+    """Return the last run of each kind of maintenance.
+
+    The database's clock decides whether a run is due, because the workers use this clock too.
+    """
     now = uow.session.scalar(select(func.now()))
     assert now is not None
     return [
@@ -44,7 +47,7 @@ def list_maintenance(uow: UnitOfWork) -> list[MaintenanceRun]:
 
 
 def run_seconds(row: Maintenance) -> float | None:
-    """Return how long the last run took; ``None`` while a run is in progress."""
+    """Return the duration of the last run, or ``None`` during a run."""
     started = row.last_started_at
     finished = row.last_finished_at
     if started is None or finished is None or finished < started:

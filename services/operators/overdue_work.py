@@ -1,4 +1,4 @@
-"""The work that is overdue, as the operators' pages show it."""
+"""Collects the overdue work for the operators' pages."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from services.subscriptions.list_reports import ReportedList
 from services.subscriptions.text_reviews import SuspiciousText
 from storage.resources import Resources
 
-# Work that became due more recently is normal: a worker will take it.
+# Maintenance that became due more recently is normal, because a worker will soon run it.
 MIN_LATE_SECONDS = 60.0
 _MAX_REPORTED_LISTS = 20
 _MAX_SUSPICIOUS_TEXTS = 20
@@ -20,10 +20,10 @@ _MAX_SUSPICIOUS_TEXTS = 20
 
 @dataclass(frozen=True)
 class QueueFigures:
-    """The jobs of one queue.
+    """The numbers of jobs in one queue.
 
     Attributes:
-        oldest_seconds: how long its oldest job has been due; 0 if no job is due.
+        oldest_seconds: the seconds since the queue's oldest job became due, or 0 without a due job.
     """
 
     queue: str
@@ -35,12 +35,11 @@ class QueueFigures:
 
 @dataclass(frozen=True)
 class OverdueWork:
-    """Everything that waits for the workers or for an operator.
+    """The work that waits for the workers or for an operator.
 
     Attributes:
-        rows: the number of overdue rows per retention rule; rules without any are missing.
-        late_maintenance: how many seconds late each kind of maintenance is; kinds that are in time
-            are missing.
+        rows: the number of overdue rows per retention rule, without rules that have no such row.
+        late_maintenance: the delay in seconds per late kind of maintenance.
     """
 
     figures: DeploymentFigures
@@ -52,11 +51,11 @@ class OverdueWork:
 
 
 def read_overdue_work(resources: Resources) -> OverdueWork:
-    """Read the overdue work; raises ``psycopg2.Error``.
+    """Return the overdue work of the deployment. Raises ``psycopg2.Error``.
 
-    The statements read the unfinished jobs, and few other rows.
+    The statements read the unfinished jobs and a limited number of other rows.
     """
-    figures = deployment_figures.read(resources.database)
+    figures = deployment_figures.read_figures(resources.database)
     overdue_rows = count_overdue_rows(resources)
     with resources.unit_of_work() as uow:
         reported = list_reports.list_reported(uow, limit=_MAX_REPORTED_LISTS)

@@ -1,4 +1,4 @@
-"""The account of a user, as operators see it."""
+"""Finds users and describes their accounts for operators."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ class UserAccount:
     """A user's account.
 
     Attributes:
-        lists: the slugs of the user's lists, except archived ones.
+        lists: the slugs of the user's lists, except archived lists.
     """
 
     user: User
@@ -28,18 +28,18 @@ class UserAccount:
 
 
 def find_user(uow: UnitOfWork, name: str) -> User:
-    """Return the user with this id or address; raises ``user.not_found`` and ``email.invalid``."""
+    """Return the user with this id or address. Raises ``user.not_found``, ``email.invalid``."""
     if not (name.isascii() and name.isdigit()):
-        return accounts.get_by_email(uow, name)
-    # No user has the id 0, so a number that is too large for an id raises ``user.not_found``.
-    return accounts.get(uow, min(int(name), ids.MAX_ID) if len(name) <= _MAX_ID_DIGITS else 0)
+        return accounts.get_user_by_email(uow, name)
+    # A number that is too large for an id becomes 0, which is the id of no user.
+    return accounts.get_user(uow, min(int(name), ids.MAX_ID) if len(name) <= _MAX_ID_DIGITS else 0)
 
 
 def read_account(uow: UnitOfWork, user: User) -> UserAccount:
     return UserAccount(
         user,
         has_password=user.password_hash is not None,
-        has_second_factor=sessions.is_asked(uow, user.id),
-        lists=[each.slug for each in lists.list_choices(uow, user.id)],
-        live_keys=len(api_keys.live_of(uow, user.id)),
+        has_second_factor=sessions.has_second_factor(uow, user.id),
+        lists=[mailing_list.slug for mailing_list in lists.list_choices(uow, user.id)],
+        live_keys=len(api_keys.list_active_keys(uow, user.id)),
     )

@@ -1,6 +1,6 @@
-"""Deletes personal data: when a person is erased, or when its retention time is over.
+"""Deletes personal data when a person is erased, or after the retention period of the data.
 
-A short transaction marks a person as erased (``erasure``). From its commit on, the person can't log
-in, their address is free, and nothing is written about them. A job then erases the remaining rows
-in batches (``stages``).
+A short transaction marks a person as erased (``erasure``). An erased person can't log in, the
+address of the person is free again, and nothing more is written about the person. A job then erases
+the remaining rows in batches (``stages``).
 """

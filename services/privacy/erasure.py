@@ -1,6 +1,7 @@
-"""Erases a person: first what others can see, then the rest in a job.
+"""Erases people.
 
-From the commit of the first transaction on, the person is erased.
+A first transaction marks a person as erased and erases everything that other people can see. A job
+then erases the remaining rows.
 """
 
 import time
@@ -32,18 +33,19 @@ from services.subscriptions.members import opt_outs
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# An import or a payment may lock the person for a few seconds.
+# The limit on waiting until an import or a payment no longer locks the person.
 MAX_WAIT_SECONDS = 60.0
-# No request that read the person before the erasure runs for longer.
+# A second job repeats the erasure after this time. Requests that read the person before the erasure
+# have ended by this time.
 _REPEAT_AFTER = timedelta(hours=1)
 _PURPOSE = "erasure"
 
 
 def begin_erasure(resources: Resources, email: str) -> int:
-    """Mark the person as erased, and enqueue the job that erases the rest; returns its id.
+    """Mark a person as erased, and return the id of the job that erases the remaining rows.
 
-    If an erasure of the address hasn't ended, its job is returned, and restarted if it failed.
-    Raises ``user.not_found``, ``user.owns_lists``.
+    If an unfinished erasure has the same address, the id of its job is returned. A failed job is
+    retried. Raises ``user.not_found``, ``user.owns_lists``.
     """
     ends_by = time.monotonic() + MAX_WAIT_SECONDS
     while True:
@@ -57,12 +59,14 @@ def begin_erasure(resources: Resources, email: str) -> int:
 
 
 def mark_erased(uow: UnitOfWork, email: str) -> int:
-    """Mark the person as erased in the caller's transaction; returns the id of the job.
+    """Mark a person as erased in the caller's transaction, and return the id of the job.
 
-    Does the same as ``begin_erasure``, but doesn't retry.
+    Unlike ``begin_erasure``, this function doesn't wait for a locked person. Raises
+    ``user.not_found``, ``user.owns_lists``.
     """
     address = email_addresses.normalise_address(email)
-    # The lock waits for all transactions that write about the person. No later one will.
+    # The lock waits for all transactions that write about the person. Later transactions don't
+    # write about an erased person.
     person = uow.session.scalar(select(User).where(User.email == address).with_for_update())
     if person is None:
         return _resume(uow, address)
@@ -73,9 +77,9 @@ def mark_erased(uow: UnitOfWork, email: str) -> int:
 
 
 def mark_own_erasure(uow: UnitOfWork, person: User) -> None:
-    """Mark a person as erased who asked for it; raises ``user.has_account``.
+    """Mark a person as erased after the person has opened a mailed link.
 
-    A mailed link can't erase an account, which may own lists and credits.
+    Raises ``user.has_account``, because a mailed link must not erase lists and credits.
     """
     uow.session.refresh(person, with_for_update=True)
     if person.password_hash is not None:
@@ -84,21 +88,24 @@ def mark_own_erasure(uow: UnitOfWork, person: User) -> None:
 
 
 def mark_again(uow: UnitOfWork, user_id: int) -> bool:
-    """Erase a person again after a restore; returns false if that is not necessary.
+    """Erase a person again after a backup was restored, and return whether that was necessary.
 
-    The person owned no lists when they were erased, so their restored lists are archived.
+    Only people without lists can be erased, so the person's restored lists are archived.
     """
     person = uow.session.get(User, user_id, with_for_update=True)
     if person is None or person.erased_at is not None:
         return False
-    for each in uow.session.scalars(select(MailingList).where(_is_owned_by(person))):
-        lists.archive_list(uow, each)
+    for mailing_list in uow.session.scalars(select(MailingList).where(_is_owned_by(person))):
+        lists.archive_list(uow, mailing_list)
     _mark(uow, person)
     return True
 
 
 def mark_record(uow: UnitOfWork, record: User) -> None:
-    """Mark a record whose address and opt-outs an account takes over, in its transaction."""
+    """Mark a list's record of a person as erased, because an account takes over the address.
+
+    The record's opt-outs have already been moved to the account.
+    """
     for model in (models.MailedLink, models.AccountMail):
         uow.session.execute(delete(model).where(model.user_id == record.id))
     _blank(uow, record, {"counts": {"opt_outs_kept": 0}})
@@ -121,7 +128,7 @@ def _resume(uow: UnitOfWork, address: str) -> int:
 
 
 def _is_owned_by(person: User) -> ColumnElement[bool]:
-    """The condition that a list belongs to the person and is not archived."""
+    """Return the condition that a list belongs to the person and is not archived."""
     return and_(MailingList.user_id == person.id, MailingList.archived_at.is_(None))
 
 
@@ -129,17 +136,17 @@ def _mark(uow: UnitOfWork, person: User) -> int:
     address = person.email
     opt_out_count = opt_outs.detach_opt_outs(uow, person, address)
     for model in (models.MailedLink, models.AccountMail):
-        # Mails that were sent recently, unsent mails, and links that name only the address.
+        # Include the rows that contain only the address of the person.
         is_about_person = or_(model.user_id == person.id, model.email == person.email)
         uow.session.execute(delete(model).where(is_about_person))
-    deny_lists.keep_for_erasure(uow, address)
+    deny_lists.hash_entries(uow, address)
     digest = uow.settings.keyring.signer(_PURPOSE).digest(address.encode())
     counts = {"opt_outs_kept": opt_out_count}
     return _blank(uow, person, {"address_hmac": digest, "counts": counts})
 
 
 def _blank(uow: UnitOfWork, person: User, erasure: dict[str, Any]) -> int:
-    """Blank the person's row, and enqueue the job that erases the rest; returns its id."""
+    """Blank the person's row, and return the id of the job that erases the remaining rows."""
     person.email = f"erased-{person.id}@erased.invalid"
     person.name = None
     person.password_hash = None
@@ -152,14 +159,14 @@ def _blank(uow: UnitOfWork, person: User, erasure: dict[str, Any]) -> int:
 
 
 def _enqueue(uow: UnitOfWork, user_id: int) -> Job:
-    # The erasure deletes the jobs of the person, so the person must not own this job. In the
-    # queue, the job still counts towards the person's share.
+    # The erasure deletes the person's jobs, so the person must not own this job. The job still
+    # counts towards the person's share of the queue.
     return enqueue_job(uow, ERASE_PERSON, user_id=None, on_behalf_of=user_id, subject_id=user_id)
 
 
 @dataclass(frozen=True)
 class ErasureReach:
-    """The facts that a person should know before they ask for their erasure.
+    """The facts that a person should know before requesting an erasure.
 
     Attributes:
         has_account: whether the person has an account. A mailed link can't erase an account.
@@ -171,7 +178,7 @@ class ErasureReach:
 
 
 def read_reach(uow: UnitOfWork, person: User, owner_id: int) -> ErasureReach:
-    """Return the consequences of an erasure, seen from the lists of this owner."""
+    """Return the facts for a person who is on a list of this owner."""
     elsewhere = (
         exists()
         .where(Subscription.user_id == person.id, Subscription.email.is_not(None))
@@ -182,11 +189,11 @@ def read_reach(uow: UnitOfWork, person: User, owner_id: int) -> ErasureReach:
 
 
 def run_erasure(resources: Resources, lease: Lease) -> None:
-    """Erase batches for one turn of the job."""
+    """Erase batches of rows during one turn of the job."""
     try:
         work_in_turns(resources, lease, partial(_erase_batch, lease=lease))
     except DomainError as error:
-        # No error may end an erasure. The obstacle may be gone when the job is retried.
+        # A transient error makes the job retry, because an erasure must not fail.
         raise TransientError(error.message) from error
 
 
@@ -195,21 +202,20 @@ ERASE_PERSON = register_kind(
         name="person.erase",
         run=run_erasure,
         queue=Queue.MAINTENANCE,
-        # The job has no owner, so no user sees it.
+        # The job has no owner, so no user sees the job.
         scope=Scope.SUBSCRIPTION_FULL,
         retryable=True,
-        # An erasure has to end, because the person was promised that it does.
+        # The job is retried for a long time, because the person was promised the erasure.
         patience=timedelta(days=30),
     )
 )
 
 
 def _erase_batch(uow: UnitOfWork, lease: Lease) -> bool:
-    """Erase one batch of the next stage that has rows; returns whether the erasure is complete."""
+    """Erase one batch of rows, and return whether the whole erasure is complete."""
     erasure = uow.session.get_one(Erasure, lease.subject_id)
     names = list(stages.STAGES)
-    # Another release may have started the erasure with a stage that this release doesn't have.
-    # Then all stages are repeated.
+    # All stages are repeated if another release has stored a stage that this release doesn't have.
     place = names.index(erasure.stage) if erasure.stage in names else 0
     rows = 0
     bookmark = erasure.bookmark
@@ -222,7 +228,7 @@ def _erase_batch(uow: UnitOfWork, lease: Lease) -> bool:
         _finish(uow, lease, erasure)
         return True
     counts = {**erasure.counts, names[place]: erasure.counts.get(names[place], 0) + rows}
-    # Raises an error if another worker has the job now. The error undoes the batch.
+    # If another worker has taken over the job, this call raises an error, which undoes the batch.
     record_progress(uow, lease, done=sum(counts.values()))
     place += bookmark is None and place < len(names) - 1
     erasure.stage = names[place]
@@ -232,9 +238,9 @@ def _erase_batch(uow: UnitOfWork, lease: Lease) -> bool:
 
 
 def _finish(uow: UnitOfWork, lease: Lease, erasure: Erasure) -> None:
-    """Let the job succeed. After the first job, enqueue another one for later.
+    """Complete the job. After the first job, schedule a second job.
 
-    Requests that were in progress during the first job may have written about the person.
+    The second job erases rows that simultaneous requests have written during the first job.
     """
     counts = {name: erasure.counts.get(name, 0) for name in stages.REPORTED}
     complete_job(uow, lease, {"user_id": erasure.user_id, **counts})

@@ -1,6 +1,6 @@
-"""Shortens old IP addresses to their network, every hour.
+"""Replaces old IP addresses with their networks, every hour.
 
-A network is enough to show from where a person agreed, but it doesn't identify the person.
+A network still shows where a person's consent came from, but doesn't identify the person.
 """
 
 from datetime import timedelta
@@ -21,7 +21,7 @@ _MAX_BATCH_ROWS = 10_000
 
 
 def shorten_ip_addresses(resources: Resources) -> int:
-    """Shorten old IP addresses; returns their number.
+    """Replace old IP addresses with their networks, and return the number of addresses.
 
     IPv4 addresses become their /24 network. IPv6 addresses become their /64 network in events, and
     their /48 network in consent entries.
@@ -30,7 +30,8 @@ def shorten_ip_addresses(resources: Resources) -> int:
     return _shorten_events(resources, age_days) + _shorten_consent(resources, age_days)
 
 
-# Ids rise with time, so the old events directly follow the bookmark.
+# Selects the last old event of the next batch. Ids rise with time, so the old events directly
+# follow the bookmark.
 _LAST_OLD_EVENT = text("""
 WITH batch AS (
     SELECT id, created_at FROM subscription_events WHERE id > :after ORDER BY id LIMIT :limit
@@ -60,8 +61,8 @@ def _shorten_events(resources: Resources, age_days: int) -> int:
             maintenance.write_bookmark(uow, SHORTEN_IP_ADDRESSES, last)
 
 
-# The application can't change consent entries and claims, but this database function can. An index
-# has the rows whose address is not shortened.
+# The application can't change consent entries and claims, so a database function shortens the
+# addresses. A partial index contains the rows with full addresses.
 _SHORTEN_CONSENT = text("SELECT shorten_consent_ips(:days, :most)")
 
 

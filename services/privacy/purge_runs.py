@@ -1,8 +1,8 @@
-"""A run of a purge, which deletes rows of several tables in turns.
+"""Purge runs, which delete rows of several tables in turns.
 
-Each batch is one short transaction of one table. The tables take turns, so that a large table
-doesn't delay the others. If a table fails, the run continues without that table, and reports the
-failure at its end.
+Each batch deletes rows of one table in a short transaction. The tables take turns, so that a large
+table doesn't delay the others. If a batch fails, the run continues without this table, and reports
+the failure at the end.
 """
 
 import time
@@ -19,19 +19,20 @@ from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
 
-# A run ends after this time, well before it loses its lease. The next run deletes the rest.
+# A run ends after this time, well before its lease expires. The next run deletes the remaining
+# rows.
 _MAX_RUN_SECONDS = 45 * 60.0
-# After a batch that took longer, the next batch is smaller. Most batches take a fraction of a
-# second. The database cancels a statement after ten seconds.
+# The next batch is smaller if a batch takes longer. Most batches take a fraction of a second, and
+# the database cancels a statement after ten seconds.
 _MAX_BATCH_SECONDS = 2.0
 _MIN_BATCH_ROWS = 10
 
-# Deletes at most this many rows, and returns their number.
+# A function that deletes up to the given number of rows, and returns the number of deleted rows.
 Batch = Callable[[UnitOfWork, int], int]
 
 
 class TablesNotPurged(Exception):
-    """Some tables could not be purged. The message names them with their errors."""
+    """Some tables could not be purged. The message contains their names and the errors."""
 
 
 @dataclass
@@ -44,7 +45,7 @@ class TablePurge:
     has_more: bool = True
 
     def purge_batch(self, resources: Resources) -> int:
-        """Purge one batch; returns its number of rows. Raises ``SQLAlchemyError``."""
+        """Purge one batch, and return the number of its rows. Raises ``SQLAlchemyError``."""
         begun_at = time.monotonic()
         try:
             with resources.unit_of_work() as uow:
@@ -70,18 +71,18 @@ class PurgeRun:
     errors: dict[str, str] = field(default_factory=dict)
 
     def purge_tables(self, *tables: TablePurge) -> None:
-        """Purge the tables in turns, until nothing is left or the time is over."""
+        """Purge the tables in turns, until no expired row remains or the time limit is reached."""
         ends_at = time.monotonic() + _MAX_RUN_SECONDS
         unfinished = list(tables)
         while unfinished and time.monotonic() < ends_at:
             for table in unfinished:
                 self.attempt(table.name, partial(table.purge_batch, self.resources))
             unfinished = [
-                each for each in unfinished if each.has_more and each.name not in self.errors
+                table for table in unfinished if table.has_more and table.name not in self.errors
             ]
 
     def attempt(self, table: str, work: Callable[[], int]) -> None:
-        """Do the work and add the number of its rows, or record its error."""
+        """Call ``work`` and add the number of its rows, or record its error."""
         try:
             self.purged += work()
         except SQLAlchemyError as error:
@@ -89,7 +90,7 @@ class PurgeRun:
             self.errors[table] = type(getattr(error, "orig", None) or error).__name__
 
     def end(self) -> int:
-        """Return the number of purged rows; raises ``TablesNotPurged``."""
+        """Return the number of purged rows. Raises ``TablesNotPurged``."""
         if self.errors:
             reasons = ", ".join(f"{table} ({error})" for table, error in self.errors.items())
             raise TablesNotPurged(f"{reasons}; {self.purged} rows of others were purged")

@@ -1,7 +1,7 @@
-"""Retention rules: how long rows of each table are kept before they are deleted.
+"""The retention rules, which define how long the rows of each table are kept.
 
-The retention table in docs/day-two.md has the same periods. The rules compare with the database's
-clock, so the clocks of hosts may differ.
+The retention table in docs/day-two.md has the same periods. The rules use the database's clock, so
+the clocks of the hosts may differ.
 """
 
 from dataclasses import dataclass
@@ -23,16 +23,16 @@ from services.subscriptions.bulk_files import BULK_FILE_RETENTION
 from services.subscriptions.undo import UNDO_TIME
 from storage.purge import select_first_places
 
-# The maintenance that shortens the addresses of events stores its progress in this bookmark.
+# The bookmark of the maintenance that shortens the IP addresses of events.
 _SHORTENED_UP_TO = (
     select(func.coalesce(models.Maintenance.bookmark, 0))
     .where(models.Maintenance.name == "maintenance.shorten_ips")
     .scalar_subquery()
 )
-# An import or a bulk action may run for two weeks after the row of a change was written. An undo
-# that starts on the last day may run for another week.
-_UNDO_LASTS = timedelta(days=21)
-# If a code is used a second time within this time, the tokens from its first use are revoked.
+# The additional time for which changes are kept, so that a late undo can finish. An import may run
+# for two weeks after a change, and an undo that starts on the last day may run for another week.
+_UNDO_RESERVE = timedelta(days=21)
+# If an authorization code is used again within this time, the tokens of the first use are revoked.
 _CODE_RETENTION = timedelta(days=30)
 _DAY = timedelta(days=1)
 
@@ -43,16 +43,17 @@ REQUESTED_AT = func.coalesce(
 
 @dataclass(frozen=True)
 class Rule:
-    """The rows of a table that expire some time after a moment.
+    """A rule for the rows of a table that expire some time after a moment.
 
     Attributes:
-        period: how long the rows are kept after the moment: a setting, or a promised time.
-        moment: an indexed column. ``None`` if overdue rows can't be counted.
-        oldest_by: the order in which the oldest rows come first, if no index has the moment.
-        oldest_from: the conditions on the rows that ``oldest_by`` puts first.
-        is_purged: whether the purge deletes the rows. Otherwise another maintenance does.
+        period: the time for which the rows are kept, which is a setting or a promised time.
+        moment: the column with the moment. ``None`` if overdue rows can't be counted.
+        only: further conditions of the rows.
+        oldest_by: the order that begins with the oldest rows, if the moment has no index.
+        oldest_from: the conditions of the rows that are ordered by ``oldest_by``.
+        is_purged: whether the purge deletes the rows, and not another kind of maintenance.
         longer: an additional time for rows that other work may still need.
-        part: a suffix to the table's name, for a rule about some columns or rows, such as ``.ip``.
+        part: a suffix of the rule's name, such as ``.ip`` for a rule about IP addresses.
     """
 
     model: type[Model]
@@ -78,7 +79,10 @@ class Rule:
 def select_expired(
     rule: Rule, age: timedelta, *, limit: int
 ) -> tuple[Select[Any], tuple[ColumnElement[bool], ...]]:
-    """Return the places of the oldest rows, and the conditions that expired rows also fulfil."""
+    """Return a query for the places of the oldest rows, and conditions for expired rows.
+
+    The conditions are empty if the query selects only expired rows.
+    """
     assert rule.moment is not None
     conditions = (rule.moment < func.now() - age, *rule.only)
     if rule.oldest_by:
@@ -94,7 +98,7 @@ def _rule(moment: InstrumentedAttribute[Any], period: Retained | timedelta, **mo
 
 
 def _rule_until(moment: InstrumentedAttribute[Any], **more: Any) -> Rule:
-    """Return a rule for rows that hold the time at which they expire."""
+    """Return a rule for rows with a column that contains the expiry time."""
     return _rule(moment, timedelta(0), **more)
 
 
@@ -108,7 +112,7 @@ def _rule_by_key(
 def _rule_for_full_ip(
     moment: InstrumentedAttribute[Any], ip: InstrumentedAttribute[Any], **more: Any
 ) -> Rule:
-    """Return a rule for IP addresses that are not shortened yet."""
+    """Return a rule for IP addresses that must be replaced with their networks."""
     only = (ip.is_not(None), func.strpos(ip, "/") == 0)
     return _rule(moment, Retained.IP_ADDRESSES, only=only, is_purged=False, part=".ip", **more)
 
@@ -130,15 +134,15 @@ RULES = (
     _rule_for_full_ip(models.ConsentEntry.occurred_at, models.ConsentEntry.ip),
     _rule_for_full_ip(models.ConsentClaim.occurred_at, models.ConsentClaim.ip),
     _rule(models.RecordedEvent.occurred_at, Retained.EVENTS),
-    _rule_by_key(models.ImportChange.applied_at, Retained.IMPORT_CHANGES, longer=_UNDO_LASTS),
-    _rule_by_key(models.BulkChange.applied_at, UNDO_TIME, longer=_UNDO_LASTS),
+    _rule_by_key(models.ImportChange.applied_at, Retained.IMPORT_CHANGES, longer=_UNDO_RESERVE),
+    _rule_by_key(models.BulkChange.applied_at, UNDO_TIME, longer=_UNDO_RESERVE),
     # Bulk actions are kept longer than their changes.
     _rule(models.BulkAction.finished_at, timedelta(days=365)),
     _rule_by_key(models.FeedEvent.occurred_at, FEED_RETENTION),
     _rule(
         models.MemberImport.finished_at,
         Retained.IMPORTS,
-        # An import that added members is kept, because it shows how they joined.
+        # An import that added members is kept, because the import proves how the members joined.
         only=(
             models.MemberImport.files_removed_at.is_not(None),
             (models.MemberImport.added == models.MemberImport.undone) | models.MemberImport.dry_run,
@@ -158,10 +162,11 @@ RULES = (
     _rule(models.AccountMail.created_at, ACCOUNT_MAIL_RETENTION),
     _rule_until(models.MailCount.ends_at),
     _rule(models.ListReport.created_at, Retained.LIST_REPORTS),
-    # Backups delete these rows, but an installation may have no backups.
+    # The journal of backups deletes these rows earlier, but an installation may have no backups.
     _rule_by_key(models.Departure.created_at, timedelta(days=30)),
     _rule(models.WebhookDelivery.created_at, FEED_RETENTION),
-    # An endpoint is kept longer than its deliveries, which would all be deleted with it.
+    # An endpoint is kept longer than its deliveries, because the database deletes all deliveries of
+    # a deleted endpoint.
     _rule(models.WebhookEndpoint.deleted_at, FEED_RETENTION + _DAY),
     _rule_until(models.WebhookSecret.expires_at),
     _rule(models.LoginAttempts.tried_at, ATTEMPT_RETENTION),

@@ -1,10 +1,10 @@
 """The stages of an erasure, each of which erases the rows of one kind.
 
-A stage erases one batch of rows and returns where the next batch starts. The same transaction
-stores this bookmark, so that no row is counted twice. A stage can be repeated at any time, because
-it then finds fewer rows or none.
+A stage erases one batch of rows, and returns a bookmark for the next batch. The same transaction
+stores the bookmark, so that no row is counted twice. Repeating a stage is safe, because a repeated
+stage only finds fewer rows.
 
-No stage locks the person. Each stage locks rows in the order in which all other code locks them.
+No stage locks the person. To avoid deadlocks, all stages lock rows in the same order as other code.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ MAX_EVENTS = 5_000
 MAX_ROWS = 1_000
 # A batch blocks bulk actions on all lists of its subscriptions.
 MAX_LISTS = 20
-# The counts in the result of the job.
+# The stages whose counts are part of the job's result.
 REPORTED = ("subscriptions", "opt_outs_kept", "lists", "attachments", "keys", "jobs")
 _TEXTS_OF_LISTS = (
     *("tagline", "description", "avatar_image_url", "favicon_image_url", "colour"),
@@ -36,21 +36,25 @@ _TEXTS_OF_LISTS = (
 
 
 class Batch(NamedTuple):
-    """The number of erased rows, and where the next batch starts; ``None`` if there is none."""
+    """The number of erased rows, and the bookmark for the next batch.
+
+    The bookmark is ``None`` after the last batch of a stage.
+    """
 
     rows: int
     bookmark: int | None
 
 
-# Takes the person's id, and the bookmark of the last batch.
+# A function that erases one batch. The arguments are the person's id and the previous bookmark.
 Stage = Callable[[UnitOfWork, int, int | None], Batch]
 
 
 def _blanking_events(of_person: str) -> Stage:
-    """Return a stage that blanks IP addresses in events, and details of the person's subscriptions.
+    """Return a stage that blanks personal data in subscription events.
 
-    A list owner also changed subscriptions of other people, from an IP address of their own.
-    ``of_person`` is a condition that an index serves in the order of ids.
+    The IP address is blanked in all matching events, because a list owner may have changed other
+    people's subscriptions. The details are blanked only in events about the person's subscriptions.
+    ``of_person`` is an SQL condition with an index in the order of ids.
     """
     statement = text(f"""
     WITH batch AS (
@@ -85,27 +89,31 @@ def _erase_consent(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
 
 
 def _blank_subscriptions(uow: UnitOfWork, user_id: int, after: int | None) -> Batch:
-    """Blank the person's records on some lists, and delete the values that an undo restores."""
+    """Blank the person's records on some lists.
+
+    The values that the undo of an import or a bulk action would restore are deleted.
+    """
     subscription = models.Subscription
     of_person = subscription.user_id == user_id
     query = select(subscription.list_id).where(of_person, subscription.list_id > (after or 0))
     list_ids = list(uow.session.scalars(query.order_by(subscription.list_id).limit(MAX_LISTS)))
     if not list_ids:
         return Batch(0, None)
-    # An import or its undo may write one of these records, and locks the list exclusively.
+    # Imports and their undos lock a list exclusively before writing these records.
     locks.lock_lists_shared(uow, *list_ids)
     on_lists = select(subscription).where(of_person, subscription.list_id.in_(list_ids))
     records = uow.session.scalars(on_lists.order_by(subscription.list_id)).all()
-    # An undo locks these rows before the records. Without these rows, it can't restore a name.
-    ids = [each.id for each in records]
-    for kind in (models.ImportChange, models.BulkChange):
-        uow.session.execute(delete(kind).where(kind.subscription_id.in_(ids)))
+    # Delete the stored changes before changing the records, because an undo locks the rows in this
+    # sequence too. Without the stored changes, an undo can't restore a name.
+    ids = [record.id for record in records]
+    for model in (models.ImportChange, models.BulkChange):
+        uow.session.execute(delete(model).where(model.subscription_id.in_(ids)))
     operator = Actor(ActorKind.OPERATOR, Via.COMMAND)
     removed = models.SubscriptionStatus.REMOVED
     blank: dict[str, Any] = dict.fromkeys(("name", "email", "submitted", "joined_at", "language"))
     blank |= {"fields": {}, "tag_ids": [], "email_enabled": False}
-    for each in records:
-        changes.change_record(uow, each, changes.ERASED, operator, status=removed, **blank)
+    for record in records:
+        changes.change_record(uow, record, changes.ERASED, operator, status=removed, **blank)
     return Batch(len(records), list_ids[-1] if len(list_ids) == MAX_LISTS else None)
 
 
@@ -119,9 +127,9 @@ def _blanking(owner: InstrumentedAttribute[Any], **values: Any) -> Stage:
 
 
 def _deleting(owner: InstrumentedAttribute[Any]) -> Stage:
-    """Return a stage that deletes the rows whose ``owner`` is the person, the newest first.
+    """Return a stage that deletes the rows whose ``owner`` is the person, newest first.
 
-    A key refers to the older key that created it, so newer keys are deleted first.
+    An API key refers to the older key that created it, so the newer key must be deleted first.
     """
     return partial(_change_batch, owner, delete(owner.class_))
 
@@ -148,7 +156,10 @@ def _next_ids(
 
 
 def _deleting_few(owner: InstrumentedAttribute[Any]) -> Stage:
-    """Return a stage that deletes all rows of the person at once, from a table with few of them."""
+    """Return a stage that deletes all rows of the person in one batch.
+
+    The stage is for tables with only a few rows per person.
+    """
 
     def delete_all(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
         rows = uow.session.execute(delete(owner.class_).where(owner == user_id).returning(owner))
@@ -158,7 +169,7 @@ def _deleting_few(owner: InstrumentedAttribute[Any]) -> Stage:
 
 
 def _deleting_where(model: Any, is_own: Callable[[int], Any]) -> Stage:
-    """Return a stage that deletes rows in any order, because no index has their order by id."""
+    """Return a stage that deletes rows in any order, because no index orders the rows by id."""
 
     def delete_batch(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
         ids = list(uow.session.scalars(select(model.id).where(is_own(user_id)).limit(MAX_ROWS)))
@@ -169,7 +180,7 @@ def _deleting_where(model: Any, is_own: Callable[[int], Any]) -> Stage:
 
 
 def _of(refers: InstrumentedAttribute[Any], owned: Any) -> Callable[[int], Any]:
-    """The condition that a row refers to a row that the person owns."""
+    """Return a function that builds the condition that a row refers to a row of the person."""
     return lambda user_id: refers.in_(select(owned.id).where(owned.user_id == user_id))
 
 
@@ -177,20 +188,20 @@ def _delete_attachments(uow: UnitOfWork, user_id: int, before: int | None) -> Ba
     attachment = models.Attachment
     ids = _next_ids(uow, attachment.user_id, user_id, before)
     deletion = delete(attachment).where(attachment.id.in_(ids)).returning(attachment)
-    for each in uow.session.scalars(deletion):
-        removals.forget_objects(uow, *list_file_keys(each), build_original_key(each.hash_id))
+    for row in uow.session.scalars(deletion):
+        removals.forget_objects(uow, *list_file_keys(row), build_original_key(row.hash_id))
     return _batch(ids)
 
 
 def _blank_imports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
-    """End the person's imports, and remove their files, which have addresses of other people."""
+    """Cancel the person's imports, and remove the files, which contain other people's addresses."""
     row = models.MemberImport
     ids = _next_ids(uow, row.user_id, user_id, before)
     prefixes = uow.session.scalars(
         update(row)
         .where(row.id.in_(ids))
         .values(
-            # The error may contain names of columns and files.
+            # Blank the error too, because it may contain names of columns and files.
             **dict.fromkeys(("filename", "description", "mapping", "columns", "samples", "error")),
             **dict.fromkeys(("wrapped_key", "wrapped_by")),
             status=case((row.status == "running", "cancelled"), else_=row.status),
@@ -200,14 +211,17 @@ def _blank_imports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
         .returning(row.object_prefix)
     )
     removals.forget_objects(uow, *(f"{prefix}/" for prefix in prefixes))
-    # The import's job is deleted, so no helper takes these rows.
+    # The import's job has been deleted, so no helper job is using these rows.
     for model in (models.WaitingChunk, models.NamedMember):
         uow.session.execute(delete(model).where(model.import_id.in_(ids)))
     return _batch(ids)
 
 
 def _delete_chunks(uow: UnitOfWork, user_id: int, after: int | None) -> Batch:
-    """Delete the rejected rows of the person's imports. The bookmark is the id of an import."""
+    """Delete the rejected rows of the person's imports.
+
+    The bookmark of this stage is the id of an import.
+    """
     chunk = models.ImportChunk
     task = models.MemberImport
     query = select(chunk.import_id, chunk.number).join(task, task.id == chunk.import_id)
@@ -235,29 +249,30 @@ def _blank_exports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
 
 
 def _blank_answers(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-    """Blank the answers of webhook receivers to events about the person.
+    """Blank the responses of webhook receivers to events about the person.
 
-    Such an answer may repeat the person's address.
+    A response may repeat the person's address.
     """
     row = models.WebhookDelivery
     has_answer = and_(row.person_id == user_id, row.answer.is_not(None))
     ids = list(uow.session.scalars(select(row.id).where(has_answer).limit(MAX_ROWS)))
     uow.session.execute(update(row).where(row.id.in_(ids)).values(answer=None))
-    # The next batch doesn't find the blanked answers, so it may start anywhere.
+    # The next batch doesn't select blanked responses, so the bookmark has no meaning.
     return Batch(len(ids), 0 if len(ids) == MAX_ROWS else None)
 
 
-# The first stages end the mails to the person, then the person's running work. Jobs come before
-# their subjects, because a worker locks them in this order. Without its job, a running import ends.
-# The counts of stored bytes come after the rows that they count.
+# The stages run in the order of this mapping. The first stage stops the mails to the person, and
+# the next stage stops the person's jobs. Jobs come before their subjects, because workers lock
+# rows in this order. A running import ends when its job is deleted. The counts of stored bytes
+# come after the rows that are counted.
 STAGES: Mapping[str, Stage] = {
     "subscriptions": _blank_subscriptions,
     "jobs": _deleting(models.Job.user_id),
-    # Deliveries to the person's own endpoints come before the endpoints.
+    # Deliveries must be deleted before their endpoints.
     "deliveries": _deleting_where(
         models.WebhookDelivery, _of(models.WebhookDelivery.endpoint_id, models.WebhookEndpoint)
     ),
-    # The database deletes the secrets of an endpoint with it.
+    # Deleting an endpoint also deletes its secrets.
     "endpoints": _deleting_few(models.WebhookEndpoint.user_id),
     "answers": _blank_answers,
     "attachments": _delete_attachments,
@@ -276,7 +291,7 @@ STAGES: Mapping[str, Stage] = {
     "tags": _deleting_where(models.MemberTag, _of(models.MemberTag.list_id, models.MailingList)),
     "segments": _deleting_where(models.Segment, _of(models.Segment.list_id, models.MailingList)),
     "fields": _deleting_few(models.MemberField.user_id),
-    # The order and its payment are kept, but not the payer's URLs and claim token.
+    # Orders and payments are kept, but the payer's URLs and the claim token are blanked.
     "orders": _blanking(
         models.PaymentOrder.user_id, redirect_url=None, payment_url=None, claim_token_hmac=None
     ),
@@ -287,22 +302,22 @@ STAGES: Mapping[str, Stage] = {
     "apps": _deleting_few(models.TotpSecret.user_id),
     "passkeys": _deleting(models.Passkey.user_id),
     "recovery_codes": _deleting(models.RecoveryCode.user_id),
-    # The database deletes the codes and tokens of a grant with it.
+    # Deleting a grant also deletes its codes and tokens.
     "grants": _deleting(models.OAuthGrant.user_id),
     "addresses": _deleting_few(models.FormerAddress.user_id),
     "mails": _deleting(models.AccountMail.user_id),
     "links": _deleting(models.MailedLink.user_id),
-    # Reports about lists still count, so they are kept.
+    # Reports about lists are kept without the person's id, because the reports still count.
     "reports": _blanking(models.ListReport.user_id, user_id=None),
     "stored_bytes": _deleting_few(models.StorageUse.user_id),
     "composer_calls": _deleting_few(models.ComposerUse.user_id),
     "events": _blanking_events("user_id = :user_id"),
     "acts": _blanking_events("actor_id = :user_id AND (ip IS NOT NULL OR request_id IS NOT NULL)"),
-    # Events are kept for their year, to prove what happened to the account. Only ids, the type and
-    # the time remain. The database allows this change only for erased people.
+    # Security events are kept for a year, as evidence of changes to the account. Only ids, the type
+    # and the time of an event remain. The database allows blanking events only for erased people.
     "account_events": _blanking(models.RecordedEvent.user_id, ip=None, user_agent=None),
     "consent": _erase_consent,
-    # The last stage is repeated until it finds no row, so it must delete rows.
+    # The last stage is repeated until it finds no row, so the last stage must delete rows.
     "idempotency": _deleting_where(
         models.IdempotencyRecord, lambda user_id: models.IdempotencyRecord.caller_id == user_id
     ),

@@ -1,9 +1,12 @@
-"""Purges what strangers left behind, every hour: orders, requests to subscribe, and people.
+"""Purges abandoned orders, unconfirmed requests to subscribe, and strangers, every hour.
 
-A stranger can make each of them, any number of times. A request to subscribe lapses if nobody
-confirms it. A new record is then deleted, and a record of a former member gets its earlier status.
-A person is a stranger if they can't log in, no row of any other table refers to them, and their
-history consists of such requests. Their history is deleted with them.
+Strangers can create any number of orders and requests. A request to subscribe lapses if nobody
+confirms the request. The record of a lapsed request is deleted, but the record of a former member
+gets its previous status back.
+
+A person is a stranger if the person can't log in, no row of another table refers to the person, and
+all events of the person belong to unconfirmed requests. The events are deleted together with the
+stranger.
 """
 
 from collections.abc import Sequence
@@ -32,7 +35,8 @@ PURGE_STRANGERS = register_maintenance(
 )
 _MAX_BATCH_ROWS = 1_000
 _MAX_BATCH_PEOPLE = 5_000
-# A run reads at most half a million people. The next run starts where this one ended.
+# The limit on batches per run, which is half a million people. The next run continues with the
+# following people.
 _MAX_BATCHES = 100
 
 _PENDING = SubscriptionStatus.PENDING
@@ -43,12 +47,12 @@ _IS_MORE_THAN_REQUEST = or_(
 
 
 def purge_strangers(resources: Resources, *, now: datetime) -> int:
-    """Purge abandoned orders, unconfirmed requests and strangers; raises ``TablesNotPurged``."""
+    """Purge abandoned orders, unconfirmed requests and strangers. Raises ``TablesNotPurged``."""
     age = timedelta(days=resources.settings.retention[Retained.STRANGERS])
     purge = PurgeRun(resources)
     purge.purge_tables(
         TablePurge("payment_orders", partial(orders.purge_abandoned_orders, now), _MAX_BATCH_ROWS),
-        TablePurge("subscriptions", partial(_end_requests, age), _MAX_BATCH_ROWS),
+        TablePurge("subscriptions", partial(_purge_requests, age), _MAX_BATCH_ROWS),
     )
     purge.attempt("users", partial(_purge_next_people, resources, age))
     return purge.end()
@@ -72,11 +76,11 @@ FROM lapsed
 """)
 
 
-def _end_requests(age: timedelta, uow: UnitOfWork, limit: int) -> int:
-    """End old unconfirmed requests, and purge the people who made no other request.
+def _purge_requests(age: timedelta, uow: UnitOfWork, limit: int) -> int:
+    """Purge old unconfirmed requests to subscribe, and the strangers who sent the requests.
 
-    A transaction that writes about a person locks the person's row. Locked people are skipped
-    here, and nobody else can write about the people who are locked here.
+    Every transaction that writes about a person locks the person's row. This function skips locked
+    people and locks the other people, so no other transaction can write about the purged people.
     """
     is_over = (Subscription.status == _PENDING, func.now() - age > REQUESTED_AT)
     oldest = select(Subscription.user_id).where(*is_over).order_by(REQUESTED_AT).limit(limit)
@@ -107,9 +111,9 @@ def _purge_next_people(resources: Resources, age: timedelta) -> int:
         with resources.unit_of_work() as uow:
             after = maintenance.read_bookmark(uow, PURGE_STRANGERS) or 0
             following = select(User.id).where(User.id > after).order_by(User.id)
-            # ``None`` if the batch has the last people.
+            # The result is ``None`` if the batch includes the last person.
             last = uow.session.scalar(following.offset(_MAX_BATCH_PEOPLE - 1).limit(1))
-            # Almost all people are on a list. A single walk along an index excludes them.
+            # Almost all people are on a list, and reading one index excludes these people.
             on_lists = select(Subscription.user_id).where(
                 *_between(after, Subscription.user_id, last)
             )
@@ -135,8 +139,8 @@ def _lock_people(uow: UnitOfWork, *conditions: ColumnElement[bool]) -> Sequence[
 
 
 def _purge_people(uow: UnitOfWork, people: Sequence[int], age: timedelta) -> int:
-    """Delete those locked people who are strangers; returns the number of deleted people."""
-    # While the people are locked, the answer stays true.
+    """Delete the strangers among locked people, and return the number of strangers."""
+    # The people are locked, so a stranger can't become a member before the deletion.
     strangers = select(User.id).where(User.id.in_(people), *_is_stranger(age))
     ids = uow.session.scalars(strangers).all()
     uow.session.execute(delete(SubscriptionEvent).where(SubscriptionEvent.user_id.in_(ids)))
@@ -146,14 +150,14 @@ def _purge_people(uow: UnitOfWork, people: Sequence[int], age: timedelta) -> int
 
 
 def _is_stranger(age: timedelta) -> list[ColumnElement[bool]]:
-    """The conditions that a person is a stranger, and was added longer ago than ``age``."""
+    """Return the conditions that a person is a stranger, and was added longer than ``age`` ago."""
     events = SubscriptionEvent.__table__.c.user_id
-    references = (each for each in accounts.columns_of_people() if each is not events)
+    references = (column for column in accounts.user_id_columns() if column is not events)
     return [
         User.password_hash.is_(None),
         User.erased_at.is_(None),
         User.plan == Plan.FREE,
         User.created_at < func.now() - age,
-        *(not_(exists().where(each == User.id)) for each in references),
+        *(not_(exists().where(column == User.id)) for column in references),
         not_(exists().where(SubscriptionEvent.user_id == User.id, _IS_MORE_THAN_REQUEST)),
     ]

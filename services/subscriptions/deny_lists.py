@@ -1,8 +1,9 @@
-"""Deny lists: addresses and domains from which an owner or the operator accepts no new members.
+"""Deny lists: addresses and domains that may not join the lists of an owner.
 
-All code that adds a person to a list calls ``require_allowed`` or ``find_denied``. Unlike an
-opt-out, a deny list entry doesn't affect existing members. When the entry is removed, the person
-can join the list.
+The operator may also deny addresses and domains for the lists of all owners. All code that adds a
+person to a list must call ``require_allowed`` or ``find_denied``. Unlike an opt-out, an entry of a
+deny list doesn't affect existing members. After the removal of the entry, the person can join the
+list.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -26,16 +27,40 @@ MAX_ENTRIES = 100_000
 _PURPOSE = "denied-address"
 _MAX_PROBLEMS = 100
 _SUBDOMAINS = "*."
-# Without the lock, two concurrent writers could exceed the maximum together.
+# Without the lock, two concurrent writers could exceed the maximum number of entries together.
 _LOCK_DENY_LIST = text("SELECT pg_advisory_xact_lock(hashtext('deny_lists'), hashint8(:owner_id))")
+_REMOVE_ENTRIES = text(
+    "WITH gone AS ("
+    "   DELETE FROM denied_entries WHERE user_id = :owner_id AND entry = ANY(:gone) RETURNING 1)"
+    " SELECT count(*) FROM gone"
+)
+_ADD_ENTRIES = text(
+    "WITH added AS ("
+    "   INSERT INTO denied_entries (user_id, entry)"
+    "   SELECT :owner_id, unnest(CAST(:added AS text[])) ON CONFLICT DO NOTHING RETURNING 1)"
+    " SELECT count(*) FROM added"
+)
+_FIND_ENTRIES = text(
+    "SELECT entry FROM denied_entries WHERE user_id = :owner_id AND entry = ANY(:wanted)"
+)
+_FIND_ERASED = text(
+    "SELECT address_hmac FROM erased_denials"
+    " WHERE user_id = :owner_id AND address_hmac = ANY (CAST(:digests AS bytea[]))"
+)
+_HASH_ENTRIES = text(
+    "WITH gone AS (DELETE FROM denied_entries WHERE entry = :address RETURNING user_id)"
+    " INSERT INTO erased_denials (user_id, address_hmac)"
+    " SELECT user_id, :digest FROM gone ON CONFLICT DO NOTHING"
+)
 
 
 @dataclass(frozen=True)
 class DenyList:
     """The entries of an owner's deny list, normalised and sorted.
 
-    ``erased`` is the number of denied addresses of people whose accounts were erased. Only a hash
-    of such an address is stored.
+    Attributes:
+        erased: the number of denied addresses of erased people. The database only stores hashes of
+            erased people's addresses.
     """
 
     addresses: Sequence[str] = ()
@@ -48,176 +73,156 @@ def normalise_entries(
 ) -> set[str]:
     """Return the normalised entries of a request's body.
 
-    ``verb`` is the prefix of the body's fields, such as ``add_``. Raises ``deny_list.entry``, which
-    lists the first hundred invalid entries.
+    Raises ``deny_list.entry``, which lists the first hundred invalid entries.
+
+    ``verb``: the prefix of the body's fields, such as ``add_``.
     """
     problems: list[FieldProblem] = []
 
-    def refuse(kind: str, number: int, rule: str) -> None:
+    def add_problem(kind: str, number: int, rule: str) -> None:
         field = f"body.{verb}{kind}[{number}]"
         problems.append(FieldProblem(field, DENY_LIST_ENTRY.code, rule))
 
     entries: set[str] = set()
-    for number, address in enumerate(email_addresses.normalise_all(addresses)):
+    for number, address in enumerate(email_addresses.normalise_addresses(addresses)):
         if isinstance(address, InvalidAddress):
-            refuse("addresses", number, address.reason)
+            add_problem("addresses", number, address.reason)
         else:
             entries.add(address)
     for number, written in enumerate(domains):
-        domain = _domain(written)
+        domain = _normalise_domain(written)
         if domain is None:
-            refuse("domains", number, "This is no domain, nor one after '*.'.")
+            add_problem("domains", number, "This is no domain, nor one after '*.'.")
         else:
             entries.add(domain)
     if problems:
-        first = problems[0]
-        named = tuple(problems[:_MAX_PROBLEMS])
-        raise DENY_LIST_ENTRY(place=first.field, rule=first.message, problems=named)
+        first_problem = problems[0]
+        raise DENY_LIST_ENTRY(
+            place=first_problem.field,
+            rule=first_problem.message,
+            problems=tuple(problems[:_MAX_PROBLEMS]),
+        )
     return entries
 
 
-def _domain(written: str) -> str | None:
+def _normalise_domain(written: str) -> str | None:
     """Return the normalised form of a domain, or of a pattern such as ``*.example.com``.
 
-    Returns ``None`` if the text is neither a domain nor such a pattern.
+    Return ``None`` if the text is neither a domain nor a pattern.
     """
     written = strip_invisible(written)
     if not written.startswith(_SUBDOMAINS):
         return email_addresses.normalise_domain(written)
-    # The text after the star may be a top-level domain, which can't be the domain of an address.
+    # The text after the star may be a top-level domain such as ``.com``. The normalisation rejects
+    # a top-level domain, so a letter replaces the star.
     domain = email_addresses.normalise_domain(f"a{written[1:]}")
     return domain and f"*{domain[1:]}"
 
 
 def read_deny_list(uow: UnitOfWork, owner_id: int) -> DenyList:
-    entries = sorted(_entries_of(uow, owner_id))
+    entries = sorted(_list_entries(uow, owner_id))
     addresses = [entry for entry in entries if "@" in entry]
     domains = [entry for entry in entries if "@" not in entry]
-    erased = select(func.count()).where(ErasedDenial.user_id == owner_id)
-    return DenyList(addresses, domains, uow.session.scalar(erased) or 0)
+    erased_count = select(func.count()).where(ErasedDenial.user_id == owner_id)
+    return DenyList(addresses, domains, uow.session.scalar(erased_count) or 0)
 
 
-def _entries_of(uow: UnitOfWork, owner_id: int) -> Sequence[str]:
+def _list_entries(uow: UnitOfWork, owner_id: int) -> Sequence[str]:
     query = select(DeniedEntry.entry).where(DeniedEntry.user_id == owner_id)
     return uow.session.scalars(query).all()
 
 
 def replace_entries(uow: UnitOfWork, owner_id: int, entries: Collection[str]) -> int:
-    """Replace all entries that the owner can see; return the number of changed entries.
+    """Replace all visible entries of the owner, and return the number of changed entries.
 
-    Erased people stay denied, because the owner can't see their addresses and include them again.
-    Raises ``deny_list.too_long``.
+    Addresses of erased people stay denied, because the owner can't see these addresses. Raises
+    ``deny_list.too_long``.
     """
     uow.session.execute(_LOCK_DENY_LIST, {"owner_id": owner_id})
-    before = set(_entries_of(uow, owner_id))
-    return change_entries(uow, owner_id, add={*entries} - before, remove=before - {*entries})
+    old_entries = set(_list_entries(uow, owner_id))
+    new_entries = {*entries}
+    return change_entries(
+        uow, owner_id, add=new_entries - old_entries, remove=old_entries - new_entries
+    )
 
 
 def change_entries(
     uow: UnitOfWork, owner_id: int, *, add: Collection[str], remove: Collection[str]
 ) -> int:
-    """Add and remove entries; return the number of changed entries.
+    """Add and remove entries, and return the number of changed entries.
 
-    An address can also be removed if its person was erased after the address was added. Raises
-    ``deny_list.too_long``.
+    The removed addresses may belong to erased people. Raises ``deny_list.too_long``.
     """
     uow.session.execute(_LOCK_DENY_LIST, {"owner_id": owner_id})
     add = {*add} - {*remove}
     if len(add) > MAX_ENTRIES:
         raise DENY_LIST_TOO_LONG(most=MAX_ENTRIES)
     values = {"owner_id": owner_id, "gone": sorted({*remove}), "added": sorted(add)}
-    gone = uow.session.scalar(_REMOVE, values) if remove else 0
-    added = uow.session.scalar(_ADD, values) if add else 0
-    erased = _erased_among(uow, owner_id, {*add, *remove})
+    removed_count = uow.session.scalar(_REMOVE_ENTRIES, values) if remove else 0
+    added_count = uow.session.scalar(_ADD_ENTRIES, values) if add else 0
+    erased_addresses = _find_erased_addresses(uow, owner_id, {*add, *remove})
     uow.session.execute(
         delete(ErasedDenial).where(
-            ErasedDenial.user_id == owner_id, ErasedDenial.address_hmac.in_(erased)
+            ErasedDenial.user_id == owner_id, ErasedDenial.address_hmac.in_(erased_addresses)
         )
     )
-    erased_and_removed = {*erased.values()} & {*remove}
-    counted = select(func.count()).where(DeniedEntry.user_id == owner_id)
-    if added and (uow.session.scalar(counted) or 0) > MAX_ENTRIES:
+    removed_erased_addresses = {*erased_addresses.values()} & {*remove}
+    entry_count = select(func.count()).where(DeniedEntry.user_id == owner_id)
+    if added_count and (uow.session.scalar(entry_count) or 0) > MAX_ENTRIES:
         raise DENY_LIST_TOO_LONG(most=MAX_ENTRIES)
-    return (gone or 0) + (added or 0) + len(erased_and_removed)
-
-
-_REMOVE = text(
-    "WITH gone AS ("
-    "   DELETE FROM denied_entries WHERE user_id = :owner_id AND entry = ANY(:gone) RETURNING 1)"
-    " SELECT count(*) FROM gone"
-)
-_ADD = text(
-    "WITH added AS ("
-    "   INSERT INTO denied_entries (user_id, entry)"
-    "   SELECT :owner_id, unnest(CAST(:added AS text[])) ON CONFLICT DO NOTHING RETURNING 1)"
-    " SELECT count(*) FROM added"
-)
+    return (removed_count or 0) + (added_count or 0) + len(removed_erased_addresses)
 
 
 def require_allowed(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) -> None:
-    """Raise ``member.denied`` if one of a person's addresses is on a deny list.
+    """Raise ``member.denied`` if a deny list contains one of a person's addresses.
 
-    ``addresses``: the address of the person's account, and the older address that the list may
-    have.
+    ``addresses``: the address of the person's account, and the address in the list's record.
     """
     if find_denied(uow, owner_id, addresses):
         raise MEMBER_DENIED()
 
 
 def find_denied(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) -> set[str]:
-    """Return the normalised addresses that may not come onto the owner's lists."""
-    entries = _of_installation(uow.settings.deny_list)
-    of_owner = DeniedEntry.user_id == owner_id
-    if uow.session.scalar(select(exists().where(of_owner))):
-        candidates = {entry for address in addresses for entry in _entries_for(address)}
+    """Return the normalised addresses that may not join the owner's lists."""
+    entries = _normalise_operator_entries(uow.settings.deny_list)
+    if uow.session.scalar(select(exists().where(DeniedEntry.user_id == owner_id))):
+        candidates = {entry for address in addresses for entry in _list_matching_entries(address)}
         values = {"owner_id": owner_id, "wanted": sorted(candidates)}
         entries |= {*uow.session.scalars(_FIND_ENTRIES, values)}
-    erased = {*_erased_among(uow, owner_id, addresses).values()}
+    erased_addresses = {*_find_erased_addresses(uow, owner_id, addresses).values()}
     if not entries:
-        return erased
-    return erased | {each for each in addresses if not entries.isdisjoint(_entries_for(each))}
+        return erased_addresses
+    return erased_addresses | {
+        each for each in addresses if not entries.isdisjoint(_list_matching_entries(each))
+    }
 
 
-_FIND_ENTRIES = text(
-    "SELECT entry FROM denied_entries WHERE user_id = :owner_id AND entry = ANY(:wanted)"
-)
+def _find_erased_addresses(
+    uow: UnitOfWork, owner_id: int, addresses: Collection[str]
+) -> dict[bytes, str]:
+    """Find the addresses that the owner denied before the erasure of their people.
 
-
-def _erased_among(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) -> dict[bytes, str]:
-    """Find the addresses that are still denied although their person was erased.
-
-    Returns a mapping from the stored HMAC of each such address to the address.
+    Return a mapping from the stored HMACs to the addresses.
     """
-    of_owner = ErasedDenial.user_id == owner_id
-    if not uow.session.scalar(select(exists().where(of_owner))):
+    if not uow.session.scalar(select(exists().where(ErasedDenial.user_id == owner_id))):
         return {}
-    digests_of = uow.settings.keyring.signer(_PURPOSE).digests
-    known = {digest: each for each in addresses for digest in digests_of(each.encode())}
-    stored = uow.session.scalars(_FIND_ERASED, {"owner_id": owner_id, "digests": [*known]})
-    return {bytes(digest): known[bytes(digest)] for digest in stored}
+    compute_digests = uow.settings.keyring.signer(_PURPOSE).digests
+    address_by_digest = {
+        digest: address for address in addresses for digest in compute_digests(address.encode())
+    }
+    values = {"owner_id": owner_id, "digests": [*address_by_digest]}
+    stored_digests = uow.session.scalars(_FIND_ERASED, values)
+    return {bytes(digest): address_by_digest[bytes(digest)] for digest in stored_digests}
 
 
-_FIND_ERASED = text(
-    "SELECT address_hmac FROM erased_denials"
-    " WHERE user_id = :owner_id AND address_hmac = ANY (CAST(:digests AS bytea[]))"
-)
-
-
-def keep_for_erasure(uow: UnitOfWork, address: str) -> None:
-    """Replace an erased person's address by its HMAC in the deny lists of all owners."""
+def hash_entries(uow: UnitOfWork, address: str) -> None:
+    """Replace an erased person's address by an HMAC in the deny lists of all owners."""
     digest = uow.settings.keyring.signer(_PURPOSE).digest(address.encode())
-    uow.session.execute(_KEEP_FOR_ERASURE, {"address": address, "digest": digest})
+    uow.session.execute(_HASH_ENTRIES, {"address": address, "digest": digest})
 
 
-_KEEP_FOR_ERASURE = text(
-    "WITH gone AS (DELETE FROM denied_entries WHERE entry = :address RETURNING user_id)"
-    " INSERT INTO erased_denials (user_id, address_hmac)"
-    " SELECT user_id, :digest FROM gone ON CONFLICT DO NOTHING"
-)
-
-
-def _entries_for(address: str) -> Iterator[str]:
-    """Yield every entry that would deny the address."""
+def _list_matching_entries(address: str) -> Iterator[str]:
+    """Yield every possible entry that denies the address."""
     yield address
     domain = address.rpartition("@")[2]
     yield domain
@@ -226,13 +231,15 @@ def _entries_for(address: str) -> Iterator[str]:
 
 
 @lru_cache(maxsize=8)
-def _of_installation(written: tuple[str, ...]) -> frozenset[str]:
-    """Return the operator's entries, normalised."""
-    addresses = [each for each in written if "@" in each]
-    spelled = email_addresses.normalise_all(addresses)
-    entries = {each for each in spelled if isinstance(each, str)}
-    entries |= {each for domain in written if "@" not in domain and (each := _domain(domain))}
+def _normalise_operator_entries(written: tuple[str, ...]) -> frozenset[str]:
+    """Return the valid entries in the operator's setting, normalised."""
+    normalised_addresses = email_addresses.normalise_addresses(
+        [each for each in written if "@" in each]
+    )
+    entries = {each for each in normalised_addresses if isinstance(each, str)}
+    domains = (_normalise_domain(each) for each in written if "@" not in each)
+    entries |= {each for each in domains if each}
     if len(entries) < len({*written}):
-        # Two spellings of one entry also get here.
+        # The numbers also differ if the setting contains two spellings of the same entry.
         log.warning("deny_list.entries_passed_over", read=len(entries), written=len({*written}))
     return frozenset(entries)

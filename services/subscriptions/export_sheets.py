@@ -1,4 +1,11 @@
-"""The columns and rows of exports, by kind, and how a row is written."""
+"""Builds the columns and rows of exports, and formats the rows as CSV or JSON Lines.
+
+A spreadsheet program treats a cell as a formula if the cell begins with certain signs. Exports
+therefore guard such cells with an apostrophe, as OWASP recommends under "CSV Injection". Many
+spreadsheet programs also split lines at semicolons, and some programs split lines at tabs and line
+ends. A sign after these characters therefore gets an apostrophe too. Imports remove the apostrophes
+again.
+"""
 
 import codecs
 import re
@@ -30,61 +37,69 @@ from models import (
     SubscriptionStatus,
 )
 from services.jobs.lease import Lease
-from services.subscriptions import fields as attribute_fields
-from services.subscriptions import page_urls
+from services.subscriptions import fields, page_urls
 from services.subscriptions.consent import evidence
 from services.subscriptions.consent.evidence import CONSENT_COLUMNS
-from services.subscriptions.fields import as_text
+from services.subscriptions.fields import format_value
 from services.subscriptions.filters import member_filter
 from services.subscriptions.filters.member_filter import MemberFilter
 from services.subscriptions.members import mails, opt_out_checks, traces
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# OWASP, "CSV Injection": an apostrophe stands before each sign that begins a formula.
-# Spreadsheets of many locales cut a line at semicolons, quoted or not, and some readers at tabs
-# and ends of lines, so a cell is guarded after each of these as well. Our reader of imports takes
-# the apostrophes away.
-
-# The full-width signs are read as formulas in East Asian locales.
+# The signs that begin a formula. The full-width signs begin formulas in East Asian locales.
 _SIGN = r"[=+\-@\t\r\n＝＋－＠]"  # noqa: RUF001
-_START = r"(\A|[;\t\r\n])"
-# A spreadsheet may skip blanks and quotes before the sign.
-_BARE = re.compile(rf'{_START}(?=[ "]*{_SIGN})')
-# For cells that semicolons join: where this finds nothing, no cell has a match.
-_ANY_BARE = re.compile(rf'[;\t\r\n][ "]*{_SIGN}')
-# A stored value may look guarded. It gets one more apostrophe, so that the reader's loss is none.
-_BARE_OR_GUARDED = re.compile(rf"{_START}(?=[ \"']*{_SIGN})")
-_GUARDED = re.compile(rf"{_START}'(?=[ \"']*{_SIGN})")
-# Few cells have a sign at all, and to find none is quick.
+_CELL_START = r"(\A|[;\t\r\n])"
+# A spreadsheet program may skip blanks and quotes before the sign.
+_UNGUARDED_START = re.compile(rf'{_CELL_START}(?=[ "]*{_SIGN})')
+# This pattern searches many cells, joined by semicolons, at the same time. Without a match, no cell
+# needs a guard.
+_ANY_UNGUARDED_START = re.compile(rf'[;\t\r\n][ "]*{_SIGN}')
+# A stored value may already begin with an apostrophe and a sign. Such a value gets a second
+# apostrophe, so that an import restores the stored value.
+_ANY_START = re.compile(rf"{_CELL_START}(?=[ \"']*{_SIGN})")
+_GUARDED_START = re.compile(rf"{_CELL_START}'(?=[ \"']*{_SIGN})")
+# Few cells contain a sign, and a search for a single character is fast.
 _ANY_SIGN = re.compile(_SIGN)
+_MEMBERS_COLUMNS = (
+    *("email", "name", "status", "tier", "paid_expiry", "email_enabled", "source"),
+    *("user_id", "created_at", "joined_at"),
+)
+_EMAIL_ENABLED_PLACE = _MEMBERS_COLUMNS.index("email_enabled")
+# By default, an export of members omits people who were removed from the list.
+_DEFAULT_STATUSES = tuple(each for each in SubscriptionStatus if each != "removed")
+# The mail of a person who changed addresses goes to the account's address. The list's record may
+# contain an older address.
+_SELECT_CHANGED_ADDRESSES = text("""
+SELECT u.id, u.email FROM users AS u
+WHERE u.id IN (SELECT user_id FROM former_addresses WHERE user_id = ANY(:ids))
+""")
+
+AnyRow = Row[*tuple[Any, ...]]
+AnySelect = Select[*tuple[Any, ...]]
+Values = Sequence[Any]
 
 
 def guard_foreign_cell(cell: str) -> str:
-    """A cell of an uploaded file, which the file's writer may have guarded already."""
-    return _BARE.sub(r"\1'", cell)
+    """Guard a cell of an uploaded file, unless the cell is already guarded."""
+    return _UNGUARDED_START.sub(r"\1'", cell)
 
 
 def guard_foreign_cells(cells: Sequence[str]) -> list[str]:
-    """``guard_foreign_cell`` of each, at a fraction of its cost: few cells need a guard."""
-    if _ANY_BARE.search(";" + ";".join(cells)) is None:
+    """Guard the cells of an uploaded file, after a fast check whether any cell needs a guard."""
+    if _ANY_UNGUARDED_START.search(";" + ";".join(cells)) is None:
         return list(cells)
     return [guard_foreign_cell(cell) for cell in cells]
 
 
 def guard_cell(value: str) -> str:
-    """A stored value: the exact inverse of ``bare_cell``, also for a value that looks guarded."""
-    return _BARE_OR_GUARDED.sub(r"\1'", value) if _ANY_SIGN.search(value) else value
+    """Guard a stored value, so that ``unguard_cell`` returns exactly the stored value."""
+    return _ANY_START.sub(r"\1'", value) if _ANY_SIGN.search(value) else value
 
 
-def bare_cell(cell: str) -> str:
-    """The cell as it was before ``guard_cell``."""
-    return _GUARDED.sub(r"\1", cell)
-
-
-AnyRow = Row[*tuple[Any, ...]]
-AnySelect = Select[*tuple[Any, ...]]
-Values = Sequence[Any]
+def unguard_cell(cell: str) -> str:
+    """Remove the apostrophes that ``guard_cell`` adds."""
+    return _GUARDED_START.sub(r"\1", cell)
 
 
 class ExportKind(StrEnum):
@@ -98,207 +113,246 @@ class ExportFormat(StrEnum):
 
 
 class Sheet(NamedTuple):
-    """The columns and the query of an exported file.
+    """The columns, the query and the row format of an exported file.
 
     Attributes:
-        values: of each row, in the order of the columns, as JSON has them. The connection has the
-            view in which the rows were read.
-        rewritten: the places of the columns that CSV has otherwise: in which a spreadsheet might
-            find a formula, and whose values are no text.
+        convert_rows: a function that returns the JSON values of each row, in the order of the
+            columns. The function uses the connection that read the rows, so that all reads see the
+            same view of the database.
+        text_places: the indexes of columns that a CSV contains as guarded texts.
     """
 
     columns: tuple[str, ...]
     query: AnySelect
-    values: Callable[[Connection, Sequence[AnyRow]], Iterable[Values]]
-    rewritten: tuple[int, ...]
+    convert_rows: Callable[[Connection, Sequence[AnyRow]], Iterable[Values]]
+    text_places: tuple[int, ...]
 
 
-_MEMBERS_COLUMNS = (
-    *("email", "name", "status", "tier", "paid_expiry", "email_enabled", "source"),
-    *("user_id", "created_at", "joined_at"),
-)
-_HAS_MAIL = _MEMBERS_COLUMNS.index("email_enabled")
-# All but those who were removed, who are no members any more.
-_PRESENT_AND_FORMER = tuple(each for each in SubscriptionStatus if each != "removed")
-
-
-def of_export(uow: UnitOfWork, resources: Resources, lease: Lease, export: MemberExport) -> Sheet:
-    """Raises ``segment.tag_deleted``."""
+def build_sheet(uow: UnitOfWork, resources: Resources, lease: Lease, export: MemberExport) -> Sheet:
+    """Return the sheet of an export. Raises ``segment.tag_deleted``."""
     mailing_list = uow.session.get_one(MailingList, export.list_id)
-    wanted = None
+    export_filter = None
     if export.filter is not None:
-        wanted = member_filter.read_for_running_job(uow, mailing_list, export.filter)
+        export_filter = member_filter.read_for_running_job(uow, mailing_list, export.filter)
     if export.kind == ExportKind.DELIVERY:
-        return roster(resources, lease, mailing_list, wanted)
-    own = attribute_fields.list_fields(uow, mailing_list.user_id)
+        return _build_roster(resources, lease, mailing_list, export_filter)
+    all_fields = fields.list_fields(uow, mailing_list.user_id)
+    field_keys = {str(each.id): each.key for each in all_fields}
     tags = select(MemberTag.id, MemberTag.name).where(MemberTag.list_id == mailing_list.id)
-    names = {row.id: row.name for row in uow.session.execute(tags)}
-    asked = None if export.statuses is None else tuple(map(SubscriptionStatus, export.statuses))
-    return members(mailing_list.id, {str(each.id): each.key for each in own}, names, wanted, asked)
+    tag_names = {row.id: row.name for row in uow.session.execute(tags)}
+    statuses = None if export.statuses is None else tuple(map(SubscriptionStatus, export.statuses))
+    return build_members_sheet(mailing_list.id, field_keys, tag_names, export_filter, statuses)
 
 
-def members(
+def build_members_sheet(
     list_id: int,
-    fields: Mapping[str, str],
-    tags: Mapping[int, str],
-    wanted: MemberFilter | None = None,
-    asked: tuple[SubscriptionStatus, ...] | None = None,
+    field_keys: Mapping[str, str],
+    tag_names: Mapping[int, str],
+    export_filter: MemberFilter | None = None,
+    allowed_statuses: tuple[SubscriptionStatus, ...] | None = None,
 ) -> Sheet:
-    """Members of the list, for its owner: those whom the filter means, and who have the statuses.
+    """Return the sheet of an export for the list's owner.
 
     Args:
-        fields: keys of the owner's fields, by their ids as text.
-        tags: names of the list's tags, by their ids.
+        field_keys: maps the ids of the owner's fields, as text, to the keys of the fields.
+        tag_names: maps the ids of the list's tags to the names of the tags.
     """
-    s = Subscription
-    status = case((opt_out_checks.HAS_LEFT, SubscriptionStatus.UNSUBSCRIBED.value), else_=s.status)
-    has_mail = and_(s.email_enabled, not_(opt_out_checks.HAS_NO_MAIL))
-    statuses = (asked or _PRESENT_AND_FORMER) if wanted is None else wanted.list_statuses(asked)
-    # Two indexes begin with the list, and neither has all statuses: without them, the members of a
-    # small list are looked for in the whole table.
+    member = Subscription
+    status = case(
+        (opt_out_checks.HAS_LEFT, SubscriptionStatus.UNSUBSCRIBED.value), else_=member.status
+    )
+    has_mail = and_(member.email_enabled, not_(opt_out_checks.HAS_NO_MAIL))
+    if export_filter is None:
+        statuses = allowed_statuses or _DEFAULT_STATUSES
+    else:
+        statuses = export_filter.list_statuses(allowed_statuses)
+    # One index contains active members by list, and another index contains all other members by
+    # list. A single query for all statuses would use neither index, and would search the whole
+    # table for the members of a small list.
     table = Subscription.__table__.alias("chosen")
-    not_active = [each.value for each in statuses if each is not SubscriptionStatus.ACTIVE]
-    of_list = select(table.c.id).where(table.c.list_id == list_id)
-    if wanted is not None:
-        of_list = of_list.where(wanted.build_condition(table, allowed=asked))
+    inactive_statuses = [each.value for each in statuses if each is not SubscriptionStatus.ACTIVE]
+    is_exported = select(table.c.id).where(table.c.list_id == list_id)
+    if export_filter is not None:
+        is_exported = is_exported.where(
+            export_filter.build_condition(table, allowed=allowed_statuses)
+        )
     parts = []
     if SubscriptionStatus.ACTIVE in statuses:
-        parts.append(of_list.where(table.c.status == SubscriptionStatus.ACTIVE.value))
-    if not_active or not parts:
-        parts.append(of_list.where(table.c.status.in_(not_active)))
-    shown = union_all(*parts).subquery()
+        parts.append(is_exported.where(table.c.status == SubscriptionStatus.ACTIVE.value))
+    if inactive_statuses or not parts:
+        parts.append(is_exported.where(table.c.status.in_(inactive_statuses)))
+    exported = union_all(*parts).subquery()
     query = (
-        select(s.email, s.name, status.label("status"), s.type, s.paid_expiry, has_mail, s.source)
-        .add_columns(s.user_id, s.created_at, func.coalesce(s.joined_at, s.created_at))
-        .add_columns(s.tag_ids, s.fields, s.id)
-        .join(shown, shown.c.id == s.id)
-        .order_by(shown.c.id)
+        select(
+            member.email,
+            member.name,
+            status.label("status"),
+            member.type,
+            member.paid_expiry,
+            has_mail,
+            member.source,
+            member.user_id,
+            member.created_at,
+            func.coalesce(member.joined_at, member.created_at),
+            member.tag_ids,
+            member.fields,
+            member.id,
+        )
+        .join(exported, exported.c.id == member.id)
+        .order_by(exported.c.id)
     )
     if SubscriptionStatus.UNSUBSCRIBED not in statuses:
         query = query.where(not_(opt_out_checks.HAS_LEFT))
     if SubscriptionStatus.REMOVED in statuses:
-        # Nothing is left to show of an erased person.
-        query = query.where(s.email.is_not(None))
-    keys = (f"fields.{key}" for key in fields.values())
-    columns = (*_MEMBERS_COLUMNS, *CONSENT_COLUMNS, "tags", *keys)
-    others = range(len(_MEMBERS_COLUMNS), len(columns))
-    none = [None] * len(fields)
+        # Omit the records of erased people, which contain no data.
+        query = query.where(member.email.is_not(None))
+    field_columns = (f"fields.{key}" for key in field_keys.values())
+    columns = (*_MEMBERS_COLUMNS, *CONSENT_COLUMNS, "tags", *field_columns)
+    further_places = range(len(_MEMBERS_COLUMNS), len(columns))
+    no_values = [None] * len(field_keys)
 
-    def values(reading: Connection, rows: Sequence[AnyRow]) -> Iterator[Values]:
-        agreed = evidence.read_evidence_by_member(reading, [row.id for row in rows])
+    def convert_rows(connection: Connection, rows: Sequence[AnyRow]) -> Iterator[Values]:
+        all_evidence = evidence.read_evidence_by_member(connection, [row.id for row in rows])
         for row in rows:
-            email, name, status, tier, expiry, has_mail, source, user_id, made_at, *others = row
-            joined_at, tag_ids, own, subscription_id = others
+            email, name, status, tier, expiry, has_mail, source, user_id, *further = row
+            created_at, joined_at, tag_ids, field_values, subscription_id = further
+            tags = (
+                sorted(tag_names[each] for each in tag_ids if each in tag_names) if tag_ids else []
+            )
             yield (
-                *(email, name, status, tier, expiry and clock.iso(expiry), has_mail, source),
-                *(user_id, clock.iso(made_at), clock.iso(joined_at)),
-                *evidence.build_export_values(agreed.get(subscription_id, ())),
-                sorted(tags[each] for each in tag_ids if each in tags) if tag_ids else [],
-                *([own.get(each) for each in fields] if own else none),
+                *(
+                    email,
+                    name,
+                    status,
+                    tier,
+                    expiry and clock.format_timestamp(expiry),
+                    has_mail,
+                    source,
+                ),
+                *(user_id, clock.format_timestamp(created_at), clock.format_timestamp(joined_at)),
+                *evidence.build_export_values(all_evidence.get(subscription_id, ())),
+                tags,
+                *([field_values.get(each) for each in field_keys] if field_values else no_values),
             )
 
-    return Sheet(columns, query, values, rewritten=(0, 1, _HAS_MAIL, *others))
+    text_places = (0, 1, _EMAIL_ENABLED_PLACE, *further_places)
+    return Sheet(columns, query, convert_rows, text_places)
 
 
-def roster(
-    resources: Resources, lease: Lease, mailing_list: MailingList, wanted: MemberFilter | None
+def _build_roster(
+    resources: Resources,
+    lease: Lease,
+    mailing_list: MailingList,
+    export_filter: MemberFilter | None,
 ) -> Sheet:
-    """The people who get the mail of the list, for its sender: of the chosen ones, if any are."""
+    """Return the sheet of people who get the list's mail, for the sender of the mail."""
     columns = (
         *("email", "name", "user_id", "trace_id", "one_click_url"),
         *("list_id_header", "list_unsubscribe_header", "list_unsubscribe_post_header"),
     )
-    s = Subscription
-    # No active member with mail has an opt-out, but the sender must not have to rely on that.
-    opted_out = opt_out_checks.has_opt_out_on(mailing_list.id)
-    # A person is erased from the commit that asks for it. The job that blanks the lists' records
-    # ends later.
-    erased = select(Erasure.user_id).where(Erasure.finished_at.is_(None))
-    is_sent = [s.status == SubscriptionStatus.ACTIVE, s.email_enabled, s.email.is_not(None)]
-    is_sent.append(s.user_id.not_in(erased))
-    if wanted is not None:
-        is_sent.append(wanted.build_condition(allowed=(SubscriptionStatus.ACTIVE,)))
-    query = (
-        select(s.email, s.name, s.user_id)
-        .where(s.list_id == mailing_list.id, *is_sent, ~opted_out)
-        .order_by(s.id)
+    member = Subscription
+    # An erasure starts when the person requests the erasure. A job blanks the records in lists
+    # later.
+    is_being_erased = select(Erasure.user_id).where(Erasure.finished_at.is_(None))
+    conditions = [
+        member.list_id == mailing_list.id,
+        member.status == SubscriptionStatus.ACTIVE,
+        member.email_enabled,
+        member.email.is_not(None),
+        member.user_id.not_in(is_being_erased),
+        # An active member with enabled mail should never have an opt-out. The check makes sure that
+        # no person with an opt-out gets mail.
+        ~opt_out_checks.has_opt_out_on(mailing_list.id),
+    ]
+    if export_filter is not None:
+        conditions.append(export_filter.build_condition(allowed=(SubscriptionStatus.ACTIVE,)))
+    query = select(member.email, member.name, member.user_id).where(*conditions)
+    query = query.order_by(member.id)
+    create_trace_id = traces.build_trace_id_factory(
+        resources.keyring, mailing_list.id, lease.job_id
     )
-    make = traces.build_trace_id_factory(resources.keyring, mailing_list.id, lease.job_id)
-    # A trace id needs no escaping in a URL, so it is appended to the part that all rows share.
-    one_click = page_urls.one_click_url(resources.settings, mailing_list.id, "")
-    unsubscribe = page_urls.unsubscribe_url(resources.settings, "")
+    # A trace id needs no escaping in a URL, so each URL is a fixed prefix followed by a trace id.
+    one_click_prefix = page_urls.one_click_url(resources.settings, mailing_list.id, "")
+    unsubscribe_prefix = page_urls.unsubscribe_url(resources.settings, "")
     list_id, _, post = mails.build_list_headers(resources.settings, mailing_list, "").values()
+    compute_digests = opt_out_checks.create_address_digester(resources.keyring)
 
-    digests_of = opt_out_checks.create_address_digester(resources.keyring)
-
-    def values(reading: Connection, rows: Sequence[AnyRow]) -> Iterator[Values]:
-        people = {"ids": [row.user_id for row in rows]}
-        moved = {row.id: row.email for row in reading.execute(_MOVED, people)}
-        # People under whose new address an opt-out is kept.
-        pairs = ((digests_of(address), user_id) for user_id, address in moved.items())
-        whose = {digest: user_id for digests, user_id in pairs for digest in digests}
+    def convert_rows(connection: Connection, rows: Sequence[AnyRow]) -> Iterator[Values]:
+        user_ids = {"ids": [row.user_id for row in rows]}
+        changed_addresses = {
+            row.id: row.email for row in connection.execute(_SELECT_CHANGED_ADDRESSES, user_ids)
+        }
+        # An opt-out may exist for the new address of a person.
+        user_id_by_digest = {
+            digest: user_id
+            for user_id, address in changed_addresses.items()
+            for digest in compute_digests(address)
+        }
         opted_out_digests = (
-            opt_out_checks.find_opted_out_digests(reading, mailing_list.id, whose) if moved else ()
+            opt_out_checks.find_opted_out_digests(connection, mailing_list.id, user_id_by_digest)
+            if changed_addresses
+            else ()
         )
-        refused = {whose[digest] for digest in opted_out_digests}
+        opted_out_ids = {user_id_by_digest[digest] for digest in opted_out_digests}
         for email, name, user_id in rows:
-            if user_id not in refused:
-                trace_id = make(user_id)
-                urls = (one_click + trace_id, list_id, f"<{unsubscribe}{trace_id}>", post)
-                yield moved.get(user_id, email), name or "", user_id, trace_id, *urls
+            if user_id not in opted_out_ids:
+                trace_id = create_trace_id(user_id)
+                yield (
+                    *(changed_addresses.get(user_id, email), name or "", user_id, trace_id),
+                    *(one_click_prefix + trace_id, list_id),
+                    *(f"<{unsubscribe_prefix}{trace_id}>", post),
+                )
 
-    # No address is altered, whatever it begins with.
-    return Sheet(columns, query, values, rewritten=(1,))
-
-
-# The mail of a member who moved goes to the account's address, whichever the list knows.
-_MOVED = text("""
-SELECT u.id, u.email FROM users AS u
-WHERE u.id IN (SELECT user_id FROM former_addresses WHERE user_id = ANY(:ids))
-""")
+    # An address must not be guarded, because the sender mails to exactly this address.
+    return Sheet(columns, query, convert_rows, text_places=(1,))
 
 
-def head(sheet: Sheet, form: ExportFormat, *, bom: bool) -> bytes:
-    """Return a CSV's header row, with a byte-order mark if ``bom`` is set; "" for JSON Lines."""
+def format_header(sheet: Sheet, form: ExportFormat, *, bom: bool) -> bytes:
+    """Return the header row of a CSV, or an empty text for JSON Lines.
+
+    ``bom``: whether the header row begins with a byte-order mark.
+    """
     mark = codecs.BOM_UTF8 if bom else b""
-    return mark + _csv([sheet.columns]) if form is ExportFormat.CSV else b""
+    return mark + _format_csv([sheet.columns]) if form is ExportFormat.CSV else b""
 
 
-def lines(sheet: Sheet, form: ExportFormat, found: Iterable[Values]) -> bytes:
-    """Return the lines of a file for these values of the sheet."""
+def format_lines(sheet: Sheet, form: ExportFormat, rows: Iterable[Values]) -> bytes:
+    """Return the lines of the file for these rows of the sheet."""
     if form is ExportFormat.CSV:
-        return _csv(_cells(each, sheet.rewritten) for each in found)
+        return _format_csv(_format_cells(each, sheet.text_places) for each in rows)
     return b"".join(
         orjson.dumps(dict(zip(sheet.columns, each, strict=True)), option=orjson.OPT_APPEND_NEWLINE)
-        for each in found
+        for each in rows
     )
 
 
-def _cells(values: Sequence[Any], rewritten: Iterable[int]) -> list[Any]:
+def _format_cells(values: Sequence[Any], text_places: Iterable[int]) -> list[Any]:
     cells = list(values)
-    for place in rewritten:
+    for place in text_places:
         if (value := cells[place]) is not None and value != "":
             cells[place] = guard_cell(
-                ", ".join(map(_tag, value)) if isinstance(value, list) else as_text(value)
+                ", ".join(map(_quote_tag, value))
+                if isinstance(value, list)
+                else format_value(value)
             )
     return cells
 
 
-def _tag(name: str) -> str:
-    """A tag in quotes, if it could be read as something else than a word between commas."""
+def _quote_tag(name: str) -> str:
+    """Put a tag into quotes if an import could misread the tag without quotes."""
     return '"' + name.replace('"', '""') + '"' if '"' in name or name[0] in "['" else name
 
 
-def _csv(rows: Iterable[Sequence[Any]]) -> bytes:
-    """Return lines of RFC 4180, at a fraction of what ``csv.writer`` takes.
+def _format_csv(rows: Iterable[Sequence[Any]]) -> bytes:
+    """Return CSV lines by RFC 4180. The function is much faster than ``csv.writer``.
 
-    Quotes keep a cell in one piece wherever the reader cuts at commas or semicolons.
+    All cells are in quotes, so that cells may contain commas and semicolons.
     """
-    found = []
+    lines = []
     for cells in rows:
         texts = ["" if cell is None else str(cell) for cell in cells]
         line = '","'.join(texts)
         if line.count('"') > 2 * (len(texts) - 1):
             line = '","'.join(text.replace('"', '""') for text in texts)
-        found.append(f'"{line}"\r\n')
-    return "".join(found).encode()
+        lines.append(f'"{line}"\r\n')
+    return "".join(lines).encode()

@@ -1,8 +1,8 @@
-"""Exports: a list written to a file from one consistent view of the database.
+"""Exports: files with the members of a list, from one consistent view of the database.
 
-The ``members`` export is for the list's owner. The ``delivery`` export, a roster, is for the sender
-of the list's mail: it names the people who get the mail, each with a trace id that stands for that
-person. Only a credential with the scope ``delivery`` may have a roster made, for any list.
+The ``members`` export is for the list's owner. The ``delivery`` export, called roster, is for the
+sender of the list's mail. A roster contains the people who get the mail, with a trace id for each
+person. A credential with the scope ``delivery`` may create rosters of all lists.
 """
 
 import gzip
@@ -34,7 +34,7 @@ from services.jobs.lease import JobCancelled, Lease, renew_lease
 from services.jobs.outbox import enqueue_job
 from services.jobs.transitions import complete_job
 from services.paging import PageOfRows, PageRequest
-from services.security_events import EventType, record
+from services.security_events import EventType, record_event
 from services.subscriptions import bulk_files, export_sheets, lists, segments
 from services.subscriptions.bulk_files import EXPORTS
 from services.subscriptions.export_sheets import ExportFormat, ExportKind, Sheet, Values
@@ -43,17 +43,18 @@ from storage.parts import StoredFile
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# Rows that are fetched, written and compressed together.
-_ROWS_AT_ONCE = 5_000
-COMPRESSION = 6
-# Longer than any list takes: the rows bound the work, and the job can be cancelled.
-_MAX_TIME = timedelta(hours=1)
-# Longer than any attempt takes.
-_UNFINISHED_FOR = timedelta(days=1)
+# An export reads, writes and compresses this many rows at a time.
+_BATCH_ROWS = 5_000
+GZIP_LEVEL = 6
+# An export of the longest list takes less time. A user can also cancel the job.
+_MAX_DURATION = timedelta(hours=1)
+# Unfinished files are removed after this time, which is longer than any attempt takes.
+_UNFINISHED_FILE_RETENTION = timedelta(days=1)
+_SCOPES = {ExportKind.MEMBERS: Scope.SUBSCRIPTION_READ, ExportKind.DELIVERY: Scope.DELIVERY}
 
 
-def _abandon(uow: UnitOfWork, export: MemberExport, job_id: int, status: str) -> None:
-    """End the export, and remove its unfinished file."""
+def _abandon_export(uow: UnitOfWork, export: MemberExport, job_id: int, status: str) -> None:
+    """End the export, and remove the unfinished file."""
     export.finished_at = func.now()
     removals.forget_objects(uow, f"{export.object_prefix}/")
     _announce_end(uow, export, job_id, status)
@@ -75,10 +76,12 @@ def _announce_end(uow: UnitOfWork, export: MemberExport, job_id: int, status: st
 
 @dataclass(frozen=True)
 class ExportOrder:
-    """The order of a caller: the members of a segment, or of a filter that is written as JSON.
+    """A caller's choice of the members and the format of an export.
 
     Attributes:
-        statuses: the statuses of the members to export, or ``None`` to use the default statuses.
+        segment_id: the segment of the exported members, or ``None``.
+        written: the filter in JSON, or ``None``.
+        statuses: the statuses of the exported members, or ``None`` for the default statuses.
         bom: whether the file begins with a byte-order mark, so that Excel opens the file as UTF-8.
     """
 
@@ -91,13 +94,13 @@ class ExportOrder:
 
 
 def begin_export(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrder) -> Job:
-    """Start an export of the list. Quotas don't apply to the sender, who gets rosters.
+    """Enqueue an export of the list. Quotas don't apply to rosters.
 
     Raises ``auth.insufficient_scope``, ``auth.login_again``, ``list.not_found``,
     ``list.not_owner``, and the errors of ``segments.choose_filter``. An export of members also
-    raises ``quota.exceeded``, and a roster ``list.email_channel_disabled`` and
-    ``export.status_of_roster``. Raises ``export.bom`` if a byte-order mark is requested for
-    anything but a CSV of members.
+    raises ``quota.exceeded``. A roster also raises ``list.email_channel_disabled`` and
+    ``export.status_of_roster``. Raises ``export.bom`` if the caller requests a byte-order mark for
+    a file that isn't a CSV of members.
     """
     require_scope(caller, EXPORT_JOBS[order.kind].scope)
     require_recent_login(uow, caller)
@@ -109,16 +112,17 @@ def begin_export(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrd
     if order.bom and (order.kind, order.form) != (ExportKind.MEMBERS, ExportFormat.CSV):
         raise errors.EXPORT_BOM()
     mailing_list = lists.get_list(uow, list_id)
-    kept = segments.choose_filter(uow, mailing_list, order.segment_id, order.written)
+    stored_filter = segments.choose_filter(uow, mailing_list, order.segment_id, order.written)
     if order.kind is ExportKind.MEMBERS:
-        quotas.require_quota(uow, caller.user_id, PlanQuota.STORAGE_MB, more=quotas.row_bytes(kept))
+        filter_bytes = quotas.count_row_bytes(stored_filter)
+        quotas.require_quota(uow, caller.user_id, PlanQuota.STORAGE_MB, more=filter_bytes)
     statuses = None if order.statuses is None else [*order.statuses]
     return enqueue_export(
         uow,
         caller.user_id,
         mailing_list,
         order.kind,
-        filter=kept,
+        filter=stored_filter,
         statuses=statuses,
         format=order.form,
         bom=order.bom,
@@ -126,22 +130,22 @@ def begin_export(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrd
 
 
 def enqueue_export(
-    uow: UnitOfWork, user_id: int, mailing_list: MailingList, kind: ExportKind, **chosen: Any
+    uow: UnitOfWork, user_id: int, mailing_list: MailingList, kind: ExportKind, **columns: Any
 ) -> Job:
-    """Start an export for a user whose rights were checked.
+    """Enqueue an export without checking the rights of the user.
 
-    ``chosen``: other columns of the export, such as the ``filter`` as ``member_filter`` keeps it.
+    ``columns``: other columns of the export, such as the stored ``filter``.
     """
     if kind is ExportKind.DELIVERY and not mailing_list.email_channel_enabled:
         raise errors.LIST_EMAIL_CHANNEL_DISABLED()
-    # The first attempt names its own file.
+    # The column must not be empty. Each attempt of the job replaces the prefix.
     prefix = EXPORTS + ids.random_hash_id(20)
     export = MemberExport(
-        list_id=mailing_list.id, user_id=user_id, kind=kind, object_prefix=prefix, **chosen
+        list_id=mailing_list.id, user_id=user_id, kind=kind, object_prefix=prefix, **columns
     )
     uow.session.add(export)
     uow.session.flush()
-    record(
+    record_event(
         uow,
         user_id,
         EventType.EXPORT_CREATED,
@@ -153,33 +157,36 @@ def enqueue_export(
 
 
 def get_export(uow: UnitOfWork, caller: Caller, export_id: int) -> MemberExport:
-    """Return one of the caller's exports; raises ``export.not_found``."""
+    """Return one of the caller's exports, or raise ``export.not_found``."""
     export = uow.session.get(MemberExport, export_id, options=[undefer(MemberExport.filter)])
     if export is None or export.user_id != caller.user_id:
         raise errors.EXPORT_NOT_FOUND()
     return export
 
 
-def list_exports(uow: UnitOfWork, caller: Caller, wanted: PageRequest) -> PageOfRows[MemberExport]:
-    """The caller's exports of all lists, newest first. Raises ``cursor.invalid``."""
-    query = paging.of_owner(select(MemberExport), MemberExport.user_id, caller.user_id, wanted)
-    return paging.read(uow, query, wanted)
+def list_exports(uow: UnitOfWork, caller: Caller, page: PageRequest) -> PageOfRows[MemberExport]:
+    """Return the caller's exports of all lists, newest first. Raises ``cursor.invalid``."""
+    query = paging.of_owner(select(MemberExport), MemberExport.user_id, caller.user_id, page)
+    return paging.read(uow, query, page)
 
 
 def get_finished_export(
     uow: UnitOfWork, export_id: int, form: ExportFormat = ExportFormat.CSV
 ) -> tuple[MemberExport, MailingList]:
-    """Raises ``export.not_found``, also when the file was removed."""
+    """Return a finished export with its list.
+
+    Raises ``export.not_found``, even if only the file of the export was removed.
+    """
     export = uow.session.get(MemberExport, export_id)
     if export is None or export.size is None or export.files_removed_at is not None:
         raise errors.EXPORT_NOT_FOUND()
-    if export.format != form or accounts.get(uow, export.user_id).erased_at is not None:
+    if export.format != form or accounts.get_user(uow, export.user_id).erased_at is not None:
         raise errors.EXPORT_NOT_FOUND()
     return export, uow.session.get_one(MailingList, export.list_id)
 
 
-def open_file(resources: Resources, export: MemberExport) -> StoredFile:
-    """The file of a finished export; raises ``media.damaged``."""
+def open_export_file(resources: Resources, export: MemberExport) -> StoredFile:
+    """Return the file of a finished export, or raise ``media.damaged``."""
     try:
         return bulk_files.stored_file(resources, export)
     except DecryptionFailed as error:
@@ -187,48 +194,51 @@ def open_file(resources: Resources, export: MemberExport) -> StoredFile:
 
 
 def write_export(resources: Resources, lease: Lease) -> None:
-    """Write the file, and finish the job with its id.
+    """Write the file of the export, and complete the job.
 
-    Raises ``quota.exceeded`` when the file is larger than what the plan has room for; for an export
-    that had failed and goes on, ``segment.tag_deleted`` if a tag was deleted meanwhile.
+    Raises ``quota.exceeded`` if the file exceeds the quota of the owner's plan. A restarted export
+    raises ``segment.tag_deleted`` if a tag of the filter was deleted.
     """
     with resources.unit_of_work() as uow:
         export = uow.session.get(MemberExport, lease.subject_id)
         if export is None:
             raise JobCancelled
-        sheet = export_sheets.of_export(uow, resources, lease, export)
+        sheet = export_sheets.build_sheet(uow, resources, lease, export)
     form = ExportFormat(export.format)
     file = bulk_files.create_file(resources, EXPORTS)
     with resources.unit_of_work() as uow:
         renew_lease(uow, lease)
         export = uow.session.get_one(MemberExport, export.id)
-        # An earlier attempt, which may still be writing, has a prefix of its own.
+        # Remove the file of an earlier attempt. The earlier attempt may still be writing, so each
+        # attempt uses another prefix.
         removals.forget_objects(uow, f"{export.object_prefix}/")
-        removals.forget_objects(uow, f"{file.prefix}/", after=_UNFINISHED_FOR)
+        removals.forget_objects(uow, f"{file.prefix}/", after=_UNFINISHED_FILE_RETENTION)
         file.assign_to(export)
     parts = file.writer
     rows = 0
-    # The gzip header has no name and no time, so the same list gives the same file.
+    # The gzip header contains no file name and no time, so equal lists give equal files.
     with (
-        gzip.GzipFile("", "wb", COMPRESSION, parts, mtime=0) as packed,
-        # A batch is packed and stored while the next one is read.
-        ThreadPoolExecutor(1) as packing,
+        gzip.GzipFile("", "wb", GZIP_LEVEL, parts, mtime=0) as gzip_file,
+        # The thread compresses and stores one batch while the job reads the next batch.
+        ThreadPoolExecutor(1) as writer_thread,
     ):
-        head = export_sheets.head(sheet, form, bom=export.bom)
-        packed_before = packing.submit(packed.write, head)
-        for batch in _batches(resources, sheet, failures=lease.retries):
+        header = export_sheets.format_header(sheet, form, bom=export.bom)
+        previous_write = writer_thread.submit(gzip_file.write, header)
+        for batch in _read_batches(resources, sheet, failures=lease.retries):
             lease.check_cancelled()
-            lines = export_sheets.lines(sheet, form, batch)
-            packed_before.result()
-            packed_before = packing.submit(packed.write, lines)
+            lines = export_sheets.format_lines(sheet, form, batch)
+            previous_write.result()
+            previous_write = writer_thread.submit(gzip_file.write, lines)
             rows += len(batch)
-        packed_before.result()
+        previous_write.result()
     parts.close()
     with resources.unit_of_work() as uow:
         export = uow.session.get_one(MemberExport, export.id)
         if export.kind == ExportKind.MEMBERS and not export.by_operator:
             quotas.require_quota(uow, export.user_id, PlanQuota.STORAGE_MB, more=parts.size)
-        export.rows, export.size, export.finished_at = rows, parts.size, func.now()
+        export.rows = rows
+        export.size = parts.size
+        export.finished_at = func.now()
         if not removals.keep_object(uow, f"{export.object_prefix}/"):
             raise TransientError("The export took longer than an unfinished file is kept.")
         result = {"export_id": export.id, "rows": rows, "format": export.format}
@@ -236,7 +246,6 @@ def write_export(resources: Resources, lease: Lease) -> None:
         _announce_end(uow, export, lease.job_id, JobStatus.SUCCEEDED)
 
 
-_SCOPES = {ExportKind.MEMBERS: Scope.SUBSCRIPTION_READ, ExportKind.DELIVERY: Scope.DELIVERY}
 EXPORT_JOBS = {
     kind: register_kind(
         JobKind(
@@ -245,18 +254,19 @@ EXPORT_JOBS = {
             scope,
             retryable=True,
             run=write_export,
-            # An export holds one view of the database from first to last, so it can't take turns.
+            # An export reads one consistent view of the database, so an export can't be split into
+            # turns.
             deadline_seconds=3600.0,
             needs_recent_login=True,
-            on_abandoned=call_with_subject(MemberExport, _abandon),
+            on_abandoned=call_with_subject(MemberExport, _abandon_export),
         )
     )
     for kind, scope in _SCOPES.items()
 }
 
 
-def _batches(resources: Resources, sheet: Sheet, *, failures: int) -> Iterator[list[Values]]:
-    with resources.replica_reads.view(_MAX_TIME, failures=failures) as reading:
-        result = reading.execution_options(yield_per=_ROWS_AT_ONCE).execute(sheet.query)
+def _read_batches(resources: Resources, sheet: Sheet, *, failures: int) -> Iterator[list[Values]]:
+    with resources.replica_reads.view(_MAX_DURATION, failures=failures) as connection:
+        result = connection.execution_options(yield_per=_BATCH_ROWS).execute(sheet.query)
         for rows in result.partitions():
-            yield list(sheet.values(reading, rows))
+            yield list(sheet.convert_rows(connection, rows))

@@ -109,7 +109,7 @@ def _convert(uow: UnitOfWork, field: MemberField, changed: MemberField) -> None:
 
 def _converted(changed: MemberField, found: Sequence[FieldValue]) -> list[FieldValue | None]:
     """The values of the new type; raises ``field.values_unfit``."""
-    texts = [fields.as_text(each) for each in found]
+    texts = [fields.format_value(each) for each in found]
     forms = ColumnForms()
     dates, numbers = ([0] * (changed.type == each) for each in (FieldType.DATE, FieldType.NUMBER))
     forms.learn(dates, numbers, [[each] for each in texts])

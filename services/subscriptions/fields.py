@@ -1,7 +1,8 @@
-"""The fields of an owner: what members of all their lists may have beside name and address.
+"""The fields of an owner: further values that members of the owner's lists may have.
 
-A member's row keeps values by the ids of fields, so a field that is renamed or ends rewrites no
-member.
+A member's record contains values by the ids of fields, so that renaming or retiring a field changes
+no record. Texts, choices and dates are JSON strings. Dates have the form ``YYYY-MM-DD``. The record
+contains nothing for a field without a value.
 """
 
 import math
@@ -23,182 +24,187 @@ from services.subscriptions import misleading_texts, text_reviews
 from storage.expected_errors import raise_if_taken
 from storage.unit_of_work import UnitOfWork
 
-# A value is stored as JSON: a text or a choice by its characters, a number as such, a date as
-# ``YYYY-MM-DD``, a boolean. Nothing is stored for a field without a value.
-
-# Programs in JavaScript read integers up to here exactly.
+# JavaScript represents all integers up to this number exactly.
 MAX_NUMBER = 2**53
 MAX_VALUE_CHARACTERS = 1_000
-
-FieldValue = str | bool | int | float
-# The stored values of one member, by the fields' ids as text.
-StoredValues = Mapping[str, FieldValue]
-
-
-class ValueRefused(ValueError):
-    """A value breaks a rule, which the text of this says."""
-
-
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}\Z", re.ASCII)
-_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?\Z", re.ASCII)
-_WORDS = {
-    **dict.fromkeys(("1", "true", "yes", "on", "y", "t"), True),
-    **dict.fromkeys(("0", "false", "no", "off", "n", "f"), False),
-}
-
-
-def normalise_value(field: MemberField, value: object) -> FieldValue | None:
-    """Return the stored form of a value, without spaces at its ends; ``None`` if it is empty.
-
-    Raises ``ValueRefused``.
-    """
-    if isinstance(value, str):
-        value = value.strip()
-    return None if value is None or value == "" else _BY_TYPE[FieldType(field.type)](field, value)
-
-
-def parse_value(field: MemberField, text: str) -> FieldValue | None:
-    """Return the stored value of a text that a person wrote into a form or a file.
-
-    Raises ``ValueRefused``.
-    """
-    text = text.strip()
-    value: object = text
-    if field.type == FieldType.NUMBER and _NUMBER.match(text):
-        value = float(text)
-    elif field.type == FieldType.BOOLEAN:
-        value = _WORDS.get(text.casefold(), text)
-    elif field.type == FieldType.CHOICE:
-        spelt = {fold_case(each): each for each in reversed(field.choices)}
-        value = spelt.get(fold_case(text), text) if text not in field.choices else text
-    return normalise_value(field, value)
-
-
-def as_text(value: FieldValue) -> str:
-    """The value in a file: ``parse_value`` makes the same value of it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
-
-
-def _text(_: MemberField, value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueRefused("must be a text")
-    value = normalize("NFC", value)
-    if len(value) > MAX_VALUE_CHARACTERS or "\0" in value:
-        raise ValueRefused(f"must have at most {MAX_VALUE_CHARACTERS} characters, none of them NUL")
-    return value
-
-
-def _number(_: MemberField, value: object) -> int | float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueRefused("must be a number")
-    if not math.isfinite(value) or abs(value) > MAX_NUMBER:
-        raise ValueRefused(f"must be a number from -{MAX_NUMBER} to {MAX_NUMBER}")
-    return int(value) if value == int(value) else value
-
-
-def _date(_: MemberField, value: object) -> str:
-    if isinstance(value, str) and _DATE.match(value):
-        with suppress(ValueError):
-            return date.fromisoformat(value).isoformat()
-    raise ValueRefused("must be a date, written YYYY-MM-DD")
-
-
-def _boolean(_: MemberField, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ValueRefused("must be true or false")
-    return value
-
-
-def _choice(field: MemberField, value: object) -> str:
-    if isinstance(value, str):
-        if value in field.choices:
-            return value
-        composed = normalize("NFC", value)
-        for choice in field.choices:
-            if normalize("NFC", choice) == composed:
-                return choice
-    raise ValueRefused("must be one of the field's choices")
-
-
-_BY_TYPE: Mapping[FieldType, Callable[[MemberField, object], FieldValue]] = {
-    FieldType.TEXT: _text,
-    FieldType.NUMBER: _number,
-    FieldType.DATE: _date,
-    FieldType.BOOLEAN: _boolean,
-    FieldType.CHOICE: _choice,
-}
-
-
 MAX_FIELDS = 50
-# Members keep values of retired fields, so that these are bounded too.
+# Members keep the values of retired fields, so the number of retired fields is limited too.
 MAX_FIELDS_EVER = 1_000
 MAX_KEY_CHARACTERS = 40
 MAX_LABEL_CHARACTERS = 100
 MAX_CHOICES = 100
 MAX_CHOICE_CHARACTERS = 100
+KEY_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,39}\Z", re.ASCII)
+_DATE_PATTERN = re.compile(r"\d{4}-\d{2}-\d{2}\Z", re.ASCII)
+_NUMBER_PATTERN = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?\Z", re.ASCII)
+_BOOLEAN_BY_WORD = {
+    **dict.fromkeys(("1", "true", "yes", "on", "y", "t"), True),
+    **dict.fromkeys(("0", "false", "no", "off", "n", "f"), False),
+}
 
-KEY_FORM = re.compile(r"[a-z][a-z0-9_]{0,39}\Z", re.ASCII)
+FieldValue = str | bool | int | float
+# The stored values of one member, by the fields' ids as text.
+StoredValues = Mapping[str, FieldValue]
+# The columns of a field, after ``validate_columns`` has checked the texts.
+CheckedColumns = NewType("CheckedColumns", dict[str, Any])
+
+
+class InvalidAttribute(ValueError):
+    """The value of a field, or the name of a tag, breaks a rule.
+
+    The message is the rule for valid values.
+    """
+
+
+def normalise_value(field: MemberField, value: object) -> FieldValue | None:
+    """Return the stored form of a value, or ``None`` for an empty value.
+
+    Raises ``InvalidAttribute``.
+    """
+    if isinstance(value, str):
+        value = value.strip()
+    if value is None or value == "":
+        return None
+    return _NORMALISERS[FieldType(field.type)](field, value)
+
+
+def parse_value(field: MemberField, text: str) -> FieldValue | None:
+    """Return the stored value of a text that a person wrote into a form or a file.
+
+    Raises ``InvalidAttribute``.
+    """
+    text = text.strip()
+    value: object = text
+    if field.type == FieldType.NUMBER and _NUMBER_PATTERN.match(text):
+        value = float(text)
+    elif field.type == FieldType.BOOLEAN:
+        value = _BOOLEAN_BY_WORD.get(text.casefold(), text)
+    elif field.type == FieldType.CHOICE:
+        choices_by_key = {fold_case(each): each for each in reversed(field.choices)}
+        value = choices_by_key.get(fold_case(text), text) if text not in field.choices else text
+    return normalise_value(field, value)
+
+
+def format_value(value: FieldValue) -> str:
+    """Return the text of a value, from which ``parse_value`` restores the same value."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _normalise_text(_: MemberField, value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidAttribute("must be a text")
+    value = normalize("NFC", value)
+    if len(value) > MAX_VALUE_CHARACTERS or "\0" in value:
+        raise InvalidAttribute(
+            f"must have at most {MAX_VALUE_CHARACTERS} characters, none of them NUL"
+        )
+    return value
+
+
+def _normalise_number(_: MemberField, value: object) -> int | float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidAttribute("must be a number")
+    if not math.isfinite(value) or abs(value) > MAX_NUMBER:
+        raise InvalidAttribute(f"must be a number from -{MAX_NUMBER} to {MAX_NUMBER}")
+    return int(value) if value == int(value) else value
+
+
+def _normalise_date(_: MemberField, value: object) -> str:
+    if isinstance(value, str) and _DATE_PATTERN.match(value):
+        with suppress(ValueError):
+            return date.fromisoformat(value).isoformat()
+    raise InvalidAttribute("must be a date, written YYYY-MM-DD")
+
+
+def _normalise_boolean(_: MemberField, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidAttribute("must be true or false")
+    return value
+
+
+def _normalise_choice(field: MemberField, value: object) -> str:
+    if isinstance(value, str):
+        if value in field.choices:
+            return value
+        composed_value = normalize("NFC", value)
+        for choice in field.choices:
+            if normalize("NFC", choice) == composed_value:
+                return choice
+    raise InvalidAttribute("must be one of the field's choices")
+
+
+_NORMALISERS: Mapping[FieldType, Callable[[MemberField, object], FieldValue]] = {
+    FieldType.TEXT: _normalise_text,
+    FieldType.NUMBER: _normalise_number,
+    FieldType.DATE: _normalise_date,
+    FieldType.BOOLEAN: _normalise_boolean,
+    FieldType.CHOICE: _normalise_choice,
+}
 
 
 class OwnFields:
-    """The fields of one owner that are not retired, read once for any number of members."""
+    """The current fields of one owner, without retired fields."""
 
     def __init__(self, fields: Iterable[MemberField]) -> None:
         self.by_key = {each.key: each for each in fields}
-        self._keys = {str(each.id): each.key for each in self.by_key.values()}
+        self._keys_by_id = {str(each.id): each.key for each in self.by_key.values()}
 
-    def shown(self, values: StoredValues) -> dict[str, FieldValue]:
-        """A member's values by the fields' keys, in the order in which the fields were made."""
-        return {key: values[name] for name, key in self._keys.items() if name in values}
+    def replace_ids(self, values: StoredValues) -> dict[str, FieldValue]:
+        """Return the values of a member by the keys of fields, oldest field first."""
+        return {key: values[name] for name, key in self._keys_by_id.items() if name in values}
 
-    def public(self) -> "OwnFields":
+    def select_public(self) -> "OwnFields":
         """Return the fields that people may set themselves."""
         return OwnFields(each for each in self.by_key.values() if each.is_public)
 
-    def of_ids(self, values: StoredValues) -> dict[str, FieldValue]:
-        """The values that still fit these fields, by the fields' ids still."""
-        found = {}
-        for name, value in values.items():
-            if name in self._keys:
-                with suppress(ValueRefused):
-                    normalise_value(self.by_key[self._keys[name]], value)
-                    found[name] = value
-        return found
+    def select_valid_values(self, values: StoredValues) -> dict[str, FieldValue]:
+        """Return the stored values that are still valid for these fields."""
+        valid_values = {}
+        for field_id, value in values.items():
+            if field_id in self._keys_by_id:
+                with suppress(InvalidAttribute):
+                    normalise_value(self.by_key[self._keys_by_id[field_id]], value)
+                    valid_values[field_id] = value
+        return valid_values
 
-    def read(
-        self, given: Mapping[str, object], *, is_text: bool = False
+    def parse_values(
+        self, values: Mapping[str, object], *, is_text: bool = False
     ) -> dict[str, FieldValue | None]:
-        """Return given values by ids, as they are stored; ``None`` deletes a value.
+        """Return the stored forms of values, by the ids of fields.
 
-        ``is_text``: it comes from a form. Raises ``field.value``, which names each place.
+        ``None`` stands for an empty value. Raises ``field.value``, which names each invalid value.
+
+        Args:
+            values: the values in a request, by the keys of fields.
+            is_text: whether all values are texts from an HTML form.
         """
-        found: dict[str, FieldValue | None] = {}
+        stored_values: dict[str, FieldValue | None] = {}
         problems = []
-        for key, value in given.items():
+        for key, value in values.items():
             field = self.by_key.get(key)
             try:
                 if field is None:
-                    raise ValueRefused("is no field of this owner")  # noqa: TRY301 - one place for all
+                    raise InvalidAttribute("is no field of this owner")  # noqa: TRY301 - one place for all
                 if is_text and isinstance(value, str):
-                    found[str(field.id)] = parse_value(field, value)
+                    stored_values[str(field.id)] = parse_value(field, value)
                 else:
-                    found[str(field.id)] = normalise_value(field, value)
-            except ValueRefused as error:
+                    stored_values[str(field.id)] = normalise_value(field, value)
+            except InvalidAttribute as error:
                 problems.append(FieldProblem(f"body.fields.{key}", "field.value", str(error)))
         if problems:
             rules = "; ".join(f"{each.field}: {each.message}" for each in problems)
             raise errors.FIELD_VALUE(rules=rules, problems=tuple(problems))
-        return found
+        return stored_values
 
 
 def merge_values(
     values: StoredValues, changes: Mapping[str, FieldValue | None]
 ) -> dict[str, FieldValue]:
-    """A member's values after changes, of which ``None`` removes a value."""
-    after = {**values, **changes}
-    return {name: value for name, value in after.items() if value is not None}
+    """Return a member's values after changes. A change to ``None`` removes the value."""
+    new_values = {**values, **changes}
+    return {name: value for name, value in new_values.items() if value is not None}
 
 
 def read_own_fields(uow: UnitOfWork, owner_id: int) -> OwnFields:
@@ -206,24 +212,23 @@ def read_own_fields(uow: UnitOfWork, owner_id: int) -> OwnFields:
 
 
 def list_fields(uow: UnitOfWork, owner_id: int) -> list[MemberField]:
-    """The owner's fields that are not retired, in the order in which they were made."""
-    own = MemberField.user_id == owner_id, MemberField.retired_at.is_(None)
-    return list(uow.session.scalars(select(MemberField).where(*own).order_by(MemberField.id)))
-
-
-# The columns of a member field, after ``validate_columns`` has checked their texts.
-CheckedColumns = NewType("CheckedColumns", dict[str, Any])
+    """Return the owner's fields except retired fields, oldest first."""
+    query = select(MemberField).where(
+        MemberField.user_id == owner_id, MemberField.retired_at.is_(None)
+    )
+    return list(uow.session.scalars(query.order_by(MemberField.id)))
 
 
 def validate_columns(values: Mapping[str, Any]) -> CheckedColumns:
-    """Check the texts that an owner set, and strip whitespace around them.
+    """Check an owner's texts for a field, and strip surrounding whitespace.
 
-    Call this before a transaction begins, because searching the texts for links and misleading
-    words takes time. Overlong texts are rejected before the search. Raises ``field.label``,
-    ``field.choices``, ``text.leads_away``, ``text.misleading``.
+    Call this function before a transaction begins, because the search for links and misleading
+    words takes time. The function rejects overlong texts before the search. Raises
+    ``field.label``, ``field.choices``, ``text.leads_away``, ``text.misleading``.
     """
     columns = dict(values)
-    label, choices = columns.get("label"), columns.get("choices")
+    label = columns.get("label")
+    choices = columns.get("choices")
     if label is not None:
         label = columns["label"] = label.strip()
         if len(label) > MAX_LABEL_CHARACTERS:
@@ -245,41 +250,42 @@ def validate_columns(values: Mapping[str, Any]) -> CheckedColumns:
 
 
 def create_field(uow: UnitOfWork, owner_id: int, *, type: FieldType, **values: Any) -> MemberField:  # noqa: A002 - the name of the column
-    """A new field of the owner.
+    """Create a field of the owner.
 
-    Raises ``user.not_found``, ``field.too_many`` and what ``change_field`` raises.
+    Raises ``user.not_found``, ``field.too_many`` and the errors of ``change_field``.
     """
     columns = validate_columns({"choices": [], **values})
-    # Two that are made at once are counted one after the other.
+    # Without the lock, two concurrent requests could exceed the maximum number of fields together.
     sessions.lock_person(uow, owner_id)
-    is_living = MemberField.retired_at.is_(None)
-    counts = select(func.count().filter(is_living), func.count())
-    living, ever = uow.session.execute(counts.where(MemberField.user_id == owner_id)).one()
-    if living >= MAX_FIELDS or ever >= MAX_FIELDS_EVER:
+    counts = select(func.count().filter(MemberField.retired_at.is_(None)), func.count())
+    current_count, all_count = uow.session.execute(
+        counts.where(MemberField.user_id == owner_id)
+    ).one()
+    if current_count >= MAX_FIELDS or all_count >= MAX_FIELDS_EVER:
         raise errors.FIELD_TOO_MANY(most=MAX_FIELDS, ever=MAX_FIELDS_EVER)
     field = MemberField(user_id=owner_id, type=type)
     uow.session.add(field)
-    _set(uow, field, columns)
+    _set_columns(uow, field, columns)
     return field
 
 
 def change_field(
     uow: UnitOfWork, owner_id: int, field_id: int, values: CheckedColumns
 ) -> MemberField:
-    """Set the named columns. ``field_types.change_field_and_type`` changes the type too.
+    """Set columns of a field, except the type.
 
-    A choice that is taken away stays the value of the members who have it. Raises
-    ``field.not_found``, and the error of each column.
+    ``field_types.change_field_and_type`` also changes the type. Members keep a removed choice as
+    their value. Raises ``field.not_found`` and the errors of the columns.
     """
     field = get_field(uow, owner_id, field_id, lock=True)
-    _set(uow, field, values)
+    _set_columns(uow, field, values)
     return field
 
 
 def retire_field(uow: UnitOfWork, owner_id: int, field_id: int) -> int:
-    """Show the field no more, and let another field have its key. Members keep their values.
+    """Retire a field, so that the field is hidden and another field may use the key.
 
-    Raises ``field.not_found``.
+    The records of members keep the values of the field. Raises ``field.not_found``.
     """
     get_field(uow, owner_id, field_id, lock=True).retired_at = func.now()
     return 1
@@ -288,23 +294,25 @@ def retire_field(uow: UnitOfWork, owner_id: int, field_id: int) -> int:
 def get_field(uow: UnitOfWork, owner_id: int, field_id: int, *, lock: bool = False) -> MemberField:
     """Return a field of the owner.
 
-    Another owner's field, or one that was retired, is as if it were not there. Raises
-    ``field.not_found``.
+    Raises ``field.not_found``, even if the field is retired or belongs to another owner.
     """
-    own = MemberField.user_id == owner_id, MemberField.retired_at.is_(None)
-    query = select(MemberField).where(MemberField.id == field_id, *own)
-    found = uow.session.scalar(query.with_for_update() if lock else query)
-    if found is None:
+    query = select(MemberField).where(
+        MemberField.id == field_id,
+        MemberField.user_id == owner_id,
+        MemberField.retired_at.is_(None),
+    )
+    field = uow.session.scalar(query.with_for_update() if lock else query)
+    if field is None:
         raise errors.FIELD_NOT_FOUND()
-    return found
+    return field
 
 
-def _set(uow: UnitOfWork, field: MemberField, values: CheckedColumns) -> None:
+def _set_columns(uow: UnitOfWork, field: MemberField, values: CheckedColumns) -> None:
     before = text_reviews.reviewed_texts(field)
     for name, value in values.items():
         setattr(field, name, value)
     text_reviews.update_suspicion(uow, field, before)
-    if not KEY_FORM.match(field.key):
+    if not KEY_PATTERN.match(field.key):
         raise errors.FIELD_KEY(most=MAX_KEY_CHARACTERS)
     if bool(field.choices) != (field.type == FieldType.CHOICE):
         raise errors.FIELD_CHOICES(most=MAX_CHOICES, characters=MAX_CHOICE_CHARACTERS)

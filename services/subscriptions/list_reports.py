@@ -1,4 +1,4 @@
-"""Reports of lists by people who did not sign up for them."""
+"""Reports of abusive lists, by subscribers who did not sign up and by visitors of a list's page."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,6 +14,19 @@ from storage.unit_of_work import UnitOfWork
 
 MAX_PAGE_REPORTS_OF_NETWORK_A_DAY = 20
 MAX_PAGE_REPORTS_OF_LIST = 1_000
+# The first part of the query chooses the lists, so that the second part only reads the chosen lists
+# and the owners of the chosen lists.
+_REPORTED_LISTS = text("""
+WITH worst AS (
+    SELECT list_id, count(*) AS reports, count(network_digest) AS by_strangers,
+        count(*) FILTER (WHERE created_at > now() - interval '7 days') AS lately,
+        max(created_at) AS last_at
+    FROM list_reports GROUP BY list_id ORDER BY lately DESC, reports DESC, list_id LIMIT :most
+)
+SELECT l.id, l.slug, l.title, u.id, u.email, reports, by_strangers, lately, last_at
+FROM worst JOIN lists AS l ON l.id = list_id JOIN users AS u ON u.id = l.user_id
+ORDER BY lately DESC, reports DESC, l.id
+""")
 
 
 @dataclass(frozen=True)
@@ -34,10 +47,10 @@ class ReportedList:
 def report_list(
     resources: Resources, mailing_list: MailingList, person: User, actor: Actor
 ) -> None:
-    """Unsubscribe the person, and record that they did not sign up for the list.
+    """Unsubscribe the person, and record that the person did not sign up for the list.
 
-    A second report changes nothing. The person is unsubscribed first. If the report then fails, the
-    person can report again.
+    A second report by the same person changes nothing. If the report fails after the unsubscription
+    was committed, the person can report the list again.
     """
     unsubscribe.opt_out(resources, mailing_list, person, OptOutKind.LIST, actor)
     with resources.unit_of_work() as uow:
@@ -47,49 +60,38 @@ def report_list(
 
 
 def report_page(uow: UnitOfWork, mailing_list: MailingList, network_digest: bytes) -> None:
-    """Record that a stranger reports the list's page. Only their network is known.
+    """Record that a stranger reports the list's page. The report only contains the network.
 
-    A second report from the network changes nothing. Further reports are dropped once a network or
-    a list has as many reports as an operator needs.
+    A second report of the list from the same network changes nothing. The function drops reports
+    above the limits, because an operator doesn't need more reports.
     """
-    by_network = ListReport.network_digest == network_digest
-    today = ListReport.created_at > func.now() - timedelta(days=1)
-    is_by_stranger = ListReport.network_digest.is_not(None)
+    network_reports = _count_reports(
+        ListReport.network_digest == network_digest,
+        ListReport.created_at > func.now() - timedelta(days=1),
+    )
+    list_reports = _count_reports(
+        ListReport.list_id == mailing_list.id, ListReport.network_digest.is_not(None)
+    )
     row = select(literal(mailing_list.id), literal(network_digest)).where(
-        _count_where(by_network, today) < MAX_PAGE_REPORTS_OF_NETWORK_A_DAY,
-        _count_where(ListReport.list_id == mailing_list.id, is_by_stranger)
-        < MAX_PAGE_REPORTS_OF_LIST,
+        network_reports < MAX_PAGE_REPORTS_OF_NETWORK_A_DAY,
+        list_reports < MAX_PAGE_REPORTS_OF_LIST,
     )
     statement = insert(ListReport).from_select(["list_id", "network_digest"], row)
     uow.session.execute(statement.on_conflict_do_nothing())
 
 
-def _count_where(*conditions: ColumnElement[bool]) -> ScalarSelect[int]:
+def _count_reports(*conditions: ColumnElement[bool]) -> ScalarSelect[int]:
     return select(func.count()).select_from(ListReport).where(*conditions).scalar_subquery()
 
 
 def is_reported(uow: UnitOfWork, mailing_list: MailingList, person: User) -> bool:
-    """Return whether this person has reported the list."""
+    """Return whether the person has reported the list."""
     query = select(ListReport.id).where(
         ListReport.list_id == mailing_list.id, ListReport.user_id == person.id
     )
     return uow.session.scalar(query) is not None
 
 
-# The first part chooses the lists, so that the second part reads only these lists and their owners.
-_REPORTED_LISTS = text("""
-WITH worst AS (
-    SELECT list_id, count(*) AS reports, count(network_digest) AS by_strangers,
-        count(*) FILTER (WHERE created_at > now() - interval '7 days') AS lately,
-        max(created_at) AS last_at
-    FROM list_reports GROUP BY list_id ORDER BY lately DESC, reports DESC, list_id LIMIT :most
-)
-SELECT l.id, l.slug, l.title, u.id, u.email, reports, by_strangers, lately, last_at
-FROM worst JOIN lists AS l ON l.id = list_id JOIN users AS u ON u.id = l.user_id
-ORDER BY lately DESC, reports DESC, l.id
-""")
-
-
 def list_reported(uow: UnitOfWork, *, limit: int) -> list[ReportedList]:
-    """Return the lists with reports, in falling order of their reports in the last week."""
+    """Return the reported lists, sorted by the number of reports in the last seven days."""
     return [ReportedList(*row) for row in uow.session.execute(_REPORTED_LISTS, {"most": limit})]

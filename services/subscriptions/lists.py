@@ -112,7 +112,7 @@ def change_list(
     columns = {
         name: value
         for name, value in fields.items()
-        if name not in {_WORDING, *sign_up_fields.COLUMNS}
+        if name not in {_WORDING, *sign_up_fields.FIELD_KEY_COLUMNS}
     }
     with uow.session.no_autoflush:
         columns |= sign_up_fields.find_field_ids(uow, mailing_list, fields)

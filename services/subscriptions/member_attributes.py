@@ -1,4 +1,7 @@
-"""The fields and tags of a member: read for callers, and changed as they ask."""
+"""The attributes of members: values of fields, and tags.
+
+Requests and responses contain the keys of fields and the names of tags. The database contains ids.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,16 +16,20 @@ from services.subscriptions.members import locks
 from services.subscriptions.tags import MAX_TAGS_OF_MEMBER
 from storage.unit_of_work import UnitOfWork
 
+# The code of the error for a missing value of a required field.
+REQUIRED_FIELD_CODE = "field.required"
+
 
 @dataclass(frozen=True)
-class GivenAttributes:
-    """The changes that a caller asks for.
+class AttributeChanges:
+    """Changes of a member's attributes.
 
     Attributes:
-        fields: by key; ``None`` removes a value, and what is not named stays.
-        tags: all that the member is to have; ``None`` for those that they have.
-        add_tags: beside these.
-        remove_tags: after all that.
+        fields: new values by the keys of fields. ``None`` removes a value. Other fields keep their
+            values.
+        tags: the names of all new tags, or ``None`` to keep the current tags.
+        add_tags: the names of further tags.
+        remove_tags: the names of tags that the member loses, even if another attribute adds them.
     """
 
     fields: Mapping[str, object] = field(default_factory=dict)
@@ -31,91 +38,114 @@ class GivenAttributes:
     remove_tags: Sequence[str] = ()
 
 
-class ShownAttributes:
-    """The fields and the names of tags that some members need, read once for all of them."""
+class AttributeFormatter:
+    """Converts the stored attributes of members to the attributes in responses.
 
-    def __init__(self, own: OwnFields, names: Mapping[int, str]) -> None:
-        self._own = own
-        self._names = names
+    The formatter reads the keys of fields and the names of tags only once for many members.
+    """
 
-    def of(self, values: Mapping[str, Any], tag_ids: Sequence[int]) -> dict[str, Any]:
-        """``fields`` and ``tags`` as the owner sees them, of what a row stores."""
-        named = [self._names[each] for each in tag_ids if each in self._names]
-        return {"fields": self._own.shown(values), "tags": sorted(named, key=tags.fold_tag)}
+    def __init__(self, own_fields: OwnFields, tag_names: Mapping[int, str]) -> None:
+        self._own_fields = own_fields
+        self._tag_names = tag_names
 
-    def of_record(self, record: Subscription) -> dict[str, Any]:
-        """All that an owner sees of the record beside what its person sees too."""
-        shown = self.of(record.fields, record.tag_ids)
+    def format_attributes(
+        self, values: Mapping[str, Any], tag_ids: Sequence[int]
+    ) -> dict[str, Any]:
+        """Return the values by the keys of fields, and the names of the tags."""
+        names = [self._tag_names[each] for each in tag_ids if each in self._tag_names]
+        return {
+            "fields": self._own_fields.replace_ids(values),
+            "tags": sorted(names, key=tags.fold_tag),
+        }
+
+    def format_record(self, record: Subscription) -> dict[str, Any]:
+        """Return the attributes of a record, with further values that only owners may see."""
+        attributes = self.format_attributes(record.fields, record.tag_ids)
         joined_at = record.joined_at or record.created_at
-        return {**shown, "joined_at": joined_at, "import_id": record.import_id}
+        return {**attributes, "joined_at": joined_at, "import_id": record.import_id}
 
 
-def read_attributes(
+def create_formatter(
     uow: UnitOfWork, owner_id: int, tag_ids: Sequence[Sequence[int]]
-) -> ShownAttributes:
-    """For members of the owner's lists, who have these tags."""
-    names = tags.find_tag_names(uow, (each for some in tag_ids for each in some))
-    return ShownAttributes(fields.read_own_fields(uow, owner_id), names)
+) -> AttributeFormatter:
+    """Return a formatter for members of the owner's lists.
+
+    ``tag_ids``: the tag ids of each member.
+    """
+    tag_names = tags.find_tag_names(uow, (each for ids in tag_ids for each in ids))
+    return AttributeFormatter(fields.read_own_fields(uow, owner_id), tag_names)
 
 
-def columns(
-    uow: UnitOfWork, mailing_list: MailingList, record: Subscription | None, given: GivenAttributes
+def build_changed_columns(
+    uow: UnitOfWork,
+    mailing_list: MailingList,
+    record: Subscription | None,
+    changes: AttributeChanges,
 ) -> dict[str, Any]:
-    """The columns of the record that are to be set; ``None`` stands for a record to be made.
+    """Return the columns of a record after the changes, without unchanged columns.
 
     Raises ``field.value``, ``tag.too_many``, ``tag.too_many_of_member`` and ``list.busy``.
+
+    ``record``: the current record, or ``None`` for a new record.
     """
-    found: dict[str, Any] = {}
-    if given.fields:
-        changes = fields.read_own_fields(uow, mailing_list.user_id).read(given.fields)
-        found["fields"] = fields.merge_values(record.fields if record else {}, changes)
-    if given.tags is not None or given.add_tags or given.remove_tags:
-        wanted = [*(given.tags or ()), *given.add_tags]
-        if len({tags.fold_tag(each) for each in wanted}) > MAX_TAGS_OF_MEMBER:
+    columns: dict[str, Any] = {}
+    if changes.fields:
+        new_values = fields.read_own_fields(uow, mailing_list.user_id).parse_values(changes.fields)
+        columns["fields"] = fields.merge_values(record.fields if record else {}, new_values)
+    if changes.tags is not None or changes.add_tags or changes.remove_tags:
+        added_names = [*(changes.tags or ()), *changes.add_tags]
+        if len({tags.fold_tag(each) for each in added_names}) > MAX_TAGS_OF_MEMBER:
             raise TAG_TOO_MANY_OF_MEMBER(most=MAX_TAGS_OF_MEMBER)
-        # Ids of tags that were deleted go.
-        kept = (
+        # The look-up by id drops the ids of deleted tags.
+        current_tags = (
             tags.find_tag_names(uow, (record.tag_ids if record else []))
-            if given.tags is None
+            if changes.tags is None
             else {}
         )
-        # Another transaction may make the same tags just now.
+        # The call may wait for another transaction that creates the same tags.
         with locks.limit_lock_waits(uow):
-            made = tags.find_tag_ids(uow, mailing_list.id, wanted, make=True)
-        gone = tags.find_tag_ids(uow, mailing_list.id, given.remove_tags, make=False)
-        after = sorted({*kept, *made.values()} - {*gone.values()})
-        if len(after) > MAX_TAGS_OF_MEMBER:
+            added_ids = tags.find_tag_ids(uow, mailing_list.id, added_names, create=True)
+        removed_ids = tags.find_tag_ids(uow, mailing_list.id, changes.remove_tags, create=False)
+        new_tag_ids = sorted({*current_tags, *added_ids.values()} - {*removed_ids.values()})
+        if len(new_tag_ids) > MAX_TAGS_OF_MEMBER:
             raise TAG_TOO_MANY_OF_MEMBER(most=MAX_TAGS_OF_MEMBER)
-        found["tag_ids"] = after
-    return found
+        columns["tag_ids"] = new_tag_ids
+    return columns
 
 
-def merged(
-    uow: UnitOfWork, leaving: Subscription, there: Subscription | None, list_id: int
+def merge_attributes(
+    uow: UnitOfWork,
+    source_record: Subscription,
+    target_record: Subscription | None,
+    target_list_id: int,
 ) -> dict[str, Any]:
-    """The columns of a record that another list's record goes into, or of a new one on this list.
+    """Return the columns with attributes for the target record of a transfer.
 
-    Both lists have one owner, so fields stay what they are; tags are this list's of the same names.
-    Where both records have a value, the one there stays, unless its member had been removed: such a
-    record tells the past. Raises ``tag.too_many`` and ``list.busy``.
+    Both lists belong to the same owner, so ids of fields stay valid. Tags belong to one list, so
+    the target list needs tags with the same names. Values in the target record take precedence,
+    unless the target record has the status ``removed``.
+
+    Raises ``tag.too_many`` and ``list.busy``.
     """
-    both = [leaving] if there is None else [leaving, there]
-    if there is not None and there.status == SubscriptionStatus.REMOVED:
-        both.reverse()
-    names = tags.find_tag_names(uow, leaving.tag_ids)
+    records = [source_record] if target_record is None else [source_record, target_record]
+    if target_record is not None and target_record.status == SubscriptionStatus.REMOVED:
+        records.reverse()
+    tag_names = tags.find_tag_names(uow, source_record.tag_ids)
     with locks.limit_lock_waits(uow):
-        brought = tags.find_tag_ids(uow, list_id, names.values(), make=True)
-    had = [] if there is None else list(tags.find_tag_names(uow, there.tag_ids))
-    # A member who had as many tags already gets no other.
-    tag_ids = list(dict.fromkeys([*had, *sorted(brought.values())]))[:MAX_TAGS_OF_MEMBER]
+        source_tags = tags.find_tag_ids(uow, target_list_id, tag_names.values(), create=True)
+    target_tag_ids = (
+        [] if target_record is None else list(tags.find_tag_names(uow, target_record.tag_ids))
+    )
+    # The tags in the target record come first, so that the limit drops tags in the source record.
+    tag_ids = list(dict.fromkeys([*target_tag_ids, *sorted(source_tags.values())]))
     values: dict[str, Any] = {}
-    for each in both:
-        values |= each.fields
-    joined = [each.joined_at for each in both if each.joined_at is not None]
+    for record in records:
+        values |= record.fields
+    join_times = [record.joined_at for record in records if record.joined_at is not None]
     return {
         "fields": values,
-        "tag_ids": sorted(tag_ids),
-        "joined_at": joined[-1] if joined else None,
+        "tag_ids": sorted(tag_ids[:MAX_TAGS_OF_MEMBER]),
+        "joined_at": join_times[-1] if join_times else None,
     }
 
 
@@ -123,13 +153,13 @@ def merged(
 class Submission:
     """The data that a person submits with a sign-up: a name, and values of fields.
 
-    Anyone can enter any address into a sign-up form. The submitted data is therefore applied at
-    once only if the person has no subscription to the list yet. For an existing subscription, the
-    data is stored with the mailed token, and is applied when the person confirms with this token.
+    Anyone can enter any address into a sign-up form. Pressroom therefore only applies submitted
+    data immediately if the list has no record of the person. Otherwise, Pressroom stores the data
+    with the confirmation link, and applies the data when the person opens the link.
 
     Attributes:
         fields: stored values, by the ids of fields as text.
-        language: that of the page on which the person subscribed.
+        language: the language of the page on which the person subscribed.
     """
 
     name: str | None = None
@@ -142,14 +172,12 @@ class Submission:
         return {"name": self.name, "fields": dict(self.fields), "language": self.language}
 
     @property
-    def waiting(self) -> dict[str, Any] | None:
-        """As it is stored until the person confirms."""
+    def unconfirmed_values(self) -> dict[str, Any] | None:
+        """Return the values to store with a confirmation link, or ``None`` without values."""
         return self.columns if self.name or self.fields or self.language else None
 
 
-NOTHING = Submission()
-# The code of the problem of a required field.
-MISSING = "field.required"
+EMPTY_SUBMISSION = Submission()
 
 
 def read_submission(
@@ -161,39 +189,50 @@ def read_submission(
     is_text: bool = False,
     required: Collection[MemberField] = (),
 ) -> Submission:
-    """The submission of a form to a list of this owner; ``is_text`` where all values are texts.
+    """Return the submission of a sign-up form for a list of the owner.
 
-    Raises ``field.value``, for a field that is not public as for one that is not there, and for a
-    required one without a value.
+    Raises ``field.value`` for an unknown field, a field that isn't public, an invalid value, and a
+    required field without a value.
+
+    ``is_text``: whether all values are texts from an HTML form.
     """
     name = (name or "").strip() or None
     if not values and not required:
         return Submission(name)
-    found = fields.merge_values(
-        {}, fields.read_own_fields(uow, owner_id).public().read(values, is_text=is_text)
-    )
-    missing = [
-        FieldProblem(f"body.fields.{each.key}", MISSING, "is required")
+    public_fields = fields.read_own_fields(uow, owner_id).select_public()
+    field_values = fields.merge_values({}, public_fields.parse_values(values, is_text=is_text))
+    problems = [
+        FieldProblem(f"body.fields.{each.key}", REQUIRED_FIELD_CODE, "is required")
         for each in required
-        if str(each.id) not in found
+        if str(each.id) not in field_values
     ]
-    if missing:
-        rules = "; ".join(f"{each.field}: {each.message}" for each in missing)
-        raise FIELD_VALUE(rules=rules, problems=tuple(missing))
-    return Submission(name, found)
+    if problems:
+        rules = "; ".join(f"{each.field}: {each.message}" for each in problems)
+        raise FIELD_VALUE(rules=rules, problems=tuple(problems))
+    return Submission(name, field_values)
 
 
-def confirmed(
-    uow: UnitOfWork, owner_id: int, record: Subscription | None, waited: Mapping[str, Any] | None
+def build_confirmed_columns(
+    uow: UnitOfWork,
+    owner_id: int,
+    record: Subscription | None,
+    unconfirmed_values: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """The columns that a record gets of what ``Submission.waiting`` stored, now that it may.
+    """Return the columns that a confirmation sets in a record.
 
-    A field that the owner closed or retired meanwhile is left out.
+    Values of fields are dropped if the owner has retired the field, or if the field is no longer
+    public.
+
+    ``unconfirmed_values``: the stored result of ``Submission.unconfirmed_values``.
     """
-    if not waited:
+    if not unconfirmed_values:
         return {}
-    public = fields.read_own_fields(uow, owner_id).public().of_ids(waited["fields"])
-    before = record.fields if record else {}
-    given = {"name": waited["name"]} if waited["name"] else {}
-    spoken = {"language": waited["language"]} if waited["language"] else {}
-    return {**given, **spoken, "fields": fields.merge_values(before, public)}
+    columns: dict[str, Any] = {
+        name: unconfirmed_values[name] for name in ("name", "language") if unconfirmed_values[name]
+    }
+    public_fields = fields.read_own_fields(uow, owner_id).select_public()
+    columns["fields"] = fields.merge_values(
+        record.fields if record else {},
+        public_fields.select_valid_values(unconfirmed_values["fields"]),
+    )
+    return columns

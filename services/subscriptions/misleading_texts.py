@@ -8,7 +8,7 @@ from pathlib import Path
 from core.errors.mailing import TEXT_LEADS_AWAY, TEXT_MISLEADING
 from core.languages.shown_lines import fold_words, has_direction
 from core.settings import Settings
-from services.accounts import unsolicited_mail
+from services.accounts import quoted_texts
 
 _PHRASES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 
@@ -24,7 +24,7 @@ def require_harmless(name: str, text: str | None) -> None:
 
 
 def is_harmless(text: str) -> bool:
-    return not has_direction(text) and not unsolicited_mail.leads_away(text)
+    return not has_direction(text) and not quoted_texts.contains_contact_details(text)
 
 
 def require_no_secret(name: str, text: str | None) -> None:

@@ -39,7 +39,7 @@ def notify_owners(uow: UnitOfWork, list_ids: Collection[int]) -> None:
     )
     uow.session.execute(_LOCK_NOTICES)
     for owner, members in uow.session.execute(query):
-        limit = quotas.limit_of(uow.settings, owner.plan, PlanQuota.MEMBERS)
+        limit = quotas.plan_limit(uow.settings, owner.plan, PlanQuota.MEMBERS)
         if limit is not None and members > limit:
             detail = f"{members} members, and your plan has room for {limit}"
-            account_mails.mail_person(uow, MailKind.MEMBERS_OVER_QUOTA, owner, detail)
+            account_mails.enqueue_mail_to(uow, MailKind.MEMBERS_OVER_QUOTA, owner, detail)

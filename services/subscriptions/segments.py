@@ -33,8 +33,10 @@ def create_segment(uow: UnitOfWork, mailing_list: MailingList, name: str, writte
     Raises ``segment.name``, ``segment.name_taken``, ``segment.too_many``, ``quota.exceeded``, and
     the errors of ``member_filter.prepare_stored_filter``.
     """
-    stored_filter = member_filter.prepare_stored_filter(uow, mailing_list, written, make_tags=True)
-    _require_room(uow, mailing_list, quotas.row_bytes(stored_filter))
+    stored_filter = member_filter.prepare_stored_filter(
+        uow, mailing_list, written, create_tags=True
+    )
+    _require_room(uow, mailing_list, quotas.count_row_bytes(stored_filter))
     uow.session.execute(_LOCK_SEGMENTS, {"list_id": mailing_list.id})
     counted = select(func.count()).where(Segment.list_id == mailing_list.id)
     if (uow.session.scalar(counted) or 0) >= MAX_SEGMENTS_A_LIST:
@@ -56,9 +58,9 @@ def change_segment(
     segment = get_segment(uow, mailing_list.id, segment_id)
     if "filter" in fields:
         stored_filter = member_filter.prepare_stored_filter(
-            uow, mailing_list, fields["filter"], make_tags=True
+            uow, mailing_list, fields["filter"], create_tags=True
         )
-        growth = quotas.row_bytes(stored_filter) - quotas.row_bytes(segment.filter)
+        growth = quotas.count_row_bytes(stored_filter) - quotas.count_row_bytes(segment.filter)
         if growth > 0:
             _require_room(uow, mailing_list, growth)
         segment.filter = stored_filter
@@ -102,7 +104,7 @@ def choose_filter(
         raise errors.SELECTION_UNCLEAR()
     segment = get_segment(uow, mailing_list.id, segment_id)
     # An unusable filter is refused here, so that the job doesn't fail.
-    member_filter.read_stored_filter(uow, mailing_list, segment.filter, hold=True)
+    member_filter.read_stored_filter(uow, mailing_list, segment.filter, lock=True)
     return segment.filter
 
 

@@ -1,4 +1,4 @@
-"""Signs people up for a list: by a public request, a login, or a mailed confirmation."""
+"""Signs people up for a list, by a public request, a login or a confirmation link."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,15 +15,15 @@ from services.accounts import accounts, email_addresses, mailed_tokens, unsolici
 from services.accounts.mailed_tokens import Purpose
 from services.accounts.unsolicited_mail import MailBound
 from services.subscriptions import deny_lists, lists, member_attributes
-from services.subscriptions.member_attributes import NOTHING, Submission
+from services.subscriptions.member_attributes import EMPTY_SUBMISSION, Submission
 from services.subscriptions.members import changes, locks, mails, opt_out_checks, opt_outs
 from services.subscriptions.members.changes import Actor, Via
 from services.subscriptions.members.locks import LockedSubscription, lock_subscription
 from storage.unit_of_work import UnitOfWork
 
-# A stranger can enter any address. The limit protects its owner from many mails.
+# A stranger can enter any address. The interval protects the owner of the address from many mails.
 MIN_CONFIRMATION_INTERVAL = timedelta(minutes=10)
-_CONFIRMABLE = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
+_CONFIRMABLE_STATUSES = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
 
 
 def request_subscription(
@@ -32,15 +32,17 @@ def request_subscription(
     email: str,
     actor: Actor,
     *,
-    submission: Submission = NOTHING,
+    submission: Submission = EMPTY_SUBMISSION,
 ) -> None:
-    """Subscribe an address at the request of an unauthenticated person; raises ``email.invalid``.
+    """Subscribe an address at the request of a person without a login.
 
-    The subscription stays pending until the person confirms a mailed token, if the list requires
-    confirmation. This always applies to a person who opted out of the list. It also applies to a
-    person with an earlier record, because the owner may have removed them. The limits of
-    unsolicited mail apply to the mail. The person's other answers are stored in a new record, or
-    with the token. Nothing happens for an address on a deny list.
+    The subscription is pending until the person opens the link in a confirmation mail, if the list
+    requires confirmations. A person who opted out of the list must always confirm. A person with an
+    earlier record must also confirm, because the owner may have removed the person.
+
+    The limits of unsolicited mail apply to the confirmation mail. Values of the sign-up form are
+    stored in a new record, or with the confirmation link of an existing record. A request for an
+    address on a deny list has no effect. Raises ``email.invalid``.
     """
     email = email_addresses.normalise_address(email)
     if deny_lists.find_denied(uow, mailing_list.user_id, [email]):
@@ -48,45 +50,48 @@ def request_subscription(
     locks.lock_list_shared(uow, mailing_list.id)
     locked = None
     while locked is None:
-        # If the person was erased meanwhile, the address now belongs to a new person.
+        # Another transaction may erase the person before the lock is granted. The loop then finds a
+        # new person with the address.
         locked = lock_subscription(uow, mailing_list, accounts.find_or_create_person(uow, email))
     if locked.is_active or deny_lists.find_denied(uow, mailing_list.user_id, locked.addresses):
         return
-    opted_out = opt_out_checks.find_opt_outs(uow, mailing_list.id, locked.person)
-    is_known = locked.record is not None
-    must_confirm = mailing_list.confirm_required or bool(opted_out) or is_known
+    opt_out_kinds = opt_out_checks.find_opt_outs(uow, mailing_list.id, locked.person)
+    has_record = locked.record is not None
+    must_confirm = mailing_list.confirm_required or bool(opt_out_kinds) or has_record
     status = SubscriptionStatus.PENDING if must_confirm else SubscriptionStatus.ACTIVE
-    # For a known person, the confirmation enables mail and stores the submitted values.
+    # If the person has a record, only a confirmation enables mail and stores the submitted values.
     values: dict[str, Any] = {}
-    if not is_known:
-        values = {**submission.columns, "email_enabled": OptOutKind.EMAIL not in opted_out}
-    record = _write(uow, locked, "requested", actor, status=status, **values)
+    if not has_record:
+        values = {**submission.columns, "email_enabled": OptOutKind.EMAIL not in opt_out_kinds}
+    record = _write_record(uow, locked, "requested", actor, status=status, **values)
     if must_confirm:
         source = unsolicited_mail.source_digest(uow.settings.keyring, actor.ip)
         bounds = unsolicited_mail.choose_bounds(
             uow.settings, source, email=email, list_id=mailing_list.id
         )
-        waiting = submission.waiting if is_known else None
-        _mail_confirmation(uow, record, actor, bounds, waiting)
+        unconfirmed_values = submission.unconfirmed_values if has_record else None
+        _mail_confirmation(uow, record, bounds, unconfirmed_values)
 
 
 def _mail_confirmation(
     uow: UnitOfWork,
     record: Subscription,
-    actor: Actor,
     bounds: Sequence[MailBound],
-    waiting: dict[str, Any] | None,
+    unconfirmed_values: dict[str, Any] | None,
 ) -> None:
-    """Enqueue the mail of a token, and store the values that its confirmation sets."""
-    asked_at = record.confirmation_asked_at
-    if asked_at and clock.now() - asked_at < MIN_CONFIRMATION_INTERVAL:
+    """Enqueue the confirmation mail, unless a limit of such mails is reached.
+
+    ``unconfirmed_values``: values that the confirmation will store in the record.
+    """
+    last_mailed_at = record.confirmation_asked_at
+    if last_mailed_at and clock.now() - last_mailed_at < MIN_CONFIRMATION_INTERVAL:
         return
     if unsolicited_mail.admit_mail(uow, bounds):
-        # The person is reminded only once, a day after the last mail.
-        if asked_at is None or record.remind_at is not None:
+        # The person gets only one reminder, a day after the last confirmation mail.
+        if last_mailed_at is None or record.remind_at is not None:
             record.remind_at = func.now() + mails.REMINDER_DELAY
         record.confirmation_asked_at = func.now()
-        record.submitted = waiting
+        record.submitted = unconfirmed_values
         mails.enqueue_mail(uow, mails.MAIL_CONFIRMATION, record)
 
 
@@ -96,17 +101,17 @@ def subscribe_person(
     person: User,
     actor: Actor,
     *,
-    submission: Submission = NOTHING,
+    submission: Submission = EMPTY_SUBMISSION,
 ) -> int:
-    """Subscribe a person who is logged in, and lift their opt-outs.
+    """Subscribe a person who is logged in, and lift the person's opt-outs.
 
-    Returns 1, or 0 if nothing changed. Raises ``member.denied``, ``list.busy``.
+    Return 1, or 0 if nothing changed. Raises ``member.denied``, ``list.busy``.
     """
     locked = lock_subscription(uow, mailing_list, person)
     if locked is None:
         raise USER_NOT_FOUND()
-    values = member_attributes.confirmed(
-        uow, mailing_list.user_id, locked.record, submission.waiting
+    values = member_attributes.build_confirmed_columns(
+        uow, mailing_list.user_id, locked.record, submission.unconfirmed_values
     )
     if locked.is_active:
         assert locked.record is not None
@@ -119,7 +124,7 @@ def subscribe_person(
 
 @dataclass(frozen=True)
 class Confirmation:
-    """The subscription of a mailed token, which is pending or already confirmed."""
+    """The subscription of a confirmation link, which is pending or already confirmed."""
 
     mailing_list: MailingList
     record: Subscription
@@ -134,47 +139,49 @@ def read_confirmation(uow: UnitOfWork, secret: str) -> Confirmation:
 
     Raises the errors of ``confirm_subscription``, except ``member.denied``.
     """
-    opened, mailing_list, user_id = _open(uow, secret)
-    record = _confirmable(changes.find_record(uow, mailing_list.id, user_id))
+    link, mailing_list, user_id = _read_link(uow, secret)
+    record = _require_confirmable(changes.find_record(uow, mailing_list.id, user_id))
     confirmation = Confirmation(mailing_list, record)
-    if opened.used_at is not None and not confirmation.is_confirmed:
+    if link.used_at is not None and not confirmation.is_confirmed:
         raise LINK_USED()
     return confirmation
 
 
 def confirm_subscription(uow: UnitOfWork, secret: str, actor: Actor) -> Subscription:
-    """Confirm a subscription with its mailed token; a second confirmation changes nothing.
+    """Confirm a subscription with the secret of a confirmation link.
 
-    Raises ``link.invalid`` for a forged or expired token, ``link.used`` for a used token if the
-    subscription is pending again, ``subscription.not_pending``, ``list.not_found``,
-    ``member.denied``.
+    A second confirmation changes nothing. Raises ``link.invalid`` if the link is forged or expired.
+    Raises ``link.used`` if the link was used and the subscription is pending again. Also raises
+    ``subscription.not_pending``, ``list.not_found`` and ``member.denied``.
     """
-    opened, mailing_list, user_id = _open(uow, secret)
-    locked = lock_subscription(uow, mailing_list, accounts.get(uow, user_id))
+    link, mailing_list, user_id = _read_link(uow, secret)
+    locked = lock_subscription(uow, mailing_list, accounts.get_user(uow, user_id))
     if locked is None:
         raise LINK_INVALID()
-    record = _confirmable(locked.record)
+    record = _require_confirmable(locked.record)
     if locked.is_active:
         changes.confirm_imported_subscription(uow, record, actor)
         return record
     deny_lists.require_allowed(uow, mailing_list.user_id, locked.addresses)
-    mailed_tokens.use_token(uow, opened)
-    values = member_attributes.confirmed(uow, mailing_list.user_id, record, opened.submitted)
-    confirmed = _activate(uow, locked, "confirmed", actor, **values)
-    mails.enqueue_mail(uow, mails.MAIL_WELCOME, confirmed)
-    return confirmed
+    mailed_tokens.use_token(uow, link)
+    values = member_attributes.build_confirmed_columns(
+        uow, mailing_list.user_id, record, link.submitted
+    )
+    confirmed_record = _activate(uow, locked, "confirmed", actor, **values)
+    mails.enqueue_mail(uow, mails.MAIL_WELCOME, confirmed_record)
+    return confirmed_record
 
 
-def _open(uow: UnitOfWork, secret: str) -> tuple[MailedLink, MailingList, int]:
-    """Return the mailed token, its list and the id of its person."""
-    opened = mailed_tokens.read_token(uow, Purpose.CONFIRM_SUBSCRIPTION, secret)
-    assert opened.list_id is not None
-    assert opened.user_id is not None
-    return opened, lists.get_list(uow, opened.list_id), opened.user_id
+def _read_link(uow: UnitOfWork, secret: str) -> tuple[MailedLink, MailingList, int]:
+    """Return the confirmation link, with the list and the person's id."""
+    link = mailed_tokens.read_token(uow, Purpose.CONFIRM_SUBSCRIPTION, secret)
+    assert link.list_id is not None
+    assert link.user_id is not None
+    return link, lists.get_list(uow, link.list_id), link.user_id
 
 
-def _confirmable(record: Subscription | None) -> Subscription:
-    if record is None or record.status not in _CONFIRMABLE:
+def _require_confirmable(record: Subscription | None) -> Subscription:
+    if record is None or record.status not in _CONFIRMABLE_STATUSES:
         raise SUBSCRIPTION_NOT_PENDING()
     return record
 
@@ -186,23 +193,26 @@ def _activate(
     actor: Actor,
     **values: Any,
 ) -> Subscription:
-    """Activate the subscription by an act of the person, and enable its mail.
+    """Activate the subscription at the person's request, and enable mail.
 
-    ``values``: columns that the same act sets.
+    The request also lifts the person's opt-outs.
+
+    ``values``: other columns of the record.
     """
-    kinds = (OptOutKind.LIST, OptOutKind.EMAIL)
-    opt_outs.lift_opt_outs(uow, locked.mailing_list.id, locked.person, *kinds)
+    opt_outs.lift_opt_outs(
+        uow, locked.mailing_list.id, locked.person, OptOutKind.LIST, OptOutKind.EMAIL
+    )
     active = SubscriptionStatus.ACTIVE
-    return _write(uow, locked, action, actor, status=active, email_enabled=True, **values)
+    return _write_record(uow, locked, action, actor, status=active, email_enabled=True, **values)
 
 
-def _write(
+def _write_record(
     uow: UnitOfWork, locked: LockedSubscription, action: str, actor: Actor, **values: Any
 ) -> Subscription:
     if locked.record is not None:
         changes.change_record(uow, locked.record, action, actor, **values)
         return locked.record
-    # A stranger's request must not reveal the name on the person's account to the list's owner.
+    # The list's owner must not learn the name on the person's account from a stranger's request.
     name = {"name": locked.person.name} if actor.via is Via.LOGIN else {}
     record = Subscription(
         list_id=locked.mailing_list.id,
@@ -215,12 +225,16 @@ def _write(
 
 
 def move_confirmation(
-    uow: UnitOfWork, leaving: Subscription, there: Subscription, actor: Actor
+    uow: UnitOfWork, source_record: Subscription, target_record: Subscription
 ) -> None:
-    """Make the mailed token confirm the subscription to another list instead."""
-    moved = mailed_tokens.move_to_list(
-        uow, user_id=leaving.user_id, list_id=leaving.list_id, to_list_id=there.list_id
+    """Move the confirmation link of a transferred subscription to the target list."""
+    is_moved = mailed_tokens.move_tokens_to_list(
+        uow,
+        user_id=source_record.user_id,
+        list_id=source_record.list_id,
+        to_list_id=target_record.list_id,
     )
-    # If the mail is not sent yet, no token exists. Its job will then find no pending record.
-    if not moved and there.status == SubscriptionStatus.PENDING:
-        mails.enqueue_mail(uow, mails.MAIL_CONFIRMATION, there)
+    # No link exists before the confirmation mail is sent. The job of the mail will find no pending
+    # record, so the target record needs a new mail.
+    if not is_moved and target_record.status == SubscriptionStatus.PENDING:
+        mails.enqueue_mail(uow, mails.MAIL_CONFIRMATION, target_record)

@@ -8,8 +8,8 @@ from models import MailingList, MemberField
 from services.subscriptions.fields import read_own_fields
 from storage.unit_of_work import UnitOfWork
 
-# These values of a list are keys of fields. The list stores the ids of the fields.
-COLUMNS = ("asked_fields", "required_fields")
+# Owners set these values of a list as keys of fields, but the list stores ids of fields.
+FIELD_KEY_COLUMNS = ("asked_fields", "required_fields")
 
 
 class SignUpField(NamedTuple):
@@ -22,12 +22,12 @@ class SignUpField(NamedTuple):
 def read_sign_up_fields(uow: UnitOfWork, mailing_list: MailingList) -> list[SignUpField]:
     """Return the public fields that the list's form asks for, oldest first."""
     asked_ids = mailing_list.asked_field_ids
-    # A list that is not stored yet has no required fields.
+    # The value is ``None`` for a list that isn't stored yet.
     required_ids = set(mailing_list.required_field_ids or ())
-    public = read_own_fields(uow, mailing_list.user_id).public().by_key.values()
+    public_fields = read_own_fields(uow, mailing_list.user_id).select_public().by_key.values()
     return [
         SignUpField(each, each.id in required_ids)
-        for each in public
+        for each in public_fields
         if asked_ids is None or each.id in asked_ids
     ]
 
@@ -35,9 +35,10 @@ def read_sign_up_fields(uow: UnitOfWork, mailing_list: MailingList) -> list[Sign
 def read_field_keys(
     uow: UnitOfWork, mailing_list: MailingList
 ) -> tuple[list[str] | None, list[str]]:
-    """Return the keys of the fields that the owner chose for the form, and of the required fields.
+    """Return the keys of the fields that the form asks for, and the keys of the required fields.
 
-    The first value is ``None`` if the owner chose no fields. The form then asks for every field.
+    The first value is ``None`` if the owner has not chosen fields, so that the form asks for all
+    public fields.
     """
     has_chosen = mailing_list.asked_field_ids is not None
     if not has_chosen and not mailing_list.required_field_ids:
@@ -50,18 +51,22 @@ def read_field_keys(
 def find_field_ids(
     uow: UnitOfWork, mailing_list: MailingList, values: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the columns for the keys in ``values``; raises ``list.fields``."""
-    if not values.keys() & set(COLUMNS):
+    """Return the columns with field ids for the keys of fields in ``values``.
+
+    Raises ``list.fields``.
+    """
+    if not values.keys() & set(FIELD_KEY_COLUMNS):
         return {}
-    before = read_field_keys(uow, mailing_list)
+    current_keys = read_field_keys(uow, mailing_list)
     asked_keys, required_keys = (
-        values.get(name, keys) for name, keys in zip(COLUMNS, before, strict=True)
+        values.get(name, keys) for name, keys in zip(FIELD_KEY_COLUMNS, current_keys, strict=True)
     )
-    public = read_own_fields(uow, mailing_list.user_id).public().by_key
+    fields_by_key = read_own_fields(uow, mailing_list.user_id).select_public().by_key
     for key in [*(asked_keys or ()), *required_keys]:
-        if key not in public or (asked_keys is not None and key not in asked_keys):
+        if key not in fields_by_key or (asked_keys is not None and key not in asked_keys):
             raise errors.LIST_FIELDS(key=key[:60])
+    asked_ids = None if asked_keys is None else [fields_by_key[key].id for key in asked_keys]
     return {
-        "asked_field_ids": None if asked_keys is None else [public[key].id for key in asked_keys],
-        "required_field_ids": [public[key].id for key in required_keys],
+        "asked_field_ids": asked_ids,
+        "required_field_ids": [fields_by_key[key].id for key in required_keys],
     }

@@ -1,4 +1,4 @@
-"""The number of active subscribers of each list."""
+"""Counts the active subscribers of lists."""
 
 from collections.abc import Collection
 

@@ -1,7 +1,8 @@
-"""The tags of a list, which differ by more than case and are stored as they were first written.
+"""The tags of lists.
 
-A member has the ids of tags. The id of a deleted tag has no effect, and ``deleted_tags`` removes it
-from the members.
+The names of a list's tags must differ by more than case. The first use of a name determines the
+stored spelling. A member's record contains the ids of tags. The id of a deleted tag has no effect,
+and ``deleted_tags`` removes the id from the records.
 """
 
 import unicodedata
@@ -16,7 +17,7 @@ from core.languages.shown_lines import fold_case, is_shown
 from models import DeletedTag, MemberTag
 from services import paging
 from services.paging import PageOfRows, PageRequest
-from services.subscriptions.fields import ValueRefused
+from services.subscriptions.fields import InvalidAttribute
 from services.subscriptions.members import locks
 from storage.expected_errors import raise_if_taken
 from storage.unit_of_work import UnitOfWork
@@ -24,14 +25,29 @@ from storage.unit_of_work import UnitOfWork
 MAX_TAGS_OF_LIST = 10_000
 MAX_TAGS_OF_MEMBER = 100
 MAX_TAG_CHARACTERS = 40
+# The SQL condition that a stored filter contains the id of a tag. Strict mode prevents that
+# Postgres unwraps JSON arrays.
+_IS_IN_FILTER = """jsonb_path_exists(filter,
+    'strict $.** ? (@.field == "tag").* ? (@ == $id || exists(@[*] ? (@ == $id)))',
+    jsonb_build_object('id', CAST(:tag_id AS bigint)), true)"""
+_FIND_USES = text(f"""
+SELECT 'segment' AS kind, id, name FROM segments WHERE list_id = :list_id AND {_IS_IN_FILTER}
+UNION ALL
+SELECT 'bulk_action', id, action FROM bulk_actions
+WHERE list_id = :list_id AND status = 'running' AND (tag_id = :tag_id OR {_IS_IN_FILTER})
+UNION ALL
+SELECT 'export', id, kind FROM exports
+WHERE list_id = :list_id AND finished_at IS NULL AND {_IS_IN_FILTER}
+ORDER BY kind DESC, id
+""")  # noqa: S608
 
 
 def normalise_tag(text: str) -> str:
-    """Return the normalised name of a tag; raises ``ValueRefused``."""
+    """Return the normalised name of a tag, or raise ``InvalidAttribute``."""
     name = unicodedata.normalize("NFC", text).strip()
-    # A comma separates tags in files.
+    # Files separate tags by commas.
     if len(name) > MAX_TAG_CHARACTERS or "," in name or not is_shown(name):
-        raise ValueRefused(
+        raise InvalidAttribute(
             f"must have 1 to {MAX_TAG_CHARACTERS} characters in one line, one of them visible and "
             "none a comma or a control of the text's direction"
         )
@@ -39,66 +55,70 @@ def normalise_tag(text: str) -> str:
 
 
 def fold_tag(name: str) -> str:
-    """Return the form that names have in common if they differ in case or composition."""
+    """Return a form of the name that is equal for all spellings of the same tag.
+
+    Spellings may differ in case and in Unicode composition.
+    """
     return fold_case(name)
 
 
 def find_tag_ids(
-    uow: UnitOfWork, list_id: int, names: Iterable[str], *, make: bool, hold: bool = False
+    uow: UnitOfWork, list_id: int, names: Iterable[str], *, create: bool, lock: bool = False
 ) -> dict[str, int]:
-    """Return the ids of tags by their names; raises ``tag.too_many``.
+    """Return the ids of tags by the names of the tags. Raises ``tag.too_many``.
 
     Args:
-        names: names that ``normalise_tag`` returned.
-        make: whether missing tags are created; otherwise they are left out. The transaction waits
-            for others that create one of the tags. So a job does this apart from its long work.
-        hold: whether the tags are locked against deletion until the transaction ends. The
-            transaction waits for others that delete or rename one of them.
+        names: results of ``normalise_tag``.
+        create: whether to create missing tags. If missing tags aren't created, the result doesn't
+            contain them. A transaction that creates tags may wait for other transactions that
+            create the same tags. Long transactions should therefore not create tags.
+        lock: whether to lock the tags against deletion until the transaction ends. The call may
+            wait for a transaction that deletes or renames one of the tags.
     """
     keys_by_name = {name: fold_tag(name) for name in names}
     names_by_key: dict[str, str] = {}
     for name, key in keys_by_name.items():
         names_by_key.setdefault(key, name)
-    ids_by_key = _find_ids(uow, list_id, names_by_key, hold=hold)
-    # The loop repeats if a tag was deleted between the two statements.
-    while make and (missing := names_by_key.keys() - ids_by_key.keys()):
+    ids_by_key = _find_ids(uow, list_id, names_by_key, lock=lock)
+    # The loop repeats if another transaction deletes a tag between the two statements.
+    while create and (missing := names_by_key.keys() - ids_by_key.keys()):
         count = select(func.count()).select_from(MemberTag).where(MemberTag.list_id == list_id)
         if (uow.session.scalar(count) or 0) + len(missing) > MAX_TAGS_OF_LIST:
             raise errors.TAG_TOO_MANY(most=MAX_TAGS_OF_LIST)
-        # All transactions insert in the same order, so that they don't deadlock.
+        # Insert in a fixed order, so that two transactions can't deadlock.
         rows = [
             {"list_id": list_id, "name": names_by_key[key], "folded": key}
             for key in sorted(missing)
         ]
         uow.session.execute(insert(MemberTag).values(rows).on_conflict_do_nothing())
-        ids_by_key |= _find_ids(uow, list_id, missing, hold=hold)
+        ids_by_key |= _find_ids(uow, list_id, missing, lock=lock)
     return {name: ids_by_key[key] for name, key in keys_by_name.items() if key in ids_by_key}
 
 
 def find_tag_names(
-    uow: UnitOfWork, tag_ids: Iterable[int], *, hold: bool = False
+    uow: UnitOfWork, tag_ids: Iterable[int], *, lock: bool = False
 ) -> dict[int, str]:
-    """Return the names of tags by their ids, without deleted tags.
+    """Return the names of tags by the ids of the tags, without deleted tags.
 
-    ``hold`` locks the tags against deletion until the transaction ends.
+    ``lock``: whether to lock the tags against deletion until the transaction ends.
     """
     unique_ids = set(tag_ids)
     if not unique_ids:
         return {}
     ids = literal(sorted(unique_ids), ARRAY(BigInteger))
     query = select(MemberTag.id, MemberTag.name).where(MemberTag.id == any_(ids))
-    rows = uow.session.execute(_with_lock(query) if hold else query)
+    rows = uow.session.execute(_lock_against_deletion(query) if lock else query)
     return {row.id: row.name for row in rows}
 
 
-def list_tags(uow: UnitOfWork, list_id: int, wanted: PageRequest) -> PageOfRows[MemberTag]:
-    """Return a page of the list's tags, newest first; raises ``cursor.invalid``."""
+def list_tags(uow: UnitOfWork, list_id: int, page: PageRequest) -> PageOfRows[MemberTag]:
+    """Return a page of the list's tags, newest first. Raises ``cursor.invalid``."""
     query = select(MemberTag).where(MemberTag.list_id == list_id)
-    return paging.read(uow, paging.by_id(query, MemberTag.id, wanted), wanted)
+    return paging.read(uow, paging.by_id(query, MemberTag.id, page), page)
 
 
 def get_tag(uow: UnitOfWork, list_id: int, tag_id: int, *, lock: bool = False) -> MemberTag:
-    """Return a tag of the list; raises ``tag.not_found``."""
+    """Return a tag of the list, or raise ``tag.not_found``."""
     query = select(MemberTag).where(MemberTag.id == tag_id, MemberTag.list_id == list_id)
     tag = uow.session.scalar(query.with_for_update() if lock else query)
     if tag is None:
@@ -107,9 +127,9 @@ def get_tag(uow: UnitOfWork, list_id: int, tag_id: int, *, lock: bool = False) -
 
 
 def rename_tag(uow: UnitOfWork, list_id: int, tag_id: int, name: str) -> MemberTag:
-    """Give the tag another name for all its members; raises ``tag.not_found``, ``tag.name_taken``.
+    """Rename a tag of the list. Raises ``tag.not_found``, ``tag.name_taken``.
 
-    ``name`` is a name that ``normalise_tag`` returned.
+    ``name``: a result of ``normalise_tag``.
     """
     tag = get_tag(uow, list_id, tag_id, lock=True)
     tag.name = name
@@ -120,48 +140,34 @@ def rename_tag(uow: UnitOfWork, list_id: int, tag_id: int, name: str) -> MemberT
 
 
 def _find_ids(
-    uow: UnitOfWork, list_id: int, keys: Collection[str], *, hold: bool
+    uow: UnitOfWork, list_id: int, keys: Collection[str], *, lock: bool
 ) -> dict[str, int]:
+    """Return the ids of the list's tags by the results of ``fold_tag``."""
     if not keys:
         return {}
     query = select(MemberTag.folded, MemberTag.id).where(
         MemberTag.list_id == list_id, MemberTag.folded == any_(literal([*keys], ARRAY(Text)))
     )
-    rows = uow.session.execute(_with_lock(query) if hold else query)
+    rows = uow.session.execute(_lock_against_deletion(query) if lock else query)
     return {row.folded: row.id for row in rows}
 
 
-def _with_lock(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
+def _lock_against_deletion(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
     return query.with_for_update(read=True, key_share=True)
 
 
-# Searches a stored filter for the id of a tag. Strict mode doesn't unwrap lists.
-_IN_FILTER = """jsonb_path_exists(filter,
-    'strict $.** ? (@.field == "tag").* ? (@ == $id || exists(@[*] ? (@ == $id)))',
-    jsonb_build_object('id', CAST(:tag_id AS bigint)), true)"""
-_USES = text(f"""
-SELECT 'segment' AS kind, id, name FROM segments WHERE list_id = :list_id AND {_IN_FILTER}
-UNION ALL
-SELECT 'bulk_action', id, action FROM bulk_actions
-WHERE list_id = :list_id AND status = 'running' AND (tag_id = :tag_id OR {_IN_FILTER})
-UNION ALL
-SELECT 'export', id, kind FROM exports
-WHERE list_id = :list_id AND finished_at IS NULL AND {_IN_FILTER}
-ORDER BY kind DESC, id
-""")  # noqa: S608
-
-
 def delete_tag(uow: UnitOfWork, list_id: int, tag_id: int) -> int:
-    """Delete a tag of the list; returns 1.
+    """Delete a tag of the list, and return 1.
 
     Raises ``tag.not_found``, ``list.busy``. Raises ``tag.in_use`` if a segment, an unfinished bulk
     action or an unfinished export uses the tag.
     """
     with locks.limit_lock_waits(uow):
-        # Transactions that start to use the tag lock it. The next statement sees their work.
+        # A transaction that creates a use of the tag locks the tag. The search for uses therefore
+        # sees all uses.
         tag = get_tag(uow, list_id, tag_id, lock=True)
     values = {"tag_id": tag_id, "list_id": list_id}
-    if uses := [row._asdict() for row in uow.session.execute(_USES, values)]:
+    if uses := [row._asdict() for row in uow.session.execute(_FIND_USES, values)]:
         raise errors.TAG_IN_USE(
             name=tag.name, uses=errors.format_uses(uses), facts={"used_by": uses}
         )

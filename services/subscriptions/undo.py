@@ -1,7 +1,7 @@
 """The undo of an import or of a bulk action.
 
-A job restores the earlier values of members in batches. A batch is one transaction under the list's
-lock, which also stores where the next batch starts.
+A job restores the earlier values of members in batches. The transaction of a batch holds the list's
+lock, and stores where the next batch starts.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +27,8 @@ from services.subscriptions.members import locks
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The earlier values are kept for this time after they were changed.
+# Pressroom keeps the earlier values of members for this time, so an undo must start within this
+# time.
 UNDO_TIME = timedelta(days=90)
 
 Row = TypeVar("Row", MemberImport, BulkAction)
@@ -38,7 +39,7 @@ class RestoredBatch(NamedTuple):
 
     Attributes:
         members: the number of restored members.
-        bookmark: maps columns of the row to the place where the next batch starts.
+        bookmark: the columns of the import or bulk action that store where the next batch starts.
     """
 
     members: int
@@ -47,16 +48,20 @@ class RestoredBatch(NamedTuple):
 
 @dataclass
 class Undo(Generic[Row]):
-    """The undo of imports, or the undo of bulk actions. A row is one import or one bulk action.
+    """The undo of imports, or the undo of bulk actions.
+
+    A row is an import or a bulk action.
 
     Attributes:
         id_name: the name of the row's id in the result of the job.
-        count_changed: returns the number of members that the row changed.
-        restore_batch: restores the next batch of members. Returns ``None`` if no member is left.
-        end: receives the row, the id of the job and the status of the job when the undo ends.
-        is_complete: returns whether another undo could not restore any other member.
-        has_total: whether the job shows the number of members from its start.
-        initial_values: the values of the row's columns when an undo starts.
+        count_changed: a function that returns the number of members that the row changed.
+        restore_batch: a function that restores the next batch of members. The function returns
+            ``None`` if no members are left.
+        end: a function that ends the undo. The arguments are the row, the id of the job and the
+            status of the job.
+        is_complete: a function that returns whether all members of the row are already restored.
+        has_total: whether the job shows the number of members from the start.
+        initial_values: the values of the row's columns at the start of an undo.
     """
 
     model: type[Row]
@@ -83,35 +88,40 @@ class Undo(Generic[Row]):
                 retryable=True,
                 run=self.run,
                 needs_recent_login=self.needs_recent_login,
-                # Restored members stay restored. ``start`` continues the undo.
+                # An abandoned undo keeps the restored members. ``start`` continues the undo.
                 on_abandoned=call_with_subject(self.model, self.end),
             )
         )
 
     def find_row(self, uow: UnitOfWork, caller: Caller, row_id: int, *, lock: bool = False) -> Row:
-        """Return a row of the caller. Raises the error ``not_found``."""
+        """Return a row of the caller, or raise the error ``not_found``."""
         query = select(self.model).where(
             self.model.id == row_id, self.model.user_id == caller.user_id
         )
-        # The lock must not exclude a transaction that refers to the row, for example by a chunk.
-        locked = query.with_for_update(key_share=True).execution_options(populate_existing=True)
-        row = uow.session.scalar(locked if lock else query)
+        # Other transactions may insert references to the row at the same time, such as chunks of an
+        # import. A ``key_share`` lock doesn't exclude these transactions.
+        lock_query = query.with_for_update(key_share=True).execution_options(populate_existing=True)
+        row = uow.session.scalar(lock_query if lock else query)
         if row is None:
             raise self.not_found()
         return row
 
     def available_until(self, row: Row) -> datetime | None:
-        """Return until when the row can be undone; ``None`` while it runs, and if it is undone."""
+        """Return the time until which the row can be undone.
+
+        Return ``None`` if the row is still running or is already undone.
+        """
         if row.finished_at is None or self.is_complete(row):
             return None
         return row.created_at + UNDO_TIME
 
     def start(self, uow: UnitOfWork, caller: Caller, row_id: int) -> int | None:
-        """Start or continue an undo. Return the id of its job, or ``None`` if it is complete.
+        """Start or continue an undo, and return the id of the job.
 
-        Raises the errors ``not_found``, ``running`` and ``over``.
+        Return ``None`` if the undo is complete. Raises the errors ``not_found``, ``running`` and
+        ``over``.
         """
-        # Lock the job before the row, as a transaction that restores a batch does.
+        # Lock the job before the row. A transaction that restores a batch uses the same order.
         job_id = self.find_row(uow, caller, row_id).undo_job_id
         job = uow.session.get(Job, job_id, with_for_update=True) if job_id else None
         row = self.find_row(uow, caller, row_id, lock=True)
@@ -120,10 +130,10 @@ class Undo(Generic[Row]):
         if self.is_complete(row):
             return None
         if row.undo_job_id != job_id:
-            # Another call has just started the undo.
+            # Another request has started the undo at the same time.
             return row.undo_job_id
         is_unfinished = job is not None and job.finished_at is None
-        # The database's clock decides, because it also decides when the earlier values are deleted.
+        # Use the clock of the database. The deletion of the earlier values uses the same clock.
         is_in_time = select(self.model.created_at > func.now() - UNDO_TIME)
         if not (is_unfinished or uow.session.scalar(is_in_time.where(self.model.id == row.id))):
             raise self.over(days=UNDO_TIME.days)
@@ -140,11 +150,11 @@ class Undo(Generic[Row]):
         return job.id
 
     def run(self, resources: Resources, lease: Lease) -> None:
-        """Restore batches of members for one turn. Raises the error ``running``."""
-        work_in_turns(resources, lease, partial(self._take_step, lease=lease))
+        """Restore batches of members until the job's turn ends. Raises the error ``running``."""
+        work_in_turns(resources, lease, partial(self._restore_next_batch, lease=lease))
 
-    def _take_step(self, uow: UnitOfWork, lease: Lease) -> bool:
-        """Restore the next batch. Return whether no batch is left."""
+    def _restore_next_batch(self, uow: UnitOfWork, lease: Lease) -> bool:
+        """Restore the next batch of members. Return whether the undo is complete."""
         row = uow.session.get(self.model, lease.subject_id)
         if row is None:
             raise JobCancelled
@@ -153,7 +163,8 @@ class Undo(Generic[Row]):
         locks.lock_list(uow, row.list_id)
         batch = self.restore_batch(uow, row)
         changed = self.count_changed(row)
-        # Write the job before the row, because a transaction that ends both locks the job first.
+        # Write the job before the row. A transaction that ends the job and the row uses the same
+        # order of locks.
         if batch is None:
             counts = {self.id_name: row.id, "undone": row.undone, "kept": changed - row.undone}
             complete_job(uow, lease, counts)

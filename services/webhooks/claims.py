@@ -230,7 +230,7 @@ def _build_test_event(delivery: WebhookDelivery) -> dict[str, Any]:
     return {
         "id": None,
         "type": TEST_EVENT_TYPE,
-        "occurred_at": clock.iso(delivery.created_at),
+        "occurred_at": clock.format_timestamp(delivery.created_at),
         "list_id": None,
         "subject": None,
         "data": {},

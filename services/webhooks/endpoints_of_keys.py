@@ -24,6 +24,14 @@ PROCESS_EXPIRED_KEYS = register_maintenance(
     run=lambda resources, _: process_expired_keys(resources),
 )
 _MAX_KEYS = 1_000
+# Finds keys with active endpoints that have expired, or that expire soon without a notice yet.
+_FIND_EXPIRING_KEYS = Statement("""
+SELECT DISTINCT k.id, k.user_id
+FROM webhook_endpoints AS e JOIN api_keys AS k ON k.id = e.key_id
+WHERE e.state = 'active' AND k.revoked_at IS NULL AND (k.expires_at <= now()
+    OR k.expiry_told_at IS NULL AND k.expires_at <= now() + :before)
+LIMIT :limit
+""")
 
 
 def revoke_key(
@@ -33,9 +41,9 @@ def revoke_key(
 
     ``keep_endpoints``: whether to move these endpoints to the account instead of ending them.
     """
-    revoked = api_keys.revoke(uow, key_id=key_id, user_id=user_id)
+    revoked = api_keys.revoke_key(uow, key_id=key_id, user_id=user_id)
     if keep_endpoints:
-        belongs_to_key = WebhookEndpoint.key_id.in_(api_keys.family(key_id))
+        belongs_to_key = WebhookEndpoint.key_id.in_(api_keys.select_key_family(key_id))
         uow.session.execute(update(WebhookEndpoint).where(belongs_to_key).values(key_id=None))
     else:
         owner_id = uow.session.get_one(ApiKey, key_id).user_id
@@ -47,18 +55,8 @@ def revoke_key(
 def list_live_endpoints_of_key(uow: UnitOfWork, key_id: int) -> list[WebhookEndpoint]:
     """Return the live endpoints of an API key and of keys that the key created, newest first."""
     return webhook_endpoints.find_live_endpoints(
-        uow, WebhookEndpoint.key_id.in_(api_keys.family(key_id))
+        uow, WebhookEndpoint.key_id.in_(api_keys.select_key_family(key_id))
     )
-
-
-# Finds keys with active endpoints that have expired, or that expire soon without a notice yet.
-_FIND_EXPIRING_KEYS = Statement("""
-SELECT DISTINCT k.id, k.user_id
-FROM webhook_endpoints AS e JOIN api_keys AS k ON k.id = e.key_id
-WHERE e.state = 'active' AND k.revoked_at IS NULL AND (k.expires_at <= now()
-    OR k.expiry_told_at IS NULL AND k.expires_at <= now() + :before)
-LIMIT :limit
-""")
 
 
 def process_expired_keys(resources: Resources) -> int:
@@ -102,7 +100,7 @@ def _process_key(uow: UnitOfWork, key_id: int, user_id: int) -> bool:
         )
     else:
         return False
-    account_mails.mail_person(uow, MailKind.KEY_EXPIRES, person, f"{key.last_four} {details}")
+    account_mails.enqueue_mail_to(uow, MailKind.KEY_EXPIRES, person, f"{key.last_four} {details}")
     return True
 
 

@@ -12,7 +12,7 @@ from http import HTTPStatus
 from sqlalchemy import exists, func, select, text, update
 
 from core.logging import get_logger
-from integrations.http_client import retry_after
+from integrations.http_client import parse_retry_after
 from integrations.receivers.client import Outcome
 from models import DeliveryStatus, EndpointState, User, WebhookDelivery, WebhookEndpoint
 from services.accounts import account_mails, accounts
@@ -137,7 +137,7 @@ def _choose_retry_time(delivery: WebhookDelivery, outcome: Outcome, now: datetim
 
     The last attempt is made three days after the delivery was queued.
     """
-    seconds = retry_after(outcome.retry_after, max_seconds=MAX_RETRY_AFTER.total_seconds())
+    seconds = parse_retry_after(outcome.retry_after, max_seconds=MAX_RETRY_AFTER.total_seconds())
     due_at = delivery.due_at
     if seconds is not None:
         # A receiver can't shorten the pause below the first pause of the normal schedule.
@@ -166,9 +166,9 @@ def _stop_endpoint(
     endpoint.reason = reason
     endpoint.due_at = None
     log.info("webhook.stopped", endpoint_id=endpoint.id, state=state)
-    person = accounts.get(uow, endpoint.user_id)
+    person = accounts.get_user(uow, endpoint.user_id)
     detail = f"{endpoint.id} is {state} now. {reason}"
-    account_mails.mail_person(uow, MailKind.WEBHOOK_STOPPED, person, detail)
+    account_mails.enqueue_mail_to(uow, MailKind.WEBHOOK_STOPPED, person, detail)
 
 
 def _get_transaction_time(uow: UnitOfWork) -> datetime:

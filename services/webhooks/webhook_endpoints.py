@@ -18,7 +18,7 @@ from services.accounts import account_mails, accounts
 from services.accounts.account_mails import MailKind
 from services.feed.catalogue import FeedEventType, list_visible_types
 from services.feed.reading import FeedPosition, newest_position, require_own_list
-from services.security_events import EventType, record
+from services.security_events import EventType, record_event
 from services.webhooks import signing
 from storage.unit_of_work import UnitOfWork
 
@@ -51,7 +51,7 @@ def create_endpoint(
     ``auth.restricted_credential``, ``list.not_found`` and ``webhook.too_many_endpoints``.
     """
     _require_types(caller, types)
-    sessions.lock_maker(uow, caller)
+    sessions.lock_caller(uow, caller)
     require_own_list(uow, caller.user_id, list_id)
     query = select(func.count()).where(WebhookEndpoint.user_id == caller.user_id, _is_not_deleted())
     if (uow.session.scalar(query) or 0) >= MAX_ENDPOINTS:
@@ -69,7 +69,7 @@ def create_endpoint(
     uow.session.add(endpoint)
     uow.session.flush()
     secret = signing.create_secret(uow, endpoint.id)
-    record(uow, caller.user_id, EventType.WEBHOOK_CREATED, endpoint_id=endpoint.id)
+    record_event(uow, caller.user_id, EventType.WEBHOOK_CREATED, endpoint_id=endpoint.id)
     _mail_person(uow, caller)
     return endpoint, secret
 
@@ -127,7 +127,7 @@ def change_endpoint(
         endpoint.rests_until = None
         if endpoint.state == EndpointState.ACTIVE:
             wake_endpoint(endpoint)
-        record(uow, caller.user_id, EventType.WEBHOOK_CHANGED, endpoint_id=endpoint.id)
+        record_event(uow, caller.user_id, EventType.WEBHOOK_CHANGED, endpoint_id=endpoint.id)
         _mail_person(uow, caller)
     if to.types is not None:
         _require_types(caller, to.types)
@@ -145,7 +145,7 @@ def change_endpoint(
 
 
 def _lock_for_maker(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookEndpoint:
-    sessions.lock_maker(uow, caller)
+    sessions.lock_caller(uow, caller)
     endpoint = get_endpoint(uow, caller, endpoint_id, lock=True)
     if endpoint.state == EndpointState.ENDED:
         raise errors.WEBHOOK_ENDED()
@@ -163,7 +163,7 @@ def _set_state(
     endpoint.state = state
     endpoint.reason = None
     endpoint.failing_since = None
-    if endpoint.key_id is not None and not api_keys.is_open(uow, endpoint.key_id):
+    if endpoint.key_id is not None and not api_keys.is_active_key(uow, endpoint.key_id):
         # An expired or revoked key would pause the endpoint again, so replace the key.
         endpoint.key_id = caller.key_id
     endpoint.is_held = False
@@ -193,7 +193,7 @@ def delete_endpoint(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> int:
     """End the endpoint and hide it from its owner. Return 1."""
     endpoint = get_endpoint(uow, caller, endpoint_id, lock=True)
     if endpoint.state != EndpointState.ENDED:
-        record(uow, caller.user_id, EventType.WEBHOOK_ENDED, endpoint_id=endpoint.id)
+        record_event(uow, caller.user_id, EventType.WEBHOOK_ENDED, endpoint_id=endpoint.id)
     endpoint.state = EndpointState.ENDED
     endpoint.due_at = None
     endpoint.deleted_at = func.now()
@@ -246,7 +246,7 @@ def end_endpoints(
     values = {"state": EndpointState.ENDED, "reason": reason, "due_at": None}
     ended_ids = uow.session.scalars(statement.values(values).returning(table.id)).all()
     if ended_ids:
-        record(uow, user_id, EventType.WEBHOOK_ENDED, endpoints=len(ended_ids))
+        record_event(uow, user_id, EventType.WEBHOOK_ENDED, endpoints=len(ended_ids))
 
 
 def get_position(endpoint: WebhookEndpoint) -> FeedPosition:
@@ -275,14 +275,14 @@ def _mail_person(uow: UnitOfWork, caller: Caller) -> None:
 
     The number of mails per credential is limited.
     """
-    person = accounts.get(uow, caller.user_id)
+    person = accounts.get_user(uow, caller.user_id)
     detail = "in a browser in which you are logged in"
     if caller.key_id is not None:
         key = uow.session.get_one(ApiKey, caller.key_id)
         detail = f"by your API key that ends in {key.last_four}"
     kind = MailKind.NEW_WEBHOOK
-    if not account_mails.got_enough(uow, kind, person.email, detail=detail):
-        account_mails.mail_person(uow, kind, person, detail)
+    if not account_mails.is_mail_limit_reached(uow, kind, person.email, detail=detail):
+        account_mails.enqueue_mail_to(uow, kind, person, detail)
 
 
 def _is_not_deleted() -> ColumnElement[bool]:

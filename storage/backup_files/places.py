@@ -148,7 +148,8 @@ class FolderPlace:
             raise TransientError(f"The folder of the backups: {error.strerror}.") from error
 
     def _build_unusable_error(self, error: OSError) -> DomainError:
-        # Both error numbers mean that the path is a file, and ENOTDIR has the clearer text.
+        # EEXIST is reported as ENOTDIR, because the text of ENOTDIR explains that the path is not a
+        # folder.
         number = errno.ENOTDIR if error.errno == errno.EEXIST else error.errno
         return BACKUP_FOLDER_UNUSABLE(
             folder=self.folder, setting=variable_of("backup_url"), reason=os.strerror(number or 0)
@@ -174,7 +175,7 @@ def _walk_folder(folder: Path, prefix: str) -> Iterator[StoredObject]:
 
 
 def _flush_folder(folder: Path) -> None:
-    """Write a folder to the disk, so that a power failure can't undo the renaming of a file."""
+    """Write a folder to the disk, so that a renamed file survives a power failure."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

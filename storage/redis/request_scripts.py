@@ -149,8 +149,8 @@ return {payload, longest_wait()}
 """
 )
 
-# Renews the lease of a request if a caller waits, and deletes the lease if no caller waits. One
-# script checks and deletes, so that a new caller either finds the lease or sends a message.
+# Renews the lease of a request if a caller waits, and deletes the lease if no caller waits. The
+# script is atomic, so that a new caller either finds the lease or sends a message.
 RENEW_FOR_CALLERS_SCRIPT = (
     _PREAMBLE
     + """

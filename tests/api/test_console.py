@@ -98,7 +98,7 @@ def page_of(template: str, member_count: MemberCount, **others: Any) -> str:
         "csrf_token": "",
         "list": SimpleNamespace(id=1, title="A list"),
         "form": TypedForm(),
-        "counted_now": member_count,
+        "member_count": member_count,
         "draft": FilterDraft(None),
         "choices": {},
     }
@@ -125,7 +125,9 @@ def test_a_bulk_action_is_offered_unless_it_is_known_to_be_about_nobody(
     member_count: MemberCount, button: str
 ) -> None:
     nothing: dict[str, Any] = {key: [] for key in ("actions", "tiers", "tags")}
-    text = page_of("new_bulk_action.html", member_count, written={}, written_text="{}", **nothing)
+    text = page_of(
+        "new_bulk_action.html", member_count, filter_json={}, filter_text="{}", **nothing
+    )
     assert button in text
 
 

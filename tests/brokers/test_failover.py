@@ -16,7 +16,7 @@ from core.queues import Queue
 from devstack.harness.free_ports import free_port
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
-from devstack.supervisor.programs import answers
+from devstack.supervisor.programs import is_responding
 from storage.broker import Broker
 from storage.task_messages import queue_name
 from tests.support.composer import composing
@@ -43,7 +43,7 @@ class Answered:
 @contextmanager
 def under_load(stack: Stack) -> Iterator[Answered]:
     """Uploads that do not wait and composer calls that do, one after another in some threads."""
-    load, owner = Answered(), stack.new_owner()
+    load, owner = Answered(), stack.create_owner()
     with stack.client(owner.key) as client:
 
         def compose() -> None:
@@ -151,7 +151,7 @@ def test_flower_shows_the_queues_of_a_redis_behind_sentinels(
             assert broker.send("probe.none", Queue.MEDIA, {})
         broker.close()
         stack.environment["PRESSROOM_REDIS_URL"] = url
-        is_up = partial(answers, port, "/healthcheck")
+        is_up = partial(is_responding, port, "/healthcheck")
         stack.start("flower", "flower", "--port", str(port), ready=is_up)
         password = stack.settings().flower_password
         assert password

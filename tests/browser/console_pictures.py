@@ -91,7 +91,7 @@ def _stack() -> Iterator[Stack]:
 
 
 def _take_all(stack: Stack, browser: Browser) -> None:
-    owner = stack.new_owner()
+    owner = stack.create_owner()
     page = browser.new_page(viewport={"width": _WIDTH, "height": _HEIGHT})
     log_in_browser(page, stack, owner.user_id)
     with stack.client(owner.key) as api:

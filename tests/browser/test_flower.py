@@ -14,7 +14,7 @@ from devstack import LOOPBACK
 from devstack.harness.free_ports import free_port
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack, plain_client
-from devstack.supervisor.programs import answers
+from devstack.supervisor.programs import is_responding
 from tests.support.browser.looks import Open
 from tests.support.http.replies import data, problem, send
 from tests.support.http.webhook_receiver import happen, hooked, new_endpoint
@@ -39,7 +39,12 @@ def flower(stack: Stack, *words: str) -> Iterator[str]:
     """Its URL, once it hears of the workers."""
     port = free_port()
     running = stack.start(
-        "flower", "flower", "--port", str(port), *words, ready=lambda: answers(port, "/healthcheck")
+        "flower",
+        "flower",
+        "--port",
+        str(port),
+        *words,
+        ready=lambda: is_responding(port, "/healthcheck"),
     )
     url = f"http://{LOOPBACK}:{port}"
     try:

@@ -41,7 +41,7 @@ def account(sandbox_url: str, stripe_keys: StripeKeys) -> StripeCheckout:
 @pytest.fixture
 def payment_url(account: StripeCheckout, sandbox_url: str) -> str:
     """The URL of the page on which a buyer pays for a new order."""
-    return account.open(an_order(123456, return_url=f"{sandbox_url}/?back=1")).payment_url
+    return account.open_checkout(an_order(123456, return_url=f"{sandbox_url}/?back=1")).payment_url
 
 
 def require_accessible(page: Page) -> None:

@@ -204,10 +204,10 @@ def test_a_backup_that_is_missing_or_old_is_found(stack: Stack, tmp_path: Path) 
     now = clock.now()
     for age, state in ((timedelta(hours=31), "wrong"), (timedelta(hours=25), "fine")):
         began_at = now - age
-        manifests.write(
+        manifests.write_manifest(
             place,
             Manifest(
-                id=manifests.new_id(began_at),
+                id=manifests.create_backup_id(began_at),
                 began_at=began_at,
                 finished_at=began_at,
                 release="1",
@@ -300,7 +300,7 @@ def test_keys_that_providers_refuse_are_named(stack: Stack) -> None:
 
 
 def test_an_api_that_believes_strangers_about_their_address_is_found(stack: Stack) -> None:
-    with stack.second_api(PRESSROOM_TRUSTED_PROXIES=LOOPBACK) as api:
+    with stack.run_second_api(PRESSROOM_TRUSTED_PROXIES=LOOPBACK) as api:
         code, found = doctor(stack, PRESSROOM_PUBLIC_URL=api.api_url)
     assert code == 1
     assert set(faults(found)) == {("public URL", "invented address")}
@@ -313,7 +313,7 @@ def test_a_host_of_readers_pages_that_has_a_login_is_found(stack: Stack) -> None
         "PRESSROOM_PAGES_URL": f"http://localhost:{port}",
     }
     for given, state in ((own, "fine"), ({}, "wrong")):
-        with stack.second_api(port, **given):
+        with stack.run_second_api(port, **given):
             _, found = doctor(stack, **own)
         assert found["public URL", "readers' pages"]["state"] == state
     assert "Host header" in found["public URL", "readers' pages"]["advice"]

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from clients.generator import files
-from clients.generator.operations import operations
+from clients.generator.operations import read_operations
 from devstack.harness.stack import Owner, Stack
 from tests.support.clients import readme_examples
 from tests.support.clients.building import run_program
@@ -34,7 +34,7 @@ def use(pressroom: Pressroom) -> None:
 
 def test_every_operation_is_a_method_that_says_what_it_does(package: ModuleType) -> None:
     document = openapi_document()
-    for operation in operations(document):
+    for operation in read_operations(document):
         method = getattr(package.Pressroom, operation.id)
         assert method.__doc__
         taken = set(inspect.signature(method).parameters)
@@ -44,7 +44,9 @@ def test_every_operation_is_a_method_that_says_what_it_does(package: ModuleType)
 
 def test_the_package_and_its_users_are_typed_strictly(python_project: Path) -> None:
     members = next(
-        operation for operation in operations(openapi_document()) if operation.id == "list_members"
+        operation
+        for operation in read_operations(openapi_document())
+        if operation.id == "list_members"
     )
     name = members.answer_schema["$ref"].rpartition("/")[2]
     (python_project / "use.py").write_text(_USE.format(member=name))

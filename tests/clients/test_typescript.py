@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from clients.generator import files
-from clients.generator.operations import operations
+from clients.generator.operations import read_operations
 from core.scopes import Scope
 from devstack.harness.stack import Owner, Stack
 from tests.support.clients import building, javascript_client, readme_examples, signed_messages
@@ -127,7 +127,7 @@ def test_the_package_is_sound_for_those_who_install_it(typescript_project: Path)
 
 def test_every_operation_has_a_method(typescript_project: Path) -> None:
     declared = (typescript_project / "dist" / "generated" / "operations.d.ts").read_text()
-    names = {operation.camel_name for operation in operations(openapi_document())}
+    names = {operation.camel_name for operation in read_operations(openapi_document())}
     assert {name for name in names if f"\n    {name}(" not in declared} == set()
 
 

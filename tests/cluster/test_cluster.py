@@ -118,7 +118,7 @@ class Work:
 @pytest.fixture
 def traffic(cluster: Cluster) -> Work:
     stack = cluster.stack
-    owner = stack.new_owner()
+    owner = stack.create_owner()
     ledger.grant_credits(
         stack.resources.database, owner.user_id, Decimal(10_000_000), source_id="start"
     )

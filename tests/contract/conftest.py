@@ -36,7 +36,7 @@ def stack_without_workers(make_lasting_stack: Callable[[str], Stack]) -> Stack:
 @pytest.fixture
 def owner_without_workers(stack_without_workers: Stack) -> Owner:
     """A new owner on the test stack that runs no workers."""
-    return stack_without_workers.new_owner()
+    return stack_without_workers.create_owner()
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def disconnected_api(stack_without_workers: Stack) -> Iterator[httpx2.Client]:
         "PRESSROOM_REDIS_URL": f"redis://:secret-word@{nobody}/0",
         "PRESSROOM_S3_ENDPOINT": f"http://{nobody}",
     }
-    with stack_without_workers.second_api(**settings) as api, api.client() as client:
+    with stack_without_workers.run_second_api(**settings) as api, api.client() as client:
         yield client
 
 
@@ -85,7 +85,7 @@ def receiver() -> Iterator[HookReceiver]:
 @pytest.fixture
 def other_owner(stack: Stack) -> Iterator[httpx2.Client]:
     """An API client with the key of a second owner."""
-    with stack.client(stack.new_owner().key) as client:
+    with stack.client(stack.create_owner().key) as client:
         yield client
 
 
@@ -132,14 +132,14 @@ def logged_in_owner(stack: Stack, owner: Owner) -> Iterator[Person]:
 @pytest.fixture
 def read_only_client(stack: Stack, owner: Owner) -> Iterator[httpx2.Client]:
     """An API client of `owner`, with a key that can only read lists and subscriptions."""
-    with stack.client(stack.new_key(owner.user_id, Scope.SUBSCRIPTION_READ)) as client:
+    with stack.client(stack.create_key(owner.user_id, Scope.SUBSCRIPTION_READ)) as client:
         yield client
 
 
 @pytest.fixture
 def delivery_client(stack: Stack) -> Iterator[httpx2.Client]:
     """An API client of the newsletter sender, with a key that only the operator can create."""
-    key = stack.new_key(stack.new_owner().user_id, Scope.DELIVERY)
+    key = stack.create_key(stack.create_owner().user_id, Scope.DELIVERY)
     with stack.client(key) as client:
         yield client
 

@@ -20,7 +20,7 @@ WIDE = (1400, 700)
 @pytest.fixture(scope="module")
 def attachment_with_renditions(stack: Stack) -> dict[str, Any]:
     """An uploaded image with smaller copies, shared by all tests in this module."""
-    with stack.client(stack.new_owner().key) as client:
+    with stack.client(stack.create_owner().key) as client:
         return dict(data(send(client, photo(*WIDE), "p.jpg", renditions="1")))
 
 

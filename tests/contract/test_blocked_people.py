@@ -96,7 +96,7 @@ def block_people(blocked_list: BlockedList) -> None:
     with blocked_list.stack.resources.unit_of_work() as uow:
         deny_lists.replace_entries(uow, owner_id, [blocked_list.people["owner"].email])
         mailing_list = lists.get_list(uow, blocked_list.list_id)
-        person = accounts.get(uow, blocked_list.people["opt-out"].user_id)
+        person = accounts.get_user(uow, blocked_list.people["opt-out"].user_id)
     unsubscribe.opt_out(
         blocked_list.stack.resources, mailing_list, person, OptOutKind.LIST, OF_PERSON
     )
@@ -145,7 +145,7 @@ def leave(blocked_list: BlockedList) -> None:
     with blocked_list.stack.resources.unit_of_work() as uow:
         mailing_list = lists.get_list(uow, blocked_list.list_id)
         for each in blocked_list.people.values():
-            person = accounts.get(uow, each.user_id)
+            person = accounts.get_user(uow, each.user_id)
             unsubscribe.unsubscribe_member(uow, mailing_list, person, OF_PERSON)
 
 
@@ -213,7 +213,7 @@ def switch_mail_on(blocked_list: BlockedList) -> None:
 
 def join_by_key(blocked_list: BlockedList) -> None:
     for each in blocked_list.people.values():
-        with blocked_list.stack.client(blocked_list.stack.new_key(each.user_id)) as reader:
+        with blocked_list.stack.client(blocked_list.stack.create_key(each.user_id)) as reader:
             reader.post(f"/subscriptions/{blocked_list.list_id}/no-challenge")
 
 

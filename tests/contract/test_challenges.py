@@ -226,7 +226,7 @@ SUBJECTS = {
 @pytest.fixture(scope="module")
 def stack_with_challenges(stack: Stack) -> Iterator[Stack]:
     """A second API process of the shared stack, which shows a challenge on account forms."""
-    with stack.second_api(PRESSROOM_ACCOUNT_CHALLENGE="turnstile") as second:
+    with stack.run_second_api(PRESSROOM_ACCOUNT_CHALLENGE="turnstile") as second:
         yield second
 
 

@@ -97,7 +97,7 @@ def test_the_same_post_is_written_about_once_by_either_path(
         again = ask(client, same, post)
         assert again.headers["pressroom-source"] == "offline; cached"
         assert data(again) == data(first)
-    with stack.client(stack.new_owner().key) as other:
+    with stack.client(stack.create_owner().key) as other:
         assert ask(other, path, post).headers["pressroom-source"] == "offline; cached"
     changed = Post(post.title, post.content + " ")
     assert ask(client, path, changed).headers["pressroom-source"] == "offline"

@@ -33,7 +33,7 @@ def composer_with_model(make_stack: Callable[[str], Stack]) -> Modelled:
 @pytest.fixture
 def author_client(composer_with_model: Modelled) -> Iterator[httpx2.Client]:
     """An API client of a new owner who uses the composer."""
-    with composer_with_model.stack.client(composer_with_model.stack.new_owner().key) as client:
+    with composer_with_model.stack.client(composer_with_model.stack.create_owner().key) as client:
         yield client
 
 
@@ -133,7 +133,7 @@ def test_equal_posts_at_once_make_one_call_whichever_process_hears_them(
         headers = dict(author_client.headers)
         return httpx2.post(base + METADATA, json=body, headers=headers, timeout=60)
 
-    with stack.second_api() as second, ThreadPoolExecutor(12) as pool:
+    with stack.run_second_api() as second, ThreadPoolExecutor(12) as pool:
         replies = list(pool.map(ask, [stack.api_url, second.api_url] * 6))
     assert len({str(data(reply)) for reply in replies}) == 1
     assert composer_with_fallback.calls() == calls + 1

@@ -67,7 +67,7 @@ def make_author(model: Modelled) -> Iterator[Callable[[str], Author]]:
     opened: list[httpx2.Client] = []
 
     def make(credit: str) -> Author:
-        owner = model.stack.new_owner()
+        owner = model.stack.create_owner()
         if credit != "0":
             credits.grant(model.stack, owner.user_id, credit)
         opened.append(model.stack.client(owner.key))
@@ -151,11 +151,11 @@ def test_a_key_that_may_not_spend_is_403_and_one_that_may_is_charged(
 ) -> None:
     keys = [(Scope.COMPOSER,), (Scope.COMPOSER, Scope.CREDIT_READ)]
     for scopes in keys:
-        with model.stack.client(model.stack.new_key(author.owner.user_id, *scopes)) as client:
+        with model.stack.client(model.stack.create_key(author.owner.user_id, *scopes)) as client:
             said = problem(client.post(METADATA, json=post()), 403, "auth.insufficient_scope")
             assert "credit.full" in said["detail"]
     assert author.charges == []
-    spender = model.stack.new_key(author.owner.user_id, Scope.COMPOSER, Scope.CREDIT_FULL)
+    spender = model.stack.create_key(author.owner.user_id, Scope.COMPOSER, Scope.CREDIT_FULL)
     with model.stack.client(spender) as client:
         data(client.post(METADATA, json=post()))
     assert len(author.charges) == 1

@@ -66,9 +66,9 @@ def test_a_key_is_made_shown_once_used_and_ended_after_a_question(
 
     end = f"{KEYS}/{key_id}/end"
     assert heading(console.see(end)) == f"Revoke Upload <script> (…{key[-4:]})?"
-    assert stack.opens(key)
+    assert stack.is_accepted(key)
     assert "is revoked." in console.do(end)
-    assert not stack.opens(key)
+    assert not stack.is_accepted(key)
     console.see(end, 404)
     assert console.visitor.client.post(end, data={}).status_code == 403
 
@@ -111,9 +111,9 @@ def test_what_no_key_can_be_is_told_beside_its_field(console: OwnerAtConsole) ->
 
 
 def test_a_key_beyond_the_plan_is_refused_with_the_reason(stack: Stack) -> None:
-    with at_console(stack, stack.new_owner(plan=Plan.FREE)) as console:
+    with at_console(stack, stack.create_owner(plan=Plan.FREE)) as console:
         for _ in range(9):
-            stack.new_key(console.owner.user_id)
+            stack.create_key(console.owner.user_id)
         text = shown(console.send(NEW_KEY, name="n", reach="all"), 403)
         assert "10 of 10 are used" in text
         noted = data(console.api.get("/users/me/security-events"))["items"]
@@ -136,9 +136,9 @@ def test_access_is_shown_and_taken_back_after_a_question(
     end = f"{ACCESS}/{grant['id']}/end"
     [call] = calls_of(console.see(end))
     assert (call.method, call.path) == ("DELETE", f"/grants/{grant['id']}")
-    assert stack.opens(given["access_token"])
+    assert stack.is_accepted(given["access_token"])
     assert "has no access any more." in console.do(end)
-    assert not stack.opens(given["access_token"])
+    assert not stack.is_accepted(given["access_token"])
     console.see(end, 404)
 
 

@@ -91,7 +91,7 @@ def test_every_page_says_what_it_is_and_names_a_command(operator_console: OwnerA
 def test_a_user_is_found_and_their_plan_changed_and_both_accounts_know(
     operator_console: OwnerAtConsole, stack: Stack
 ) -> None:
-    with at_console(stack, stack.new_owner(plan=Plan.FREE)) as owner:
+    with at_console(stack, stack.create_owner(plan=Plan.FREE)) as owner:
         email, user_id = owner.owner.email, owner.owner.user_id
         path = f"{HOME}/users/{user_id}"
         for name in (email, email.upper(), str(user_id)):
@@ -135,12 +135,12 @@ def test_a_user_is_found_and_their_plan_changed_and_both_accounts_know(
 def test_a_change_needs_a_recent_login_and_a_form_of_ours(
     operator_console: OwnerAtConsole, stack: Stack
 ) -> None:
-    owner = stack.new_owner()
+    owner = stack.create_owner()
     path = f"{HOME}/users/{owner.user_id}"
     forged = operator_console.visitor.client.post(path, data={"plan": "free", "csrf_token": "x"})
     assert forged.status_code == 403
     with stack.resources.unit_of_work() as uow:
-        cookie = sessions.begin(uow, operator_console.owner.user_id)
+        cookie = sessions.begin_session(uow, operator_console.owner.user_id)
     aged = "UPDATE user_sessions SET logged_in_at = now() - interval '16 minutes' WHERE id ="
     newest = "(SELECT max(id) FROM user_sessions WHERE user_id = %s)"
     stack.query(f"{aged} {newest}", operator_console.owner.user_id)
@@ -153,13 +153,13 @@ def test_a_change_needs_a_recent_login_and_a_form_of_ours(
         assert reply.status_code == 303
         assert f"again=yes&next={path.replace('/', '%2F')}" in reply.headers["location"]
     with stack.resources.unit_of_work() as uow:
-        assert accounts.get(uow, owner.user_id).plan == Plan.PAID
+        assert accounts.get_user(uow, owner.user_id).plan == Plan.PAID
 
 
 def test_an_order_in_review_is_settled_once_and_it_is_known_by_whom(
     operator_console: OwnerAtConsole, stack: Stack
 ) -> None:
-    buyer: Owner = stack.new_owner()
+    buyer: Owner = stack.create_owner()
     first, second = new_order(stack, buyer.user_id), new_order(stack, None)
     for terms in (first, second):
         settle(stack, terms, replace(payment_of(terms), amount_minor=499))

@@ -43,7 +43,7 @@ def test_setting_names_the_header_of_the_key(
 def test_credentials_that_disagree_are_refused_even_when_one_is_good(
     stack: Stack, stranger: httpx2.Client, owner: Owner
 ) -> None:
-    other = stack.new_key(owner.user_id)
+    other = stack.create_key(owner.user_id)
     for second in (other, "nonsense", ""):
         headers = {**as_bearer(owner.key), "X-API-Key": second}
         problem(stranger.get(ME, headers=headers), 401, "auth.credentials_disagree")
@@ -178,7 +178,7 @@ def in_days(days: float) -> str:
 
 def test_a_key_works_until_it_expires(stack: Stack, client: httpx2.Client) -> None:
     made = data(client.post("/apikeys", json={"name": "short", "expires_at": in_days(1)}))
-    assert stack.opens(made["key"])
+    assert stack.is_accepted(made["key"])
     age = "UPDATE api_keys SET expires_at = now() - interval '1 second' WHERE id = %s"
     stack.query(age, made["id"])
     with stack.client(made["key"]) as late:
@@ -210,6 +210,6 @@ def test_a_key_that_a_key_made_expires_and_ends_with_it(
         third = data(by_second.post("/apikeys", json={"name": "third"}))
     assert data(client.delete(f"/apikeys/{first['id']}")) == 1
     for each in (first, second, made, third):
-        assert not stack.opens(each["key"])
+        assert not stack.is_accepted(each["key"])
     assert data(client.delete(f"/apikeys/{third['id']}")) == 0
     data(client.get("/users/me"))

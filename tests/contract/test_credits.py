@@ -75,7 +75,7 @@ def test_a_key_that_has_just_ended_charges_nothing(
     stack: Stack, client: httpx2.Client, owner: Owner, ends: str
 ) -> None:
     grant(stack, owner.user_id, "10")
-    with stack.client(stack.new_key(owner.user_id)) as other:
+    with stack.client(stack.create_key(owner.user_id)) as other:
         data(consume(other))
         key_id = "(SELECT max(id) FROM api_keys WHERE user_id = %s)"
         stack.query(f"UPDATE api_keys SET {ends} WHERE id = {key_id} RETURNING 1", owner.user_id)
@@ -186,7 +186,7 @@ def test_meta_comes_back_as_it_was_sent(
 
 
 def test_erased_users_ledger_stays_without_name(stack: Stack) -> None:
-    person = stack.new_owner()
+    person = stack.create_owner()
     grant(stack, person.user_id, "7")
     erase(stack.resources, person.email)
     kept: list[tuple[Any, ...]] = stack.query(

@@ -32,7 +32,7 @@ def ledger_stack(empty_stack: Stack) -> Iterator[Stack]:
 @pytest.fixture
 def user_without_entries(ledger_stack: Stack) -> Owner:
     """A new user who has no entries in the credit ledger."""
-    return ledger_stack.new_owner()
+    return ledger_stack.create_owner()
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def test_verify_finds_a_forged_chain_that_the_account_does_not_end_in(
 def test_verify_finds_a_balance_without_entries_and_entries_without_account(
     ledger_stack: Stack, id_of_user_with_entries: int
 ) -> None:
-    other = ledger_stack.new_owner().user_id
+    other = ledger_stack.create_owner().user_id
     ledger.read_account(ledger_stack.resources.database, other)
     assert faults(ledger_stack) == []
     falsify_tables(ledger_stack, f"UPDATE credit_accounts SET balance = 1 WHERE user_id = {other}")

@@ -160,9 +160,9 @@ def test_a_file_shows_the_list_at_one_moment_whatever_happens_meanwhile(
     emails = addresses(30)
     imported(client, list_id, of_addresses(*emails))
     # One row at a time, with a change of the list after the first of them.
-    monkeypatch.setattr(exports, "_ROWS_AT_ONCE", 1)
-    sheet = export_sheets.members(list_id, {}, {})
-    batches = exports._batches(stack.resources, sheet, failures=0)
+    monkeypatch.setattr(exports, "_BATCH_ROWS", 1)
+    sheet = export_sheets.build_members_sheet(list_id, {}, {})
+    batches = exports._read_batches(stack.resources, sheet, failures=0)
     [first] = next(batches)
     stack.query("UPDATE subscriptions SET name = 'Changed' WHERE list_id = %s", list_id)
     stack.query("DELETE FROM subscriptions WHERE list_id = %s AND email = %s", list_id, emails[9])
@@ -184,7 +184,7 @@ def test_an_export_that_is_cancelled_leaves_no_object(
         lease = claim_job(uow, job["id"])
     assert lease is not None
     monkeypatch.setattr(
-        exports, "_batches", lambda *_, **__: stop_after_a_part(stack_without_workers, lease)
+        exports, "_read_batches", lambda *_, **__: stop_after_a_part(stack_without_workers, lease)
     )
     with pytest.raises(JobCancelled):
         exports.write_export(stack_without_workers.resources, lease)
@@ -250,7 +250,7 @@ def test_the_roster_is_for_who_has_the_operators_key(
 def test_the_owners_other_keys_do_not_see_a_roster_made_with_their_delivery_key(
     stack: Stack, client: httpx2.Client, owner: Any, list_id: int
 ) -> None:
-    with stack.client(stack.new_key(owner.user_id, Scope.DELIVERY)) as sending:
+    with stack.client(stack.create_key(owner.user_id, Scope.DELIVERY)) as sending:
         job = data(export(sending, list_id, "delivery"))
     problem(client.get(f"/jobs/{job['id']}"), 403, "auth.insufficient_scope")
     assert job["id"] not in {each["id"] for each in data(client.get("/jobs"))["items"]}
@@ -277,7 +277,7 @@ def test_a_products_file_is_the_same_after_our_export_and_another_import(
     content = PRODUCT_FILES[product].format(d=f"{random_hash_id(8)}.example.com")
     imported(client, list_id, content.encode(), create_fields="1")
     first = gzip.decompress(httpx2.get(file_of(client, list_id, format=form), timeout=30).content)
-    with stack.client(stack.new_owner().key) as another:
+    with stack.client(stack.create_owner().key) as another:
         there = new_list(another)["id"]
         result = imported(another, there, first, f"members.{form}", create_fields="1")
         assert result["ignored_columns"] == ["source", "user_id", "consent_claimed_by"]

@@ -46,7 +46,7 @@ def test_each_type_is_written_by_its_action_with_the_data_that_its_schema_has(
     entry.data.model_validate(found["data"], strict=True)
     assert found["list_id"] is None or found["list_id"] == scene.list_id or "transfer" in kind
     # The action must create an event of this type for its own owner only.
-    with scene.stack.client(scene.stack.new_owner().key) as other:
+    with scene.stack.client(scene.stack.create_owner().key) as other:
         assert kind == FeedEventType.KEY_CREATED or page(other, type=kind.value)["items"] == []
 
 
@@ -183,8 +183,8 @@ def test_pages_follow_on_one_another_and_the_last_one_has_a_cursor_too(
 
 
 def test_an_owner_to_whom_nothing_happened_has_a_cursor_that_works(stack: Stack) -> None:
-    owner = stack.new_owner()
-    key = stack.new_key(owner.user_id, Scope.SUBSCRIPTION_READ)
+    owner = stack.create_owner()
+    key = stack.create_key(owner.user_id, Scope.SUBSCRIPTION_READ)
     with stack.client(key) as reading, stack.client(owner.key) as client:
         empty = page(reading)
         assert empty["items"] == []
@@ -221,9 +221,9 @@ def test_a_key_sees_the_types_of_its_scopes(
     ):
         wanted = {"type": ["import.ended", kind]}
         problem(read_only_client.get("/events", params=wanted), 403, code)
-    with stack.client(stack.new_key(owner.user_id, Scope.COMPOSER)) as composing:
+    with stack.client(stack.create_key(owner.user_id, Scope.COMPOSER)) as composing:
         assert page(composing)["items"] == []
-    with stack.client(stack.new_key(owner.user_id, Scope.SUBSCRIPTION_FULL)) as editing:
+    with stack.client(stack.create_key(owner.user_id, Scope.SUBSCRIPTION_FULL)) as editing:
         assert [each["type"] for each in events(editing)] == ["import.ended"]
 
 

@@ -59,7 +59,7 @@ def test_the_command_registers_lists_and_revokes_clients(
     assert registration["client_secret"] not in json.dumps(listed)
     assert printed(stack, "oauth-clients", "revoke", registration["client_id"])["revoked"] == 1
     assert printed(stack, "oauth-clients", "revoke", registration["client_id"])["revoked"] == 0
-    assert not stack.opens(tokens["access_token"])
+    assert not stack.is_accepted(tokens["access_token"])
     assert data(logged_in_owner.browser.get("/grants")) == []
 
 
@@ -102,7 +102,7 @@ def test_erasing_a_person_ends_and_forgets_what_they_gave(
 ) -> None:
     tokens = ledger_program.tokens(logged_in_owner)
     erase(stack.resources, logged_in_owner.owner.email)
-    assert not stack.opens(tokens["access_token"])
+    assert not stack.is_accepted(tokens["access_token"])
     assert ledger_program.refresh(tokens["refresh_token"]).status_code == 400
     of_person = "SELECT 1 FROM oauth_grants WHERE user_id = %s"
     assert stack.query(of_person, logged_in_owner.owner.user_id) == []

@@ -201,7 +201,7 @@ def test_key_belongs_to_the_user_not_to_the_credential(
     theirs = make_keyed_route(other_owner).send(other_owner, idempotency_key)
     assert not replayed(theirs)
     assert data(theirs) != data(first) or keyed_route.path.endswith("/add")
-    with stack.client(stack.new_key(owner.user_id)) as again:
+    with stack.client(stack.create_key(owner.user_id)) as again:
         assert content(keyed_route.send(again, idempotency_key)) == content(first)
 
 

@@ -308,7 +308,7 @@ def test_files_are_kept_for_seven_days(
 
 def test_what_a_crash_left_behind_is_removed_after_a_day(stack_without_workers: Stack) -> None:
     of_others = stored(stack_without_workers)
-    with stack_without_workers.client(stack_without_workers.new_owner().key) as client:
+    with stack_without_workers.client(stack_without_workers.create_owner().key) as client:
         list_id = new_list(client)["id"]
         data(upload(client, list_id, of_addresses(new_address()), prefer=None), 202)
     own = stored(stack_without_workers) - of_others

@@ -15,7 +15,7 @@ from devstack import LOOPBACK
 from devstack.harness.free_ports import free_port
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
-from devstack.supervisor.programs import answers
+from devstack.supervisor.programs import is_responding
 from services.access import sessions
 from storage.redis.notifications import build_job_topic
 from tests.support.http.replies import TIMESTAMP, data, objects_of, problem, send
@@ -96,7 +96,7 @@ def test_job_of_a_kind_of_another_release_is_hidden_from_credentials_with_scopes
 ) -> None:
     path = f"/jobs/{job_of_other_release['id']}"
     with stack_without_workers.client(
-        stack_without_workers.new_key(owner_without_workers.user_id, Scope.ATTACHMENT)
+        stack_without_workers.create_key(owner_without_workers.user_id, Scope.ATTACHMENT)
     ) as other:
         assert data(other.get("/jobs"))["items"] == []
         problem(other.get(path), 404, "job.not_found")
@@ -170,7 +170,7 @@ def impatient_api_url(stack_without_workers: Stack) -> str:
         "checking-api",
         str(port),
         module="tests.support.probe.impatient_api",
-        ready=lambda: answers(port, "/healthz"),
+        ready=lambda: is_responding(port, "/healthz"),
     )
     return f"http://{LOOPBACK}:{port}"
 
@@ -185,7 +185,7 @@ def test_events_end_with_their_credential(
 ) -> None:
     user_id = owner_without_workers.user_id
     with stack_without_workers.resources.unit_of_work() as uow:
-        cookie = sessions.begin(uow, user_id)
+        cookie = sessions.begin_session(uow, user_id)
     by_key = {"Authorization": f"Bearer {owner_without_workers.key}"}
     headers = by_key if "key" in ended else {"Cookie": f"{SESSION}={cookie}"}
     end = {
@@ -225,7 +225,7 @@ def test_ten_streams_of_a_user_are_the_most(
         refused = client_without_workers.get(path)
         problem(refused, 429, "jobs.too_many_streams")
         assert int(refused.headers["retry-after"]) > 0
-        with stack_without_workers.client(stack_without_workers.new_owner().key) as other:
+        with stack_without_workers.client(stack_without_workers.create_owner().key) as other:
             problem(other.get(path), 404, "job.not_found")
 
     def admitted() -> bool:

@@ -125,7 +125,7 @@ def test_a_login_from_another_site_is_refused(stack: Stack, visitor: Visitor, em
         other.get("/login")
         stolen = other.client.cookies["pressroom_form"]
     # Another browser's token is nothing in this one.
-    token = sessions.csrf_token(stack.resources.keyring, stolen)
+    token = sessions.create_csrf_token(stack.resources.keyring, stolen)
     reply = visitor.client.post("/login", data={**form, "csrf_token": token})
     assert reply.status_code == 403
 
@@ -222,7 +222,7 @@ def test_attempts_at_once_are_not_more_than_one_after_the_other(
         # Counted before any password is looked at.
         try:
             with stack.resources.unit_of_work() as uow:
-                logins.begin(uow, email=email, client="192.0.2.1", known=None)
+                logins.begin_attempt(uow, email=email, client="192.0.2.1", browser_token=None)
         except DomainError as error:
             paused += error.code == "login.paused"
     assert paused == 20 - logins.CLIENT_THROTTLE.free
@@ -243,7 +243,7 @@ def test_a_hash_of_other_parameters_is_renewed_at_login(
     stack.query("UPDATE users SET password_hash = %s WHERE email = %s", other, email)
     assert visitor.log_in(email).status_code == 303
     [(kept,)] = stack.query("SELECT password_hash FROM users WHERE email = %s", email)
-    parameters = str(passwords.make(PASSWORD)).rpartition("$")[0].rpartition("$")[0]
+    parameters = str(passwords.hash_password(PASSWORD)).rpartition("$")[0].rpartition("$")[0]
     assert str(kept).startswith(f"{parameters}$")
     with a_visitor(stack) as again:
         assert again.log_in(email).status_code == 303
@@ -299,8 +299,8 @@ def test_a_write_that_another_site_may_have_sent_is_refused(
         words = {
             "port": stack.api_port,
             "cookie": logged_in_visitor.cookie,
-            "token": sessions.csrf_token(keyring, logged_in_visitor.cookie),
-            "others": sessions.csrf_token(keyring, "x" * 43),
+            "token": sessions.create_csrf_token(keyring, logged_in_visitor.cookie),
+            "others": sessions.create_csrf_token(keyring, "x" * 43),
         }
         sent = {name: value.format(**words) for name, value in headers.items()}
         for method, path in (("POST", "/apikeys"), ("DELETE", "/apikeys/1"), ("PATCH", "/lists/1")):
@@ -402,7 +402,7 @@ def test_a_session_that_is_over_says_nothing_beside_a_key(
     stack: Stack, owner: Owner, logged_in_visitor: Visitor, email: str
 ) -> None:
     with stack.resources.unit_of_work() as uow:
-        assert sessions.end_all(uow, user_id_of(stack, email)) == 1
+        assert sessions.revoke_sessions(uow, user_id_of(stack, email)) == 1
     headers = {"Authorization": f"Bearer {owner.key}"}
     assert data(logged_in_visitor.client.get(ME, headers=headers))["id"] == owner.user_id
 

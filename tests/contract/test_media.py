@@ -10,7 +10,7 @@ from tests.support.images.pictures import photo
 @pytest.fixture(scope="module")
 def public_attachment(stack: Stack) -> dict[str, object]:
     """A public image that all tests in this module share."""
-    with stack.client(stack.new_owner().key) as client:
+    with stack.client(stack.create_owner().key) as client:
         found: dict[str, object] = data(send(client, photo(), "a.jpg"))
     return found
 
@@ -172,7 +172,7 @@ def test_encrypted_media_is_its_owners_alone(
 def test_encrypted_media_needs_the_scope_too(
     stack: Stack, owner: Owner, encrypted_jpeg: dict[str, object]
 ) -> None:
-    with stack.client(stack.new_key(owner.user_id, Scope.CREDIT_READ)) as other:
+    with stack.client(stack.create_key(owner.user_id, Scope.CREDIT_READ)) as other:
         problem(other.get(f"/{encrypted_jpeg['pathname']}"), 403, "auth.insufficient_scope")
-    with stack.client(stack.new_key(owner.user_id, Scope.ATTACHMENT)) as other:
+    with stack.client(stack.create_key(owner.user_id, Scope.ATTACHMENT)) as other:
         assert other.get(f"/{encrypted_jpeg['pathname']}").status_code == 200

@@ -258,7 +258,7 @@ def test_an_erasure_blanks_what_the_owner_kept_of_the_person(
 
 
 def test_of_an_owner_who_is_erased_no_field_and_no_tag_is_left(stack: Stack) -> None:
-    gone = stack.new_owner()
+    gone = stack.create_owner()
     with stack.client(gone.key) as client:
         list_id = new_list(client)["id"]
         new_field(client, "city")

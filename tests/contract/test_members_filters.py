@@ -45,7 +45,7 @@ FILL = """
 @pytest.fixture(scope="module")
 def read_members_page(stack: Stack) -> Iterator[Callable[..., Item]]:
     """A function that reads a page of members from a list with members of every status."""
-    with stack.client(stack.new_owner().key) as client:
+    with stack.client(stack.create_owner().key) as client:
         list_id = new_list(client)["id"]
         stack.query(FILL, list(ADDRESSES), list(STATUSES), list_id)
 

@@ -9,7 +9,7 @@ from authlib.oauth2.rfc8414 import AuthorizationServerMetadata
 
 from core.scopes import SCOPE_EXPLANATIONS, Scope
 from core.secret_form import ACCESS_TOKEN, REFRESH_TOKEN
-from devstack.harness.opening import RETIRED
+from devstack.harness.opening import RETIRED_KEY
 from devstack.harness.stack import Stack
 from tests.support.http.replies import data, problem
 from tests.support.people.oauth import (
@@ -119,8 +119,8 @@ def test_refreshing_gives_a_new_pair_of_the_same_scopes(
     assert second["scope"] == first["scope"] == "attachment credit.read"
     assert second["refresh_token"] != first["refresh_token"]
     # The first access token lives on, for its hour.
-    assert stack.opens(first["access_token"])
-    assert stack.opens(second["access_token"])
+    assert stack.is_accepted(first["access_token"])
+    assert stack.is_accepted(second["access_token"])
     # A program may ask for less, and later for all again.
     less = program.refresh(second["refresh_token"], scope="attachment").json()
     assert less["scope"] == "attachment"
@@ -181,10 +181,10 @@ def test_tokens_of_a_retired_key_still_count(
 ) -> None:
     given = program.tokens(logged_in_owner)
     signer = stack.resources.keyring.signer("oauth-token")
-    old = signer._digest(RETIRED.id, given["access_token"].encode())
+    old = signer._digest(RETIRED_KEY.id, given["access_token"].encode())
     new = signer.digest(given["access_token"].encode())
     stack.query("UPDATE oauth_tokens SET secret_hmac = %s WHERE secret_hmac = %s", old, new)
-    assert stack.opens(given["access_token"])
+    assert stack.is_accepted(given["access_token"])
 
 
 def test_revoking_a_refresh_token_ends_the_whole_login(
@@ -195,10 +195,10 @@ def test_revoking_a_refresh_token_ends_the_whole_login(
     other = program.tokens(logged_in_owner)
     reply = program.post("/oauth/revoke", {"token": second["refresh_token"]})
     assert (reply.status_code, reply.json()) == (200, {})
-    assert not stack.opens(first["access_token"])
-    assert not stack.opens(second["access_token"])
+    assert not stack.is_accepted(first["access_token"])
+    assert not stack.is_accepted(second["access_token"])
     assert is_error(program.refresh(second["refresh_token"]), 400, "invalid_grant")
-    assert stack.opens(other["access_token"])
+    assert stack.is_accepted(other["access_token"])
 
 
 def test_revoking_an_access_token_ends_it_alone(
@@ -208,7 +208,7 @@ def test_revoking_an_access_token_ends_it_alone(
     for hint in ("refresh_token", "nonsense"):
         form = {"token": given["access_token"], "token_type_hint": hint}
         assert program.post("/oauth/revoke", form).status_code == 200
-        assert not stack.opens(given["access_token"])
+        assert not stack.is_accepted(given["access_token"])
     assert program.refresh(given["refresh_token"]).status_code == 200
 
 

@@ -24,7 +24,7 @@ ONE_CLICK = {"List-Unsubscribe": "One-Click"}
 @pytest.fixture(scope="module")
 def api_with_pages_host(stack_without_workers: Stack) -> Iterator[Stack]:
     """An API process whose pages for readers have a separate host name."""
-    with stack_without_workers.second_api(PRESSROOM_PAGES_URL=PAGES) as second:
+    with stack_without_workers.run_second_api(PRESSROOM_PAGES_URL=PAGES) as second:
         yield second
 
 

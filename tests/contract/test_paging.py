@@ -50,7 +50,7 @@ FullAccount = tuple[httpx2.Client, dict[str, Any]]
 @pytest.fixture(scope="module")
 def full_account(stack: Stack) -> FullAccount:
     """An API client and path parameters. The owner has more than `FEW` items of each kind."""
-    owner = stack.new_owner()
+    owner = stack.create_owner()
     client = stack.client(owner.key)
     list_ids = [new_list(client)["id"] for _ in range(5)]
     list_id = list_ids[-1]
@@ -184,7 +184,7 @@ def test_limit_and_offset_have_bounds(full_account: FullAccount, path: str) -> N
 
 
 def test_what_comes_meanwhile_moves_nothing(stack: Stack) -> None:
-    owner = stack.new_owner()
+    owner = stack.create_owner()
     with stack.client(owner.key) as client:
         before = [new_list(client)["id"] for _ in range(4)][::-1]
         first = data(client.get("/lists", params={"limit": FEW}))
@@ -218,7 +218,7 @@ MAX_ANSWER_BYTES = 4_000_000
 @pytest.fixture(scope="module")
 def large_list(stack: Stack) -> Iterator[tuple[httpx2.Client, int]]:
     """An API client and the id of a mailing list that has 9 MB of members and segments."""
-    with stack.client(stack.new_owner().key) as client:
+    with stack.client(stack.create_owner().key) as client:
         list_id = new_list(client)["id"]
         fields = [new_field(client, f"field_{number}")["id"] for number in range(50)]
         values = {str(each): "ö" * 1000 for each in fields}

@@ -93,7 +93,7 @@ def test_link_is_mailed_to_whom_the_owner_knows_and_to_nobody_else(
 ) -> None:
     # One owner's lists: a person of one of them is asked about at the other.
     sibling = new_list(client, "Another letter")
-    with stack.client(stack.new_owner().key) as other:
+    with stack.client(stack.create_owner().key) as other:
         foreign = subscribe(stack, new_list(other))
     assert ask_by_address(stranger, sibling, foreign.email).status_code == 303
     assert ask_by_address(stranger, sibling, subscriber.email).status_code == 303
@@ -265,7 +265,7 @@ def test_visit_shows_the_readers_lists_of_one_owner_and_changes_each_and_no_othe
 ) -> None:
     second = new_list(client, "The Evening <Letter>")
     put(client, second, subscriber.email)
-    with stack.client(stack.new_owner().key) as other:
+    with stack.client(stack.create_owner().key) as other:
         foreign = new_list(other, "Of somebody else")
         put(other, foreign, subscriber.email)
         page = open_preferences(browser, subscriber)
@@ -329,7 +329,7 @@ def test_what_is_known_is_a_page_and_a_file(
     new_field(client, "note")
     body = {"name": "Ada", "fields": {"note": "tall <b>"}, "tags": ["VIP"]}
     put(client, subscriber.list_id, subscriber.email, **body)
-    with stack.client(stack.new_owner().key) as other:
+    with stack.client(stack.create_owner().key) as other:
         put(other, new_list(other, "Of somebody else"), subscriber.email, name="Secret")
     open_preferences(browser, subscriber)
     page = browser.get("/preferences/data")
@@ -379,7 +379,7 @@ def test_reader_is_erased_after_a_confirmation(
 def test_no_mailed_link_erases_an_account(
     stack: Stack, client: httpx2.Client, browser: httpx2.Client
 ) -> None:
-    list_id, person = new_list(client), stack.new_owner()
+    list_id, person = new_list(client), stack.create_owner()
     put(client, list_id, person.email)
     stack.query("UPDATE users SET password_hash = 'x' WHERE id = %s RETURNING id", person.user_id)
     reader = Subscriber(stack, list_id, person.user_id, person.email)
@@ -398,7 +398,7 @@ def test_a_reader_of_other_owners_is_told_that_erasure_reaches_these_too(
     open_preferences(browser, subscriber)
     told = "You are on lists of other owners"
     assert told not in browser.get("/preferences/erase").text
-    with stack.client(stack.new_owner().key) as other:
+    with stack.client(stack.create_owner().key) as other:
         put(other, new_list(other), subscriber.email)
     assert told in browser.get("/preferences/erase").text
 

@@ -12,7 +12,7 @@ from core.scopes import Scope
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
 from models import Plan
-from services.access.quotas import row_bytes
+from services.access.quotas import count_row_bytes
 from tests.support.composer.composing import METADATA, ask, fresh
 from tests.support.http.replies import data, problem, send
 from tests.support.http.webhook_receiver import hooked, new_endpoint
@@ -33,7 +33,7 @@ from tests.support.stack.maintenance import run_maintenance
 
 # A stored filter with a tag has its id, of any length.
 GOLD = {"field": "type", "is": "gold"}
-ROW_BYTES = row_bytes()
+ROW_BYTES = count_row_bytes()
 FREE = {
     "members": 1000,
     "lists": 5,
@@ -47,7 +47,7 @@ FREE = {
 @pytest.fixture
 def free_owner(stack: Stack) -> Iterator[Owner]:
     """An owner on the free plan with one API key."""
-    owner = stack.new_owner(plan=Plan.FREE)
+    owner = stack.create_owner(plan=Plan.FREE)
     yield owner
     end_jobs(stack, owner.user_id)
 
@@ -262,7 +262,7 @@ def test_the_sender_is_not_bounded(
 ) -> None:
     list_id = new_list(free_client)["id"]
     begin_jobs(stack, free_owner.user_id, 3)
-    with stack.client(stack.new_key(free_owner.user_id, Scope.DELIVERY)) as sender:
+    with stack.client(stack.create_key(free_owner.user_id, Scope.DELIVERY)) as sender:
         assert data(export(sender, list_id, "delivery"))["status"] == "succeeded"
 
 

@@ -332,7 +332,7 @@ def test_a_console_with_an_old_login_asks_for_it_and_keeps_what_was_chosen(stack
 def test_a_session_reads_fewer_members_at_a_time_and_many_pages_are_an_event(
     stack: Stack, logged_in_visitor: Visitor, email: str
 ) -> None:
-    with stack.client(stack.new_key(user_id_of(stack, email))) as program:
+    with stack.client(stack.create_key(user_id_of(stack, email))) as program:
         list_id = new_list(program)["id"]
         fill(stack, list_id, [new_reader() for _ in range(MAX_MEMBERS_PER_SESSION_PAGE + 1)])
         path, search = f"/lists/{list_id}/subscriptions", f"/lists/{list_id}/members/search"
@@ -376,7 +376,7 @@ def test_a_session_with_an_old_login_gets_no_file_of_an_export_and_retries_none(
     stack: Stack, logged_in_visitor: Visitor, email: str
 ) -> None:
     origin = {"Origin": stack.api_url}
-    with stack.client(stack.new_key(user_id_of(stack, email))) as program:
+    with stack.client(stack.create_key(user_id_of(stack, email))) as program:
         list_id = new_list(program)["id"]
         job = data(program.post(f"/lists/{list_id}/exports", json={"kind": "members"}))
         path = f"/jobs/{job['id']}"

@@ -284,7 +284,7 @@ def test_pages_of_an_account_ask_for_a_login_first(stack: Stack, path: str) -> N
 
 
 def test_keys_open_no_page(stack: Stack, email: str) -> None:
-    with stack.client(stack.new_key(user_id_of(stack, email))) as client:
+    with stack.client(stack.create_key(user_id_of(stack, email))) as client:
         assert client.get("/account").status_code == 303
 
 

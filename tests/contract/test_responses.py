@@ -107,7 +107,7 @@ def test_other_ids_are_400(client: httpx2.Client) -> None:
 
 
 def test_user_ids_are_random_and_safe_in_javascript(stack: Stack) -> None:
-    ids = [stack.new_owner().user_id for _ in range(4)]
+    ids = [stack.create_owner().user_id for _ in range(4)]
     assert all(0 < each < 2**53 for each in ids)
     assert len({each.bit_length() // 8 for each in ids} | {6}) < 4
     assert max(ids) - min(ids) > 2**40

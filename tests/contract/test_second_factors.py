@@ -70,7 +70,7 @@ def test_a_login_asks_for_a_code_of_the_app(
     assert told[-3:-1] == [("factor.added", {"factor": "app"}), ("login.failed", {"attempts": 1})]
     assert told[-1][0] == "login.succeeded"
     # No program is asked for one.
-    with stack.client(stack.new_key(user_id_of(stack, email))) as program:
+    with stack.client(stack.create_key(user_id_of(stack, email))) as program:
         data(program.get("/users/me"))
 
 
@@ -81,7 +81,7 @@ def test_an_app_is_added_by_a_code_that_it_shows(logged_in_visitor: Visitor) -> 
     assert wrong.status_code == 422
     # The same secret, which the app has by now.
     assert hidden(wrong)["secret"] == hidden(shown)["secret"]
-    other = {**hidden(shown), "secret": totp.new_secret(), "code": "000000"}
+    other = {**hidden(shown), "secret": totp.create_secret(), "code": "000000"}
     assert location(logged_in_visitor.client.post(APP, data=other)).endswith(APP)
     assert "You have none" in logged_in_visitor.get(FACTORS).text
 
@@ -96,10 +96,10 @@ def test_a_rotation_wraps_secrets_anew(
     user_id = user_id_of(stack, email)
     uow = stack.resources.unit_of_work()
     try:
-        assert totp.rotate(uow, rotated) >= 1
+        assert totp.rewrap_secrets(uow, rotated) >= 1
         uow.session.flush()
         uow.session.expire_all()
-        assert totp.take(uow, alone, user_id, app.code())
+        assert totp.accept_code(uow, alone, user_id, app.code())
     finally:
         # The stack's processes don't know the new key.
         uow.session.rollback()
@@ -278,10 +278,10 @@ def test_everyone_needs_one_where_the_deployment_says_so(
     resources = stack.resources
     opened = (resources.database, resources.keyring, logged_in_visitor.cookie)
     with pytest.raises(DomainError, match="second factor"):
-        sessions.authenticate(*opened, everyone_needs_factor=True)
-    assert sessions.authenticate(*opened, everyone_needs_factor=False).session_id
+        sessions.authenticate_session(*opened, everyone_needs_factor=True)
+    assert sessions.authenticate_session(*opened, everyone_needs_factor=False).session_id
     add_app(logged_in_visitor)
-    assert sessions.authenticate(*opened, everyone_needs_factor=True).session_id
+    assert sessions.authenticate_session(*opened, everyone_needs_factor=True).session_id
 
 
 def reset_link(visitor: Visitor, email: str) -> str:

@@ -7,10 +7,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from api.console.account.routes import event_line
+from api.console.account.routes import build_event_line
 from devstack.harness.stack import Owner, Stack
 from models import Plan, RecordedEvent
-from services.security_events import EventType, record
+from services.security_events import EventType, record_event
 from tests.support.http.replies import data, problem
 from tests.support.lists.subscribers import new_list
 from tests.support.people.oauth import log_in as log_in_owner
@@ -129,7 +129,7 @@ def test_keys_and_programs_that_come_and_go_are_events(stack: Stack, owner: Owne
 
 
 def test_what_the_plan_refuses_is_one_event_an_hour(stack: Stack) -> None:
-    frugal = stack.new_owner(plan=Plan.FREE)
+    frugal = stack.create_owner(plan=Plan.FREE)
     with stack.client(frugal.key) as client:
         list_id = new_list(client)["id"]
         for _ in range(3):
@@ -145,7 +145,7 @@ def test_the_pages_show_what_happened(stack: Stack, firefox_visitor: Visitor, em
     firefox_visitor.log_in(email)
     with stack.resources.unit_of_work() as uow:
         for _ in range(60):
-            record(uow, user_id_of(stack, email), EventType.EXPORT_CREATED)
+            record_event(uow, user_id_of(stack, email), EventType.EXPORT_CREATED)
     assert firefox_visitor.get("/account").text.count("An export of a list was made") == 5
     page = firefox_visitor.get("/account/events")
     assert "Logged in" not in page.text
@@ -159,7 +159,7 @@ def test_the_pages_show_what_happened(stack: Stack, firefox_visitor: Visitor, em
 
 def test_every_type_has_words() -> None:
     made = [RecordedEvent(type=kind, detail={}) for kind in EventType]
-    assert len({line.text for line in map(event_line, made)}) == len(EventType)
+    assert len({line.text for line in map(build_event_line, made)}) == len(EventType)
 
 
 def test_what_only_a_later_release_records_is_shown_by_its_name(

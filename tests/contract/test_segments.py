@@ -100,7 +100,7 @@ def test_a_filter_that_is_kept_has_so_many_bytes_at_most(
     path, made = f"/lists/{list_id}/segments", new_segment(client, list_id)
     largest, larger = (filter_of_bytes(size) for size in (MAX_FILTER_BYTES, MAX_FILTER_BYTES + 1))
     exports = f"/lists/{list_id}/exports"
-    with stack.client(stack.new_key(owner.user_id, Scope.DELIVERY)) as sender:
+    with stack.client(stack.create_key(owner.user_id, Scope.DELIVERY)) as sender:
         for reply in (
             client.post(path, json={"name": "Another", "filter": larger}),
             client.patch(f"{path}/{made['id']}", json={"filter": larger}),

@@ -215,7 +215,7 @@ def test_form_subscribes_by_a_passed_challenge_and_shows_the_widget_again_until_
 def test_form_on_another_site_acts_for_nobody_who_is_logged_in(
     stack: Stack, client: httpx2.Client, form_list_id: int
 ) -> None:
-    victim: Owner = stack.new_owner()
+    victim: Owner = stack.create_owner()
     person, email = log_in(stack, victim), new_address()
     foreign = {**BROWSER_HEADERS, "Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
     with person.browser as browser:

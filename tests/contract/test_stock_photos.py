@@ -83,7 +83,7 @@ def test_a_search_is_asked_once_within_the_hour(
     assert data(second) == data(first)
     assert second.headers["pressroom-source"] == "unsplash; cached"
     assert len(calls(unsplash_client, query)) == 1
-    with stack.client(stack.new_owner().key) as other:
+    with stack.client(stack.create_owner().key) as other:
         assert search(other, query).headers["pressroom-source"] == "unsplash; cached"
     assert search(client, query, page=2).headers["pressroom-source"] == "unsplash"
     assert search(client, query, limit=3).headers["pressroom-source"] == "unsplash"

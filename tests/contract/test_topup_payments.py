@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx2
 
-from devstack.harness.opening import RETIRED
+from devstack.harness.opening import RETIRED_KEY
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
 from services.credits import claim_tokens
@@ -200,7 +200,7 @@ def test_two_claims_at_once_are_one(
 ) -> None:
     tokens = [paid(stack, stranger, sandbox_payments)[1] for _ in range(3)]
     with ExitStack() as opened:
-        callers = [opened.enter_context(stack.client(stack.new_owner().key)) for _ in range(6)]
+        callers = [opened.enter_context(stack.client(stack.create_owner().key)) for _ in range(6)]
         for token in tokens:
             with ThreadPoolExecutor(6) as pool:
                 replies = list(pool.map(lambda each, token=token: claim(each, token), callers))
@@ -286,7 +286,7 @@ def test_tokens_made_under_a_retired_key_are_known(stack: Stack, client: httpx2.
 
     with stack.client() as stranger:
         order = topups.ordered(stranger)
-    old = Keyring([RETIRED])
+    old = Keyring([RETIRED_KEY])
     token = claim_tokens.derive_token(old, order["order_id"])
     stack.query(
         "UPDATE payment_orders SET claim_token_hmac = %s WHERE id = %s",
@@ -300,7 +300,7 @@ def test_tokens_made_under_a_retired_key_are_known(stack: Stack, client: httpx2.
 def test_erased_persons_orders_keep_the_money_and_not_the_person(
     stack: Stack, sandbox_payments: SandboxPayments
 ) -> None:
-    person = stack.new_owner()
+    person = stack.create_owner()
     with stack.client(person.key) as client:
         order = topups.ordered(client)
     erase(stack.resources, person.email)

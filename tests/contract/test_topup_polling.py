@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from pydantic import AnyHttpUrl, SecretStr
 
-from devstack.harness.opening import settings_of
+from devstack.harness.opening import build_settings
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from integrations.payments.registry import PaymentChannels
@@ -32,7 +32,7 @@ def unpaid_order_id(client: httpx2.Client) -> int:
 
 
 def poll(stack: Stack) -> int:
-    return polling.poll_orders(stack.resources, PaymentChannels(settings_of(stack.environment)))
+    return polling.poll_orders(stack.resources, PaymentChannels(build_settings(stack.environment)))
 
 
 def next_check(stack: Stack, unpaid_order_id: int) -> object:
@@ -143,7 +143,7 @@ def test_a_promised_payment_is_asked_about_for_two_weeks(
 def test_an_order_of_a_channel_that_was_turned_off_is_not_asked_about_for_ever(
     stack: Stack, unpaid_order_id: int
 ) -> None:
-    off = settings_of(stack.environment).model_copy(update={"payments_sandbox_secret_key": None})
+    off = build_settings(stack.environment).model_copy(update={"payments_sandbox_secret_key": None})
     for hours, is_over in ((2, False), (24, False), (72, False), (14 * 24, True)):
         age(stack, unpaid_order_id, f"{hours} hours")
         polling.poll_orders(stack.resources, PaymentChannels(off))
@@ -251,7 +251,7 @@ def test_a_channel_that_hangs_stops_no_other_one(
             order_id,
         )
     topups.make_due(stack, *hanging, other)
-    settings = settings_of(stack.environment)
+    settings = build_settings(stack.environment)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         two = settings.model_copy(
             update={

@@ -8,7 +8,7 @@ import httpx2
 
 from core.keyring import Keyring, Signer
 from core.scopes import Scope
-from devstack.harness.opening import RETIRED
+from devstack.harness.opening import RETIRED_KEY
 from devstack.harness.stack import Owner, Stack
 from tests.support.credits import credits, topups
 from tests.support.credits.credits import balance
@@ -99,10 +99,10 @@ def test_a_channel_that_is_not_set_up_is_503(client: httpx2.Client) -> None:
 
 
 def test_any_credential_may_order_and_reading_needs_credit_read(stack: Stack, owner: Owner) -> None:
-    with stack.client(stack.new_key(owner.user_id, Scope.ATTACHMENT)) as other:
+    with stack.client(stack.create_key(owner.user_id, Scope.ATTACHMENT)) as other:
         order = topups.ordered(other)
         problem(other.get(f"{ORDERS}/{order['order_id']}"), 403, "auth.insufficient_scope")
-    with stack.client(stack.new_key(owner.user_id, Scope.CREDIT_READ)) as reader:
+    with stack.client(stack.create_key(owner.user_id, Scope.CREDIT_READ)) as reader:
         topups.read(reader, order["order_id"])
 
 
@@ -264,7 +264,7 @@ def test_an_address_that_we_did_not_make_leads_nowhere(
     order_id = topups.ordered(client)["order_id"]
     good = httpx2.URL(sandbox_payments.cancel(order_id))
     signature = good.params["signature"]
-    forged = Signer(Keyring([RETIRED]), "some-other-purpose").sign(str(order_id).encode())
+    forged = Signer(Keyring([RETIRED_KEY]), "some-other-purpose").sign(str(order_id).encode())
     for params in (
         {},
         {"order": str(order_id)},
@@ -290,7 +290,7 @@ def test_an_address_signed_before_a_rotation_still_leads_back(
     stack: Stack, client: httpx2.Client
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
-    signature = Signer(Keyring([RETIRED]), "topup-return").sign(str(order_id).encode())
+    signature = Signer(Keyring([RETIRED_KEY]), "topup-return").sign(str(order_id).encode())
     params = {"order": str(order_id), "signature": signature}
     reply = httpx2.get(f"{stack.api_url}/topups/return", params=params)
     assert reply.status_code == 303

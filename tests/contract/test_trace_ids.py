@@ -6,7 +6,7 @@ import string
 import httpx2
 
 from core.keyring import Key, Keyring
-from devstack.harness.opening import RETIRED
+from devstack.harness.opening import RETIRED_KEY
 from devstack.harness.stack import Stack
 from services.subscriptions.members import traces
 from services.subscriptions.members.traces import Trace
@@ -103,10 +103,10 @@ def test_a_trace_id_fits_into_an_address_as_it_is(stack: Stack) -> None:
 def test_what_a_retired_key_signed_still_holds(
     stack: Stack, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
-    assert stack.resources.keyring.current != RETIRED
+    assert stack.resources.keyring.current != RETIRED_KEY
     reader.joins(list_id)
-    trace_id = traces.create_trace_id(Keyring([RETIRED]), Trace(list_id, reader.user_id))
-    assert f".{RETIRED.id}." in trace_id
+    trace_id = traces.create_trace_id(Keyring([RETIRED_KEY]), Trace(list_id, reader.user_id))
+    assert f".{RETIRED_KEY.id}." in trace_id
     assert data(stranger.delete(f"/subscriptions/{list_id}", params={"trace_id": trace_id})) == 1
     assert reader.stands(list_id)[0] == "unsubscribed"
 
@@ -114,7 +114,7 @@ def test_what_a_retired_key_signed_still_holds(
 def test_what_is_kept_under_a_retired_key_is_still_an_opt_out(
     stack: Stack, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
-    digest = Keyring([RETIRED]).signer("opt-out").digest(reader.email.encode())
+    digest = Keyring([RETIRED_KEY]).signer("opt-out").digest(reader.email.encode())
     stack.query(
         "INSERT INTO opt_outs (list_id, address_hmac, kind, source) "
         "VALUES (%s, %s, 'list', 'page')",

@@ -68,7 +68,7 @@ def test_with_a_trace_id_other_credentials_are_ignored(
     reader.joins(list_id)
     trace_id = trace_for(stack, list_id, reader.user_id)
     path, bystander = f"/subscriptions/{list_id}", make_reader().joins(list_id)
-    read_key = stack.new_key(bystander.user_id, Scope.SUBSCRIPTION_READ)
+    read_key = stack.create_key(bystander.user_id, Scope.SUBSCRIPTION_READ)
     for key in ("prk_nonsense", bystander.key, read_key):
         with stack.client(key) as caller:
             assert data(caller.delete(path, params={"trace_id": trace_id})) == 1
@@ -249,7 +249,7 @@ def test_each_way_refuses_what_names_another_list_person_or_credential(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, method: str, name: str
 ) -> None:
     letter, other = new_list(client), new_list(client)["id"]
-    person = stack.new_owner()
+    person = stack.create_owner()
     trace_id = trace_for(stack, letter["id"], person.user_id)
 
     def send(list_name: object, caller: httpx2.Client = stranger, **query: str) -> httpx2.Response:
@@ -264,7 +264,7 @@ def test_each_way_refuses_what_names_another_list_person_or_credential(
     problem(send(letter["slug"], trace_id=f"{trace_id}A"), 403, "trace.invalid")
     code = "request.invalid" if name else "list.name_invalid"
     problem(send(UINT64_MAX + 1, trace_id=trace_id), 400, code)
-    with stack.client(stack.new_key(person.user_id, Scope.SUBSCRIPTION_READ)) as reading:
+    with stack.client(stack.create_key(person.user_id, Scope.SUBSCRIPTION_READ)) as reading:
         problem(send(letter["id"], reading), 403, "auth.insufficient_scope")
     with stack.client("prk_nonsense") as mistaken:
         problem(send(letter["id"], mistaken), 401, "auth.invalid_credentials")

@@ -102,7 +102,7 @@ def test_types_and_list_are_kept_to(
     before = len(event_ids(stack, owner, CREATED))
     happen(stack, owner, CREATED, list_id=other_id)
     happen(stack, owner, LEFT, list_id=list_id)
-    happen(stack, stack.new_owner(), CREATED, list_id=list_id)
+    happen(stack, stack.create_owner(), CREATED, list_id=list_id)
     happen(stack, owner, CREATED, list_id=list_id)
     eventually(lambda: receiver.hooks, what="the event")
     assert receiver.ids == event_ids(stack, owner, CREATED)[before + 1 :]

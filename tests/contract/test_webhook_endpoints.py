@@ -12,7 +12,7 @@ from core.scopes import Scope
 from devstack.harness.free_ports import free_port
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack, plain_client
-from devstack.supervisor.programs import answers
+from devstack.supervisor.programs import is_responding
 from services.feed.catalogue import FeedEventType
 from services.webhooks import endpoints_of_keys
 from services.webhooks.webhook_endpoints import MAX_ENDPOINTS
@@ -38,7 +38,7 @@ PATH = "/webhook-endpoints"
 @pytest.fixture
 def subscription_webhook_client(stack: Stack, owner: Owner) -> Iterator[httpx2.Client]:
     """An API client whose key can manage webhooks and read subscriptions."""
-    key = stack.new_key(owner.user_id, Scope.WEBHOOK, Scope.SUBSCRIPTION_READ)
+    key = stack.create_key(owner.user_id, Scope.WEBHOOK, Scope.SUBSCRIPTION_READ)
     with stack.client(key) as client:
         yield client
 
@@ -96,7 +96,7 @@ def test_key_needs_the_scope_and_those_of_its_types(
     stack: Stack, owner: Owner, subscription_webhook_client: httpx2.Client, client: httpx2.Client
 ) -> None:
     made = new_endpoint(subscription_webhook_client, URL, CREATED)
-    with stack.client(stack.new_key(owner.user_id, Scope.SUBSCRIPTION_FULL)) as other:
+    with stack.client(stack.create_key(owner.user_id, Scope.SUBSCRIPTION_FULL)) as other:
         problem(
             other.post(PATH, json={"url": URL, "types": [CREATED]}), 403, "auth.insufficient_scope"
         )
@@ -179,7 +179,7 @@ def test_name_servers_that_say_nothing_hold_up_no_other_owner(
         "names-of-owners",
         *("serve", "--port", str(port)),
         module="tests.support.probe.silent_names",
-        ready=lambda: answers(port, "/healthz"),
+        ready=lambda: is_responding(port, "/healthz"),
         port=port,
         forks=True,
     )
@@ -191,7 +191,7 @@ def test_name_servers_that_say_nothing_hold_up_no_other_owner(
             return client.post(PATH, json=asked)
 
     silent = f"https://{SILENT}/hook"
-    hostile = [stack.new_owner().key for _ in range(3)]
+    hostile = [stack.create_owner().key for _ in range(3)]
     try:
         with ThreadPoolExecutor(len(hostile)) as pool:
             for reply in pool.map(lambda key: ask(key, silent), hostile):
@@ -216,7 +216,7 @@ def test_unknown_delivery_and_cursor_are_refused(client: httpx2.Client) -> None:
 
 def endpoint_of_a_key(stack: Stack, owner: Owner, maker_id: int | None = None) -> tuple[int, int]:
     """Create an API key as a child of the key ``maker_id``, and an endpoint with the new key."""
-    key = stack.new_key(owner.user_id, Scope.WEBHOOK, Scope.SUBSCRIPTION_READ)
+    key = stack.create_key(owner.user_id, Scope.WEBHOOK, Scope.SUBSCRIPTION_READ)
     with stack.client(key) as program:
         made = new_endpoint(program, URL)
     key_id = made["key_id"]
@@ -250,7 +250,7 @@ def test_endpoint_whose_url_a_key_changed_ends_with_that_key(
     stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
     own, other = (new_endpoint(client, URL) for _ in range(2))
-    key = stack.new_key(owner.user_id, Scope.WEBHOOK, Scope.SUBSCRIPTION_READ)
+    key = stack.create_key(owner.user_id, Scope.WEBHOOK, Scope.SUBSCRIPTION_READ)
     with stack.client(key) as program:
         moved = data(program.patch(f"{PATH}/{own['id']}", json={"url": f"{URL}2"}))
         # This change doesn't alter the URL that receives the events.
@@ -342,7 +342,7 @@ def test_mails_that_one_key_causes_hide_none_of_another_key(
 
 
 def test_endpoints_of_an_erased_person_go_with_all_they_have(stack: Stack) -> None:
-    owner = stack.new_owner()
+    owner = stack.create_owner()
     with hooked() as receiver, stack.client(owner.key) as client:
         endpoint = new_endpoint(client, receiver.url, FeedEventType.KEY_CREATED)
         data(client.post("/apikeys", json={"name": "an event"}))
@@ -362,7 +362,7 @@ def test_answers_about_an_erased_member_are_blanked(
     [(owner_id,)] = stack.query("SELECT user_id FROM lists WHERE id = %s", list_id)
     assert isinstance(owner_id, int)
     answers = "SELECT answer FROM webhook_deliveries WHERE endpoint_id = %s"
-    with hooked() as receiver, stack.client(stack.new_key(owner_id)) as client:
+    with hooked() as receiver, stack.client(stack.create_key(owner_id)) as client:
         receiver.body = f"thanks, {reader.email}".encode()
         endpoint = new_endpoint(client, receiver.url, CREATED, list_id=list_id)
         reader.joins(list_id)

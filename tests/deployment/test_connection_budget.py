@@ -107,7 +107,7 @@ def started_api(empty_stack: Stack) -> None:
 
 @pytest.fixture
 def parallel_client(empty_stack: Stack, started_api: None) -> Iterator[httpx2.Client]:
-    headers = {"Authorization": f"Bearer {empty_stack.new_owner().key}"}
+    headers = {"Authorization": f"Bearer {empty_stack.create_owner().key}"}
     limits = httpx2.Limits(max_connections=AT_ONCE)
     with httpx2.Client(
         base_url=empty_stack.api_url, headers=headers, timeout=60, limits=limits, verify=False

@@ -16,7 +16,7 @@ from devstack.harness.opening import open_stack
 from devstack.harness.polling import eventually
 from devstack.harness.proxy import Proxy, open_proxy
 from devstack.harness.stack import Owner, Stack
-from devstack.supervisor.programs import answers
+from devstack.supervisor.programs import is_responding
 from tests.support.credits.credits import grant
 from tests.support.http.replies import data
 from tests.support.imports.bulk import addresses, of_addresses, upload
@@ -47,7 +47,7 @@ class Deployment:
     proxy: Proxy
 
     def kill_primary(self) -> None:
-        self.services.group["postgres"].send(signal.SIGKILL)
+        self.services.group["postgres"].send_signal(signal.SIGKILL)
 
     def promote(self) -> None:
         """As a cluster manager does: the replica first, then the way to it."""
@@ -87,7 +87,7 @@ def charge(answered: list[str], caller: Caller) -> None:
 
 
 def payer(stack: Stack) -> Owner:
-    owner = stack.new_owner()
+    owner = stack.create_owner()
     grant(stack, owner.user_id, "1000000")
     return owner
 
@@ -107,7 +107,7 @@ def test_nothing_that_was_answered_is_lost(deployment: Deployment) -> None:
         deployment.promote()
         went_on = before + CALLERS + 100
         eventually(lambda: len(answered) > went_on, within=60, what="charges after it")
-        eventually(lambda: answers(stack.api_port, "/readyz"), what="/readyz")
+        eventually(lambda: is_responding(stack.api_port, "/readyz"), what="/readyz")
         look = f"/jobs/{job_id}"
         eventually(
             lambda: client.get(look).json()["data"]["status"] == "succeeded",

@@ -45,7 +45,7 @@ def pooled_stack(
 @pytest.fixture
 def funded_owner(pooled_stack: tuple[Stack, RunningPooler]) -> Owner:
     stack, _ = pooled_stack
-    owner = stack.new_owner()
+    owner = stack.create_owner()
     grant(stack, owner.user_id, "1000")
     return owner
 

@@ -15,7 +15,7 @@ from devstack.harness.polling import eventually
 from devstack.harness.running import Running
 from devstack.harness.stack import Owner, Stack, plain_client
 from devstack.supervisor.embedded.valkey import DATABASES
-from devstack.supervisor.programs import answers
+from devstack.supervisor.programs import is_responding
 from tests.support.http.replies import data
 from tests.support.images.pictures import photo
 from tests.support.probe.silent_names import SILENT
@@ -116,7 +116,7 @@ def test_uploads_are_converted_by_a_worker_without_a_key_that_signs(
         stack.start_api()
         stack.start_worker("media", PRESSROOM_SECRET_KEYS="")
     waits = {"Prefer": "wait=30"}
-    with stack.client(stack.new_owner().key) as client:
+    with stack.client(stack.create_owner().key) as client:
         for encrypted in ("false", "true"):
             file = {"file": ("p.jpg", photo(64, 48))}
             query = {"encrypted": encrypted}
@@ -219,7 +219,7 @@ def test_what_runs_once_ends_when_asked_while_its_server_says_nothing(
 def _start(
     stack: Stack, name: str, *words: str, path: str, module: str = "cli.main", **environment: str
 ) -> Running:
-    ready = partial(answers, int(words[words.index("--port") + 1]), path)
+    ready = partial(is_responding, int(words[words.index("--port") + 1]), path)
     return stack.start(
         f"deployed-{name}", *words, module=module, ready=ready, environment=environment
     )

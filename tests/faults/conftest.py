@@ -5,7 +5,7 @@ import pytest
 from devstack.harness.proxy import Proxy, open_proxy
 from devstack.harness.running import Running
 from devstack.harness.stack import Owner, Stack
-from devstack.sandbox.sandbox_settings import payment_settings
+from devstack.sandbox.sandbox_settings import build_payment_settings
 from tests.support.credits.till import Poster, unwilling_provider
 from tests.support.http.servers import silent_server
 from tests.support.imports.importing import Importing
@@ -85,7 +85,7 @@ def import_owner(imports: Importing) -> Iterator[Owner]:
 
     After the test, the fixture kills all workers that the test started.
     """
-    yield imports.stack.new_owner()
+    yield imports.stack.create_owner()
     for running in tuple(imports.stack.processes):
         kill_with_children(running)
         imports.stack.processes.remove(running)
@@ -96,7 +96,7 @@ def payment_stack(make_lasting_stack: Callable[[str], Stack]) -> Iterator[Stack]
     """A test stack whose payment provider reports payments only by webhook."""
     stack = make_lasting_stack("till")
     with unwilling_provider() as url:
-        stack.environment |= payment_settings(url, {})
+        stack.environment |= build_payment_settings(url, {})
         stack.start_api()
         yield stack
 

@@ -53,7 +53,7 @@ def test_upload_delivered_twice_at_once_is_converted_once(
 ) -> None:
     stack = probes.stack
     pause_process(media_worker)
-    owner = stack.new_owner()
+    owner = stack.create_owner()
     uploads = sized(3, 100)
     for _ in range(uploads):
         assert upload(stack, owner, wait=0).status_code == 202
@@ -96,7 +96,7 @@ def test_work_accepted_while_the_broker_is_full_is_done_once_it_has_room(
     # It can't take its place at the queue yet, but must not give up.
     words = ("worker", "--queue", "bulk", "--concurrency", "1")
     newcomer = stack.start("worker-bulk", *words, module=PROBE_WORKER)
-    reply = upload(stack, stack.new_owner(), wait=3)
+    reply = upload(stack, stack.create_owner(), wait=3)
     assert reply.status_code in {202, 503}
     if reply.status_code == 503:
         assert "Retry-After" in reply.headers
@@ -129,7 +129,7 @@ def test_upload_while_redis_is_silent_is_accepted_and_done_once_it_speaks(
     probes: Bench, services: Services, api: Running, media_worker: Running
 ) -> None:
     stack = probes.stack
-    owner = stack.new_owner()
+    owner = stack.create_owner()
     with frozen(services.pids["valkey"]):
         assert upload(stack, owner, wait=1).status_code == 202
     eventually(lambda: ready(stack) == 1, within=60, what="the upload")

@@ -58,7 +58,7 @@ def test_uploads_to_an_object_store_that_hangs_hold_up_no_other_call(
     start_api: Callable[..., Stack], silent_server_url: str
 ) -> None:
     stack = start_api(PRESSROOM_S3_ENDPOINT=f"http://{silent_server_url}")
-    owner = stack.new_owner()
+    owner = stack.create_owner()
     metrics = {"Authorization": f"Bearer {stack.environment['PRESSROOM_METRICS_TOKEN']}"}
     with ThreadPoolExecutor(UPLOADS) as threads, stack.client(owner.key) as client:
         _await_readiness(client)
@@ -95,7 +95,7 @@ def test_a_locked_list_holds_up_no_other_caller_and_none_who_leaves_it(
     start_api: Callable[..., Stack],
 ) -> None:
     stack = start_api()
-    owner, other = stack.new_owner(), stack.new_owner()
+    owner, other = stack.create_owner(), stack.create_owner()
     with stack.client(owner.key) as client, stack.client(other.key) as another:
         list_id, their_list = new_list(client), new_list(another)
         leaver, silent = subscribe(stack, list_id), subscribe(stack, list_id)
@@ -197,7 +197,7 @@ def test_a_process_that_is_asked_to_end_answers_its_callers_first(
     """No worker runs: they would wait for a minute, and the server gives them twenty seconds."""
     stack = start_api()
     [api] = [each for each in stack.processes if each.name == "api"]
-    owner = stack.new_owner()
+    owner = stack.create_owner()
     with ThreadPoolExecutor(2) as threads:
         upload = threads.submit(_upload, stack, owner, wait=60)
         asked = threads.submit(_ask, stack, owner)

@@ -15,7 +15,7 @@ from devstack.harness.polling import eventually
 from devstack.harness.proxy import Proxy
 from devstack.harness.running import Running
 from devstack.harness.stack import Owner
-from devstack.supervisor.programs import answers
+from devstack.supervisor.programs import is_responding
 from models import Job, JobStatus
 from services.jobs import records
 from tests.support.images.uploads import ready, upload
@@ -145,7 +145,7 @@ def chaos(
 def test_every_committed_job_is_done_once_whatever_is_killed_and_cut(
     probes: Bench, chaos: Chaos
 ) -> None:
-    eventually(lambda: answers(probes.stack.api_port, "/readyz"), within=30)
+    eventually(lambda: is_responding(probes.stack.api_port, "/readyz"), within=30)
     # Two pools of two processes, all of them at work.
     first = [probes.enqueue(sleep=1) for _ in range(4)]
     for job_id in first:
@@ -179,7 +179,7 @@ def _enqueue(probes: Bench, count: int) -> None:
 @contextmanager
 def _persistent_uploads(probes: Bench, clients: int, each: int) -> Iterator[list[str]]:
     """Clients that send the same request with the same key until it is answered with 200."""
-    owner, uploaded = probes.stack.new_owner(), list[str]()
+    owner, uploaded = probes.stack.create_owner(), list[str]()
     threads = [
         threading.Thread(
             target=_upload_each, args=(probes, owner, f"client-{number}", each, uploaded)

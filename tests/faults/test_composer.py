@@ -10,7 +10,7 @@ import pytest
 
 from devstack import LOOPBACK
 from devstack.harness.polling import eventually
-from devstack.harness.process_memory import held_memory
+from devstack.harness.process_memory import measure_memory
 from devstack.harness.stack import Stack
 from tests.support.composer.composing import METADATA
 from tests.support.composer.modelling import SOURCE, Modelled, post
@@ -35,7 +35,7 @@ def stack_with_model(make_stack: Callable[[str], Stack]) -> Modelled:
 
 @pytest.fixture
 def api_key(stack_with_model: Modelled) -> Iterator[str]:
-    yield stack_with_model.stack.new_owner().key
+    yield stack_with_model.stack.create_owner().key
     stack_with_model.rest()
     stack_with_model.stack.resources.redis.flushdb()
 
@@ -126,7 +126,7 @@ def test_callers_who_leave_leave_nothing_behind(stack_with_model: Modelled, api_
     )
     before, memory, descriptors = (
         kept(stack_with_model),
-        held_memory(api.pid),
+        measure_memory(api.pid),
         count_descriptors(api),
     )
     used = redis_memory(stack_with_model)
@@ -138,7 +138,7 @@ def test_callers_who_leave_leave_nothing_behind(stack_with_model: Modelled, api_
     eventually(lambda: told().value("pressroom_waiting_requests") == 0, what="no waiter")
     assert kept(stack_with_model) == before
     assert count_descriptors(api) <= descriptors + AT_ONCE
-    assert held_memory(api.pid) <= memory + MOST_GROWTH
+    assert measure_memory(api.pid) <= memory + MOST_GROWTH
     assert redis_memory(stack_with_model) <= used + 8 * MEGABYTE
     assert asked_after(stack_with_model, api_key).status_code == 200
 

@@ -20,7 +20,7 @@ def priced_composer(make_stack: Callable[[str], Stack]) -> Modelled:
 
 @pytest.fixture
 def funded_owner(priced_composer: Modelled) -> Owner:
-    made = priced_composer.stack.new_owner()
+    made = priced_composer.stack.create_owner()
     credits.grant(priced_composer.stack, made.user_id, "2")
     return made
 

@@ -18,7 +18,7 @@ def test_mails_to_a_server_that_hangs_delay_no_call_of_the_composer(
     stack = make_stack("rush")
     stack.start_api()
     stack.start_worker(*WAITING_QUEUES, PRESSROOM_MAIL_URL=f"smtp://{silent_server_url}")
-    owner = stack.new_owner()
+    owner = stack.create_owner()
     with stack.resources.unit_of_work() as uow:
         for _ in range(MAILS):
             account_mails.enqueue_mail(

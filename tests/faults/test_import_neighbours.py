@@ -5,7 +5,7 @@ from contextlib import contextmanager, suppress
 
 from core.ids import random_hash_id
 from devstack.harness.polling import eventually
-from devstack.harness.process_memory import held_memory
+from devstack.harness.process_memory import measure_memory
 from devstack.harness.running import Running
 from devstack.harness.stack import Owner
 from models import FINISHED
@@ -22,7 +22,7 @@ MOST_MORE = 50 * MEGABYTE
 def test_a_hundred_rows_do_not_wait_for_another_owners_hundred_thousand(
     imports: Importing, import_owner: Owner
 ) -> None:
-    other, many = imports.stack.new_owner(), sized(100_000, 1_000_000)
+    other, many = imports.stack.create_owner(), sized(100_000, 1_000_000)
     large = csv_of([[each, "A name"] for each in new_addresses(many)])
     worker(imports)
     first = imports.begin(import_owner, imports.new_list(import_owner), large)
@@ -96,7 +96,7 @@ def peak(running: Running) -> Iterator[list[int]]:
 
     def watch() -> None:
         with suppress(OSError):
-            held = sum(held_memory(pid) for pid in (running.pid, *running.children()))
+            held = sum(measure_memory(pid) for pid in (running.pid, *running.children()))
             found[0] = max(found[0], held)
 
     with repeated(watch, pause=0.05):

@@ -23,7 +23,7 @@ from devstack.harness.free_ports import free_port
 from devstack.harness.opening import open_stack
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
-from devstack.supervisor.programs import answers
+from devstack.supervisor.programs import is_responding
 from models import BulkActionKind, Job
 from services.accounts import accounts
 from services.privacy import erasure
@@ -77,7 +77,7 @@ def own_services_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sit
 
 @pytest.mark.tier("fast")
 def test_killed_services_are_found_again_by_every_process(own_services_stack: Site) -> None:
-    owner = own_services_stack.stack.new_owner()
+    owner = own_services_stack.stack.create_owner()
     for name in ("postgres", "valkey", "s3") * sized(1, 10):
         _restart_under_load(own_services_stack, owner, name)
         # None of ours was started again.
@@ -94,7 +94,9 @@ def _restart_under_load(own_services_stack: Site, owner: Owner, name: str) -> No
         # The worker holds a message that it can't acknowledge then.
         bench.started(jobs[0])
         own_services_stack.services.restart(name)
-    eventually(lambda: answers(stack.api_port, "/readyz"), within=HEALTHY_WITHIN, what="/readyz")
+    eventually(
+        lambda: is_responding(stack.api_port, "/readyz"), within=HEALTHY_WITHIN, what="/readyz"
+    )
     eventually(
         lambda: upload(stack, owner, wait=5).status_code == 200,
         within=HEALTHY_WITHIN,
@@ -143,7 +145,7 @@ def test_acknowledged_charges_survive_killed_databases(own_services_stack: Site)
             )
             own_services_stack.services.restart("postgres")
             eventually(
-                lambda: answers(own_services_stack.stack.api_port, "/readyz"),
+                lambda: is_responding(own_services_stack.stack.api_port, "/readyz"),
                 within=HEALTHY_WITHIN,
                 what="/readyz",
             )
@@ -185,7 +187,7 @@ class Work:
 
 
 def an_import(imports: Importing) -> Work:
-    owner = imports.stack.new_owner()
+    owner = imports.stack.create_owner()
     list_id = imports.new_list(owner)
     # Of two chunks. The first one is on the list when the second is killed.
     sent = prepare(imports, list_id, 10_100)
@@ -203,7 +205,7 @@ def an_import(imports: Importing) -> Work:
 
 
 def a_bulk_action(imports: Importing) -> Work:
-    bulk = BulkActions(imports, owner := imports.stack.new_owner(), imports.new_list(owner))
+    bulk = BulkActions(imports, owner := imports.stack.create_owner(), imports.new_list(owner))
     fill(imports.stack, bulk.list_id, [f"{n}.{bulk.list_id}@example.com" for n in range(ROWS)])
 
     def check(job: Job) -> None:
@@ -219,7 +221,7 @@ def a_bulk_action(imports: Importing) -> Work:
 
 
 def an_undo(imports: Importing) -> Work:
-    bulk = BulkActions(imports, owner := imports.stack.new_owner(), imports.new_list(owner))
+    bulk = BulkActions(imports, owner := imports.stack.create_owner(), imports.new_list(owner))
     fill(imports.stack, bulk.list_id, [f"{n}.{bulk.list_id}@example.com" for n in range(ROWS)])
     before = bulk.records()
     bulk_id = bulk.do(BulkActionKind.REMOVE)["bulk_id"]
@@ -236,7 +238,7 @@ def an_erasure(imports: Importing) -> Work:
     stack, address = imports.stack, f"{random_hash_id()}@example.com"
     with imports.resources.unit_of_work() as uow:
         user_id = accounts.create_user(uow, email=address, name="Ada").id
-    keeper = stack.new_owner()
+    keeper = stack.create_owner()
     list_id = imports.new_list(keeper)
     lives.fill(stack, list_id=list_id, user_id=user_id, other_id=keeper.user_id, rows=ROWS)
 

@@ -1,7 +1,7 @@
 from concurrent.futures import ThreadPoolExecutor
 
 from devstack.harness.polling import eventually
-from devstack.harness.process_memory import held_memory
+from devstack.harness.process_memory import measure_memory
 from devstack.harness.running import Running
 from tests.support.images.pictures import encoded, photo
 from tests.support.images.uploads import upload
@@ -45,7 +45,7 @@ def test_memory_of_a_media_worker_returns_to_its_level_after_many_images(
 
 def _upload_all(probes: Bench, count: int) -> None:
     stack = probes.stack
-    owner = stack.new_owner()
+    owner = stack.create_owner()
     with ThreadPoolExecutor(AT_A_TIME) as threads:
         replies = list(
             threads.map(
@@ -57,7 +57,7 @@ def _upload_all(probes: Bench, count: int) -> None:
 
 def _memory(worker: Running) -> int:
     """Proportional set size of the whole process tree, in bytes."""
-    return sum(held_memory(pid) for pid in (worker.pid, *_descendants(worker.pid)))
+    return sum(measure_memory(pid) for pid in (worker.pid, *_descendants(worker.pid)))
 
 
 def _descendants(pid: int) -> list[int]:

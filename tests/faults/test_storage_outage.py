@@ -21,12 +21,12 @@ _FAILING = "SELECT last_reason FROM jobs WHERE status = 'queued' AND failing_sin
 def away(services: Services, fault: str) -> Iterator[None]:
     """The object storage hangs, or is not there."""
     server = services.group["s3"]
-    server.send(signal.SIGSTOP if fault == "hangs" else signal.SIGKILL)
+    server.send_signal(signal.SIGSTOP if fault == "hangs" else signal.SIGKILL)
     try:
         yield
     finally:
         if fault == "hangs":
-            server.send(signal.SIGCONT)
+            server.send_signal(signal.SIGCONT)
         else:
             services.restart("s3")
 
@@ -43,7 +43,7 @@ def test_accepted_uploads_end_well_after_the_storage_was_away_for_an_hour(
     probes: Bench, api: Running, media_worker: Running, services: Services, fault: str
 ) -> None:
     stack = probes.stack
-    accepted(stack, media_worker, stack.new_owner(), 3)
+    accepted(stack, media_worker, stack.create_owner(), 3)
     with away(services, fault):
         resume_process(media_worker)
         reasons = eventually(
@@ -65,7 +65,7 @@ def test_accepted_uploads_end_well_after_the_storage_was_away_for_an_hour(
 def test_upload_that_was_given_up_keeps_its_original_and_is_retried(
     probes: Bench, fleet: Fleet, api: Running, services: Services
 ) -> None:
-    stack, owner = probes.stack, probes.stack.new_owner()
+    stack, owner = probes.stack, probes.stack.create_owner()
     fleet.end()
     fleet.start_api()
     impatient = stack.start_worker(
@@ -96,7 +96,7 @@ def retried(client: httpx2.Client, job_id: object) -> int:
 def test_what_is_deleted_while_the_storage_hangs_is_gone_once_it_is_back(
     probes: Bench, api: Running, media_worker: Running, services: Services
 ) -> None:
-    stack, owner = probes.stack, probes.stack.new_owner()
+    stack, owner = probes.stack, probes.stack.create_owner()
     for _ in range(3):
         assert upload(stack, owner).status_code == 200
     hash_ids = [str(row[0]) for row in stack.query("SELECT hash_id FROM attachments")]

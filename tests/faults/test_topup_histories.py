@@ -133,7 +133,7 @@ class History:
 
     def begin(self) -> None:
         for _ in range(3):
-            self.accounts.append(Account(self.bank.new_owner()))
+            self.accounts.append(Account(self.bank.create_owner()))
         for _ in range(sized(8, 20)):
             self._sell()
         self.letters *= 2

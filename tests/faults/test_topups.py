@@ -20,7 +20,7 @@ def test_events_of_one_payment_at_once_and_many_times_credit_once(
     payment_stack: Stack, payment_webhooks: Poster
 ) -> None:
     for seed in range(sized(3, 100)):
-        owner = payment_stack.new_owner()
+        owner = payment_stack.create_owner()
         terms = till.new_order(payment_stack, owner.user_id, minor=500, credit_units=5_000_000)
         events = [till.session(terms), till.session(terms), till.refund(terms, 100)]
         posts = events * 6
@@ -41,7 +41,7 @@ def test_forged_and_late_events_are_400_and_change_nothing(
 ) -> None:
     terms = till.new_order(
         payment_stack,
-        payment_stack.new_owner().user_id,
+        payment_stack.create_owner().user_id,
         minor=500,
         credit_units=5_000_000,
     )
@@ -55,7 +55,7 @@ def test_a_body_that_was_changed_on_its_way_is_400(
 ) -> None:
     terms = till.new_order(
         payment_stack,
-        payment_stack.new_owner().user_id,
+        payment_stack.create_owner().user_id,
         minor=500,
         credit_units=5_000_000,
     )
@@ -75,7 +75,7 @@ def test_a_body_that_was_changed_on_its_way_is_400(
 def test_a_payment_of_something_else_goes_to_review(
     payment_stack: Stack, payment_webhooks: Poster, difference: Json
 ) -> None:
-    owner = payment_stack.new_owner()
+    owner = payment_stack.create_owner()
     terms = till.new_order(payment_stack, owner.user_id, minor=500, credit_units=5_000_000)
     assert payment_webhooks.post(till.session(terms, **difference)).status_code == 200
     assert payment_webhooks.post(till.session(terms)).status_code == 200
@@ -98,7 +98,7 @@ def test_events_of_no_concern_are_200(payment_stack: Stack, payment_webhooks: Po
 def test_an_event_that_only_the_provider_can_place_is_asked_for_again(
     payment_stack: Stack, payment_webhooks: Poster
 ) -> None:
-    owner = payment_stack.new_owner()
+    owner = payment_stack.create_owner()
     terms = till.new_order(payment_stack, owner.user_id, minor=500, credit_units=5_000_000)
     early = till.dispute(terms, "needs_response", 500)
     reply = payment_webhooks.post(early)
@@ -113,7 +113,7 @@ def test_a_sum_that_shrank_is_put_right_though_the_news_of_the_failure_was_lost(
     payment_stack: Stack, payment_webhooks: Poster
 ) -> None:
     for seed in range(sized(3, 30)):
-        owner = payment_stack.new_owner()
+        owner = payment_stack.create_owner()
         terms = till.new_order(payment_stack, owner.user_id, minor=500, credit_units=5_000_000)
         till.refund_object(terms, 500, "failed")
         till.refund_object(terms, 100)
@@ -130,7 +130,7 @@ def test_a_sum_that_shrank_is_put_right_though_the_news_of_the_failure_was_lost(
 def test_a_process_that_is_killed_in_the_middle_of_a_settle_leaves_nothing_of_it(
     payment_stack: Stack, payment_webhooks: Poster
 ) -> None:
-    owner = payment_stack.new_owner()
+    owner = payment_stack.create_owner()
     ledger.grant_credits(payment_stack.resources.database, owner.user_id, Decimal(1), source_id="x")
     [(account,)] = payment_stack.query(
         "SELECT id FROM credit_accounts WHERE user_id = %s", owner.user_id
@@ -161,7 +161,7 @@ def test_a_process_that_is_killed_in_the_middle_of_a_settle_leaves_nothing_of_it
 def test_an_account_that_is_full_sends_the_order_to_review(
     payment_stack: Stack, payment_webhooks: Poster
 ) -> None:
-    owner = payment_stack.new_owner()
+    owner = payment_stack.create_owner()
     database = payment_stack.resources.database
     ledger.grant_credits(database, owner.user_id, Decimal("99999999999.9999"), source_id="x")
     terms = till.new_order(payment_stack, owner.user_id, minor=500, credit_units=5_000_000)

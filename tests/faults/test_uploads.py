@@ -46,7 +46,7 @@ def test_upload_whose_media_worker_is_killed_is_answered_200(
     probes: Bench, fleet: Fleet, api: Running, slow_picture: bytes, victim: str
 ) -> None:
     stack, media = probes.stack, fleet.start_media()
-    with uploading(stack, stack.new_owner(), picture=slow_picture) as replies:
+    with uploading(stack, stack.create_owner(), picture=slow_picture) as replies:
         await_jobs(stack, 1, "running")
         if victim == "main process":
             media.kill()
@@ -64,7 +64,7 @@ def test_worker_killed_between_two_renditions_leaves_what_the_next_one_completes
 ) -> None:
     """It is killed as soon as a rendition is in the storage."""
     stack, media = probes.stack, fleet.start_media()
-    owner = stack.new_owner()
+    owner = stack.create_owner()
     with uploading(stack, owner, picture=slow_picture, renditions=True) as replies:
         eventually(lambda: stack.stored("renditions/"), what="a first rendition")
         media.kill()
@@ -91,7 +91,7 @@ def test_uploads_waiting_at_a_flush_of_redis_are_all_answered_200(
 ) -> None:
     stack = probes.stack
     pause_process(media_worker)
-    with uploading(stack, stack.new_owner(), UPLOADS) as replies:
+    with uploading(stack, stack.create_owner(), UPLOADS) as replies:
         await_jobs(stack, UPLOADS, "queued")
         stack.resources.redis.flushall()
         resume_process(media_worker)
@@ -105,7 +105,7 @@ def test_upload_is_answered_200_though_the_api_cannot_reach_the_broker(
 ) -> None:
     stack = probes.stack
     redis_proxy.refuse()
-    reply = upload(stack, stack.new_owner())
+    reply = upload(stack, stack.create_owner())
     assert reply.status_code == 200, reply.text
 
 
@@ -115,7 +115,7 @@ def test_upload_whose_commit_was_cut_off_is_right_when_it_is_sent_again(
     probes: Bench, api: Running, media_worker: Running, postgres_proxy: Proxy, *, deliver: bool
 ) -> None:
     stack = probes.stack
-    owner, key = stack.new_owner(), "one-and-the-same-key"
+    owner, key = stack.create_owner(), "one-and-the-same-key"
     postgres_proxy.cut_at(b"COMMIT", after=b"INSERT INTO jobs", deliver=deliver)
     first = upload(stack, owner, key=key)
     assert postgres_proxy.sprung.is_set()
@@ -131,7 +131,7 @@ def test_upload_whose_commit_was_cut_off_is_right_when_it_is_sent_again(
 def test_a_charge_is_made_while_each_statement_takes_long(
     probes: Bench, api: Running, postgres_proxy: Proxy
 ) -> None:
-    owner = probes.stack.new_owner()
+    owner = probes.stack.create_owner()
     grant(probes.stack, owner.user_id, "1")
     postgres_proxy.delay(0.2)
     with probes.stack.client(owner.key) as client:
@@ -144,7 +144,7 @@ def test_callers_who_leave_leave_nothing_behind(
 ) -> None:
     stack = probes.stack
     pause_process(media_worker)
-    owner = stack.new_owner()
+    owner = stack.create_owner()
     for _ in range(3):
         _leave(stack, owner, AT_ONCE)
     eventually(lambda: _waiting(stack) == 0, what="the first callers' end")

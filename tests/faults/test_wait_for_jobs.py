@@ -23,7 +23,7 @@ def test_requests_waiting_as_the_subscriber_goes_silent_end_soon_after_their_job
     probes: Bench, api: Running, media_worker: Running, redis_proxy: Proxy
 ) -> None:
     stack = probes.stack
-    owner = stack.new_owner()
+    owner = stack.create_owner()
     ended, answered = _timed_upload(stack, owner)
     # A few times what it takes while the subscriber speaks, on this machine.
     most = 5 * (answered - ended) + timedelta(seconds=1)
@@ -65,7 +65,7 @@ def test_event_stream_of_another_process_than_was_asked_for_the_job_shows_its_en
     stack = probes.stack
     port = free_port()
     stack.start_api(port, **fleet.proxied())
-    owner = stack.new_owner()
+    owner = stack.create_owner()
     pause_process(media_worker)
     upload(stack, owner, wait=0)
     job_id = stack.query("SELECT id FROM jobs")[0][0]
@@ -81,7 +81,7 @@ def test_event_streams_that_are_cut_are_given_back(
     probes: Bench, api: Running, media_worker: Running
 ) -> None:
     stack = probes.stack
-    owner = stack.new_owner()
+    owner = stack.create_owner()
     pause_process(media_worker)
     upload(stack, owner, wait=0)
     job_id = stack.query("SELECT id FROM jobs")[0][0]

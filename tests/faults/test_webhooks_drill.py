@@ -14,7 +14,7 @@ from standardwebhooks import WebhookVerificationError
 from devstack.harness.polling import eventually
 from devstack.harness.running import Running
 from devstack.harness.stack import Owner, Stack
-from devstack.supervisor.programs import answers
+from devstack.supervisor.programs import is_responding
 from services.feed.catalogue import FeedEventType
 from tests.support.clients.javascript_client import FOLDER, node
 from tests.support.http.replies import data
@@ -56,7 +56,7 @@ class Fate:
     def strike(self, received: int) -> None:
         """Kill one that works: on a slow machine a start takes longer than the time between two."""
         match self._dice.randrange(5):
-            case 0 if answers(self._stack.api_port, "/healthz"):
+            case 0 if is_responding(self._stack.api_port, "/healthz"):
                 self._api.kill()
                 port = str(self._stack.api_port)
                 self._api = self._stack.start("api", "serve", "--port", port)
@@ -77,7 +77,9 @@ class Fate:
 
     def end(self) -> None:
         eventually(
-            lambda: answers(self._stack.api_port, "/healthz"), what="the API's return", within=60
+            lambda: is_responding(self._stack.api_port, "/healthz"),
+            what="the API's return",
+            within=60,
         )
 
     def stop(self) -> None:
@@ -97,7 +99,7 @@ def random_kills(empty_stack: Stack) -> Iterator[Fate]:
 
 
 def test_receiver_gets_each_event_and_no_other(empty_stack: Stack, random_kills: Fate) -> None:
-    owner, enough = empty_stack.new_owner(), threading.Event()
+    owner, enough = empty_stack.create_owner(), threading.Event()
     random_kills.end()
     dice, lock = random.Random(SEED), threading.Lock()
 
@@ -212,7 +214,7 @@ class Verifiers:
 
 def test_events_of_lost_jobs_are_sent(empty_stack: Stack) -> None:
     """A worker is killed between the call and what it would have written of the answer."""
-    owner = empty_stack.new_owner()
+    owner = empty_stack.create_owner()
     api, worker = empty_stack.start_api(), empty_stack.start_worker("webhooks")
 
     def kill(hook: Hook) -> Answer:
@@ -246,7 +248,7 @@ def test_events_of_lost_jobs_are_sent(empty_stack: Stack) -> None:
 
 
 def test_listener_goes_on_when_the_api_was_restarted(empty_stack: Stack) -> None:
-    owner, secret = empty_stack.new_owner(), "whsec_" + base64.b64encode(bytes(32)).decode()
+    owner, secret = empty_stack.create_owner(), "whsec_" + base64.b64encode(bytes(32)).decode()
     api = empty_stack.start_api()
     with hooked() as receiver, empty_stack.client(owner.key) as client:
         listener = empty_stack.start(

@@ -8,7 +8,7 @@ import sys
 
 from benchmarks import kept_results
 from benchmarks.findings import print_findings, quieten_log, report_findings
-from benchmarks.measure import full_size
+from benchmarks.measure import is_full_size
 from tests.growth import comparison
 
 
@@ -16,7 +16,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.growth")
     parser.add_argument(
         "--sizes",
-        default="1,10" if full_size() else "0.1,1",
+        default="1,10" if is_full_size() else "0.1,1",
         help="the sizes of the databases; 1 has 2 million subscribers",
     )
     parser.add_argument("--keep", help="a folder in which the databases stay")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from benchmarks.measure import Finding, median_and_spread
-from benchmarks.scale.sized_stack import SizedStack, services_in, sized_stack
+from benchmarks.scale.sized_stack import SizedStack, open_services, sized_stack
 from benchmarks.scale.volume import Volume
 from tests.growth.rounds import one_round
 from tests.growth.route_cases import Group
@@ -35,7 +35,7 @@ _Times = dict[str, list[float]]
 
 def run(sizes: Sequence[float] = (0.1, 1), keep: str | None = None) -> list[Finding]:
     """Compare the sizes; ``keep`` is a folder in which the filled databases stay."""
-    with services_in(keep) as (services, home), ExitStack() as opened:
+    with open_services(keep) as (services, home), ExitStack() as opened:
         sized = [
             opened.enter_context(sized_stack(services, home, Volume(size), number))
             for number, size in enumerate(sizes, start=1)

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx2
 
-from benchmarks.measure import seconds_of
+from benchmarks.measure import measure_seconds
 from benchmarks.scale.maintenance_cases import DUE
 from benchmarks.scale.sized_stack import SizedStack
 from core import clock
@@ -72,7 +72,7 @@ def _send(
         return call.send(client, operation, fresh, **case.headers)
 
     replies: list[httpx2.Response] = []
-    seconds = seconds_of(lambda: replies.append(send()))
+    seconds = measure_seconds(lambda: replies.append(send()))
     expected = case.own or call.own
     assert replies[0].status_code == expected, f"{operation}: {replies[0].text}"
     return seconds
@@ -137,8 +137,8 @@ def _run_due(kind: MaintenanceKind, sized: Sequence[SizedStack], turn: int) -> f
     due, stack, worker = DUE[kind.name], sized[turn].stack, sized[turn].worker
     if due is not None:
         stack.query(due)
-    return seconds_of(lambda: kind.run(worker.resources, clock.now()))
+    return measure_seconds(lambda: kind.run(worker.resources, clock.now()))
 
 
 def _look(look: Callable[[Resources], object], sized: Sequence[SizedStack], turn: int) -> float:
-    return seconds_of(lambda: look(sized[turn].worker.resources))
+    return measure_seconds(lambda: look(sized[turn].worker.resources))

@@ -56,7 +56,7 @@ def test_a_worker_counts_the_jobs_of_all_processes_of_its_pool_as_one(
     scraped_stack: Stack, metrics_folder: Path
 ) -> None:
     worker, told = start(scraped_stack, metrics_folder, "media")
-    key = scraped_stack.new_owner().key
+    key = scraped_stack.create_owner().key
     for _ in range(4):
         upload(scraped_stack, key)
     eventually(lambda: converted(told()) == 4, what="four conversions among the metrics")
@@ -81,7 +81,7 @@ def test_counts_of_killed_processes_stay_and_leave_no_files(
     scraped_stack: Stack, metrics_folder: Path
 ) -> None:
     worker, told = start(scraped_stack, metrics_folder, "media")
-    key = scraped_stack.new_owner().key
+    key = scraped_stack.create_owner().key
     upload(scraped_stack, key)
     eventually(lambda: converted(told()) == 1, what="the first conversion")
     before = told().value("pressroom_s3_seconds_count")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.scale.filling import fill
-from benchmarks.scale.sized_stack import SizedStack, running
+from benchmarks.scale.sized_stack import SizedStack, run_stack
 from benchmarks.scale.volume import Volume
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
@@ -88,7 +88,7 @@ WHERE f.contype = 'f' AND a.atttypid = 'bigint'::regtype AND f.conparentid = 0
 @pytest.fixture(scope="module")
 def sized_stack(filled_stack: Stack) -> Iterator[SizedStack]:
     log_plans(filled_stack)
-    with running(filled_stack, VOLUME) as found:
+    with run_stack(filled_stack, VOLUME) as found:
         yield found
 
 

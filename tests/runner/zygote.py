@@ -20,7 +20,7 @@ from typing import Any
 
 from core.process.garbage_collection import freeze_before_fork
 from devstack.supervisor.child import Program
-from devstack.supervisor.environment import cleaned
+from devstack.supervisor.environment import clean_environment
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 # Variables in which a program may differ from the tests: they are read when it runs. Any other
@@ -61,7 +61,7 @@ class Zygote:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        self._environment = cleaned()
+        self._environment = clean_environment()
 
     def fork(self, program: Program, module: str, words: tuple[str, ...]) -> Forked | None:
         """Fork the program, unless it needs a start of its own."""

@@ -5,7 +5,7 @@ import pytest
 
 from devstack.harness.running import Running
 from devstack.harness.stack import Owner, Stack
-from devstack.supervisor.programs import answers
+from devstack.supervisor.programs import is_responding
 from tests.support.lists.subscribers import new_list
 
 
@@ -19,7 +19,7 @@ def impatient_api(make_lasting_stack: Callable[[str], Stack]) -> tuple[Stack, Ru
         "api",
         str(port),
         module="tests.support.probe.impatient_api",
-        ready=lambda: answers(port, "/healthz"),
+        ready=lambda: is_responding(port, "/healthz"),
         forks=True,
     )
     return stack, api
@@ -34,4 +34,4 @@ def list_id(client: httpx2.Client) -> int:
 @pytest.fixture
 def impatient_owner(impatient_api: tuple[Stack, Running]) -> Owner:
     """A new owner in the test stack of the fixture `impatient_api`."""
-    return impatient_api[0].new_owner()
+    return impatient_api[0].create_owner()

@@ -31,7 +31,7 @@ FORMS = {"/register": {}, "/password/forgotten": {}, "/login": {"password": "not
 def password_hash() -> str:
     """A hash of the test password that costs as much time as in production."""
     with thorough_hashes():
-        return passwords.make(PASSWORD)
+        return passwords.hash_password(PASSWORD)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def stack_with_full_hashes(stack: Stack) -> Iterator[Stack]:
     """The test stack with a second API, which hashes passwords at the full cost of production."""
     port = free_port()
     url = f"http://{LOOPBACK}:{port}"
-    with stack.second_api(port, module="cli.main", PRESSROOM_PUBLIC_URL=url) as api:
+    with stack.run_second_api(port, module="cli.main", PRESSROOM_PUBLIC_URL=url) as api:
         yield api
 
 
@@ -95,11 +95,11 @@ def test_a_login_takes_as_long_for_a_known_address_as_for_an_unknown_one(
 def test_as_much_is_hashed_where_there_is_no_password(password_hash: str) -> None:
     spent = {}
     with thorough_hashes():
-        passwords.verify(None, "as it is once the first has come")
+        passwords.verify_password(None, "as it is once the first has come")
         for kept in (password_hash, None):
             began = time.process_time()
             for _ in range(3):
-                assert not passwords.verify(kept, "not the password").matches
+                assert not passwords.verify_password(kept, "not the password").matches
             spent[kept] = time.process_time() - began
     assert 0.5 < spent[None] / spent[password_hash] < 2
 

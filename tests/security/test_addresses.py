@@ -34,8 +34,8 @@ class ListWithOnlookers:
 @pytest.fixture(scope="module")
 def list_with_onlookers(stack: Stack) -> ListWithOnlookers:
     """A mailing list with a member, and API callers who must not see the member's address."""
-    owner, rival = stack.new_owner(), stack.new_owner()
-    member, fellow = stack.new_owner(plan=Plan.FREE), stack.new_owner(plan=Plan.FREE)
+    owner, rival = stack.create_owner(), stack.create_owner()
+    member, fellow = stack.create_owner(plan=Plan.FREE), stack.create_owner(plan=Plan.FREE)
     list_id, slug = _new_list(stack, owner)
     others_list_id, _ = _new_list(stack, rival)
     name = f"Name {secrets.token_hex(8)}"
@@ -43,7 +43,7 @@ def list_with_onlookers(stack: Stack) -> ListWithOnlookers:
     for person, joined in ((member, list_id), (fellow, list_id), (fellow, others_list_id)):
         with stack.client(person.key) as client:
             client.post(f"/subscriptions/{joined}/no-challenge").raise_for_status()
-    restricted = stack.new_key(owner.user_id, Scope.ATTACHMENT)
+    restricted = stack.create_key(owner.user_id, Scope.ATTACHMENT)
     onlookers = {
         "a stranger": None,
         "another owner": rival.key,

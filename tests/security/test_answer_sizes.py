@@ -11,12 +11,12 @@ import pytest
 
 from devstack.harness.free_ports import free_port
 from devstack.harness.polling import eventually
-from devstack.harness.process_memory import held_memory
+from devstack.harness.process_memory import measure_memory
 from devstack.harness.stack import Stack
-from devstack.supervisor.programs import answers
+from devstack.supervisor.programs import is_responding
 from models import Plan
 from services.access import sessions
-from services.access.quotas import row_bytes
+from services.access.quotas import count_row_bytes
 from services.subscriptions.fields import MAX_FIELDS
 from services.subscriptions.filters.member_filter import MAX_FILTER_BYTES
 from services.subscriptions.segments import MAX_SEGMENTS_A_LIST
@@ -58,18 +58,18 @@ def test_no_answer_of_an_account_at_its_bounds_is_large_and_the_memory_comes_bac
     api = stack.start(
         "api-at-bounds",
         *("serve", "--port", str(port)),
-        ready=lambda: answers(port, "/healthz"),
+        ready=lambda: is_responding(port, "/healthz"),
         port=port,
     )
     with stack.resources.unit_of_work() as uow:
-        cookie = sessions.begin(uow, world.owner.user_id)
+        cookie = sessions.begin_session(uow, world.owner.user_id)
     headers = {"Authorization": f"Bearer {world.owner.key}"}
     url = f"http://127.0.0.1:{port}"
     program = httpx2.Client(base_url=url, headers=headers, timeout=60)
     browser = httpx2.Client(base_url=url, cookies={SESSION: cookie}, timeout=60)
     with program, browser:
         read_all(world, program, browser)
-        before = settled_memory(lambda: held_memory(api.pid))
+        before = settled_memory(lambda: measure_memory(api.pid))
         fill(world)
         sizes = read_all(world, program, browser)
         large = {name: size for name, size in sizes.items() if size > MAX_ANSWER_BYTES}
@@ -80,7 +80,7 @@ def test_no_answer_of_an_account_at_its_bounds_is_large_and_the_memory_comes_bac
             largest = [name for name, size in sizes.items() if size > MAX_ANSWER_BYTES / 2]
             list(threads.map(partial(read, world, program), 4 * largest))
         eventually(
-            lambda: held_memory(api.pid) <= before + MAX_LEFT_BYTES,
+            lambda: measure_memory(api.pid) <= before + MAX_LEFT_BYTES,
             within=30,
             what=f"the return of the API to {before / MB:.0f} MB",
         )
@@ -206,7 +206,7 @@ def fill(world: World) -> None:
     )
     stack.query("UPDATE users SET plan = %s WHERE id = %s", Plan.FREE, owner_id)
     used = data(client.get("/users/me"))["quotas"]["storage_mb"]["used"]
-    assert used * MB > (LISTS * MAX_SEGMENTS_A_LIST + 2000) * row_bytes(json.loads(FILTER))
+    assert used * MB > (LISTS * MAX_SEGMENTS_A_LIST + 2000) * count_row_bytes(json.loads(FILTER))
 
 
 def literal(value: object) -> str:

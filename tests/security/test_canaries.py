@@ -14,7 +14,7 @@ from devstack.harness.free_ports import free_port
 from devstack.harness.polling import eventually
 from devstack.harness.running import Running
 from devstack.harness.stack import Stack
-from devstack.supervisor.programs import answers
+from devstack.supervisor.programs import is_responding
 from tests.support.images.pictures import encoded
 from tests.support.lists.subscribers import new_list
 
@@ -74,7 +74,11 @@ class CanaryStack:
             stack.start_worker("media"),
             stack.start_worker("bulk", concurrency=1),
             stack.start(
-                "flower", "flower", "--port", str(port), ready=lambda: answers(port, "/healthcheck")
+                "flower",
+                "flower",
+                "--port",
+                str(port),
+                ready=lambda: is_responding(port, "/healthcheck"),
             ),
         ]
 
@@ -109,7 +113,7 @@ def canary_stack(make_stack: object, home: Path) -> Iterator[CanaryStack]:
 
 def test_no_secret_that_is_set_or_sent_is_told_to_anybody(canary_stack: CanaryStack) -> None:
     stack = canary_stack.stack
-    owner = stack.new_owner()
+    owner = stack.create_owner()
     sent = {canary(name) for name in ("bearer", "cookie", "challenge", "token", "signature")}
     by_name = {each.split("-")[1]: each for each in sent}
     with stack.client(owner.key) as client, stack.client() as stranger:

@@ -177,7 +177,7 @@ def test_worker_without_filters_says_so_once_and_converts_and_hides_its_memory(
     stack = make_stack("deprived")
     stack.start_api()
     worker = stack.start_worker("media", module="tests.support.security.deprived")
-    with stack.client(stack.new_owner().key) as client:
+    with stack.client(stack.create_owner().key) as client:
         for _ in range(2):
             reply = client.post("/attachments", files={"file": ("p.jpg", photo(64, 48))})
             assert reply.status_code == 200, reply.text

@@ -38,7 +38,7 @@ MOST_UNEVEN = 0.2
 @pytest.fixture(scope="module")
 def list_owner(stack: Stack) -> Owner:
     """A new owner, to whom the mailing lists of the tests belong."""
-    return stack.new_owner()
+    return stack.create_owner()
 
 
 def comparable_reply(reply: httpx2.Response) -> tuple[int, dict[str, Any], dict[str, str]]:
@@ -119,7 +119,7 @@ def test_forged_trace_ids_answer_alike_whoever_they_name(
 def test_other_owners_learn_nothing_of_who_is_a_member(stack: Stack, list_owner: Owner) -> None:
     list_id = new_list(stack, list_owner)
     people = user_ids(stack, list_id)
-    with stack.client(stack.new_owner(plan=Plan.PAID).key) as nosy:
+    with stack.client(stack.create_owner(plan=Plan.PAID).key) as nosy:
         for method, path, body in (
             ("GET", "/subscriptions/{list_id}/members/{user_id}/subs", None),
             ("GET", "/lists/{list_id}/members/{user_id}/history", None),

@@ -54,7 +54,7 @@ def owner_session(stack: Stack, sample_account: World) -> Iterator[requests.Sess
     """An HTTP session with a new API key for each test, because fuzzed calls may delete it."""
     with requests.Session() as owner_session:
         owner_session.headers["Authorization"] = (
-            f"Bearer {stack.new_key(sample_account.owner.user_id)}"
+            f"Bearer {stack.create_key(sample_account.owner.user_id)}"
         )
         yield owner_session
 

@@ -24,7 +24,7 @@ NO_PAGE = "default-src 'none'; frame-ancestors 'none'"
 def client_over_tls(stack: Stack) -> Iterator[httpx2.Client]:
     """An HTTP client of an API whose public URL starts with https."""
     with (
-        stack.second_api(
+        stack.run_second_api(
             PRESSROOM_PUBLIC_URL="https://api.example.com",
             PRESSROOM_TRUSTED_PROXIES="none",
             PRESSROOM_HSTS_SUBDOMAINS="true",

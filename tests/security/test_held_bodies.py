@@ -48,7 +48,7 @@ CONSUME = "POST /auxilia/credits/consume"
 @pytest.fixture(scope="module")
 def proxied_port(stack: Stack) -> Iterator[int]:
     """The port of an API that has low rate limits and trusts the header X-Forwarded-For."""
-    with stack.second_api(
+    with stack.run_second_api(
         PRESSROOM_TRUSTED_PROXIES=LOOPBACK,
         PRESSROOM_RATE_LIMIT_DEFAULT="30000/minute",
         # By the day: a test must not see a window end.
@@ -95,7 +95,7 @@ def neighbour(stack: Stack, proxied_port: int) -> Neighbour:
     with stack.resources.unit_of_work() as uow:
         user_id = accounts.create_user(uow, email=email, name="N", password=PASSWORD).id
     grant(stack, user_id, "100")
-    return Neighbour(stack, proxied_port, Owner(user_id, email, stack.new_key(user_id)))
+    return Neighbour(stack, proxied_port, Owner(user_id, email, stack.create_key(user_id)))
 
 
 def test_bodies_without_credentials_are_never_read(
@@ -112,7 +112,7 @@ def test_bodies_without_credentials_are_never_read(
 def test_an_account_that_holds_all_it_can_get_refuses_no_other(
     stack: Stack, body_attacker: Attacker, neighbour: Neighbour
 ) -> None:
-    key = stack.new_owner().key
+    key = stack.create_owner().key
     small = MAX_SMALL_BODY_BYTES - 1024
     body_attacker.begins(ADD_MEMBERS, declares=32 * MEGABYTE, sends=LARGE_SHARE - MEGABYTE, key=key)
     for _ in range(SMALL_SHARE // small):
@@ -132,7 +132,7 @@ def test_an_account_that_holds_all_it_can_get_refuses_no_other(
 def test_an_owner_holds_no_more_by_calling_from_many_addresses(
     stack: Stack, proxied_port: int
 ) -> None:
-    key = stack.new_owner().key
+    key = stack.create_owner().key
     with (
         attacking(proxied_port, new_address()) as first,
         attacking(proxied_port, new_address()) as second,
@@ -146,7 +146,7 @@ def test_an_owner_holds_no_more_by_calling_from_many_addresses(
 
 
 def test_what_was_held_is_given_back(stack: Stack, proxied_port: int, neighbour: Neighbour) -> None:
-    key = stack.new_owner().key
+    key = stack.create_owner().key
     with attacking(proxied_port, neighbour.address) as body_attacker:
         begun = [
             body_attacker.begins("POST /lists", declares=1024, key=key)

@@ -74,7 +74,7 @@ def _bearer(token: str) -> dict[str, str]:
 
 
 def _revoked(world: World) -> dict[str, str]:
-    key = world.stack.new_key(world.owner.user_id)
+    key = world.stack.create_key(world.owner.user_id)
     world.stack.query(
         "UPDATE api_keys SET revoked_at = now() WHERE id = "
         "(SELECT max(id) FROM api_keys WHERE user_id = %s)",
@@ -143,7 +143,7 @@ def api_side(stack: Stack) -> Iterator[Side]:
     """An owner's data in the API, and the HTTP clients of the owner and of a second owner."""
     world = worlds.build(stack)
     world.values["provider"] = "stockphoto"
-    with closing(world.client), stack.client(stack.new_owner().key) as rival:
+    with closing(world.client), stack.client(stack.create_owner().key) as rival:
         yield Side(world, world.client, rival)
 
 
@@ -151,7 +151,7 @@ def api_side(stack: Stack) -> Iterator[Side]:
 def console_side(stack: Stack) -> Iterator[Side]:
     """An owner's data in the console, and the browsers of the owner and of a second owner."""
     world = worlds.build(stack)
-    own, rival = browser_of(stack, world.owner), browser_of(stack, stack.new_owner())
+    own, rival = browser_of(stack, world.owner), browser_of(stack, stack.create_owner())
     with closing(world.client), own, rival:
         yield Side(world, own, rival)
 
@@ -160,7 +160,7 @@ def browser_of(stack: Stack, owner: Owner) -> httpx2.Client:
     """A browser in which the owner is logged in, and whose requests come from pages of ours."""
     browser = log_in(stack, owner).browser
     cookie = browser.cookies[SESSION]
-    browser.headers[CSRF_HEADER] = sessions.csrf_token(stack.resources.keyring, cookie)
+    browser.headers[CSRF_HEADER] = sessions.create_csrf_token(stack.resources.keyring, cookie)
     return browser
 
 
@@ -354,7 +354,9 @@ def key_with_scopes(api_side: Side) -> Callable[[tuple[Scope, ...]], str]:
 
     The function creates only one API key for each combination of scopes.
     """
-    return cache(lambda scopes: api_side.world.stack.new_key(api_side.world.owner.user_id, *scopes))
+    return cache(
+        lambda scopes: api_side.world.stack.create_key(api_side.world.owner.user_id, *scopes)
+    )
 
 
 @each(name for name in CALLS if name not in WITHOUT_A_SCOPE)

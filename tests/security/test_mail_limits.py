@@ -52,7 +52,7 @@ class Mailing:
 
     def new_list(self) -> int:
         """A list of a new owner's that asks for confirmation."""
-        with self.stack.client(self.stack.new_owner().key) as client:
+        with self.stack.client(self.stack.create_owner().key) as client:
             body = {"title": "A list", "slug": random_hash_id(), "confirm_required": True}
             return int(data(client.post("/lists", json=body))["id"])
 

@@ -68,10 +68,10 @@ def test_a_code_that_comes_twice_ends_what_it_gave(
     apart = program.tokens(logged_in_owner)
     assert is_error(program.exchange(code), 400, "invalid_grant")
     for given in (first, second):
-        assert not stack.opens(given["access_token"])
+        assert not stack.is_accepted(given["access_token"])
         assert is_error(program.refresh(given["refresh_token"]), 400, "invalid_grant")
     # Another login of the same person has nothing to do with it.
-    assert stack.opens(apart["access_token"])
+    assert stack.is_accepted(apart["access_token"])
 
 
 def test_a_code_sent_many_times_at_once_gives_once_and_that_is_taken_back(
@@ -81,7 +81,7 @@ def test_a_code_sent_many_times_at_once_gives_once_and_that_is_taken_back(
     replies = at_once(8, lambda: program.exchange(code))
     given = [reply.json() for reply in replies if reply.status_code == 200]
     assert len(given) == 1
-    assert not stack.opens(given[0]["access_token"])
+    assert not stack.is_accepted(given[0]["access_token"])
 
 
 def test_a_refresh_token_that_comes_twice_ends_its_family(
@@ -92,7 +92,7 @@ def test_a_refresh_token_that_comes_twice_ends_its_family(
     assert is_error(program.refresh(first["refresh_token"]), 400, "invalid_grant")
     assert is_error(program.refresh(second["refresh_token"]), 400, "invalid_grant")
     for given in (first, second):
-        assert not stack.opens(given["access_token"])
+        assert not stack.is_accepted(given["access_token"])
 
 
 def test_a_refresh_token_sent_many_times_at_once_leaves_nothing_behind(
@@ -103,7 +103,7 @@ def test_a_refresh_token_sent_many_times_at_once_leaves_nothing_behind(
     given = [reply.json() for reply in replies if reply.status_code == 200]
     assert len(given) == 1
     for each in (first, given[0]):
-        assert not stack.opens(each["access_token"])
+        assert not stack.is_accepted(each["access_token"])
         assert is_error(public_program.refresh(each["refresh_token"]), 400, "invalid_grant")
 
 
@@ -121,7 +121,7 @@ def test_a_client_gets_nothing_for_anothers_secrets(
             assert other.post("/oauth/revoke", {"token": given[kind]}).status_code == 200
         assert given_to(stack, logged_in_owner.owner) == before
     # Nothing of that harmed the client whose they are.
-    assert stack.opens(given["access_token"])
+    assert stack.is_accepted(given["access_token"])
     assert program.refresh(given["refresh_token"]).status_code == 200
     assert program.exchange(code).status_code == 200
 
@@ -320,14 +320,14 @@ def test_loopback_ports_are_free_and_nothing_else_is(
             assert given.status_code == 200
         finally:
             public_program.redirect_uri = REGISTERED
-    assert clients.is_registered("http://[::1]:7/cb", ["http://[::1]/cb"])
-    assert not clients.is_registered("http://localhost:7/cb", ["http://localhost:8/cb"])
+    assert clients.is_registered_uri("http://[::1]:7/cb", ["http://[::1]/cb"])
+    assert not clients.is_registered_uri("http://localhost:7/cb", ["http://localhost:8/cb"])
 
 
 def test_clients_are_registered_with_plain_redirect_uris_only() -> None:
     for uri in UNREGISTRABLE:
         with pytest.raises(DomainError) as caught:
-            clients.require_registrable(uri)
+            clients.require_registrable_uri(uri)
         assert caught.value.code == "oauth_client.redirect_uri", uri
     for uri in (
         REGISTERED,
@@ -337,7 +337,7 @@ def test_clients_are_registered_with_plain_redirect_uris_only() -> None:
         "com.example.app:/callback",
         "https://client.example/cb?tenant=1",
     ):
-        clients.require_registrable(uri)
+        clients.require_registrable_uri(uri)
 
 
 TOO_MUCH = [
@@ -383,7 +383,7 @@ def test_a_refresh_gives_no_more_than_was_agreed_to(
 
 def test_delivery_is_given_by_nobody(stack: Stack) -> None:
     with pytest.raises(DomainError, match="delivery"), stack.resources.unit_of_work() as uow:
-        clients.create(
+        clients.register_client(
             uow,
             name="Sender",
             redirect_uris=[REGISTERED],
@@ -422,7 +422,7 @@ def test_a_consent_counts_from_our_own_page_of_the_same_session_alone(
 ) -> None:
     path = program.request()
     own = logged_in_owner.csrf_token(path)
-    thief = log_in(stack, stack.new_owner())
+    thief = log_in(stack, stack.create_owner())
     theirs = thief.csrf_token(path)
     changed = own[:-1] + ("A" if own[-1] != "A" else "B")
     tokens = [None, "", "x", theirs, changed, own + "x", own.upper(), "null", own[::-1]]
@@ -462,17 +462,17 @@ def test_what_ends_a_grant_or_a_client_counts_on_the_next_request(
     given = program.tokens(logged_in_owner)
     code = program.code(logged_in_owner)
     [grant] = data(client.get("/grants"))
-    assert stack.opens(given["access_token"])
+    assert stack.is_accepted(given["access_token"])
     assert data(client.delete(f"/grants/{grant['id']}")) == 1
-    assert not stack.opens(given["access_token"])
+    assert not stack.is_accepted(given["access_token"])
     assert is_error(program.refresh(given["refresh_token"]), 400, "invalid_grant")
     assert is_error(program.exchange(code), 400, "invalid_grant")
     again = program.tokens(logged_in_owner)
-    assert stack.opens(again["access_token"])
-    assert not stack.opens(given["access_token"])
+    assert stack.is_accepted(again["access_token"])
+    assert not stack.is_accepted(given["access_token"])
     with stack.resources.unit_of_work() as uow:
-        assert clients.revoke(uow, program.client_id) == 1
-    assert not stack.opens(again["access_token"])
+        assert clients.revoke_client(uow, program.client_id) == 1
+    assert not stack.is_accepted(again["access_token"])
     assert is_error(program.refresh(again["refresh_token"]), 401, "invalid_client")
     assert logged_in_owner.browser.get(program.request()).status_code == 400
 

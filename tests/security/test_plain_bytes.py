@@ -36,7 +36,7 @@ def test_no_object_temp_file_or_redis_key_has_bytes_of_an_encrypted_upload(
     stack.start_api(TMPDIR=str(temporary))
     stack.start_worker("media", TMPDIR=str(temporary))
     original = photo(700, 500)
-    with stack.client(stack.new_owner().key) as client:
+    with stack.client(stack.create_owner().key) as client:
         reply = client.post("/attachments?encrypted=true", files={"file": ("p.jpg", original)})
         record = reply.json()["data"]
         stored = client.get(record["view_url"]).content
@@ -57,8 +57,8 @@ def test_no_object_or_temp_file_has_bytes_of_an_import_or_an_export(
     temporary.mkdir()
     stack.start_api(TMPDIR=str(temporary))
     stack.start_worker("bulk", "export", concurrency=1, TMPDIR=str(temporary))
-    owner = stack.new_owner()
-    sender = stack.new_key(owner.user_id, Scope.DELIVERY)
+    owner = stack.create_owner()
+    sender = stack.create_key(owner.user_id, Scope.DELIVERY)
     people = addresses(50)
     rejected = f"not an address {secrets.token_hex(8)}"
     file = of_addresses(*people, rejected)

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from devstack import LOOPBACK
-from devstack.harness.opening import LIMITS
+from devstack.harness.opening import RATE_LIMIT_SETTINGS
 from devstack.harness.stack import Stack
 from tests.support.http.replies import problem
 from tests.support.people.visiting import Visitor, new_account
@@ -21,7 +21,7 @@ from tests.support.security.attackers import new_address
 HOST = "news.example"
 CONTACT = "mailto:security@news.example"
 # What the stacks of other tests set, so that their many calls are not refused.
-_OF_TESTS = (*LIMITS, "PRESSROOM_QUOTA_PAID", "PRESSROOM_REDIRECT_ORIGINS")
+_OF_TESTS = (*RATE_LIMIT_SETTINGS, "PRESSROOM_QUOTA_PAID", "PRESSROOM_REDIRECT_ORIGINS")
 _SETTINGS = {
     "PRESSROOM_PUBLIC_URL": f"https://{HOST}",
     "PRESSROOM_TRUSTED_PROXIES": LOOPBACK,

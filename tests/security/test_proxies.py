@@ -9,7 +9,7 @@ from devstack.harness.free_ports import free_port
 from devstack.harness.polling import eventually
 from devstack.harness.running import Running
 from devstack.harness.stack import Stack, plain_client
-from devstack.supervisor.programs import answers
+from devstack.supervisor.programs import is_responding
 
 TOLD = "proxy.not_trusted"
 
@@ -41,7 +41,7 @@ def api_without_proxies(stack: Stack, api_port: int) -> Iterator[Running]:
         # The log of an API process of another test may have the line too.
         "api-of-no-proxy",
         *("serve", "--port", str(api_port)),
-        ready=lambda: answers(api_port, "/healthz"),
+        ready=lambda: is_responding(api_port, "/healthz"),
         port=api_port,
         environment={"PRESSROOM_TRUSTED_PROXIES": "none"},
     )

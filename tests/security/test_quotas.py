@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from core.ids import random_hash_id
 from devstack.harness.stack import Owner, Stack
 from models import Plan
-from services.access.quotas import row_bytes
+from services.access.quotas import count_row_bytes
 from tests.support.composer.composing import METADATA, ask, fresh
 from tests.support.http.replies import data, problem, send
 from tests.support.images.pictures import encoded
@@ -45,7 +45,7 @@ def _fill_lists(_: Stack, client: httpx2.Client, __: Owner, used: int) -> None:
 def _fill_keys(stack: Stack, _: httpx2.Client, owner: Owner, used: int) -> None:
     # One is there.
     for _number in range(used - 1):
-        stack.new_key(owner.user_id)
+        stack.create_key(owner.user_id)
 
 
 def _fill_storage(stack: Stack, _: httpx2.Client, owner: Owner, used: int) -> None:
@@ -55,7 +55,7 @@ def _fill_storage(stack: Stack, _: httpx2.Client, owner: Owner, used: int) -> No
 
 def _fill_rows(stack: Stack, client: httpx2.Client, owner: Owner, used: int) -> None:
     new_list(client)
-    store(stack, owner.user_id, 500 * MB - (ROADS["segments"].most - used) * row_bytes(VIP))
+    store(stack, owner.user_id, 500 * MB - (ROADS["segments"].most - used) * count_row_bytes(VIP))
 
 
 def _fill_jobs(stack: Stack, client: httpx2.Client, owner: Owner, used: int) -> None:
@@ -128,7 +128,7 @@ def test_calls_at_once_take_what_there_is_room_for_and_no_more(
     stack: Stack, road: str, room: int, callers: int
 ) -> None:
     way = ROADS[road]
-    owner = stack.new_owner(plan=Plan.FREE)
+    owner = stack.create_owner(plan=Plan.FREE)
     with stack.client(owner.key) as client:
         way.fill(stack, client, owner, way.most - room)
         replies = at_once(callers, partial(way.take, client))
@@ -153,7 +153,7 @@ def test_calls_at_once_take_what_there_is_room_for_and_no_more(
 
 
 def test_a_free_account_adds_nobody_by_any_road(stack: Stack) -> None:
-    owner = stack.new_owner(plan=Plan.FREE)
+    owner = stack.create_owner(plan=Plan.FREE)
     with stack.client(owner.key) as client:
         list_id = new_list(client)["id"]
         file = of_addresses(*(new_address() for _ in range(3)))
@@ -170,7 +170,7 @@ def test_a_free_account_adds_nobody_by_any_road(stack: Stack) -> None:
 
 
 def test_equal_requests_at_the_bound_get_one_answer(stack: Stack) -> None:
-    owner = stack.new_owner(plan=Plan.FREE)
+    owner = stack.create_owner(plan=Plan.FREE)
     store(stack, owner.user_id, 500 * MB - len(PICTURE))
     key = random_hash_id(20)
     with stack.client(owner.key) as client:

@@ -81,7 +81,7 @@ def make_limited_client(stack: Stack, redis_proxy: Proxy) -> Iterator[Callable[.
 
     Each client has its own IP address, unless the test chooses the address.
     """
-    with stack.second_api(None, **_low(redis_proxy.url)) as api, ExitStack() as opened:
+    with stack.run_second_api(None, **_low(redis_proxy.url)) as api, ExitStack() as opened:
 
         def make(key: str | None = None, address: str | None = None) -> httpx2.Client:
             client = opened.enter_context(api.client(key))
@@ -149,7 +149,7 @@ def _counted_replies(
     repeated with another key.
     """
     for _ in range(3):
-        client = make_limited_client(stack.new_owner().key)
+        client = make_limited_client(stack.create_owner().key)
         replies = [client.get("/users/me") for _ in range(count)]
         if all("ratelimit" in reply.headers for reply in replies):
             break
@@ -186,12 +186,17 @@ def _standing(reply: httpx2.Response) -> tuple[int, int]:
 def test_all_credentials_of_a_user_count_together_and_those_of_another_apart(
     stack: Stack, make_limited_client: Callable[..., httpx2.Client]
 ) -> None:
-    owner, address = stack.new_owner(), new_address()
-    keys = [owner.key, *(stack.new_key(owner.user_id) for _ in range(MOST[RateLimitName.DEFAULT]))]
+    owner, address = stack.create_owner(), new_address()
+    keys = [
+        owner.key,
+        *(stack.create_key(owner.user_id) for _ in range(MOST[RateLimitName.DEFAULT])),
+    ]
     # A new key for each call gives no new limit.
     taken = [make_limited_client(key, new_address()).get("/users/me").status_code for key in keys]
     assert taken == [200] * MOST[RateLimitName.DEFAULT] + [429]
-    assert make_limited_client(stack.new_owner().key, address).get("/users/me").status_code == 200
+    assert (
+        make_limited_client(stack.create_owner().key, address).get("/users/me").status_code == 200
+    )
     assert make_limited_client(address=address).post("/subscriptions/1", json={}).status_code == 422
 
 
@@ -199,7 +204,7 @@ def test_a_credential_counts_for_all_its_calls_wherever_it_is_checked(
     stack: Stack, make_limited_client: Callable[..., httpx2.Client]
 ) -> None:
     # In a thread of its own, in the handler, and where a trace id would do.
-    client = make_limited_client(stack.new_owner().key)
+    client = make_limited_client(stack.create_owner().key)
     for _ in range(2):
         assert client.get("/jobs").status_code == 200
         assert client.post("/auxilia/credits/consume", json={}).status_code == 422
@@ -215,14 +220,16 @@ def test_a_key_is_not_refused_for_what_its_address_did(
     guessing = make_limited_client("prk_wrong", address)
     expected = [401] * MOST[RateLimitName.ANONYMOUS] + [429]
     assert statuses(lambda: guessing.get("/users/me"), len(expected)) == expected
-    assert make_limited_client(stack.new_owner().key, address).get("/users/me").status_code == 200
+    assert (
+        make_limited_client(stack.create_owner().key, address).get("/users/me").status_code == 200
+    )
 
 
 def test_two_processes_count_together(
     stack: Stack, redis_proxy: Proxy, make_limited_client: Callable[..., httpx2.Client]
 ) -> None:
-    key = stack.new_owner().key
-    with stack.second_api(None, **_low(redis_proxy.url)) as second, second.client(key) as two:
+    key = stack.create_owner().key
+    with stack.run_second_api(None, **_low(redis_proxy.url)) as second, second.client(key) as two:
         one = make_limited_client(key)
         taken = [each.get("/users/me").status_code for each in (one, two) * 4]
         assert taken == [200] * MOST[RateLimitName.DEFAULT]
@@ -262,12 +269,12 @@ def test_a_network_of_ipv6_counts_as_one_address(
 def test_people_whose_mail_provider_has_one_address_are_counted_apart(
     stack: Stack, make_limited_client: Callable[..., httpx2.Client]
 ) -> None:
-    list_id = new_list(stack, stack.new_owner())
+    list_id = new_list(stack, stack.create_owner())
     provider = make_limited_client()
     form = {"List-Unsubscribe": "One-Click"}
     for path in (f"/subscriptions/{list_id}/delete", "/unsubscribe"):
         for _ in range(MOST[RateLimitName.ANONYMOUS] + 2):
-            trace = {"trace_id": trace_for(stack, list_id, stack.new_owner().user_id)}
+            trace = {"trace_id": trace_for(stack, list_id, stack.create_owner().user_id)}
             assert provider.post(path, params=trace, data=form).status_code == 200
         # One person's link is no way around, nor is a made-up one.
         clicks = statuses(
@@ -296,7 +303,7 @@ def test_what_does_not_count_is_never_refused(
 def test_without_redis_only_what_must_be_bounded_is(
     stack: Stack, redis_proxy: Proxy, make_limited_client: Callable[..., httpx2.Client], how: str
 ) -> None:
-    client, payer = make_limited_client(stack.new_owner().key), make_limited_client()
+    client, payer = make_limited_client(stack.create_owner().key), make_limited_client()
     assert client.get("/users/me").status_code == 200
     getattr(redis_proxy, how)()
     try:

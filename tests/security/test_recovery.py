@@ -44,7 +44,7 @@ class Intruder:
     second_key: dict[str, Any]
 
     def opens(self, secret: str) -> bool:
-        return self.session.stack.opens(secret)
+        return self.session.stack.is_accepted(secret)
 
     def refreshes(self) -> bool:
         return self.program.refresh(self.tokens["refresh_token"]).status_code == 200
@@ -62,7 +62,7 @@ class Intruder:
 @pytest.fixture
 def own_key(stack: Stack, email: str) -> str:
     """An API key that the account's owner created before an attacker logged in."""
-    return stack.new_key(user_id_of(stack, email))
+    return stack.create_key(user_id_of(stack, email))
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_a_reset_keeps_the_keys_that_the_person_unticks_and_no_other(
     assert "mine now" in shown.text
     assert "never used" in shown.text
     # One more, made while the person reads the page.
-    late = stack.new_key(user_id_of(stack, email))
+    late = stack.create_key(user_id_of(stack, email))
     form = {**hidden(shown), **dict.fromkeys(ticked - {f"end.{kept}"}, "on")}
     recovering_owner.client.post(link, data={**form, "password": OTHER_PASSWORD})
     assert intruder.ways_in() == set()
@@ -188,7 +188,7 @@ def test_a_change_of_password_ends_no_key_of_another_person(
     stack: Stack, recovering_owner: Visitor, email: str
 ) -> None:
     recovering_owner.log_in(email)
-    other = stack.new_owner()
+    other = stack.create_owner()
     [(key_id,)] = stack.query("SELECT id FROM api_keys WHERE user_id = %s", other.user_id)
     form = {"current": PASSWORD, "password": OTHER_PASSWORD, f"end.{key_id}": "on"}
     assert recovering_owner.fill_in("/account/password", **form).status_code == 404
@@ -302,6 +302,6 @@ def test_no_key_comes_of_a_credential_that_ended_while_the_request_waited(
             )
             waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
             eventually(lambda: stack.query(waiting), what="the request's wait")
-            sessions.end_all(uow, user_id)
+            sessions.revoke_sessions(uow, user_id)
         assert made.result().status_code == 401
     assert stack.query("SELECT 1 FROM api_keys WHERE user_id = %s", user_id) == []

@@ -57,7 +57,7 @@ def attacker_browser(make_visitor: Callable[[], Visitor]) -> Visitor:
 
 @pytest.fixture(scope="module")
 def owner_id(stack: Stack) -> int:
-    return stack.new_owner().user_id
+    return stack.create_owner().user_id
 
 
 @pytest.fixture
@@ -392,12 +392,12 @@ def test_an_answer_that_no_browser_sends_is_refused(
     own, device = stack.settings(), Device(stack.api_url)
     uow = stack.resources.unit_of_work()
     try:
-        person = accounts.get(uow, owner_id)
-        offered = json.loads(passkeys.creation_options(uow, person, session="s"))
-        asked = json.loads(passkeys.request_options(own, "b"))
+        person = accounts.get_user(uow, owner_id)
+        offered = json.loads(passkeys.build_creation_options(uow, person, session="s"))
+        asked = json.loads(passkeys.build_request_options(own, "b"))
         for answer, takes in (
-            (device.make(offered), partial(passkeys.add, session="s", name="x")),
-            (device.sign(asked), partial(passkeys.take, form_cookie="b")),
+            (device.make(offered), partial(passkeys.add_passkey, session="s", name="x")),
+            (device.sign(asked), partial(passkeys.verify_passkey, form_cookie="b")),
         ):
             (answer if place in answer else answer["response"])[place] = junk
             with suppress(DomainError):

@@ -81,7 +81,10 @@ def test_many_slow_senders_hold_no_threads_and_leave_others_served(
             opened.enter_context(
                 slow_upload(stack, owner, declared=100_000, sent=b"x" * 1000, address=address)
             )
-            for address, owner in (("127.0.0.2", impatient_owner), ("127.0.0.3", stack.new_owner()))
+            for address, owner in (
+                ("127.0.0.2", impatient_owner),
+                ("127.0.0.3", stack.create_owner()),
+            )
             for _ in range(SLOW_ONES // 2)
         ]
         with stack.client(impatient_owner.key) as client:
@@ -125,7 +128,7 @@ def test_bodies_of_all_together_take_no_more_memory_than_is_set_aside(
 ) -> None:
     stack, api = impatient_api
     # Made beforehand: all bodies must be there before the first one has taken too long.
-    owners = {f"127.0.0.{number}": stack.new_owner() for number in range(2, 14)}
+    owners = {f"127.0.0.{number}": stack.create_owner() for number in range(2, 14)}
     before = fact_of(api.pid, "VmRSS")
     piece = b"x" * (2 * MEGABYTE - 64 * 1024)
     with ExitStack() as opened:

@@ -18,7 +18,7 @@ FREE = logins.SOURCE_THROTTLE.free
 @pytest.fixture(scope="module")
 def stack_behind_proxy(stack: Stack) -> Iterator[Stack]:
     """The test stack with a second API, which trusts the header X-Forwarded-For."""
-    with stack.second_api(PRESSROOM_TRUSTED_PROXIES=LOOPBACK) as api:
+    with stack.run_second_api(PRESSROOM_TRUSTED_PROXIES=LOOPBACK) as api:
         yield api
 
 
@@ -50,7 +50,7 @@ def spray(stack: Stack, addresses: Callable[[int], str], accounts: int) -> int:
         client = addresses(number)
         try:
             with stack.resources.unit_of_work() as uow:
-                logins.begin(uow, email=new_address(), client=client, known=None)
+                logins.begin_attempt(uow, email=new_address(), client=client, browser_token=None)
             through += 1
         except DomainError as error:
             if error.code != "login.paused":
@@ -126,6 +126,8 @@ def test_an_account_of_their_own_clears_nothing(stack: Stack) -> None:
     own = new_address()
     for _ in range(5):
         with stack.resources.unit_of_work() as uow:
-            attempt = logins.begin(uow, email=own, client="198.51.100.66", known=None)
-            logins.clear(uow, attempt)
+            attempt = logins.begin_attempt(
+                uow, email=own, client="198.51.100.66", browser_token=None
+            )
+            logins.clear_attempt(uow, attempt)
     assert spray(stack, lambda _: "198.51.100.66", 100) < 20

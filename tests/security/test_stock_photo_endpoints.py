@@ -194,10 +194,10 @@ def default_providers() -> StockPhotoProviders:
 
 
 def test_unsplashs_own_origin_alone_is_allowed(default_providers: StockPhotoProviders) -> None:
-    unsplash = default_providers.named(PhotoProviderName.UNSPLASH)
-    assert unsplash.photo_at(f"{UNSPLASH}{PHOTO}") == Photo("LBI7cgq3pbM")
+    unsplash = default_providers.get_provider(PhotoProviderName.UNSPLASH)
+    assert unsplash.parse_endpoint(f"{UNSPLASH}{PHOTO}") == Photo("LBI7cgq3pbM")
     marked = f"{UNSPLASH}{PHOTO}?ixid=M3wxMTI1ODF8MHwxfHNlYXJjaHwxfHxjYXR8ZW58MHx8fHwxNjk"
-    assert unsplash.photo_at(marked).mark == marked.partition("ixid=")[2]
+    assert unsplash.parse_endpoint(marked).mark == marked.partition("ixid=")[2]
     forms = [*hostile(UNSPLASH, 8443), f"https://unsplash.com{PHOTO}", OPENVERSE + DETAIL]
     assert [
         form for form in forms if _allows(default_providers, PhotoProviderName.UNSPLASH, form)
@@ -205,8 +205,8 @@ def test_unsplashs_own_origin_alone_is_allowed(default_providers: StockPhotoProv
 
 
 def test_openverses_own_origin_alone_is_allowed(default_providers: StockPhotoProviders) -> None:
-    openverse = default_providers.named(PhotoProviderName.OPENVERSE)
-    assert openverse.photo_at(OPENVERSE + DETAIL).id == "1c5442f6-6bb6-4ab7-b603-f598e7579dd2"
+    openverse = default_providers.get_provider(PhotoProviderName.OPENVERSE)
+    assert openverse.parse_endpoint(OPENVERSE + DETAIL).id == "1c5442f6-6bb6-4ab7-b603-f598e7579dd2"
     forms = [
         *(form.replace(PHOTO, DETAIL) for form in hostile(OPENVERSE, 8443)),
         OPENVERSE + DETAIL.rstrip("/"),
@@ -225,7 +225,7 @@ def test_openverses_own_origin_alone_is_allowed(default_providers: StockPhotoPro
 
 def _allows(default_providers: StockPhotoProviders, name: PhotoProviderName, endpoint: str) -> bool:
     try:
-        default_providers.named(name).photo_at(endpoint)
+        default_providers.get_provider(name).parse_endpoint(endpoint)
     except DomainError as error:
         return error.code != "stockphoto.endpoint_not_allowed"
     return True

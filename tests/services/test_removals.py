@@ -50,7 +50,7 @@ def test_forgotten_objects_and_folders_are_removed_and_their_rows_with_them(
     kept = put(removal_resources)
     gone = [*put(removal_resources, count=150), *put(removal_resources, count=3, prefix=folder)]
     forget(removal_resources, *gone[:150], folder, "media/was-never-there")
-    assert removals.work_off(removal_resources) == 152
+    assert removals.process_due_removals(removal_resources) == 152
     stored = {each.key for each in removal_resources.objects.list_objects()}
     assert not stored & set(gone)
     assert stored >= set(kept)
@@ -65,7 +65,7 @@ def test_object_of_a_transaction_that_rolled_back_stays(
         removals.forget_objects(uow, key)
         uow.session.flush()
         uow.session.rollback()
-    assert removals.work_off(removal_resources) == 0
+    assert removals.process_due_removals(removal_resources) == 0
     assert removal_resources.objects.exists(key)
 
 
@@ -74,11 +74,11 @@ def test_object_is_kept_until_its_time_or_for_good_when_it_is_named(
 ) -> None:
     [key] = put(removal_resources)
     forget(removal_resources, key, after=timedelta(days=7))
-    assert removals.work_off(removal_resources) == 0
+    assert removals.process_due_removals(removal_resources) == 0
     with removal_resources.unit_of_work() as uow:
         assert removals.keep_object(uow, key)
     make_due(empty_stack)
-    assert removals.work_off(removal_resources) == 0
+    assert removals.process_due_removals(removal_resources) == 0
     assert removal_resources.objects.exists(key)
 
 
@@ -93,7 +93,7 @@ def test_object_whose_removal_has_begun_can_not_be_kept(
     with removal_resources.unit_of_work() as uow:
         assert not removals.keep_object(uow, key)
     make_due(empty_stack)
-    assert removals.work_off(removal_resources) == 1
+    assert removals.process_due_removals(removal_resources) == 1
     assert not removal_resources.objects.exists(key)
 
 
@@ -109,7 +109,7 @@ def test_object_that_the_storage_keeps_holds_up_no_other(
     gone = [*put(removal_resources, count=120), *put(removal_resources, count=2, prefix=folder)]
     forget(removal_resources, kept[0], *gone[:60], folder, locked, *gone[60:120], kept[1])
     with locked_objects(empty_stack, services):
-        assert removals.work_off(removal_resources) == 121
+        assert removals.process_due_removals(removal_resources) == 121
         stored = {each.key for each in removal_resources.objects.list_objects()}
         assert stored >= set(kept)
         assert not stored & set(gone)
@@ -119,7 +119,7 @@ def test_object_that_the_storage_keeps_holds_up_no_other(
             assert waits
             assert "AccessDenied" in str(reason)
     make_due(empty_stack)
-    assert removals.work_off(removal_resources) == 3
+    assert removals.process_due_removals(removal_resources) == 3
     assert count_removals(empty_stack) == 0
 
 
@@ -153,9 +153,9 @@ def test_storage_that_is_away_only_delays_a_removal(
 ) -> None:
     keys = put(removal_resources, count=3)
     forget(removal_resources, *keys)
-    services.group["s3"].send(signal.SIGKILL)
+    services.group["s3"].send_signal(signal.SIGKILL)
     try:
-        assert removals.work_off(removal_resources) == 0
+        assert removals.process_due_removals(removal_resources) == 0
         [(tries, due, reason)] = empty_stack.query(
             "SELECT DISTINCT tries, try_at <= now() + interval '30 s', last_reason"
             " FROM object_removals"
@@ -167,7 +167,7 @@ def test_storage_that_is_away_only_delays_a_removal(
 
     def gone() -> bool:
         make_due(empty_stack)
-        removals.work_off(removal_resources)
+        removals.process_due_removals(removal_resources)
         return count_removals(empty_stack) == 0
 
     # Its breaker may rest for a moment.
@@ -179,7 +179,9 @@ def test_workers_share_what_is_due(empty_stack: Stack, removal_resources: Resour
     keys = put(removal_resources, count=250)
     forget(removal_resources, *keys)
     with ThreadPoolExecutor(3) as threads:
-        done = list(threads.map(lambda _: removals.work_off(removal_resources), range(3)))
+        done = list(
+            threads.map(lambda _: removals.process_due_removals(removal_resources), range(3))
+        )
     assert sum(done) == 250
     assert count_removals(empty_stack) == 0
     assert not [

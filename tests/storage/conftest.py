@@ -3,7 +3,7 @@ from collections.abc import Callable
 import pytest
 
 from devstack.harness.stack import Stack
-from devstack.supervisor.environment import path_of_programs
+from devstack.supervisor.environment import build_path
 
 
 @pytest.fixture(scope="session")
@@ -15,4 +15,4 @@ def idle_stack(make_lasting_stack: Callable[[str], Stack]) -> Stack:
 @pytest.fixture
 def postgres_tools_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
     """Set PATH so that Pressroom finds the programs of the embedded Postgres, such as pg_dump."""
-    monkeypatch.setenv("PATH", path_of_programs())
+    monkeypatch.setenv("PATH", build_path())

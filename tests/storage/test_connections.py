@@ -52,7 +52,7 @@ def told_of(error: BaseException) -> str:
 
 def test_error_of_a_row_tells_no_value_of_it(stack: Stack, database: Database) -> None:
     """Neither by what Postgres says of the row, nor by the part of the statement that it quotes."""
-    email = stack.new_owner().email
+    email = stack.create_owner().email
     twice = "INSERT INTO users (id, email) VALUES (1, :email)"
     with pytest.raises(psycopg2.errors.UniqueViolation, match="uq_users_email") as alone:
         database.rows(Statement(twice), email=email)
@@ -67,7 +67,7 @@ def test_error_of_a_row_tells_no_value_of_it(stack: Stack, database: Database) -
             connection.execute(text(statement), {"email": email})
         assert email not in told_of(caught.value)
     rename = text("UPDATE users SET email = :email WHERE id = :id")
-    many = [{"email": email, "id": stack.new_owner().user_id} for _ in range(2)]
+    many = [{"email": email, "id": stack.create_owner().user_id} for _ in range(2)]
     with (
         database.engine.connect() as connection,
         pytest.raises(DBAPIError, match="uq_users_email") as one_of_many,

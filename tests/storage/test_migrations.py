@@ -74,7 +74,7 @@ def test_a_database_from_whose_revision_no_migration_leads_on_is_left_alone(
 
 
 def test_the_database_refuses_a_ready_attachment_that_is_not_whole(idle_stack: Stack) -> None:
-    owner = idle_stack.new_owner()
+    owner = idle_stack.create_owner()
     with pytest.raises(psycopg2.errors.CheckViolation, match="ready_is_whole"):
         idle_stack.query(
             "INSERT INTO attachments (user_id, hash_id, status, encrypted, mime_type, filename,"

@@ -186,7 +186,7 @@ def test_what_cannot_be_known_is_refused(cursor: Cursor, impossible: str) -> Non
 
 
 def test_owner_of_an_order_does_not_change(cursor: Cursor, stack: Stack) -> None:
-    first, second = stack.new_owner().user_id, stack.new_owner().user_id
+    first, second = stack.create_owner().user_id, stack.create_owner().user_id
     order_in(cursor, "pending")
     change = "UPDATE payment_orders SET user_id = %s WHERE id = 1"
     cursor.execute(change, (first,))
@@ -222,7 +222,7 @@ def test_an_event_of_a_channel_is_kept_once(cursor: Cursor) -> None:
 
 
 def test_an_entry_names_an_order_that_there_is(cursor: Cursor, stack: Stack) -> None:
-    user_id = stack.new_owner().user_id
+    user_id = stack.create_owner().user_id
     with pytest.raises(psycopg2.errors.ForeignKeyViolation):
         cursor.execute(
             "SELECT credit_give(%s, 'topup', 1, 'payment', '1', NULL, 987654321, 1, 'USD')",

@@ -22,7 +22,7 @@ class Rows:
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
-        self.owner_id = stack.new_owner().user_id
+        self.owner_id = stack.create_owner().user_id
         self.list_id = self._list()
         [(self.import_id,)] = stack.query(
             "INSERT INTO imports (list_id, user_id, source, object_prefix, size)"

@@ -71,7 +71,7 @@ def elsewhere(replica_resources: Resources, url: str) -> ReplicaReads:
 
 
 class TrustingReads(ReplicaReads):
-    def _is_useful(self, replica: Engine) -> bool:
+    def _has_caught_up(self, replica: Engine) -> bool:
         return True
 
 
@@ -176,7 +176,7 @@ def vacuum(stack: Stack) -> None:
 @pytest.fixture
 def export_lease(primary_stack: Stack) -> Lease:
     """The lease of the first attempt to export a list with one member."""
-    importing, owner = Importing(primary_stack), primary_stack.new_owner()
+    importing, owner = Importing(primary_stack), primary_stack.create_owner()
     list_id = importing.new_list(owner)
     fill(primary_stack, list_id, new_addresses(1))
     with primary_stack.resources.unit_of_work() as uow:
@@ -212,7 +212,7 @@ def test_export_that_the_replica_ends_is_tried_again_and_then_on_the_primary(
 def test_check_of_the_ledger_reads_from_the_replica_and_signs_on_the_primary(
     primary_stack: Stack, replica_resources: Resources, replica: RunningReplica
 ) -> None:
-    user_id = primary_stack.new_owner().user_id
+    user_id = primary_stack.create_owner().user_id
     for run in range(3):
         ledger.grant_credits(primary_stack.resources.database, user_id, Decimal(1), source_id="x")
         report = verify.verify_ledger(replica_resources, full=False)
@@ -225,7 +225,7 @@ def test_check_of_the_ledger_that_the_replica_ends_is_done_on_the_primary(
 ) -> None:
     ledger.grant_credits(
         primary_stack.resources.database,
-        primary_stack.new_owner().user_id,
+        primary_stack.create_owner().user_id,
         Decimal(1),
         source_id="x",
     )

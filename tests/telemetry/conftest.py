@@ -32,5 +32,5 @@ def traced_stack(make_lasting_stack: Callable[[str], Stack], collector: Collecto
 
 @pytest.fixture
 def traced_client(traced_stack: Stack) -> Iterator[httpx2.Client]:
-    with traced_stack.client(traced_stack.new_owner().key) as client:
+    with traced_stack.client(traced_stack.create_owner().key) as client:
         yield client

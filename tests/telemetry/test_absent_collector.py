@@ -25,7 +25,7 @@ def hanging_collector() -> Iterator[Collector]:
 
 def _upload(stack: Stack, api: Running, port: int) -> None:
     with plain_client(base_url=f"http://{LOOPBACK}:{port}") as client:
-        headers = {"Authorization": f"Bearer {stack.new_owner().key}"}
+        headers = {"Authorization": f"Bearer {stack.create_owner().key}"}
         reply = client.post("/attachments", files={"file": ("a.jpg", photo())}, headers=headers)
     assert reply.status_code == 200, api.log.read_text()
 
@@ -66,7 +66,7 @@ def test_a_collector_that_hangs_costs_no_caller_and_no_end_of_a_process(
     _upload(empty_stack, api, port)
     eventually(lambda: hanging_collector.calls, what="a call that hangs")
     with plain_client(base_url=f"http://{LOOPBACK}:{port}") as client:
-        headers = {"Authorization": f"Bearer {empty_stack.new_owner().key}"}
+        headers = {"Authorization": f"Bearer {empty_stack.create_owner().key}"}
         for _ in range(200):
             assert client.get("/lists", headers=headers).status_code == 200
     _upload(empty_stack, api, port)

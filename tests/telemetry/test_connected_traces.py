@@ -154,7 +154,10 @@ def test_name_that_the_operator_gave_a_process_counts(
     traced_stack: Stack, collector: Collector
 ) -> None:
     after = len(collector.bodies)
-    with traced_stack.second_api(OTEL_SERVICE_NAME="letters") as named, named.client() as client:
+    with (
+        traced_stack.run_second_api(OTEL_SERVICE_NAME="letters") as named,
+        named.client() as client,
+    ):
         assert client.get("/nowhere").status_code == 404
     [root] = collector.trace("GET unmatched", has("GET unmatched"), after=after)
     assert (root.service, root.resource["pressroom.process"]) == ("letters", "pressroom-api")
@@ -164,8 +167,11 @@ def test_name_that_the_operator_gave_a_process_counts(
 def test_job_of_a_process_without_traces_is_done_in_a_trace_of_its_own(
     traced_stack: Stack, collector: Collector
 ) -> None:
-    after, key = len(collector.bodies), traced_stack.new_owner().key
-    with traced_stack.second_api(OTEL_SDK_DISABLED="true") as silent, silent.client(key) as client:
+    after, key = len(collector.bodies), traced_stack.create_owner().key
+    with (
+        traced_stack.run_second_api(OTEL_SDK_DISABLED="true") as silent,
+        silent.client(key) as client,
+    ):
         upload(client)
     collector.trace("job attachment.process", has("convert image"), after=after)
 

@@ -20,7 +20,7 @@ PRIVATE = (ADDRESS, "anna.karenina", "anna%2ekarenina", "private.example", NAME,
 def test_nothing_that_a_person_sent_is_in_any_span(
     traced_stack: Stack, collector: Collector
 ) -> None:
-    owner = traced_stack.new_owner()
+    owner = traced_stack.create_owner()
     with traced_stack.client(owner.key) as client:
         _walk(client)
     eventually(

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from devstack.supervisor.environment import for_programs
+from devstack.supervisor.environment import build_program_environment
 from devstack.supervisor.home_folder import Home
-from devstack.supervisor.programs import WORKERS, Ports, plan
+from devstack.supervisor.programs import WORKERS, Ports, plan_programs
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
@@ -16,7 +16,9 @@ def test_pressroom_up_hands_them_to_every_process(
     for name, value in given.items():
         monkeypatch.setenv(name, value)
     ports = Ports(1, 2, 3, 4, dict.fromkeys(WORKERS, 5))
-    planned = plan(Home(tmp_path), for_programs({}), ports, makes_bucket=False)
+    planned = plan_programs(
+        Home(tmp_path), build_program_environment({}), ports, creates_bucket=False
+    )
     traced = [each for each in planned if each.name in {"api", *WORKERS}]
     assert len(traced) == 1 + len(WORKERS)
     for program in traced:

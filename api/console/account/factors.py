@@ -1,4 +1,4 @@
-"""Pages on which people see, add and remove their second factors."""
+"""Pages on which a person adds and removes second factors."""
 
 import segno
 from fastapi import APIRouter
@@ -30,52 +30,55 @@ from services.accounts.page_paths import (
 
 router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
 
-# The kinds of errors that a form can correct.
-_SHOWN = (Kind.INVALID, Kind.CONFLICT)
+# The kinds of errors that a form shows, because the person can correct the error.
+_CORRECTABLE_KINDS = (Kind.INVALID, Kind.CONFLICT)
 
 
 @router.get(FACTORS_PATH, dependencies=[PUBLIC])
 def show_factors(console: StarterConsole, uow: Transaction) -> Response:
-    own, is_needed = service.of(uow, console.user_id), console.member.lacks_factor
-    return console.render_page("factors.html", own=own, is_needed=is_needed)
+    own_factors = service.list_factors(uow, console.user_id)
+    is_needed = console.member.lacks_factor
+    return console.render_page("factors.html", factors=own_factors, is_needed=is_needed)
 
 
 @router.post(FACTORS_PATH, dependencies=[PUBLIC])
 def remove_factor(console: RecentStarterConsoleForm, uow: Transaction) -> Response:
-    wanted = console.form.get("remove", "")
-    if wanted == "app":
+    selection = console.form.get("remove", "")
+    if selection == "app":
         service.remove_app(uow, console.caller)
     else:
-        service.remove_passkey(uow, console.caller, parse_id(wanted) or 0)
+        service.remove_passkey(uow, console.caller, parse_id(selection) or 0)
     return redirect_to_path(console.state, FACTORS_PATH)
 
 
 @router.get(ADD_APP_PATH, dependencies=[PUBLIC])
 def show_new_app(console: RecentStarterConsole) -> Response:
-    return _app_page(console, totp.new_secret(), TypedForm())
+    return _render_new_app(console, totp.create_secret(), TypedForm())
 
 
 @router.post(ADD_APP_PATH, dependencies=[LOGIN])
 def add_app(console: RecentStarterConsoleForm) -> Response:
-    """Add the app that was set up with the secret of the form, if its code is right."""
-    secret, offer = console.form.get("secret", ""), console.form.get("offer", "")
+    """Add an authenticator app, if its code matches the secret in the form."""
+    secret = console.form.get("secret", "")
+    offer = console.form.get("offer", "")
     if not totp.is_offered(console.state.resources.keyring, console.member.cookie, secret, offer):
-        # The form of another session, such as one that was open before a login: a new secret.
+        # The form belongs to another session, for example because the page was open during a new
+        # login. Redirect to a page with a new secret.
         return redirect_to_path(console.state, ADD_APP_PATH)
     code = "".join(console.form.get("code", "").split())
     try:
         with console.unit_of_work() as uow:
             codes = service.add_app(uow, console.caller, secret=secret, code=code)
     except DomainError as error:
-        return _app_page(console, secret, build_error_form(error, *_SHOWN))
-    return _added(console, codes)
+        return _render_new_app(console, secret, build_error_form(error, *_CORRECTABLE_KINDS))
+    return _show_recovery_codes(console, codes)
 
 
 @router.get(ADD_PASSKEY_PATH, dependencies=[PUBLIC])
 def show_new_passkey(console: RecentStarterConsole, form: EmptyForm) -> Response:
     with console.unit_of_work() as uow:
-        person = accounts.get(uow, console.user_id)
-        options = passkeys.creation_options(uow, person, session=console.member.cookie)
+        person = accounts.get_user(uow, console.user_id)
+        options = passkeys.build_creation_options(uow, person, session=console.member.cookie)
     return console.render_form(
         "add_passkey.html",
         form,
@@ -96,34 +99,38 @@ def add_passkey(console: RecentStarterConsoleForm) -> Response:
                 answer=console.form.get("passkey", ""),
             )
     except DomainError as error:
-        return show_new_passkey(console, build_error_form(error, *_SHOWN))
-    return _added(console, codes)
+        return show_new_passkey(console, build_error_form(error, *_CORRECTABLE_KINDS))
+    return _show_recovery_codes(console, codes)
 
 
 @router.post(RECOVERY_CODES_PATH, dependencies=[PUBLIC])
-def make_codes(console: RecentStarterConsoleForm, uow: Transaction) -> Response:
-    """Make new recovery codes and show them, once: no page that can be reloaded shows them."""
-    codes = service.make_codes(uow, console.caller)
+def create_recovery_codes(console: RecentStarterConsoleForm, uow: Transaction) -> Response:
+    """Create new recovery codes, and show the codes only in this response.
+
+    No other page shows the codes, because a browser could load the page again.
+    """
+    codes = service.replace_recovery_codes(uow, console.caller)
     return console.render_page("recovery_codes.html", codes=codes)
 
 
-def _added(console: ConsoleRequest, codes: list[str]) -> Response:
-    """Show the recovery codes with the person's first factor; otherwise redirect to the factors."""
+def _show_recovery_codes(console: ConsoleRequest, codes: list[str]) -> Response:
+    """Show the recovery codes that the first factor creates, or redirect without new codes."""
     if not codes:
         return redirect_to_path(console.state, FACTORS_PATH)
     return console.render_page("recovery_codes.html", codes=codes)
 
 
-def _app_page(console: ConsoleRequest, secret: str, form: TypedForm) -> Response:
+def _render_new_app(console: ConsoleRequest, secret: str, form: TypedForm) -> Response:
     with console.unit_of_work() as uow:
-        email = accounts.get(uow, console.user_id).email
-    code = segno.make_qr(totp.uri(secret, email), error="m")
+        email = accounts.get_user(uow, console.user_id).email
+    code = segno.make_qr(totp.build_uri(secret, email), error="m")
     return console.render_form(
         "add_app.html",
         form,
         secret=secret,
         groups=[secret[at : at + 4] for at in range(0, len(secret), 4)],
         offer=totp.sign_offer(console.state.resources.keyring, console.member.cookie, secret),
-        # On a light ground of its own: many cameras read no light code on a dark page.
+        # Use a light background even on dark pages, because many cameras can't read light codes on
+        # a dark background.
         picture=code.svg_inline(scale=5, dark="#000", light="#fff"),
     )

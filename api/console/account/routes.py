@@ -1,4 +1,4 @@
-"""The pages of a person's account: password, e-mail address, sessions, and what happened to it."""
+"""The pages of a person's account: password, e-mail address, sessions and recent activity."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -53,7 +53,7 @@ from services.recovery import EndedAccess
 from services.security_events import EventType
 from services.webhooks import webhook_endpoints
 
-_WORDS = {
+_EVENT_LABELS = {
     EventType.LOGIN_SUCCEEDED: "Logged in",
     EventType.LOGIN_FAILED: "A login failed: the password or the code was wrong",
     EventType.SESSION_ENDED: "Logged out",
@@ -77,94 +77,99 @@ _WORDS = {
     EventType.PLAN_CHANGED: "The plan was changed",
     EventType.OPERATOR_ACTED: "You did something as an operator",
 }
-# The words for events with a number, by its name.
-_SEVERAL = {
+# The texts for events that count something more than once, by the key of the number.
+_COUNTED_EVENT_LABELS = {
     "attempts": "{} logins in a row failed: the password or the code was wrong",
     "sessions": "{} browsers were logged out",
     "keys": "{} API keys were ended",
     "endpoints": "{} webhook endpoints were ended",
     "grants": "{} apps lost their access",
 }
-_BY = {
+_CREDENTIAL_LABELS = {
     CredentialKind.KEY: "by an API key",
     CredentialKind.GRANT: "by an app with access",
     CredentialKind.COMMAND: "by the operator",
 }
 
+router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
+
+Token = Annotated[str, Query()]
+
+# The kinds of errors that a form shows, because the person can correct the error.
+_CORRECTABLE_KINDS = (Kind.INVALID, Kind.RATE_LIMITED)
+EVENTS_ON_ACCOUNT = 5
+EVENTS_ON_PAGE = 50
+
 
 @dataclass(frozen=True)
 class EventLine:
-    """An event; its origin is such as "Firefox on Linux, 192.0.2.7"."""
+    """A security event, as a page shows it.
+
+    Attributes:
+        origin: where the event came from, such as "Firefox on Linux, 192.0.2.7".
+    """
 
     text: str
     origin: str
     occurred_at: datetime
 
 
-def event_line(event: RecordedEvent) -> EventLine:
-    # A later release, which may run at the same time, records more types.
-    text = _WORDS[EventType(event.type)] if event.type in [*EventType] else event.type
-    for name, words in _SEVERAL.items():
+def build_event_line(event: RecordedEvent) -> EventLine:
+    # During an upgrade, a later release may record event types that this release doesn't know.
+    text = _EVENT_LABELS[EventType(event.type)] if event.type in [*EventType] else event.type
+    for name, template in _COUNTED_EVENT_LABELS.items():
         if (number := event.detail.get(name, 1)) > 1:
-            text = words.format(number)
+            text = template.format(number)
             break
     kind = event.credential_kind
-    by = None if kind is None else _BY.get(CredentialKind(kind))
-    origin = filter(None, (browser_name(event.user_agent), event.ip, by))
+    credential = None if kind is None else _CREDENTIAL_LABELS.get(CredentialKind(kind))
+    origin = filter(None, (browser_name(event.user_agent), event.ip, credential))
     return EventLine(text, ", ".join(origin), event.occurred_at)
-
-
-router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
-
-Token = Annotated[str, Query()]
-
-# The kinds of errors that a form can correct.
-_SHOWN = (Kind.INVALID, Kind.RATE_LIMITED)
-EVENTS_ON_ACCOUNT = 5
-EVENTS_ON_PAGE = 50
 
 
 @router.get(page_paths.ACCOUNT_PATH, dependencies=[PUBLIC])
 def show_account(console: Console, uow: Transaction) -> Response:
-    person = accounts.get(uow, console.user_id)
-    lately = security_events.page(uow, console.user_id, PageRequest(EVENTS_ON_ACCOUNT))
+    person = accounts.get_user(uow, console.user_id)
+    page = security_events.list_events(uow, console.user_id, PageRequest(EVENTS_ON_ACCOUNT))
     return console.render_page(
         "account.html",
         name=person.name,
         email=person.email,
-        sessions=sessions.list_of(uow, console.user_id),
+        sessions=sessions.list_sessions(uow, console.user_id),
         own_session=console.caller.session_id,
-        events=[event_line(each) for each in lately.rows],
+        events=[build_event_line(each) for each in page.rows],
     )
 
 
 @router.post(page_paths.SESSIONS_PATH, dependencies=[PUBLIC])
-def end_sessions(console: ConsoleForm, uow: Transaction) -> Response:
-    wanted = console.form.get("session", "")
-    if wanted == "others":
-        sessions.end_all(uow, console.user_id, but=console.caller.session_id)
+def log_out_sessions(console: ConsoleForm, uow: Transaction) -> Response:
+    selection = console.form.get("session", "")
+    if selection == "others":
+        sessions.revoke_sessions(uow, console.user_id, kept_session_id=console.caller.session_id)
     else:
-        sessions.end(uow, parse_id(wanted) or 0, user_id=console.user_id)
-    words = "You are logged out everywhere else." if wanted == "others" else "Logged out there."
-    return console.redirect_with_notice(page_paths.ACCOUNT_PATH, words)
+        sessions.revoke_session(uow, parse_id(selection) or 0, user_id=console.user_id)
+    notice = "Logged out there."
+    if selection == "others":
+        notice = "You are logged out everywhere else."
+    return console.redirect_with_notice(page_paths.ACCOUNT_PATH, notice)
 
 
 @router.get(page_paths.PASSWORD_PATH, dependencies=[PUBLIC])
 def show_password(console: RecentConsole, form: EmptyForm) -> Response:
     with console.unit_of_work() as uow:
-        keys, more = list_newest_keys(uow, console.user_id)
-        given = grants.list_of(uow, console.user_id).rows
-        own_passkeys = passkeys.list_of(uow, console.user_id)
+        keys, more_keys = list_newest_keys(uow, console.user_id)
+        own_grants = grants.list_grants(uow, console.user_id).rows
+        own_passkeys = passkeys.list_passkeys(uow, console.user_id)
         own_endpoints = webhook_endpoints.list_live_endpoints(uow, console.user_id)
-        email = accounts.get(uow, console.user_id).email
+        email = accounts.get_user(uow, console.user_id).email
     return console.render_form(
         "change_password.html",
         form,
         email=email,
-        grants=given,
+        grants=own_grants,
         ends_grants="end_grants" in console.form,
         keys=keys,
-        more_keys=more,
+        more_keys=more_keys,
         passkeys=own_passkeys,
         endpoints=own_endpoints,
         **read_ticked_boxes(console.form),
@@ -173,46 +178,52 @@ def show_password(console: RecentConsole, form: EmptyForm) -> Response:
 
 @router.post(page_paths.PASSWORD_PATH, dependencies=[LOGIN])
 async def change_password(console: RecentConsoleForm) -> Response:
-    """Set a new password for a person who knows the present one, and end their other sessions."""
+    """Set a new password and end all other sessions, after a check of the current password."""
     form = console.form
-    email, name = await RECORDS.run(_personal_words, console)
-    ending = EndedAccess("end_grants" in form, *read_ticked_boxes(form).values())
+    email, name = await RECORDS.run(_read_address_and_name, console)
+    ended_access = EndedAccess("end_grants" in form, *read_ticked_boxes(form).values())
     try:
-        passwords.require_allowed(form.get("password", ""), email, name)
-        attempt = await _proven(console, email)
+        passwords.require_allowed_password(form.get("password", ""), email, name)
+        attempt = await _prove_current_password(console, email)
     except DomainError as error:
-        return await RECORDS.run(show_password, console, build_error_form(error, *_SHOWN))
-    made = await PASSWORDS.run(passwords.make, form["password"])
+        return await RECORDS.run(
+            show_password, console, build_error_form(error, *_CORRECTABLE_KINDS)
+        )
+    password_hash = await PASSWORDS.run(passwords.hash_password, form["password"])
     await console.state.in_unit_of_work(
         recovery.change_password,
         caller=console.caller,
         expected=attempt.password_hash,
-        password_hash=made,
-        ending=ending,
+        password_hash=password_hash,
+        ending=ended_access,
     )
-    words = "Your password is changed, and you are logged out everywhere else."
-    return console.redirect_with_notice(page_paths.ACCOUNT_PATH, words)
+    notice = "Your password is changed, and you are logged out everywhere else."
+    return console.redirect_with_notice(page_paths.ACCOUNT_PATH, notice)
 
 
 @router.get(page_paths.EMAIL_PATH, dependencies=[PUBLIC])
 def show_email(console: RecentConsole, form: EmptyForm) -> Response:
-    current, _ = _personal_words(console)
+    current_address, _ = _read_address_and_name(console)
     return console.render_form(
         "change_email.html",
         form,
         email=console.form.get("email", "").strip(),
-        current_email=current,
+        current_email=current_address,
     )
 
 
 @router.post(page_paths.EMAIL_PATH, dependencies=[LOGIN])
-async def ask_for_address(console: RecentConsoleForm) -> Response:
-    """Mail a link to the new address, also if it has an account: nobody learns that by asking."""
-    current, _ = await RECORDS.run(_personal_words, console)
+async def request_address_change(console: RecentConsoleForm) -> Response:
+    """Mail a link to the new address.
+
+    The response doesn't depend on whether the new address has an account, so that nobody learns
+    which addresses have accounts.
+    """
+    current_address, _ = await RECORDS.run(_read_address_and_name, console)
     try:
         email = email_addresses.normalise_address(console.form.get("email", ""))
         async with pad_duration():
-            await _proven(console, current)
+            await _prove_current_password(console, current_address)
             await console.state.in_unit_of_work(
                 account_mails.request_mail,
                 MailKind.NEW_ADDRESS,
@@ -223,27 +234,32 @@ async def ask_for_address(console: RecentConsoleForm) -> Response:
                 ),
             )
     except DomainError as error:
-        return await RECORDS.run(show_email, console, build_error_form(error, *_SHOWN))
-    words = "We’re mailing a link to the new address. Nothing is changed before it is opened."
-    return console.redirect_with_notice(page_paths.ACCOUNT_PATH, words)
+        return await RECORDS.run(show_email, console, build_error_form(error, *_CORRECTABLE_KINDS))
+    notice = "We’re mailing a link to the new address. Nothing is changed before it is opened."
+    return console.redirect_with_notice(page_paths.ACCOUNT_PATH, notice)
 
 
 @router.get(page_paths.CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
 def show_new_address(console: RecentConsole, uow: Transaction, token: Token = "") -> Response:
-    """Show the change to the person who asked for it; nobody else can be talked into it."""
-    new = recovery.read_new_address(uow, token, console.user_id)
+    """Show the new address for confirmation.
+
+    Only the person who requested a new address can confirm the address. Otherwise, an attacker
+    could trick the owner of an account into confirming the attacker's address.
+    """
+    new_address = recovery.read_new_address(uow, token, console.user_id)
     return console.render_page(
         "confirm_email.html",
         token=token,
-        email=new.email,
-        has_record=new.has_record,
-        current_email=accounts.get(uow, console.user_id).email,
+        email=new_address.email,
+        has_record=new_address.has_record,
+        current_email=accounts.get_user(uow, console.user_id).email,
     )
 
 
 @router.post(page_paths.CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
 def change_address(console: RecentConsoleForm, token: Token = "") -> Response:
-    keyring, secret = console.state.resources.keyring, console.form.get("token") or token
+    keyring = console.state.resources.keyring
+    secret = console.form.get("token") or token
     try:
         with console.unit_of_work() as uow:
             person = recovery.change_address(
@@ -251,42 +267,43 @@ def change_address(console: RecentConsoleForm, token: Token = "") -> Response:
                 secret,
                 console.caller,
                 erases="erase" in console.form,
-                shown="show" in console.form,
+                is_visible="show" in console.form,
             )
-            known = logins.known_browser_token(keyring, person)
+            browser_token = logins.create_browser_token(keyring, person)
     except DomainError as error:
         if error.code != ADDRESS_HAS_RECORD.code:
             raise
-        # A record came since the page was shown, which now says so.
+        # Another person's record with the new address was created after the page was shown. Show
+        # the page again, which asks whether the record may be erased.
         path = f"{page_paths.CONFIRM_EMAIL_PATH}?token={quote(secret)}"
         return redirect_to_path(console.state, path)
-    reply = console.redirect_with_notice(
+    response = console.redirect_with_notice(
         page_paths.ACCOUNT_PATH, "Your account has its new address."
     )
-    console.state.cookies.set(reply, KNOWN_BROWSER_COOKIE, known)
-    return reply
+    console.state.cookies.set(response, KNOWN_BROWSER_COOKIE, browser_token)
+    return response
 
 
-async def _proven(console: ConsoleRequest, email: str) -> Attempt:
-    """Check the password that the person typed once more; failures count as at a login.
+async def _prove_current_password(console: ConsoleRequest, email: str) -> Attempt:
+    """Check the current password that the person typed again.
 
-    Raises ``password.wrong`` and ``login.paused``.
+    A wrong password counts as a failed login. Raises ``password.wrong`` or ``login.paused``.
     """
-    typed = console.form.get("current", "")
-    attempt, _ = await verify_password(console.request, console.state, email, typed)
-    await console.state.in_unit_of_work(logins.clear, attempt)
+    password = console.form.get("current", "")
+    attempt, _ = await verify_password(console.request, console.state, email, password)
+    await console.state.in_unit_of_work(logins.clear_attempt, attempt)
     return attempt
 
 
-def _personal_words(console: ConsoleRequest) -> tuple[str, str | None]:
+def _read_address_and_name(console: ConsoleRequest) -> tuple[str, str | None]:
     with console.unit_of_work() as uow:
-        person = accounts.get(uow, console.user_id)
+        person = accounts.get_user(uow, console.user_id)
         return person.email, person.name
 
 
 @router.get(page_paths.EVENTS_PATH, dependencies=[PUBLIC])
 def show_events(console: Console, uow: Transaction, cursor: Cursor = None) -> Response:
-    wanted = PageRequest(EVENTS_ON_PAGE, cursor=cursor)
-    found = security_events.page(uow, console.user_id, wanted)
-    events = [event_line(each) for each in found.rows]
-    return console.render_page("account_events.html", events=events, next_cursor=found.next_cursor)
+    page_request = PageRequest(EVENTS_ON_PAGE, cursor=cursor)
+    page = security_events.list_events(uow, console.user_id, page_request)
+    events = [build_event_line(each) for each in page.rows]
+    return console.render_page("account_events.html", events=events, next_cursor=page.next_cursor)

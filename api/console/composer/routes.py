@@ -1,4 +1,4 @@
-"""The composer: a post goes in; a slug, a summary, tags, tweets and photos come out."""
+"""The page of the composer, which writes a slug, summary, tags and tweets, and finds photos."""
 
 import asyncio
 import hashlib
@@ -32,24 +32,26 @@ PATH = f"{CONSOLE_PATH}/composer"
 router = build_router(PATH)
 
 TWEETS = "tweets"
-# Each part that the composer writes, with the label of its button and field.
-PARTS = {
+# The labels of the parts that the composer writes, by the name of the part.
+PART_LABELS = {
     **{field.value: field.value.capitalize() for field in MetadataField},
     TWEETS: "Tweets",
 }
-# The end of the name of the form field that says who wrote a part.
-BY = "_by"
+# The form has a hidden field with the writer of each part. The name of the hidden field is the name
+# of the part, followed by this suffix.
+WRITER_SUFFIX = "_by"
+# The name of the route in idempotency keys.
 _ROUTE = "console"
 PHOTOS_ON_PAGE = 12
 MAX_PHOTO_PAGE = 1_000
 MAX_SEARCH_CHARACTERS = 200
-PROVIDERS = {PhotoProviderName.UNSPLASH: "Unsplash", PhotoProviderName.OPENVERSE: "Openverse"}
+PROVIDER_LABELS = {PhotoProviderName.UNSPLASH: "Unsplash", PhotoProviderName.OPENVERSE: "Openverse"}
 _NO_POST = TypedForm(
     errors={"content": "Paste a post, or give it a title."},
     problem="There is no post yet.",
     status=422,
 )
-_NO_WORDS = TypedForm(
+_NO_SEARCH_TEXT = TypedForm(
     errors={"words": "Say in a few words what the photo shows."},
     problem="There are no words to look for.",
     status=422,
@@ -58,6 +60,8 @@ _NO_WORDS = TypedForm(
 
 @dataclass(frozen=True)
 class PhotoFinds:
+    """A page of photos that a search found."""
+
     search: PhotoSearch
     photos: list[FoundPhoto]
 
@@ -68,58 +72,61 @@ class PhotoFinds:
 
 @dataclass(frozen=True)
 class _Outcome:
-    """The result of the button that was pressed.
+    """The result of pressing a button in the composer.
 
     Attributes:
-        fields: those of the form that it changed.
-        wrong: the form with its mistakes, where these kept the work from being done.
-        finds: the photos to show, where it found some.
+        fields: the new values of form fields, by the name of the field.
+        invalid_form: the form with error messages, if the person's input was invalid.
+        finds: the photos that a search found.
     """
 
     fields: Mapping[str, str]
-    wrong: TypedForm | None = None
+    invalid_form: TypedForm | None = None
     error: DomainError | None = None
     finds: PhotoFinds | None = None
 
 
 @router.get("")
 def show_composer(console: Console) -> Response:
-    return _page(console, TypedForm(), None, is_of_photos=False)
+    return _render_composer(console, TypedForm(), None, is_of_photos=False)
 
 
 @router.post("")
-async def compose(request: Request, console: ConsoleForm) -> Response:
-    """Do what the button asks for, and show it with all that was typed."""
+async def compose_post(request: Request, console: ConsoleForm) -> Response:
+    """Write texts or find photos, depending on the button, and show the result in the form."""
     calls = ComposerCaller(request, console.state, console.caller)
     typed = console.form
     is_writing = "write" in typed
-    outcome = await (_write if is_writing else _look_for_photos)(calls, typed)
-    finds = outcome.finds or await _found_before(console.state, typed)
-    kept = replace(console, form={**typed, **outcome.fields})
-    return await RECORDS.run(partial(_answer, kept, outcome, finds, is_of_photos=not is_writing))
+    outcome = await (_write_parts if is_writing else _find_photos)(calls, typed)
+    finds = outcome.finds or await _read_cached_finds(console.state, typed)
+    updated_console = replace(console, form={**typed, **outcome.fields})
+    return await RECORDS.run(
+        partial(_render_outcome, updated_console, outcome, finds, is_of_photos=not is_writing)
+    )
 
 
-async def _write(calls: ComposerCaller, typed: Mapping[str, str]) -> _Outcome:
-    """Have one part written, or all of them at the same time."""
+async def _write_parts(calls: ComposerCaller, typed: Mapping[str, str]) -> _Outcome:
+    """Write one part of the texts for a post, or all parts in parallel."""
     if not (typed.get("title", "").strip() or typed.get("content", "").strip()):
-        return _Outcome({}, wrong=_NO_POST)
-    # Browsers send CR LF at the end of each line.
+        return _Outcome({}, invalid_form=_NO_POST)
+    # Remove carriage returns, because browsers send CR LF at the end of every line.
     content = typed.get("content", "").replace("\r\n", "\n")
     try:
         values = {"title": typed.get("title", ""), "content": content}
         post = parse_body(PostBody, values).post()
     except DomainError as error:
         return _Outcome({}, error=error)
-    part, tweets = typed["write"], MetadataRequest(post)
+    part = typed["write"]
+    tweets = MetadataRequest(post)
     if part == TWEETS:
-        asked = [tweets]
-    elif part in PARTS:
-        asked = [MetadataRequest(post, frozenset({MetadataField(part)}))]
+        requests = [tweets]
+    elif part in PART_LABELS:
+        requests = [MetadataRequest(post, frozenset({MetadataField(part)}))]
     else:
-        asked = [MetadataRequest(post, frozenset(MetadataField)), tweets]
+        requests = [MetadataRequest(post, frozenset(MetadataField)), tweets]
     user_id = calls.caller.user_id
     outcomes = await asyncio.gather(
-        *(calls.write_metadata(each, partial(_call_name, user_id, each)) for each in asked),
+        *(calls.write_metadata(each, partial(_build_call_key, user_id, each)) for each in requests),
         return_exceptions=True,
     )
     fields: dict[str, str] = {}
@@ -131,92 +138,104 @@ async def _write(calls: ComposerCaller, typed: Mapping[str, str]) -> _Outcome:
             raise outcome
         else:
             fields |= outcome.fields
-            fields |= {f"{name}{BY}": outcome.source for name in outcome.fields}
+            fields |= {f"{name}{WRITER_SUFFIX}": outcome.source for name in outcome.fields}
     return _Outcome(fields, error=first_error)
 
 
-def _call_name(user_id: int, asked: MetadataRequest) -> IdempotencyKey:
-    """Return one name for all presses of a button for one text: the call is charged once."""
+def _build_call_key(user_id: int, metadata_request: MetadataRequest) -> IdempotencyKey:
+    """Return the idempotency key of a call.
+
+    The key depends only on the post and the requested parts. A person who presses the button twice
+    is therefore charged only once.
+    """
     digest = hashlib.sha256()
-    for text in (",".join(sorted(asked.wanted)), asked.post.title, asked.post.content):
-        # The length before each part keeps ("ab", "c") apart from ("a", "bc").
+    for text in (
+        ",".join(sorted(metadata_request.wanted)),
+        metadata_request.post.title,
+        metadata_request.post.content,
+    ):
+        # Hash the length too, so that the texts "ab" and "c" differ from "a" and "bc".
         content = text.encode()
         digest.update(len(content).to_bytes(8, "big"))
         digest.update(content)
     return IdempotencyKey(user_id, _ROUTE, f"{_ROUTE}-{digest.hexdigest()[:32]}", digest.digest())
 
 
-async def _look_for_photos(calls: ComposerCaller, typed: Mapping[str, str]) -> _Outcome:
-    """Find photos, or, by the button of one of them, get its file."""
+async def _find_photos(calls: ComposerCaller, typed: Mapping[str, str]) -> _Outcome:
+    """Search photos, or get the URL of a photo if the person pressed the photo's button."""
     state = calls.state
     try:
         if endpoint := typed.get("use"):
-            name = _provider_of(state, typed.get("found_provider", ""))
-            photo = state.photos.providers.named(name).photo_at(endpoint)
+            name = _read_provider(state, typed.get("found_provider", ""))
+            photo = state.photos.providers.get_provider(name).parse_endpoint(endpoint)
             url = await calls.obtain_photo_url(PhotoUse(name, photo))
             return _Outcome({"used": endpoint, "used_url": url})
         if "page" in typed:
             page = typed["page"] or typed.get("found_page", "")
-            search = _search_before(state, typed, page)
+            search = _read_last_search(state, typed, page)
         else:
             words = " ".join(typed.get("words", "").split())[:MAX_SEARCH_CHARACTERS]
-            # Enter in another field starts no search.
+            # Pressing Enter in another field of the form doesn't repeat the search.
             is_new = words and not ("enter" in typed and words == typed.get("found_words"))
-            search = _search_of(state, words, typed.get("provider", ""), "1") if is_new else None
+            search = _build_search(state, words, typed.get("provider", ""), "1") if is_new else None
         if search is None:
-            return _Outcome({}, wrong=None if "enter" in typed else _NO_WORDS)
-        finds = _finds(state, search, await calls.search_photos(search))
+            return _Outcome({}, invalid_form=None if "enter" in typed else _NO_SEARCH_TEXT)
+        photo_finds = _build_finds(state, search, await calls.search_photos(search))
     except DomainError as error:
         return _Outcome({}, error=error)
     fields = {
-        # Let the same photos be shown again.
+        # The form contains the search, so that the next response can show the photos again.
         "found_words": search.query,
         "found_provider": str(search.provider),
         "found_page": str(search.page),
         "used": "",
         "used_url": "",
     }
-    return _Outcome(fields, finds=finds)
+    return _Outcome(fields, finds=photo_finds)
 
 
-def _finds(state: State, search: PhotoSearch, result: PhotoSearchResult) -> PhotoFinds:
-    provider = state.photos.providers.named(search.provider)
-    return PhotoFinds(search, provider.found_in(result.payload))
+def _build_finds(state: State, search: PhotoSearch, result: PhotoSearchResult) -> PhotoFinds:
+    provider = state.photos.providers.get_provider(search.provider)
+    return PhotoFinds(search, provider.parse_photos(result.payload))
 
 
-def _provider_of(state: State, typed: str) -> PhotoProviderName:
+def _read_provider(state: State, typed: str) -> PhotoProviderName:
     names = state.photos.providers.names
     return next((name for name in names if name == typed), names[0])
 
 
-def _search_of(state: State, words: str, provider: str, page: str) -> PhotoSearch:
+def _build_search(state: State, words: str, provider: str, page: str) -> PhotoSearch:
     is_number = page.isascii() and page.isdigit() and len(page) <= len(str(MAX_PHOTO_PAGE))
     number = min(max(int(page), 1), MAX_PHOTO_PAGE) if is_number else 1
-    return PhotoSearch(_provider_of(state, provider), words, number, PHOTOS_ON_PAGE)
+    return PhotoSearch(_read_provider(state, provider), words, number, PHOTOS_ON_PAGE)
 
 
-def _search_before(state: State, typed: Mapping[str, str], page: str) -> PhotoSearch | None:
+def _read_last_search(state: State, typed: Mapping[str, str], page: str) -> PhotoSearch | None:
     words = typed.get("found_words", "")
-    return _search_of(state, words, typed.get("found_provider", ""), page) if words else None
+    return _build_search(state, words, typed.get("found_provider", ""), page) if words else None
 
 
-async def _found_before(state: State, typed: Mapping[str, str]) -> PhotoFinds | None:
-    """Return the photos that the page showed already, if they are cached: no provider is asked."""
-    search = _search_before(state, typed, typed.get("found_page", ""))
+async def _read_cached_finds(state: State, typed: Mapping[str, str]) -> PhotoFinds | None:
+    """Return the photos that the page showed before, or ``None`` if they aren't cached.
+
+    Cached photos cause no call to the provider of photos.
+    """
+    search = _read_last_search(state, typed, typed.get("found_page", ""))
     if search is None:
         return None
     _, cached = await REQUESTS.run(state.photos.look_up, search)
-    return None if cached is None else _finds(state, search, cached)
+    return None if cached is None else _build_finds(state, search, cached)
 
 
-def _answer(
+def _render_outcome(
     console: ConsoleRequest, outcome: _Outcome, finds: PhotoFinds | None, *, is_of_photos: bool
 ) -> Response:
-    form, error = TypedForm(console.form), outcome.error
-    if outcome.wrong is not None:
-        form = replace(outcome.wrong, typed=console.form)
+    form = TypedForm(console.form)
+    error = outcome.error
+    if outcome.invalid_form is not None:
+        form = replace(outcome.invalid_form, typed=console.form)
     elif error is not None and error.kind is Kind.NOT_FOUND:
-        # A photo is gone: nothing that was typed is lost by it.
+        # The provider has deleted a photo. Show the form again, so that no typed text is lost.
         form = TypedForm(console.form, problem=error.message, status=STATUS_OF[error.kind])
     elif error is not None:
         form = console.add_error(error)
@@ -227,70 +246,71 @@ def _answer(
                 f"and you have {format_credits(balance)}."
             )
             form = replace(form, problem=problem)
-    return _page(console, form, finds, is_of_photos=is_of_photos)
+    return _render_composer(console, form, finds, is_of_photos=is_of_photos)
 
 
-def _page(
+def _render_composer(
     console: ConsoleRequest, form: TypedForm, finds: PhotoFinds | None, *, is_of_photos: bool
 ) -> Response:
     price = call_charges.get_call_price(console.state.resources.settings)
     providers = console.state.photos.providers
-    used, used_url = form.typed.get("used", ""), form.typed.get("used_url", "")
+    used_endpoint = form.typed.get("used", "")
+    used_url = form.typed.get("used_url", "")
     photos = [] if finds is None else finds.photos
-    used_photo = next((photo for photo in photos if photo.endpoint == used), None)
-    origins = [] if finds is None else providers.named(finds.search.provider).image_origins
+    used_photo = next((photo for photo in photos if photo.endpoint == used_endpoint), None)
+    origins = [] if finds is None else providers.get_provider(finds.search.provider).image_origins
     return console.render_page(
         "composer.html",
         status=form.status,
         other_sources={"img-src": " ".join(origins)} if photos else {},
         form=form,
         is_of_photos=is_of_photos,
-        parts=PARTS,
+        parts=PART_LABELS,
         writers={
-            name: writer_words(source)
-            for name in PARTS
-            if (source := form.typed.get(f"{name}{BY}"))
+            name: describe_writer(source)
+            for name in PART_LABELS
+            if (source := form.typed.get(f"{name}{WRITER_SUFFIX}"))
         },
         price=price,
         price_of_all=None if price is None else 2 * price,
-        providers=[(name.value, PROVIDERS[name]) for name in providers.names],
+        providers=[(name.value, PROVIDER_LABELS[name]) for name in providers.names],
         finds=finds,
-        provider_name=None if finds is None else PROVIDERS[finds.search.provider],
+        provider_name=None if finds is None else PROVIDER_LABELS[finds.search.provider],
         credits={photo.endpoint: CreditLine(photo.credit) for photo in photos},
         used_url=used_url,
-        used_figure=figure_markup(used_photo, used_url) if used_photo else None,
+        used_figure=build_figure(used_photo, used_url) if used_photo else None,
     )
 
 
-def writer_words(source: str) -> str:
-    writer, *more = source.split("; ")
+def describe_writer(source: str) -> str:
+    writer, *details = source.split("; ")
     is_offline = writer == OFFLINE
-    words = "the offline writer" if is_offline else f"the model {writer.partition('/')[2]}"
-    if "fallback" in more:
-        words += ", since the model gave no answer"
-    return f"Written by {words}" + (" before, and kept." if "cached" in more else ".")
+    text = "the offline writer" if is_offline else f"the model {writer.partition('/')[2]}"
+    if "fallback" in details:
+        text += ", since the model gave no answer"
+    return f"Written by {text}" + (" before, and kept." if "cached" in details else ".")
 
 
 @dataclass(frozen=True)
 class CreditLine:
-    """The credit of a photo, for our page and for the page of the person who uses the photo."""
+    """The credit line of a photo, for this page and for the page on which the photo is used."""
 
     credit: PhotoCredit
 
     def __html__(self) -> str:
-        # Each text and URL of the provider is escaped here, so a template need not.
+        # The template doesn't escape the credit line, so this method escapes the provider's texts.
         credit = self.credit
         title = f"“{credit.title}”" if credit.title else "Photo"
-        author = _linked(credit.author, credit.author_url)
-        line = f"{_linked(title, credit.title_url)} by {author}"
+        author = _build_link(credit.author, credit.author_url)
+        line = f"{_build_link(title, credit.title_url)} by {author}"
         if credit.provider:
-            line += f" on {_linked(credit.provider, credit.provider_url)}"
+            line += f" on {_build_link(credit.provider, credit.provider_url)}"
         if credit.licence:
-            line += f", {_linked(credit.licence, credit.licence_url)}"
+            line += f", {_build_link(credit.licence, credit.licence_url)}"
         return line
 
 
-def figure_markup(photo: FoundPhoto, url: str) -> str:
+def build_figure(photo: FoundPhoto, url: str) -> str:
     has_size = photo.width and photo.height
     size = f' width="{photo.width}" height="{photo.height}"' if has_size else ""
     image = f'<img src="{escape(url)}" alt="{escape(photo.shows)}"{size}>'
@@ -298,5 +318,5 @@ def figure_markup(photo: FoundPhoto, url: str) -> str:
     return f"<figure>{image}<figcaption>{credit}</figcaption></figure>"
 
 
-def _linked(text: str, url: str | None) -> str:
+def _build_link(text: str, url: str | None) -> str:
     return escape(text) if url is None else f'<a href="{escape(url)}">{escape(text)}</a>'

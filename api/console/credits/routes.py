@@ -1,4 +1,4 @@
-"""An owner's credits: what they have, what became of them, and the order of more."""
+"""Pages for an owner's credits: the balance, the ledger, purchases and orders."""
 
 import json
 import re
@@ -43,13 +43,27 @@ router = APIRouter(
     prefix=PATH, dependencies=[PUBLIC], include_in_schema=False, route_class=ThreadedRoute
 )
 
-# -- the balance and the ledger -------------------------------------------------------------------
-
+ORDERS_PATH = f"{PATH}/orders"
 ENTRIES_ON_PAGE = 50
-BELOW = "below_credit"
-# The fields of the form that chooses entries, which are in the page's URL.
-ACTION, FIRST, LAST = "action", "from", "to"
-ACTIONS = {
+ORDERS_ON_PAGE = 30
+# The longest time that a response waits for the provider's payment page. If the payment page isn't
+# ready in time, the page of the order shows the progress.
+WAIT_SECONDS = 15.0
+
+# The field of the form for the balance below which an event is sent.
+THRESHOLD_FIELD = "below_credit"
+# The fields of the form that filters entries of the ledger, and of the page's URL.
+ACTION_FIELD = "action"
+FIRST_DAY_FIELD = "from"
+LAST_DAY_FIELD = "to"
+# The fields of the form that orders credits.
+CREDITS_FIELD = "credit_amount"
+AMOUNT_FIELD = "amount"
+CURRENCY_FIELD = "currency"
+CHANNEL_FIELD = "channel"
+# The form field that shows an error, by the code of an error that names no field.
+PLACES = {TOPUP_CURRENCY.code: CURRENCY_FIELD, TOPUP_CHANNEL.code: CHANNEL_FIELD}
+ACTION_LABELS = {
     CreditAction.TOPUP: "Bought",
     CreditAction.CONSUME: "Spent",
     CreditAction.CONSUME_REVERSAL: "Spending taken back",
@@ -58,207 +72,13 @@ ACTIONS = {
     CreditAction.ADJUST: "Corrected",
     CreditAction.DEBT_PAYMENT: "Paid a debt",
 }
-# Digits, or digits in groups of three as the console writes them.
-_TYPED = re.compile(r"(?:\d{1,15}|\d{1,3}(?:,\d{3}){1,4})(?:\.\d{1,15})?", re.ASCII)
-
-
-def money_text(amount: Decimal, currency: str) -> str:
-    """Write an amount of money with the currency's own decimals: "1,234.50 USD"."""
-    return f"{amount:,.{minor_digits(currency)}f} {currency}"
-
-
-def _typed_amount(form: Mapping[str, str], name: str) -> Decimal | None:
-    """Return the amount in this field, ``None`` for nothing. Raises ``body.invalid``."""
-    typed = form.get(name, "").strip()
-    if not typed:
-        return None
-    if not _TYPED.fullmatch(typed):
-        raise field_error(name, "must be a number, such as 500 or 12.5")
-    return Decimal(typed.replace(",", ""))
-
-
-@dataclass(frozen=True)
-class EntryView:
-    """An entry of the ledger.
-
-    Attributes:
-        source: the reason, as whoever charged or gave the credits named it; the page links to the
-            order instead if there is one.
-    """
-
-    words: str
-    source: str
-    change: str
-    balance_after: str
-    order_id: int | None
-    at: datetime
-
-    @classmethod
-    def of(cls, written: str) -> Self:
-        entry: dict[str, Any] = json.loads(written, parse_float=Decimal)
-        delta, amount = Decimal(entry["delta_credit"]), Decimal(entry["amount_credit"])
-        is_composer = entry["source_type"] == call_charges.SOURCE_TYPE
-        source = "A call of the composer" if is_composer else str(entry["source_id"])
-        # A minus sign, which is as wide as the plus.
-        change = f"{delta.normalize():+,f}".replace("-", "\N{MINUS SIGN}")
-        return cls(
-            words=ACTIONS[CreditAction(entry["action"])],
-            source=source if entry["order_id"] is None else "",
-            # An amount that the balance no longer had is a debt, and no change.
-            change=change if delta else f"0 (debt of {format_credits(amount)})",
-            balance_after=format_credits(Decimal(entry["balance_after"])),
-            order_id=entry["order_id"],
-            at=datetime.fromisoformat(entry["created_at"]),
-        )
-
-
-@router.get("")
-@MONEY.threaded
-def show_credits(console: Console, cursor: Cursor = None) -> Response:
-    return _credits_page(console, cursor, None)
-
-
-@router.post("/low-balance")
-@MONEY.threaded
-def set_low_balance(console: ConsoleForm) -> Response:
-    """Set the balance below which the owner's events tell that the credits run low."""
-    try:
-        below = _typed_amount(console.form, BELOW)
-        if below is None:
-            raise field_error(BELOW, "say a number; 0: nothing is told")
-        thresholds.set_threshold(console.state.resources.database, console.user_id, below)
-    except DomainError as error:
-        return _credits_page(console, None, console.add_error(error))
-    return console.redirect_with_notice(PATH, "That is kept.")
-
-
-def _credits_page(console: ConsoleRequest, cursor: str | None, low: TypedForm | None) -> Response:
-    sent = console.request.query_params
-    form = TypedForm({name: sent[name] for name in (ACTION, FIRST, LAST) if sent.get(name)})
-    database = console.state.resources.database
-    found: PageOfRows[tuple[int, str]] = PageOfRows([], None)
-    try:
-        only, wanted = _ledger_filter(form.typed), PageRequest(ENTRIES_ON_PAGE, cursor=cursor)
-        found = ledger_pages.list_entries(database, console.user_id, wanted, only)
-    except DomainError as error:
-        form = form.add_error(error)
-    below = format_credits(Decimal(thresholds.read_threshold(database, console.user_id)))
-    account = json.loads(ledger.read_account(database, console.user_id), parse_float=Decimal)
-    debt = Decimal(account["debt_credit"])
-    return console.render_page(
-        "credits.html",
-        status=(low or form).status,
-        form=form,
-        low=low or TypedForm({BELOW: below}),
-        balance=format_credits(Decimal(account["balance_credit"])),
-        # The next purchase pays it first.
-        debt=format_credits(debt) if debt else None,
-        entries=[EntryView.of(entry) for _, entry in found.rows],
-        actions=[("", "All kinds"), *((str(action), words) for action, words in ACTIONS.items())],
-        looked_at=MAX_SCANNED_ENTRIES,
-        query=f"?{urlencode(form.typed)}",
-        next_cursor=found.next_cursor,
-    )
-
-
-def _ledger_filter(query: Mapping[str, str]) -> LedgerFilter:
-    action = read_text(query, ACTION)
-    if action is not None and action not in [*CreditAction]:
-        raise field_error(ACTION, "must be one of those that the page offers")
-    actions = () if action is None else (CreditAction(action),)
-    first, last = _day(query, FIRST), _day(query, LAST)
-    if first is not None and last is not None and last < first:
-        raise field_error(LAST, "must not be before the first day")
-    return LedgerFilter(actions, first, last)
-
-
-def _day(query: Mapping[str, str], name: str) -> date | None:
-    typed = read_text(query, name)
-    if typed is None:
-        return None
-    try:
-        return date.fromisoformat(typed)
-    except ValueError:
-        raise field_error(name, "must be a day, such as 2026-11-22") from None
-
-
-CREDITS, AMOUNT, CURRENCY, CHANNEL = "credit_amount", "amount", "currency", "channel"
-# The form fields at which errors without a field of their own are shown.
-PLACES = {TOPUP_CURRENCY.code: CURRENCY, TOPUP_CHANNEL.code: CHANNEL}
-_CHANNELS = {PaymentChannel.STRIPE: "Stripe", PaymentChannel.SANDBOX: "The sandbox: no real money"}
-# A person waits so long before an empty page; then the order's page tells how it goes on.
-WAIT_SECONDS = 15.0
-
-
-@router.get("/buy")
-@MONEY.threaded
-def show_buying(console: Console, form: EmptyForm) -> Response:
-    channels = console.state.payments.configured
-    prices = [
-        {
-            "currency": (currency := each["currency"]),
-            "per_unit": format_credits(each["credits_per_unit"]),
-            "least": money_text(each["minimum"], currency),
-            "most": money_text(each["maximum"], currency),
-        }
-        for each in describe_prices(console.state.resources.settings, channels)["currencies"]
-    ]
-    return console.render_form(
-        "buy_credits.html",
-        form,
-        prices=prices,
-        currencies=[(each["currency"], each["currency"]) for each in prices],
-        channels=[(str(each), _CHANNELS[each]) for each in channels],
-    )
-
-
-@router.post("/buy")
-async def buy_credits(request: Request, console: ConsoleForm) -> Response:
-    """Order credits, and redirect to the order, whose page links to the payment.
-
-    No redirect to the provider's page itself: our policy keeps forms from leading to other sites.
-    """
-    state = console.state
-    try:
-        wanted = _order_request(console)
-        state.queue_ages.check(Queue.MONEY, waits=True)
-        accepted = await MONEY.run(
-            checkout.place_order,
-            state.resources,
-            state.payments,
-            wanted,
-            user_id=console.user_id,
-            key=None,
-        )
-        await wait_for_job(request, state, accepted.job_id, WAIT_SECONDS)
-    except DomainError as error:
-        return await show_buying(console, console.add_error(error, PLACES))
-    return redirect_to_path(state, f"{PATH}/orders/{accepted.subject_id}")
-
-
-def _order_request(console: ConsoleRequest) -> OrderRequest:
-    """Return the order that the form asks for, of credits or of what an amount of money buys.
-
-    Its payer comes back to the console. Raises ``body.invalid``.
-    """
-    form = console.form
-    bought, paid = _typed_amount(form, CREDITS), _typed_amount(form, AMOUNT)
-    if bought and paid:
-        raise field_error(AMOUNT, "is for those who leave the number of credits empty")
-    if not bought and not paid:
-        raise field_error(CREDITS, "say how many credits you want, or what you want to pay")
-    return OrderRequest(
-        amount=paid,
-        credit_amount=bought,
-        currency=read_text(form, CURRENCY),
-        channel=read_text(form, CHANNEL),
-        redirect_url=return_urls.console_url(console.state.resources.settings),
-    )
-
-
-ORDERS_PATH = f"{PATH}/orders"
-ORDERS_ON_PAGE = 30
-STATES = {
+# An amount may have commas between groups of three digits, because the console formats amounts so.
+_AMOUNT_PATTERN = re.compile(r"(?:\d{1,15}|\d{1,3}(?:,\d{3}){1,4})(?:\.\d{1,15})?", re.ASCII)
+_CHANNEL_LABELS = {
+    PaymentChannel.STRIPE: "Stripe",
+    PaymentChannel.SANDBOX: "The sandbox: no real money",
+}
+STATE_LABELS = {
     OrderStatus.CREATED: "being opened",
     OrderStatus.PENDING: "waits for your payment",
     OrderStatus.PAID: "paid",
@@ -269,7 +89,7 @@ STATES = {
     OrderStatus.DISPUTED: "disputed",
     OrderStatus.REFUNDED: "refunded",
 }
-_MEANINGS = {
+_STATE_EXPLANATIONS = {
     OrderStatus.CREATED: "The page on which you pay is being opened.",
     OrderStatus.PENDING: "Nothing is paid yet. Once you have paid, the credits are yours.",
     OrderStatus.PAID: "The credits are in your balance.",
@@ -291,8 +111,214 @@ _MEANINGS = {
 }
 
 
+def format_money(amount: Decimal, currency: str) -> str:
+    """Format an amount of money with the decimals of its currency, as in "1,234.50 USD"."""
+    return f"{amount:,.{minor_digits(currency)}f} {currency}"
+
+
+def _read_amount(form: Mapping[str, str], name: str) -> Decimal | None:
+    """Return the amount in a field, or ``None`` for an empty field. Raises ``body.invalid``."""
+    text = form.get(name, "").strip()
+    if not text:
+        return None
+    if not _AMOUNT_PATTERN.fullmatch(text):
+        raise field_error(name, "must be a number, such as 500 or 12.5")
+    return Decimal(text.replace(",", ""))
+
+
+@dataclass(frozen=True)
+class EntryView:
+    """An entry of the ledger, as a page shows it.
+
+    Attributes:
+        words: the description of the change.
+        source: the reason of the change, as recorded by the app or operator who made the change.
+            An entry that belongs to an order has no source, because the page links to the order.
+    """
+
+    words: str
+    source: str
+    change: str
+    balance_after: str
+    order_id: int | None
+    at: datetime
+
+    @classmethod
+    def of(cls, entry_json: str) -> Self:
+        entry: dict[str, Any] = json.loads(entry_json, parse_float=Decimal)
+        delta = Decimal(entry["delta_credit"])
+        amount = Decimal(entry["amount_credit"])
+        is_composer = entry["source_type"] == call_charges.SOURCE_TYPE
+        source = "A call of the composer" if is_composer else str(entry["source_id"])
+        # Replace the hyphen, because a minus sign is as wide as a plus sign.
+        change = f"{delta.normalize():+,f}".replace("-", "\N{MINUS SIGN}")
+        return cls(
+            words=ACTION_LABELS[CreditAction(entry["action"])],
+            source=source if entry["order_id"] is None else "",
+            # If the balance was too low, the amount became a debt and the balance didn't change.
+            change=change if delta else f"0 (debt of {format_credits(amount)})",
+            balance_after=format_credits(Decimal(entry["balance_after"])),
+            order_id=entry["order_id"],
+            at=datetime.fromisoformat(entry["created_at"]),
+        )
+
+
+@router.get("")
+@MONEY.threaded
+def show_credits(console: Console, cursor: Cursor = None) -> Response:
+    return _render_credits(console, cursor, None)
+
+
+@router.post("/low-balance")
+@MONEY.threaded
+def set_low_balance(console: ConsoleForm) -> Response:
+    """Set the balance below which the owner gets the event ``credits.low``."""
+    try:
+        threshold = _read_amount(console.form, THRESHOLD_FIELD)
+        if threshold is None:
+            raise field_error(THRESHOLD_FIELD, "say a number; 0: nothing is told")
+        thresholds.set_threshold(console.state.resources.database, console.user_id, threshold)
+    except DomainError as error:
+        return _render_credits(console, None, console.add_error(error))
+    return console.redirect_with_notice(PATH, "That is kept.")
+
+
+def _render_credits(
+    console: ConsoleRequest, cursor: str | None, threshold_form: TypedForm | None
+) -> Response:
+    query = console.request.query_params
+    form = TypedForm(
+        {
+            name: query[name]
+            for name in (ACTION_FIELD, FIRST_DAY_FIELD, LAST_DAY_FIELD)
+            if query.get(name)
+        }
+    )
+    database = console.state.resources.database
+    page: PageOfRows[tuple[int, str]] = PageOfRows([], None)
+    try:
+        ledger_filter = _read_ledger_filter(form.typed)
+        page_request = PageRequest(ENTRIES_ON_PAGE, cursor=cursor)
+        page = ledger_pages.list_entries(database, console.user_id, page_request, ledger_filter)
+    except DomainError as error:
+        form = form.add_error(error)
+    threshold = format_credits(Decimal(thresholds.read_threshold(database, console.user_id)))
+    account = json.loads(ledger.read_account(database, console.user_id), parse_float=Decimal)
+    debt = Decimal(account["debt_credit"])
+    return console.render_page(
+        "credits.html",
+        status=(threshold_form or form).status,
+        form=form,
+        low=threshold_form or TypedForm({THRESHOLD_FIELD: threshold}),
+        balance=format_credits(Decimal(account["balance_credit"])),
+        # The next purchase pays the debt first.
+        debt=format_credits(debt) if debt else None,
+        entries=[EntryView.of(entry) for _, entry in page.rows],
+        actions=[
+            ("", "All kinds"),
+            *((str(action), words) for action, words in ACTION_LABELS.items()),
+        ],
+        looked_at=MAX_SCANNED_ENTRIES,
+        query=f"?{urlencode(form.typed)}",
+        next_cursor=page.next_cursor,
+    )
+
+
+def _read_ledger_filter(query: Mapping[str, str]) -> LedgerFilter:
+    action = read_text(query, ACTION_FIELD)
+    if action is not None and action not in [*CreditAction]:
+        raise field_error(ACTION_FIELD, "must be one of those that the page offers")
+    actions = () if action is None else (CreditAction(action),)
+    first_day = _read_day(query, FIRST_DAY_FIELD)
+    last_day = _read_day(query, LAST_DAY_FIELD)
+    if first_day is not None and last_day is not None and last_day < first_day:
+        raise field_error(LAST_DAY_FIELD, "must not be before the first day")
+    return LedgerFilter(actions, first_day, last_day)
+
+
+def _read_day(query: Mapping[str, str], name: str) -> date | None:
+    text = read_text(query, name)
+    if text is None:
+        return None
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise field_error(name, "must be a day, such as 2026-11-22") from None
+
+
+@router.get("/buy")
+@MONEY.threaded
+def show_buying(console: Console, form: EmptyForm) -> Response:
+    channels = console.state.payments.configured
+    prices = [
+        {
+            "currency": (currency := each["currency"]),
+            "per_unit": format_credits(each["credits_per_unit"]),
+            "least": format_money(each["minimum"], currency),
+            "most": format_money(each["maximum"], currency),
+        }
+        for each in describe_prices(console.state.resources.settings, channels)["currencies"]
+    ]
+    return console.render_form(
+        "buy_credits.html",
+        form,
+        prices=prices,
+        currencies=[(each["currency"], each["currency"]) for each in prices],
+        channels=[(str(each), _CHANNEL_LABELS[each]) for each in channels],
+    )
+
+
+@router.post("/buy")
+async def buy_credits(request: Request, console: ConsoleForm) -> Response:
+    """Order credits, and redirect to the page of the order, which links to the payment page.
+
+    The response doesn't redirect to the payment page itself, because the Content-Security-Policy
+    forbids forms to redirect to other sites.
+    """
+    state = console.state
+    try:
+        order_request = _read_order(console)
+        state.queue_ages.check(Queue.MONEY, waits=True)
+        accepted = await MONEY.run(
+            checkout.place_order,
+            state.resources,
+            state.payments,
+            order_request,
+            user_id=console.user_id,
+            key=None,
+        )
+        await wait_for_job(request, state, accepted.job_id, WAIT_SECONDS)
+    except DomainError as error:
+        return await show_buying(console, console.add_error(error, PLACES))
+    return redirect_to_path(state, f"{PATH}/orders/{accepted.subject_id}")
+
+
+def _read_order(console: ConsoleRequest) -> OrderRequest:
+    """Return the order in the form, or raise ``body.invalid``.
+
+    The form contains either a number of credits or an amount of money. After the payment, the payer
+    returns to the console.
+    """
+    form = console.form
+    credit_amount = _read_amount(form, CREDITS_FIELD)
+    amount = _read_amount(form, AMOUNT_FIELD)
+    if credit_amount and amount:
+        raise field_error(AMOUNT_FIELD, "is for those who leave the number of credits empty")
+    if not credit_amount and not amount:
+        raise field_error(CREDITS_FIELD, "say how many credits you want, or what you want to pay")
+    return OrderRequest(
+        amount=amount,
+        credit_amount=credit_amount,
+        currency=read_text(form, CURRENCY_FIELD),
+        channel=read_text(form, CHANNEL_FIELD),
+        redirect_url=return_urls.console_url(console.state.resources.settings),
+    )
+
+
 @dataclass(frozen=True)
 class OrderView:
+    """An order, as a page shows it."""
+
     order: PaymentOrder
 
     @property
@@ -301,22 +327,22 @@ class OrderView:
 
     @property
     def state(self) -> str:
-        return STATES[self.status]
+        return STATE_LABELS[self.status]
 
     @property
     def meaning(self) -> str:
         if self.status is OrderStatus.PAID and self.order.lost_minor:
             return "Some of the money went back, and as many of the credits with it."
-        return _MEANINGS[self.status]
+        return _STATE_EXPLANATIONS[self.status]
 
     @property
     def reason(self) -> str | None:
-        """The reason of its failure, if that is known."""
+        """The reason why the order failed, or ``None``."""
         return None if self.order.error is None else str(self.order.error["message"])
 
     @property
     def is_live(self) -> bool:
-        """Return whether it may change by itself while a person looks."""
+        """Return whether the order may change while a person reads the page."""
         return self.status in {OrderStatus.CREATED, OrderStatus.PENDING}
 
     @property
@@ -325,7 +351,7 @@ class OrderView:
 
     @property
     def amount(self) -> str:
-        return money_text(self.order.amount, self.order.currency)
+        return format_money(self.order.amount, self.order.currency)
 
     @property
     def credits(self) -> str:
@@ -333,29 +359,29 @@ class OrderView:
 
     @property
     def refunded(self) -> str | None:
-        given_back = self.order.refunded_amount
-        return money_text(given_back, self.order.currency) if given_back else None
+        refunded_amount = self.order.refunded_amount
+        return format_money(refunded_amount, self.order.currency) if refunded_amount else None
 
     @property
     def kept(self) -> str:
-        """The money that is paid for good."""
-        left: Decimal = self.order.amount - self.order.refunded_amount
-        return money_text(left, self.order.currency)
+        """The paid amount without refunds."""
+        kept_amount: Decimal = self.order.amount - self.order.refunded_amount
+        return format_money(kept_amount, self.order.currency)
 
     @property
     def has_receipt(self) -> bool:
-        """Return whether money was taken for the order: not while the operator looks at it."""
+        """Return whether the order was paid and credited. An order in review has no receipt."""
         return self.order.paid_at is not None and self.order.credited > 0
 
 
 @router.get("/orders")
 @MONEY.threaded
 def show_orders(console: Console, uow: Transaction, cursor: Cursor = None) -> Response:
-    """Show the owner's orders, those that they claimed too, newest first."""
-    wanted = PageRequest(ORDERS_ON_PAGE, cursor=cursor)
-    found = orders.list_orders(uow, console.user_id, wanted, status=None)
-    shown = [OrderView(order) for order in found.rows]
-    return console.render_page("orders.html", orders=shown, next_cursor=found.next_cursor)
+    """Show the orders that the owner placed or claimed, newest first."""
+    page_request = PageRequest(ORDERS_ON_PAGE, cursor=cursor)
+    page = orders.list_orders(uow, console.user_id, page_request, status=None)
+    views = [OrderView(order) for order in page.rows]
+    return console.render_page("orders.html", orders=views, next_cursor=page.next_cursor)
 
 
 @router.get("/orders/{order_id}")
@@ -369,11 +395,11 @@ def show_order(console: Console, uow: Transaction, order_id: PathId) -> Response
 @router.get("/orders/{order_id}/receipt")
 @MONEY.threaded
 def show_receipt(console: Console, uow: Transaction, order_id: PathId) -> Response:
-    """Show what was bought and paid, as a page to print; raises where nothing was."""
+    """Show a printable receipt. Raises ``order.not_found`` for an order without a receipt."""
     order = OrderView(orders.get_order(uow, console.user_id, order_id))
     if not order.has_receipt:
         raise ORDER_NOT_FOUND()
-    person = accounts.get(uow, console.user_id)
+    person = accounts.get_user(uow, console.user_id)
     return console.render_page(
         "receipt.html",
         order=order,
@@ -386,6 +412,9 @@ def show_receipt(console: Console, uow: Transaction, order_id: PathId) -> Respon
 
 @router.get(return_urls.CONSOLE_RETURN_PATH.removeprefix(PATH))
 async def return_from_checkout(console: Console, order_id: PathId | None = None) -> Response:
-    """Redirect to the order after its payment; the state in the URL is not believed."""
+    """Redirect a payer who returns from the payment page to the page of the order.
+
+    The status in the URL is ignored, because the payer could have changed the URL.
+    """
     path = ORDERS_PATH if order_id is None else f"{ORDERS_PATH}/{order_id}"
     return redirect_to_path(console.state, path)

@@ -56,8 +56,8 @@ def show_developers(console: Console, uow: Transaction) -> Response:
     endpoints = webhook_endpoints.list_endpoints(uow, console.caller)
     return console.render_page(
         "developers.html",
-        keys=len(api_keys.live_of(uow, console.user_id)),
-        grants=len(grants.list_of(uow, console.user_id).rows),
+        keys=len(api_keys.list_active_keys(uow, console.user_id)),
+        grants=len(grants.list_grants(uow, console.user_id).rows),
         endpoints=len(endpoints),
         troubled=sum(
             each.failing_since is not None or each.state != EndpointState.ACTIVE
@@ -74,20 +74,20 @@ def _describe_scopes(scopes: Sequence[str]) -> Sequence[str]:
 
 @router.get("/access")
 def show_access(console: Console, uow: Transaction) -> Response:
-    own_grants = grants.list_of(uow, console.user_id).rows
+    own_grants = grants.list_grants(uow, console.user_id).rows
     grants_and_scopes = [(grant, _describe_scopes(grant.scopes)) for grant in own_grants]
     return console.render_page("access.html", grants=grants_and_scopes)
 
 
 @router.get("/access/{grant_id}/end")
-def show_access_end(console: Console, uow: Transaction, grant_id: PathId) -> Response:
+def show_access_revocation(console: Console, uow: Transaction, grant_id: PathId) -> Response:
     return console.render_page("end_access.html", grant=_get_grant(uow, console, grant_id))
 
 
 @router.post("/access/{grant_id}/end")
-def end_access(console: ConsoleForm, uow: Transaction, grant_id: PathId) -> Response:
+def revoke_access(console: ConsoleForm, uow: Transaction, grant_id: PathId) -> Response:
     grant = _get_grant(uow, console, grant_id)
-    grants.revoke(uow, grant_id=grant.id, user_id=console.user_id)
+    grants.revoke_grant(uow, grant_id=grant.id, user_id=console.user_id)
     return console.redirect_with_notice(
         GRANTS_PATH, f"“{grant.client_name}” has no access any more."
     )
@@ -95,7 +95,7 @@ def end_access(console: ConsoleForm, uow: Transaction, grant_id: PathId) -> Resp
 
 def _get_grant(uow: UnitOfWork, console: ConsoleRequest, grant_id: int) -> GrantSummary:
     """Return an active grant of the person, or raise ``grant.not_found``."""
-    for grant in grants.list_of(uow, console.user_id).rows:
+    for grant in grants.list_grants(uow, console.user_id).rows:
         if grant.id == grant_id:
             return grant
     raise GRANT_NOT_FOUND()
@@ -138,10 +138,11 @@ def show_new_key(console: RecentConsole, form: EmptyForm) -> Response:
 
 
 @router.post("/keys/new")
-def make_key(console: RecentConsoleForm) -> Response:
+def create_key(console: RecentConsoleForm) -> Response:
     """Create a key, and show its secret.
 
-    The secret is shown only in this response. A redirect would put the secret into a URL.
+    No other page shows the secret of a key. The response isn't a redirect, because the redirect
+    would put the secret into a URL.
     """
     form = console.form
     ticked_scopes = [scope for scope in KEY_SCOPE_EXPLANATIONS if _SCOPE_PREFIX + scope in form]
@@ -156,7 +157,7 @@ def make_key(console: RecentConsoleForm) -> Response:
             raise field_error("lifetime", "must be one of those that the page offers")
         _, lifetime_duration = _LIFETIMES[lifetime]
         with console.unit_of_work() as uow:
-            key, secret = own_keys.make(
+            key, secret = own_keys.create_own_key(
                 uow,
                 console.caller,
                 name=form.get("name", ""),
@@ -169,17 +170,17 @@ def make_key(console: RecentConsoleForm) -> Response:
 
 
 @router.get("/keys/{key_id}/end")
-def show_key_end(console: Console, uow: Transaction, key_id: PathId) -> Response:
+def show_key_revocation(console: Console, uow: Transaction, key_id: PathId) -> Response:
     key = _get_key(uow, console, key_id)
     endpoints = endpoints_of_keys.list_live_endpoints_of_key(uow, key_id)
     return console.render_form("end_key.html", TypedForm(), each=key, endpoints=endpoints)
 
 
 @router.post("/keys/{key_id}/end")
-def end_key(console: ConsoleForm, uow: Transaction, key_id: PathId) -> Response:
+def revoke_own_key(console: ConsoleForm, uow: Transaction, key_id: PathId) -> Response:
     """Revoke a key and all keys that were created with the key.
 
-    The webhook endpoints of the revoked keys are deleted too, unless the person keeps them.
+    The webhook endpoints of the revoked keys are deleted, unless the person keeps the endpoints.
     """
     label = _get_key(uow, console, key_id).label
     keep_endpoints = KEEP_ENDPOINTS in console.form
@@ -188,7 +189,7 @@ def end_key(console: ConsoleForm, uow: Transaction, key_id: PathId) -> Response:
 
 
 def _list_keys(uow: UnitOfWork, console: ConsoleRequest) -> list[KeyView]:
-    return [KeyView(key) for key in api_keys.live_of(uow, console.user_id)]
+    return [KeyView(key) for key in api_keys.list_active_keys(uow, console.user_id)]
 
 
 def _get_key(uow: UnitOfWork, console: ConsoleRequest, key_id: int) -> KeyView:

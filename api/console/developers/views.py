@@ -97,8 +97,9 @@ def list_newest_events(
     """
     types = list_visible_types(caller.scopes, unrestricted=caller.unrestricted, only=only)
     entries = reading.list_newest_events(uow.session, caller.user_id, types=types, limit=limit)
-    rendered_events = reading.render_events(uow.session, entries)
-    return _merge_equal_events(_build_view(event) for event in rendered_events)
+    return _merge_equal_events(
+        _build_view(each) for each in reading.render_events(uow.session, entries)
+    )
 
 
 def _merge_equal_events(events: Iterable[EventView]) -> list[EventView]:

@@ -40,7 +40,7 @@ router = build_router(PATH)
 
 DELIVERIES_ON_PAGE = 20
 MAX_ANSWER_CHARACTERS = 200
-# A page refreshes itself while a delivery is due within this time.
+# The longest time until the next attempt of a delivery for which a page refreshes itself.
 _SOON_DELAY = timedelta(minutes=1)
 _STATE_LABELS = {
     EndpointState.ACTIVE: "active",
@@ -56,7 +56,7 @@ _STATE_CHOICES = (
 )
 
 
-# The fields in the form that replays events. The URL of the page contains the fields too.
+# The fields in the form that replays events, and in the page's URL.
 DAY_FIELD = "day"
 TIME_FIELD = "time"
 
@@ -66,8 +66,8 @@ class EndpointView:
     """A webhook endpoint, as a page shows it.
 
     Attributes:
-        list_title: the title of the list whose events the endpoint gets, or ``None`` if the
-            endpoint gets the events of all lists.
+        list_title: the title of the list whose events the endpoint gets, or ``None`` for the events
+            of all lists.
     """
 
     endpoint: WebhookEndpoint
@@ -161,8 +161,11 @@ def show_new_endpoint(console: RecentConsole, form: EmptyForm) -> Response:
 
 
 @router.post("/new")
-async def make_endpoint(console: RecentConsoleForm) -> Response:
-    """Create an endpoint, and show its secret. The secret is shown only in this response."""
+async def create_endpoint(console: RecentConsoleForm) -> Response:
+    """Create an endpoint, and show its secret.
+
+    No other page shows the secret of an endpoint.
+    """
     values = {
         "url": console.form.get("url", "").strip(),
         "types": _read_ticked_types(console.form),
@@ -270,12 +273,12 @@ def rotate_secret(console: RecentConsoleForm, endpoint_id: PathId) -> Response:
 
 
 @router.get("/{endpoint_id}/end")
-def show_endpoint_end(console: Console, endpoint_id: PathId) -> Response:
+def show_endpoint_deletion(console: Console, endpoint_id: PathId) -> Response:
     return console.render_page("end_webhook.html", view=_find_view(console, endpoint_id))
 
 
 @router.post("/{endpoint_id}/end")
-def end_endpoint(console: ConsoleForm, uow: Transaction, endpoint_id: PathId) -> Response:
+def delete_endpoint(console: ConsoleForm, uow: Transaction, endpoint_id: PathId) -> Response:
     webhook_endpoints.delete_endpoint(uow, console.caller, endpoint_id)
     return console.redirect_with_notice(
         PATH, "The webhook is deleted: nothing is sent to it any more."
@@ -283,10 +286,10 @@ def end_endpoint(console: ConsoleForm, uow: Transaction, endpoint_id: PathId) ->
 
 
 @router.get("/{endpoint_id}/replay")
-def ask_to_replay(console: Console, endpoint_id: PathId, form: EmptyForm) -> Response:
-    """Show the form that replays events since a time.
+def show_replay(console: Console, endpoint_id: PathId, form: EmptyForm) -> Response:
+    """Show the form that replays all events since a chosen time.
 
-    If the query contains a time, the page also shows the number of events since this time.
+    If the query contains a time, the page shows the number of events that would be replayed.
     """
     view = _find_view(console, endpoint_id)
     event_count = None
@@ -306,7 +309,7 @@ def ask_to_replay(console: Console, endpoint_id: PathId, form: EmptyForm) -> Res
         view=view,
         since=since,
         event_count=event_count,
-        example=clock.iso(since or clock.now()),
+        example=clock.format_timestamp(since or clock.now()),
     )
 
 
@@ -318,7 +321,7 @@ def replay_events(console: ConsoleForm, endpoint_id: PathId) -> Response:
             if not deliveries.replay_events(uow, console.caller, endpoint_id, since):
                 raise field_error(DAY_FIELD, "nothing of what it gets has happened since then")
     except DomainError as error:
-        return ask_to_replay(console, endpoint_id, console.add_error(error))
+        return show_replay(console, endpoint_id, console.add_error(error))
     return console.redirect_with_notice(
         f"{PATH}/{endpoint_id}", "The events are sent again, the oldest first."
     )

@@ -142,7 +142,7 @@ def show_new_export(console: RecentConsole, list_id: ListId, form: EmptyForm) ->
 
 
 @router.post("/lists/{list_id}/export")
-def make_export(console: RecentConsoleForm, list_id: ListId) -> Response:
+def start_export(console: RecentConsoleForm, list_id: ListId) -> Response:
     form = console.form
     statuses = [status.value for status in SubscriptionStatus if _STATUS_PREFIX + status in form]
     values = {

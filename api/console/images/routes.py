@@ -191,8 +191,8 @@ async def _accept_upload(
 ) -> AcceptedJob:
     """Store the uploaded image.
 
-    Only this function references the image's bytes, so that the process can free the memory while
-    the request waits for the conversion.
+    Only this function references the bytes of the image. The process can therefore free the memory
+    while the request waits for the conversion.
     """
     form = await read_multipart_form(request)
     typed.update({name: value.decode(errors="replace") for name, value in form.fields})
@@ -257,18 +257,18 @@ def change_image(console: ConsoleForm, uow: Transaction, hash_id: str) -> Respon
 
 @router.get("/{hash_id}/link")
 def show_new_link(console: RecentConsole, hash_id: str, form: EmptyForm) -> Response:
-    """Show the form that creates a link.
+    """Show the form that creates a signed link to an image.
 
-    If a login is required, the browser returns to this page after the login.
+    If a new login is required, the browser returns to the form after the login.
     """
     return _render_link_page(console, hash_id, form, None)
 
 
 @router.post("/{hash_id}/link")
-def make_link(console: RecentConsoleForm, hash_id: str) -> Response:
-    """Create a link to an encrypted image, and show it without a redirect.
+def create_link(console: RecentConsoleForm, hash_id: str) -> Response:
+    """Create a signed link to an encrypted image, and show the link without a redirect.
 
-    The URL of a redirect would reveal the link in logs.
+    The URL of a redirect would reveal the signed link in logs.
     """
     lifetime = console.form.get("lasts", "")
     try:

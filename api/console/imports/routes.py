@@ -109,7 +109,7 @@ def show_new_import(console: Console, form: EmptyForm, list_id: str = "") -> Res
     """
     with console.unit_of_work() as uow:
         own_lists = lists.list_choices(uow, console.user_id)
-        is_paid = accounts.get(uow, console.user_id).plan == Plan.PAID
+        is_paid = accounts.get_user(uow, console.user_id).plan == Plan.PAID
     list_choices = [(str(each.id), each.title) for each in own_lists]
     if len(list_choices) > 1:
         list_choices.insert(0, ("", "Choose a list"))
@@ -308,7 +308,7 @@ async def stream_import(request: Request, console: Console, import_id: PathId) -
 
 @router.post("/{import_id}/cancel")
 def cancel_import(console: ConsoleForm, import_id: PathId) -> Response:
-    """Cancel a running import or undo. Members whom the job has already changed stay changed."""
+    """Cancel a running import or undo. The changes until the cancellation are kept."""
     view = read_view(console, import_id)
     job = view.undo if view.is_undoing else view.job
     with console.unit_of_work() as uow:

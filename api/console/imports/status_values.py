@@ -66,8 +66,8 @@ def list_status_values(task: MemberImport, result: Mapping[str, Any]) -> list[St
     changeable: set[str] = set()
     for column, value, rows, meaning in _iterate_values(task, result):
         folded = fold_value(value)
-        # The result contains only the beginning of a long value, so the owner can't assign a status
-        # to this value.
+        # The owner can't assign a status to a long value, because the result contains only the
+        # beginning of the value.
         is_whole = 0 < len(value) < MAX_WORD_CHARACTERS
         is_open = task.dry_run and (meaning == _UNKNOWN or folded in statuses)
         box = None
@@ -95,7 +95,7 @@ def _iterate_values(
             listed.add(fold_value(each["value"]))
             yield each["column"], each["value"], each["rows"], _UNKNOWN
     for value in task.status_values or {}:
-        # The select box of a dry run lets the owner remove this status again.
+        # List the value, so that the owner can remove the assigned status.
         if task.dry_run and fold_value(value) not in listed:
             yield "", value, 0, _UNKNOWN
 

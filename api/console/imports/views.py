@@ -142,9 +142,9 @@ def build_column_choices(
 ) -> list[ColumnChoice]:
     """Return the select boxes for the columns of a dry run.
 
-    If an ambiguous column stopped the dry run, no other column has been recognised yet. The other
-    columns then keep the choice "Recognise by name", so that the owner has to choose a role only
-    for the ambiguous column.
+    If an ambiguous column stopped the dry run, no other column has been recognised yet. Columns
+    that haven't been recognised yet keep the choice "Recognise by name". The owner therefore has to
+    choose a role only for the ambiguous column.
 
     Args:
         columns: the columns in the result of the dry run, with sample cells.
@@ -157,7 +157,8 @@ def build_column_choices(
         try:
             chosen_roles[column_layout.find_column(names, name)] = role
         except DomainError:
-            # The file has no column with this name. The error of the dry run reports the name.
+            # The owner's mapping names a column that isn't in the file. The dry run reports the
+            # missing column.
             continue
     choices = []
     for index, column in enumerate(columns):
@@ -191,7 +192,7 @@ def list_roles(fields: Sequence[MemberField]) -> list[tuple[str, str]]:
 
 
 def read_column_choices(form: Mapping[str, str], choices: Sequence[ColumnChoice]) -> list[str]:
-    """Return the choice for each column. A column that is not in the form keeps its choice.
+    """Return the choice for each column. A column that isn't in the form keeps its last choice.
 
     Raises ``body.invalid`` if two columns have a role that only one column may have.
     """
@@ -337,7 +338,7 @@ class ImportView:
     def file_kept_until(self) -> datetime | None:
         """The time at which the file of a dry run is deleted.
 
-        Until this time, the owner can repeat the dry run or import the file.
+        Until the file is deleted, the owner can repeat the dry run or import the file.
         """
         ended_at = self.task.finished_at
         if not self.task.dry_run or ended_at is None or self.is_broken:
@@ -384,8 +385,8 @@ def read_view(console: ConsoleRequest, import_id: int) -> ImportView:
         title = lists.titles_of(uow, [task.list_id])[task.list_id]
         job = records.find_job(uow, task) if task.status == "running" else None
         undo = records.find_undo_job(uow, task)
-        # Read the import again after its job. The end of the job and the job's last changes are in
-        # one transaction, so that an import without an unfinished job is complete.
+        # Read the import again after its job. The job ends in the same transaction as the job's
+        # last changes. If the job has ended, the second read therefore returns all changes.
         uow.session.refresh(task)
         own_fields = fields.list_fields(uow, console.user_id) if task.dry_run else []
     view = ImportView(task, title, job, undo, fields=own_fields)

@@ -86,8 +86,8 @@ class GrowthPlot:
 
 
 def build_growth_plot(days: Sequence[MemberFigures]) -> GrowthPlot:
-    """Return the chart for these days, which are in chronological order."""
-    # A span is a day. If the chart would have too many bars, a span is one or several weeks.
+    """Return the chart for the days, which are in chronological order."""
+    # A span is a single day, or one or several weeks if daily bars would be too many.
     size = 1 if len(days) <= _MAX_BARS else 7 * -(-len(days) // (7 * _MAX_BARS))
     spans = [GrowthSpan.of(days[first : first + size]) for first in range(0, len(days), size)]
     most_joined = max(each.joined for each in spans)

@@ -51,8 +51,8 @@ _TEXT_FIELDS = (
 )
 _CONFIRM_FIELD = "confirm_required"
 _ORIGINS_FIELD = "redirect_origins"
-# The form for a list's settings has a select box for each public member field. The name of the
-# select box is this prefix, followed by the key of the field.
+# The form for a list's settings has a select box for each public member field. The name of a select
+# box is this prefix, followed by the key of the member field.
 _MEMBER_FIELD_PREFIX = "field_"
 _NOT_ASKED = "no"
 _ASKED = "asked"
@@ -82,7 +82,7 @@ def show_new_list(console: Console) -> Response:
 
 
 @router.post("/new")
-def make_list(console: ConsoleForm) -> Response:
+def create_list(console: ConsoleForm) -> Response:
     form = console.form
     values = {
         "title": form.get("title", ""),
@@ -133,7 +133,9 @@ def show_list(
 
 
 @router.get("/{list_id}/public")
-def show_face(console: Console, list_id: ListId, form: EmptyForm, language: str = "") -> Response:
+def show_public_pages(
+    console: Console, list_id: ListId, form: EmptyForm, language: str = ""
+) -> Response:
     state = console.state
     language = reader_languages.choose_language(language)
     with console.unit_of_work() as uow:
@@ -180,19 +182,21 @@ def show_face(console: Console, list_id: ListId, form: EmptyForm, language: str 
 
 @router.post("/{list_id}/public")
 @threaded_by_list
-def change_face(console: ConsoleForm, list_id: ListId) -> Response:
+def change_public_pages(console: ConsoleForm, list_id: ListId) -> Response:
     values = {name: read_text(console.form, name) for name in _LOOK_FIELDS}
     if _USUAL_COLOUR_BUTTON in console.form or values["colour"] == USUAL_COLOUR:
         values["colour"] = None
     notice = "What readers see is changed."
-    return _change_list(console, list_id, values, show_face, tab="public", notice=notice)
+    return _change_list(console, list_id, values, show_public_pages, tab="public", notice=notice)
 
 
 @router.get("/{list_id}/settings")
 def show_settings(console: Console, list_id: ListId, form: EmptyForm) -> Response:
     with console.unit_of_work() as uow:
         record = describe_list(uow, console.state, console.get_own_list(uow, list_id))
-        public_fields = [*fields.read_own_fields(uow, console.user_id).public().by_key.values()]
+        public_fields = [
+            *fields.read_own_fields(uow, console.user_id).select_public().by_key.values()
+        ]
     texts = ("title", "slug", "challenge_provider", *_TEXT_FIELDS)
     typed = {name: getattr(record, name) or "" for name in texts}
     typed[_ORIGINS_FIELD] = "\n".join(record.redirect_origins)
@@ -255,8 +259,8 @@ def _change_list(
 ) -> Response:
     """Change the values of a list that differ from the submitted values.
 
-    Unchanged values aren't validated again. Otherwise a deleted logo or a missing challenge
-    provider would prevent an owner from changing the title.
+    Unchanged values aren't validated again. Validating a deleted logo or a missing challenge
+    provider again would prevent an owner from changing the title.
 
     Args:
         show_form: the handler that shows the form again after an error.

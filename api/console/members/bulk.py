@@ -70,7 +70,7 @@ ACTIONS: Mapping[str, tuple[str, str]] = {
 
 
 class BulkState(StrEnum):
-    """The state of a bulk action and its undo, which selects the texts on the pages."""
+    """The state of a bulk action, including the state of its undo."""
 
     RUNNING = "running"
     DONE = "done"
@@ -96,7 +96,7 @@ class _BulkActionView:
 
 
 @router.get("")
-def show_acts(console: Console, list_id: ListId, cursor: Cursor = None) -> Response:
+def show_bulk_actions(console: Console, list_id: ListId, cursor: Cursor = None) -> Response:
     with console.unit_of_work() as uow:
         mailing_list = console.get_own_list(uow, list_id)
         page_request = PageRequest(ACTIONS_ON_PAGE, cursor=cursor)
@@ -108,7 +108,7 @@ def show_acts(console: Console, list_id: ListId, cursor: Cursor = None) -> Respo
 
 
 @router.get("/new")
-async def show_new_act(
+async def show_new_bulk_action(
     console: Console, list_id: ListId, selection: Selection, count: str = ""
 ) -> Response:
     form = TypedForm({"action": BulkActionKind.TAG})
@@ -117,7 +117,7 @@ async def show_new_act(
 
 
 @router.post("/new")
-async def begin_act(console: ConsoleForm, list_id: ListId) -> Response:
+async def start_bulk_action(console: ConsoleForm, list_id: ListId) -> Response:
     """Start a bulk action, and redirect to the page that shows its progress."""
     action = console.form.get("action", "")
     try:
@@ -181,9 +181,9 @@ def _render_new_action(
     return console.render_form(
         "new_bulk_action.html",
         form,
-        counted_now=member_count,
-        written=filter_json,
-        written_text=format_json(filter_json),
+        member_count=member_count,
+        filter_json=filter_json,
+        filter_text=format_json(filter_json),
         actions=[(value, *words) for value, words in ACTIONS.items()],
         tiers=[*TIERS.items()],
         **values,
@@ -191,7 +191,7 @@ def _render_new_action(
 
 
 @router.get("/{bulk_id}")
-def show_act(console: Console, list_id: ListId, bulk_id: PathId) -> Response:
+def show_bulk_action(console: Console, list_id: ListId, bulk_id: PathId) -> Response:
     with console.unit_of_work() as uow:
         mailing_list = console.get_own_list(uow, list_id)
         bulk = _get_bulk_action(uow, console, mailing_list.id, bulk_id)
@@ -202,12 +202,12 @@ def show_act(console: Console, list_id: ListId, bulk_id: PathId) -> Response:
             list=mailing_list,
             view=view,
             job=actions.find_job(uow, bulk),
-            written_text=format_json(filter_json),
+            filter_text=format_json(filter_json),
         )
 
 
 @router.post("/{bulk_id}/undo")
-def undo_act(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -> Response:
+def undo_bulk_action(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -> Response:
     """Start the undo of a bulk action, or resume an undo that failed."""
     with console.unit_of_work() as uow:
         mailing_list = console.get_own_list(uow, list_id)
@@ -218,8 +218,8 @@ def undo_act(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -> Response
 
 
 @router.post("/{bulk_id}/cancel")
-def cancel_act(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -> Response:
-    """Cancel a bulk action. Members that were changed before the cancellation stay changed."""
+def cancel_bulk_action(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -> Response:
+    """Cancel a bulk action. The changes until the cancellation are kept."""
     with console.unit_of_work() as uow:
         mailing_list = console.get_own_list(uow, list_id)
         job = actions.find_job(uow, _get_bulk_action(uow, console, mailing_list.id, bulk_id))
@@ -233,7 +233,7 @@ def cancel_act(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -> Respon
 def _get_bulk_action(
     uow: UnitOfWork, console: ConsoleRequest, list_id: int, bulk_id: int
 ) -> BulkAction:
-    """Return a bulk action of the caller on this list, or raise ``bulk.not_found``."""
+    """Return a bulk action of the caller on a list, or raise ``bulk.not_found``."""
     bulk = BULK_UNDO.find_row(uow, console.caller, bulk_id)
     if bulk.list_id != list_id:
         raise BULK_NOT_FOUND()
@@ -246,9 +246,9 @@ def _build_views(uow: UnitOfWork, bulks: list[BulkAction]) -> list[_BulkActionVi
     for bulk in bulks:
         undo_job = uow.session.get(Job, bulk.undo_job_id) if bulk.undo_job_id else None
         if undo_job is not None:
-            # Read the bulk action again after its job. The end of the job and the job's last
-            # changes are in one transaction, so that an action without an unfinished job is
-            # complete.
+            # Read the bulk action again after its job. The job ends in the same transaction as the
+            # job's last changes. If the job has ended, the second read therefore returns all
+            # changes.
             uow.session.refresh(bulk)
         words = describe_bulk_action(bulk, names)
         views.append(

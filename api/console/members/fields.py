@@ -43,7 +43,7 @@ def show_new_field(console: Console) -> Response:
 
 
 @router.post("/new")
-def make_field(console: ConsoleForm) -> Response:
+def create_field(console: ConsoleForm) -> Response:
     try:
         values = {**_read_values(console.form), "type": console.form.get("type", "")}
         body = parse_body(NewField, values)

@@ -76,7 +76,7 @@ _NUMBER_PATTERN = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 
 
 class NotRepresentable(Exception):
-    """The rows of a form can't represent a filter. A page shows the message as the reason."""
+    """The rows of a form can't represent a filter. The message of the exception is the reason."""
 
 
 @dataclass(frozen=True)
@@ -132,8 +132,8 @@ class Row:
     def input_type(self) -> str:
         """Return the ``type`` of the value's ``<input>`` element.
 
-        The type is ``text`` for an invalid date or number, because a browser shows no invalid value
-        in an input for dates or numbers.
+        The type is ``text`` for an invalid date or number, because inputs for dates and numbers
+        can't show invalid values.
         """
         if self.kind in _DATE_KINDS and (not self.text or _DATE_PATTERN.fullmatch(self.text)):
             return "date"
@@ -188,7 +188,7 @@ class Group:
 
     @property
     def may_nest(self) -> bool:
-        """Return whether the grammar's depth limit allows a group with a row in this group."""
+        """Return whether the depth limit of filters allows another group inside the group."""
         return self.depth + 3 <= MAX_DEPTH
 
     def to_json(self, path: str, rows: dict[str, Row]) -> dict[str, Any] | None:
@@ -198,7 +198,7 @@ class Group:
 
         Args:
             path: the path of the group in the JSON of the whole filter.
-            rows: the dictionary to which the method adds the rows of the group, by path.
+            rows: the dictionary to which the method adds all rows of the group, by path.
         """
         parts = [part for part in self.parts if _has_condition(part)]
         if not parts:
@@ -304,10 +304,10 @@ def read_draft(form: Mapping[str, str]) -> FilterDraft:
 
 
 def _read_group(form: Mapping[str, str], place: str, remaining_rows: list[int]) -> Group:
-    """Return the group at this place in the form.
+    """Return the group that has the given place in the form.
 
-    ``remaining_rows``: a list with the number of rows that may still be read. All groups of a form
-    share the list.
+    ``remaining_rows``: a list with the number of rows that may still be read. All groups in a form
+    share the number.
     """
     match = form.get(f"match.{place}", "all")
     group = Group(match if match in FILTER_MATCHES else "all", place=place)
@@ -333,7 +333,7 @@ def _read_group(form: Mapping[str, str], place: str, remaining_rows: list[int]) 
 def _apply_button(root: Group, button: str, form: Mapping[str, str]) -> None:
     """Add or remove a part of the filter.
 
-    ``button``: the value of the pressed button: an action and the place of a part.
+    ``button``: the value of the pressed button, which contains an action and the place of a part.
     """
     action, _, place = button.partition(":")
     for group in [root, *_iterate_groups(root)]:
@@ -384,7 +384,7 @@ def build_draft(filter_json: object, choices: Mapping[str, Choice]) -> FilterDra
 
 
 def convert_to_rows(draft: FilterDraft, choices: Mapping[str, Choice]) -> FilterDraft:
-    """Return the draft with rows, if rows can represent the filter, and with the same JSON."""
+    """Convert a draft to rows, if rows can represent the filter, and update the draft's JSON."""
     if draft.group is not None:
         filter_json = draft.group.to_json("filter", {})
         text = ""
@@ -431,7 +431,7 @@ def _build_row(name: str, operator: str, value: object, choices: Mapping[str, Ch
 
 
 def list_choices(uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Choice]:
-    """Return the fields that a row can test on this list, by name."""
+    """Return the fields that a row of the form can test, by name."""
     own_fields = fields.read_own_fields(uow, mailing_list.user_id).by_key.values()
     by_key = {f"fields.{each.key}": each for each in own_fields}
     rows = tags.list_tags(uow, mailing_list.id, PageRequest(MAX_TAGS_TO_CHOOSE)).rows

@@ -31,8 +31,8 @@ MAX_INPUT_CHARACTERS = 4_000
 ALL_ACTIVE = {"field": "status", "is": SubscriptionStatus.ACTIVE.value}
 # The form field that shows an error, by the code of an error that names no field.
 SELECTION_PLACES = {FILTER_INVALID.code: "filter"}
-# The limit for the count in a page, so that the page loads quickly. A script or a person can then
-# request an exact count.
+# The time limit for counting members before a page is sent, so that the page loads quickly. The
+# page offers an exact count if the time limit was too short.
 MAX_FIRST_COUNT_TIME = timedelta(milliseconds=30)
 # The value of the query's parameter ``count`` that requests an exact count.
 EXACT_COUNT = "exactly"
@@ -110,7 +110,7 @@ async def _read_selection(request: Request) -> MemberSelection:
     if columns := query.getlist("column"):
         typed["columns"] = ",".join(columns)[:MAX_INPUT_CHARACTERS]
     if addresses := query.getlist("chosen")[:MAX_TICKED_ROWS]:
-        # The owner has ticked these members in the table.
+        # Select only the members that the owner has ticked in the table.
         typed["filter"] = orjson.dumps({"field": "email", "in": addresses}).decode()
     return MemberSelection({name: text for name, text in typed.items() if text}, draft)
 

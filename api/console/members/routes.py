@@ -53,7 +53,7 @@ from services.accounts import accounts, email_addresses
 from services.paging import PageOfRows, PageRequest
 from services.subscriptions import fields, lists, member_attributes, segments
 from services.subscriptions.consent import evidence, networks
-from services.subscriptions.fields import FieldValue, ValueRefused
+from services.subscriptions.fields import FieldValue, InvalidAttribute
 from services.subscriptions.filters import member_filter, searching
 from services.subscriptions.members import member_pages, members
 from services.subscriptions.members.changes import Actor
@@ -143,7 +143,7 @@ def _render_members(
         next_cursor=page.next_cursor,
         total=total,
         selection=selection,
-        written=None if filter_json is None else format_json(filter_json),
+        filter_text=None if filter_json is None else format_json(filter_json),
         limit=MEMBERS_ON_PAGE,
         search={"filter": filter_json, "limit": MEMBERS_ON_PAGE} if filter_json else None,
         statuses=STATUSES,
@@ -190,7 +190,7 @@ def _search_members(
     filter_json: dict[str, Any] | None,
     page_request: PageRequest,
 ) -> tuple[PageOfRows[dict[str, Any]], int | None]:
-    """Return a page of members, and the total number of members if it is known.
+    """Return a page of members, and the total number of members if the number is known.
 
     Raises ``filter.invalid``, ``filter.too_slow`` or ``cursor.invalid``.
     """
@@ -218,7 +218,7 @@ def show_new_member(console: Console, list_id: ListId, form: EmptyForm) -> Respo
 @router.post("/new")
 @threaded_by_list
 def add_member(console: ConsoleForm, list_id: ListId) -> Response:
-    """Add a member, or change the member who has this address."""
+    """Add a member, or change a member who already has the address."""
     form = console.form
     try:
         email = email_addresses.normalise_address(form.get("email", ""))
@@ -263,9 +263,9 @@ def _get_member(uow: UnitOfWork, console: ConsoleRequest, list_id: int, user_id:
     """Return a member, or raise ``list.not_found`` or ``member.not_found``."""
     mailing_list = console.get_own_list(uow, list_id)
     subscription = members.get_member(uow, mailing_list, user_id)
-    person = accounts.get(uow, user_id)
+    person = accounts.get_user(uow, user_id)
     tag_ids = [subscription.tag_ids]
-    attributes = member_attributes.read_attributes(uow, mailing_list.user_id, tag_ids)
+    attributes = member_attributes.create_formatter(uow, mailing_list.user_id, tag_ids)
     record = build_member_record(subscription, person, attributes)
     return _Member(mailing_list, subscription, record)
 
@@ -291,7 +291,7 @@ def show_member(
     }
     values = (record.fields or {}).items()
     form = form.fill(
-        typed | {f"{_FIELD_PREFIX}{key}": fields.as_text(each) for key, each in values}
+        typed | {f"{_FIELD_PREFIX}{key}": fields.format_value(each) for key, each in values}
     )
     return console.render_form(
         "member.html",
@@ -369,7 +369,7 @@ def _read_fields(
             continue
         try:
             values[field.key] = fields.parse_value(field, form[name])
-        except ValueRefused as error:
+        except InvalidAttribute as error:
             problems.append(FieldProblem(f"body.{name}", "field.value", str(error)))
     if problems:
         rules = "; ".join(f"{each.field}: {each.message}" for each in problems)
@@ -430,7 +430,7 @@ def _run_member_action(
 
 
 @router.get("/{user_id}/remove")
-def ask_to_remove(console: Console, uow: Transaction, list_id: ListId, user_id: PathId) -> Response:
+def show_removal(console: Console, uow: Transaction, list_id: ListId, user_id: PathId) -> Response:
     member = _get_member(uow, console, list_id, user_id)
     return console.render_page("remove_member.html", list=member.mailing_list, member=member.record)
 

@@ -73,7 +73,7 @@ def show_new_segment(console: Console, list_id: ListId, selection: Selection) ->
 
 
 @router.post("/segments/new")
-async def make_segment(console: ConsoleForm, list_id: ListId) -> Response:
+async def create_segment(console: ConsoleForm, list_id: ListId) -> Response:
     """Create a segment, or show the form again if the owner pressed a button of the filter."""
     if "do" in console.form:
         return await SEARCHES_BY_CALLER.run(
@@ -120,7 +120,7 @@ async def change_segment(console: ConsoleForm, list_id: ListId, segment_id: Path
 
 
 def _save_segment(console: ConsoleRequest, list_id: int, segment_id: int | None = None) -> Response:
-    """Create a segment, or change the segment with this id."""
+    """Create a segment, or change the segment with the id ``segment_id``."""
     draft = read_draft(console.form)
     name = console.form.get("name", "")
     if draft.add_missing_value_errors():
@@ -216,7 +216,7 @@ def _render_segment_form(
         choices = list_choices(uow, mailing_list)
     draft = convert_to_rows(draft, choices)
     form = replace(form, typed={**form.typed, "filter": draft.text})
-    values = {"list": mailing_list, "segment_id": segment_id, "counted_now": member_count}
+    values = {"list": mailing_list, "segment_id": segment_id, "member_count": member_count}
     return console.render_form("segment.html", form, draft=draft, choices=choices, **values)
 
 

@@ -1,4 +1,8 @@
-"""The pages of operators: overdue work, users, orders, jobs and maintenance."""
+"""The pages of operators: overdue work, users, orders, jobs and maintenance.
+
+People who aren't operators get the response 404. The check for an operator precedes all other
+checks, so that the forms of people who aren't operators are never read.
+"""
 
 from typing import Annotated
 
@@ -37,28 +41,44 @@ from services.operators import changes, maintenance_runs, overdue_work, user_acc
 from services.paging import PageRequest
 from services.subscriptions import text_reviews
 
-# For everybody else these pages do not exist. The check for an operator comes first: no form of
-# another person is read, and nobody else is redirected to the login page.
+router = build_router(OPERATORS_PAGE.path)
+
+USERS_PATH = f"{OPERATORS_PAGE.path}/users"
+ORDERS_PATH = f"{OPERATORS_PAGE.path}/orders"
+JOBS_PATH = f"{OPERATORS_PAGE.path}/jobs"
+MAINTENANCE_PATH = f"{OPERATORS_PAGE.path}/maintenance"
+
+USERS_ON_PAGE = 50
+EVENTS_ON_PAGE = 20
+ORDERS_ON_PAGE = 50
+JOBS_ON_PAGE = 40
+# The number of jobs that a query scans. The next page continues the scan.
+MAX_SCANNED_JOBS = 100_000
+
+# The statuses of orders that need an operator or a payer.
+_OPEN_ORDER_STATUSES = (OrderStatus.REVIEW, OrderStatus.DISPUTED, OrderStatus.PAID_UNCLAIMED)
+_ANY_VALUE = "any"
+_STATUS_CHOICES = [*((each.value, each.value) for each in JobStatus), (_ANY_VALUE, "any")]
+_QUEUE_CHOICES = [(_ANY_VALUE, "any"), *((each.value, each.value) for each in Queue)]
+_TEXTS_CHANGED_NOTICE = "Its texts changed meanwhile: please look at them again."
+_MISSING_RESOLUTION = TypedForm(errors={"resolution": "Choose one of the two."}, status=422)
+_RESOLUTION_NOTICES = {
+    Resolution.CREDIT: "The order is settled: its credits are given.",
+    Resolution.REFUNDED: "The order counts as refunded.",
+}
 
 
-async def _operator(member: Member) -> PageSession:
+async def _require_operator(member: Member) -> PageSession:
     if not member.is_operator:
         raise ROUTE_NOT_FOUND()
     return member
 
 
-Operator = Annotated[PageSession, Depends(_operator)]
-# The forms of operators need a login of the last 15 minutes.
-FormOperator = Annotated[PageSession, depend_on_recent(depend_on_form(_operator))]
+Operator = Annotated[PageSession, Depends(_require_operator)]
+# Operators can submit forms only within 15 minutes after a login.
+FormOperator = Annotated[PageSession, depend_on_recent(depend_on_form(_require_operator))]
 OperatorConsole = Annotated[ConsoleRequest, depend_on_console(Operator)]
 OperatorConsoleForm = Annotated[ConsoleRequest, depend_on_console_form(FormOperator)]
-
-
-router = build_router(OPERATORS_PAGE.path)
-
-_CHANGED = "Its texts changed meanwhile: please look at them again."
-# Orders that wait for an operator or for a payer.
-_ORDERS = (OrderStatus.REVIEW, OrderStatus.DISPUTED, OrderStatus.PAID_UNCLAIMED)
 
 
 @router.get("")
@@ -70,35 +90,37 @@ def show_overdue_work(console: OperatorConsole) -> Response:
         late_queues=[
             each for each in work.queues if each.oldest_seconds >= overdue_work.MIN_LATE_SECONDS
         ],
-        orders=[(status.value, work.figures.orders.get(status, 0)) for status in _ORDERS],
+        orders=[
+            (status.value, work.figures.orders.get(status, 0)) for status in _OPEN_ORDER_STATUSES
+        ],
         most=MAX_COUNTED,
     )
 
 
 @router.post("/texts")
 def review_texts(console: OperatorConsoleForm) -> Response:
-    """Hide suspicious texts until they change."""
+    """Mark suspicious texts as reviewed, which hides the texts until an owner changes them."""
     kind: text_reviews.Kind = "field" if console.form.get("kind") == "field" else "list"
-    record_id, version = console.form.get("id", ""), console.form.get("version", "")
+    record_id = console.form.get("id", "")
+    version = console.form.get("version", "")
     with console.unit_of_work() as uow:
         is_reviewed = changes.review_texts(
             uow, console.caller, kind, parse_id(record_id) or 0, version
         )
     notice = "It is shown again once its texts change."
-    return console.redirect_with_notice(OPERATORS_PAGE.path, notice if is_reviewed else _CHANGED)
-
-
-USERS_PATH = f"{OPERATORS_PAGE.path}/users"
-
-USERS_ON_PAGE = 50
-EVENTS_ON_PAGE = 20
+    return console.redirect_with_notice(
+        OPERATORS_PAGE.path, notice if is_reviewed else _TEXTS_CHANGED_NOTICE
+    )
 
 
 @router.get("/users")
 def show_users(
     console: OperatorConsole, user: str | None = None, cursor: Cursor = None
 ) -> Response:
-    """Show the owners of lists, or redirect to the page of the user with an address or id."""
+    """Show the owners of lists, or redirect to the page of a user.
+
+    ``user``: the address or the id of the user, or ``None``.
+    """
     form = TypedForm()
     if user is not None and user.strip():
         try:
@@ -112,52 +134,41 @@ def show_users(
             else:
                 form = form.add_error(error, {EMAIL_INVALID.code: "user"})
     with console.unit_of_work() as uow:
-        found = accounts.owners_of_lists(uow, PageRequest(USERS_ON_PAGE, cursor=cursor))
+        page = accounts.list_owners(uow, PageRequest(USERS_ON_PAGE, cursor=cursor))
     return console.render_form(
-        "operator_users.html", form, owners=found.rows, next_cursor=found.next_cursor
+        "operator_users.html", form, owners=page.rows, next_cursor=page.next_cursor
     )
 
 
 @router.get("/users/{user_id}")
 def show_user(console: OperatorConsole, user_id: PathId, form: EmptyForm) -> Response:
     with console.unit_of_work() as uow:
-        user = accounts.get(uow, user_id)
+        user = accounts.get_user(uow, user_id)
         account = user_accounts.read_account(uow, user)
-        used = quotas.uses(uow, user)
-        events = security_events.page(uow, user.id, PageRequest(EVENTS_ON_PAGE)).rows
+        usage = quotas.list_uses(uow, user)
+        events = security_events.list_events(uow, user.id, PageRequest(EVENTS_ON_PAGE)).rows
     return console.render_form(
         "operator_user.html",
         form.fill({"plan": account.user.plan}),
         account=account,
         user=account.user,
         plans=[(plan.value, plan.value) for plan in Plan],
-        quotas=[(label, used[quota]) for quota, label in QUOTAS.items()],
+        quotas=[(label, usage[quota]) for quota, label in QUOTAS.items()],
         events=events,
     )
 
 
 @router.post("/users/{user_id}")
 def change_plan(console: OperatorConsoleForm, user_id: PathId) -> Response:
-    typed = console.form.get("plan")
-    if typed not in tuple(Plan):
+    plan_name = console.form.get("plan")
+    if plan_name not in tuple(Plan):
         error = field_error("plan", "must be one of those that the page offers")
         return show_user(console, user_id, console.add_error(error))
-    plan = Plan(typed)
+    plan = Plan(plan_name)
     with console.unit_of_work() as uow:
         is_changed = changes.change_plan(uow, console.caller, user_id, plan)
     notice = f"They are on the {plan} plan now." if is_changed else "They were on it already."
     return console.redirect_with_notice(f"{USERS_PATH}/{user_id}", notice)
-
-
-ORDERS_PATH = f"{OPERATORS_PAGE.path}/orders"
-
-ORDERS_ON_PAGE = 50
-_ANY = "any"
-_UNDECIDED = TypedForm(errors={"resolution": "Choose one of the two."}, status=422)
-_DONE = {
-    Resolution.CREDIT: "The order is settled: its credits are given.",
-    Resolution.REFUNDED: "The order counts as refunded.",
-}
 
 
 @router.get("/orders")
@@ -168,85 +179,89 @@ def show_orders(
     status: str = OrderStatus.REVIEW,
     cursor: Cursor = None,
 ) -> Response:
-    """Show the orders of all users, newest first: those in review unless others are asked for."""
-    chosen = next((each for each in OrderStatus if each == status), None)
-    found = orders.list_orders_of_all_users(
-        uow, PageRequest(ORDERS_ON_PAGE, cursor=cursor), status=chosen
+    """Show the orders of all users, newest first. By default, show only orders in review."""
+    selected_status = next((each for each in OrderStatus if each == status), None)
+    page = orders.list_orders_of_all_users(
+        uow, PageRequest(ORDERS_ON_PAGE, cursor=cursor), status=selected_status
     )
     return console.render_page(
         "operator_orders.html",
-        orders=found.rows,
-        chosen=chosen or _ANY,
-        statuses=[*((each.value, each.value) for each in OrderStatus), (_ANY, "any")],
-        form=TypedForm({"status": chosen or _ANY}),
-        next_cursor=found.next_cursor,
+        orders=page.rows,
+        chosen=selected_status or _ANY_VALUE,
+        statuses=[*((each.value, each.value) for each in OrderStatus), (_ANY_VALUE, "any")],
+        form=TypedForm({"status": selected_status or _ANY_VALUE}),
+        next_cursor=page.next_cursor,
     )
 
 
 @router.get("/orders/{order_id}")
 @MONEY.threaded
 def show_order(console: OperatorConsole, order_id: PathId) -> Response:
-    return _order_page(console, order_id, TypedForm())
+    return _render_order(console, order_id, TypedForm())
 
 
 @router.post("/orders/{order_id}")
 @MONEY.threaded
 def resolve_order(console: OperatorConsoleForm, order_id: PathId) -> Response:
-    chosen = next((each for each in Resolution if each == console.form.get("resolution")), None)
-    if chosen is None:
-        return _order_page(console, order_id, _UNDECIDED)
+    resolution = next((each for each in Resolution if each == console.form.get("resolution")), None)
+    if resolution is None:
+        return _render_order(console, order_id, _MISSING_RESOLUTION)
     try:
         with console.unit_of_work() as uow:
-            changes.resolve_order(uow, console.caller, order_id, chosen)
+            changes.resolve_order(uow, console.caller, order_id, resolution)
     except DomainError as error:
-        return _order_page(console, order_id, console.add_error(error))
-    return console.redirect_with_notice(f"{ORDERS_PATH}/{order_id}", _DONE[chosen])
-
-
-def _order_page(console: ConsoleRequest, order_id: int, form: TypedForm) -> Response:
-    with console.unit_of_work() as uow:
-        order = orders.get_order_of_any_user(uow, order_id)
-        changes, events = orders.list_changes(uow, order_id), orders.list_events(uow, order_id)
-    return console.render_form(
-        "operator_order.html", form, order=order, changes=changes, events=events
+        return _render_order(console, order_id, console.add_error(error))
+    return console.redirect_with_notice(
+        f"{ORDERS_PATH}/{order_id}", _RESOLUTION_NOTICES[resolution]
     )
 
 
-JOBS_PATH = f"{OPERATORS_PAGE.path}/jobs"
-
-JOBS_ON_PAGE = 40
-# The next page looks at as many more.
-JOBS_LOOKED_AT = 100_000
-_STATUSES = [*((each.value, each.value) for each in JobStatus), (_ANY, "any")]
-_QUEUES = [(_ANY, "any"), *((each.value, each.value) for each in Queue)]
+def _render_order(console: ConsoleRequest, order_id: int, form: TypedForm) -> Response:
+    with console.unit_of_work() as uow:
+        order = orders.get_order_of_any_user(uow, order_id)
+        changes = orders.list_changes(uow, order_id)
+        events = orders.list_events(uow, order_id)
+    return console.render_form(
+        "operator_order.html", form, order=order, changes=changes, events=events
+    )
 
 
 @router.get("/jobs")
 def show_jobs(
     console: OperatorConsole,
     status: str = JobStatus.FAILED,
-    queue: str = _ANY,
+    queue: str = _ANY_VALUE,
     cursor: Cursor = None,
 ) -> Response:
-    """Show the queues, and jobs of all users, newest first: failed ones, or those asked for."""
-    of_status = next((each for each in JobStatus if each == status), None)
-    of_queue = next((each for each in Queue if each == queue), None)
-    wanted = PageRequest(JOBS_ON_PAGE, cursor=cursor)
+    """Show the queues, and the jobs of all users, newest first.
+
+    By default, the page shows only failed jobs.
+    """
+    selected_status = next((each for each in JobStatus if each == status), None)
+    selected_queue = next((each for each in Queue if each == queue), None)
+    page_request = PageRequest(JOBS_ON_PAGE, cursor=cursor)
     with console.unit_of_work() as uow:
-        found = records.list_all_jobs(
-            uow, wanted, status=of_status, queue=of_queue, max_scanned=JOBS_LOOKED_AT
+        page = records.list_all_jobs(
+            uow,
+            page_request,
+            status=selected_status,
+            queue=selected_queue,
+            max_scanned=MAX_SCANNED_JOBS,
         )
-    figures = deployment_figures.read(console.state.resources.database)
-    chosen = {"status": of_status or _ANY, "queue": of_queue or _ANY}
+    figures = deployment_figures.read_figures(console.state.resources.database)
+    selected_values = {
+        "status": selected_status or _ANY_VALUE,
+        "queue": selected_queue or _ANY_VALUE,
+    }
     return console.render_page(
         "operator_jobs.html",
-        jobs=found.rows,
+        jobs=page.rows,
         queues=overdue_work.list_queues(figures),
-        form=TypedForm(chosen),
-        chosen=chosen,
-        statuses=_STATUSES,
-        choices=_QUEUES,
-        next_cursor=found.next_cursor,
+        form=TypedForm(selected_values),
+        chosen=selected_values,
+        statuses=_STATUS_CHOICES,
+        choices=_QUEUE_CHOICES,
+        next_cursor=page.next_cursor,
     )
 
 
@@ -266,8 +281,8 @@ def show_job(console: OperatorConsole, job_id: PathId, form: EmptyForm) -> Respo
 
 
 @router.post("/jobs/{job_id}")
-def act_on_job(console: OperatorConsoleForm, job_id: PathId) -> Response:
-    """Retry a job that failed or was cancelled, or cancel one that has not ended."""
+def change_job(console: OperatorConsoleForm, job_id: PathId) -> Response:
+    """Retry a job that failed or was cancelled, or cancel an unfinished job."""
     try:
         with console.unit_of_work() as uow:
             if console.form.get("act") == "retry":
@@ -282,9 +297,6 @@ def act_on_job(console: OperatorConsoleForm, job_id: PathId) -> Response:
     return console.redirect_with_notice(f"{JOBS_PATH}/{job_id}", notice)
 
 
-MAINTENANCE_PATH = f"{OPERATORS_PAGE.path}/maintenance"
-
-
 @router.get("/maintenance")
 def show_maintenance(console: OperatorConsole, form: EmptyForm) -> Response:
     with console.unit_of_work() as uow:
@@ -293,12 +305,12 @@ def show_maintenance(console: OperatorConsole, form: EmptyForm) -> Response:
 
 
 @router.post("/maintenance")
-def begin_maintenance(console: OperatorConsoleForm) -> Response:
-    """Let a worker run one kind of maintenance now, though it is not due."""
+def start_maintenance(console: OperatorConsoleForm) -> Response:
+    """Enqueue a maintenance task, even if the task isn't due."""
     name = console.form.get("name", "")
     try:
         with console.unit_of_work() as uow:
-            changes.begin_maintenance(uow, console.caller, name)
+            changes.request_maintenance(uow, console.caller, name)
     except DomainError as error:
         return show_maintenance(console, console.add_error(error))
     return console.redirect_with_notice(MAINTENANCE_PATH, f"A worker runs {name} within seconds.")

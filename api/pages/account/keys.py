@@ -21,7 +21,7 @@ _BOXES = {
 
 def list_newest_keys(uow: UnitOfWork, user_id: int) -> tuple[list[ApiKey], int]:
     """Return the person's newest keys that fit the page, and the number of older keys."""
-    keys = api_keys.live_of(uow, user_id)
+    keys = api_keys.list_active_keys(uow, user_id)
     return keys[:MAX_KEYS_ON_PAGE], len(keys[MAX_KEYS_ON_PAGE:])
 
 

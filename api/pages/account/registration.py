@@ -53,7 +53,7 @@ from services.accounts import (
 from services.accounts import registration as service
 from services.accounts.account_mails import MailKind
 from services.accounts.factors import passkeys
-from services.accounts.factors.second_steps import ShownFactor
+from services.accounts.factors.second_steps import SubmittedFactor
 from services.webhooks import webhook_endpoints
 from storage.unit_of_work import UnitOfWork
 
@@ -102,7 +102,7 @@ def show_registering(request: Request, state: StateOf, sent: Sent = None) -> Res
 
 
 @router.post(page_paths.REGISTER_PATH, dependencies=[LOGIN])
-async def ask_to_register(request: Request, state: StateOf, form: FormOf) -> Response:
+async def request_registration(request: Request, state: StateOf, form: FormOf) -> Response:
     """Mail a registration link.
 
     An address with an account gets a different mail. The response is the same for every address, so
@@ -121,54 +121,60 @@ def show_forgotten(request: Request, state: StateOf, sent: Sent = None) -> Respo
 
 
 @router.post(page_paths.FORGOTTEN_PATH, dependencies=[LOGIN])
-async def ask_for_password(request: Request, state: StateOf, form: FormOf) -> Response:
+async def request_password(request: Request, state: StateOf, form: FormOf) -> Response:
     return await _request_mail(request, state, form, MailKind.FORGOTTEN_PASSWORD, _FORGOTTEN)
 
 
 @router.get(page_paths.REGISTRATION_PATH, dependencies=[PUBLIC])
 def show_registration(request: Request, state: StateOf, token: Token = "") -> Response:
-    return _show_choice(request, state, service.read_registration, _REGISTRATION, token)
+    return _show_choice(request, state, service.read_registration_link, _REGISTRATION, token)
 
 
 @router.post(page_paths.REGISTRATION_PATH, dependencies=[LOGIN])
-async def register(request: Request, state: StateOf, form: FormOf, token: Token = "") -> Response:
-    register_person = partial(service.register, name=form.get("name", ""))
-    read = service.read_registration
-    return await _submit_choice(request, state, form, token, read, _REGISTRATION, register_person)
+async def register_person(
+    request: Request, state: StateOf, form: FormOf, token: Token = ""
+) -> Response:
+    register_account = partial(service.register_account, name=form.get("name", ""))
+    read = service.read_registration_link
+    return await _submit_choice(request, state, form, token, read, _REGISTRATION, register_account)
 
 
 @router.get(page_paths.RESET_PATH, dependencies=[PUBLIC])
 def show_reset(request: Request, state: StateOf, token: Token = "") -> Response:
-    return _show_choice(request, state, service.read_reset, _RESET, token)
+    return _show_choice(request, state, service.read_reset_link, _RESET, token)
 
 
 @router.post(page_paths.RESET_PATH, dependencies=[LOGIN])
-async def reset(request: Request, state: StateOf, form: FormOf, token: Token = "") -> Response:
+async def reset_password(
+    request: Request, state: StateOf, form: FormOf, token: Token = ""
+) -> Response:
     """Set the new password and log the person in.
 
     Too many failed logins don't block a reset, because the mailed token identifies the person.
     """
     factor = read_factor(request, state, form)
-    set_password = partial(recovery.reset_password, shown=factor, keep=read_unticked_boxes(form))
-    read = service.read_reset
+    set_password = partial(recovery.reset_password, factor=factor, keep=read_unticked_boxes(form))
+    read = service.read_reset_link
     return await _submit_choice(request, state, form, token, read, _RESET, set_password, factor)
 
 
 @router.get(page_paths.UNDO_EMAIL_PATH, dependencies=[PUBLIC])
-def show_undo(request: Request, state: StateOf, uow: Transaction, token: Token = "") -> Response:
-    email = service.read_undo(uow, token)
+def show_address_undo(
+    request: Request, state: StateOf, uow: Transaction, token: Token = ""
+) -> Response:
+    email = service.read_undo_link(uow, token)
     return render_anonymous_page(request, state, "undo_email.html", token=token, email=email)
 
 
 @router.post(page_paths.UNDO_EMAIL_PATH, dependencies=[LOGIN])
-async def undo_address(
+async def undo_address_change(
     request: Request, state: StateOf, form: FormOf, token: Token = ""
 ) -> Response:
     """Restore the account's earlier address, and redirect to the page for a new password."""
     require_form_csrf(request, state, form)
     secret = form.get("token") or token
-    await state.in_unit_of_work(lambda uow: service.read_undo(uow, secret))
-    random_hash = await PASSWORDS.run(passwords.make, secrets.token_urlsafe(32))
+    await state.in_unit_of_work(lambda uow: service.read_undo_link(uow, secret))
+    random_hash = await PASSWORDS.run(passwords.hash_password, secrets.token_urlsafe(32))
     reset_token = await state.in_unit_of_work(
         recovery.undo_address_change, secret, password_hash=random_hash
     )
@@ -239,13 +245,13 @@ def _render_choice(
     form_cookie = obtain_form_cookie(request, state)
     passkey_options = None
     with state.resources.unit_of_work() as uow:
-        person = accounts.find_by_email(uow, email)
+        person = accounts.find_user_by_email(uow, email)
         if person is not None:
             credentials["keys"], credentials["more_keys"] = list_newest_keys(uow, person.id)
-            credentials["passkeys"] = passkeys.list_of(uow, person.id)
+            credentials["passkeys"] = passkeys.list_passkeys(uow, person.id)
             credentials["endpoints"] = webhook_endpoints.list_live_endpoints(uow, person.id)
-            credentials["asks_factor"] = sessions.is_asked(uow, person.id)
-            passkey_options = passkeys.options_of_person(uow, person.id, form_cookie)
+            credentials["asks_factor"] = sessions.has_second_factor(uow, person.id)
+            passkey_options = passkeys.build_request_options_for(uow, person.id, form_cookie)
     return render_anonymous_page(
         request,
         state,
@@ -265,7 +271,7 @@ async def _submit_choice(
     read: _ReadToken,
     texts: _PageTexts,
     set_password: _SetPassword,
-    factor: ShownFactor | None = None,
+    factor: SubmittedFactor | None = None,
 ) -> Response:
     """Set the chosen password and log the person in, or show the form again with the error.
 
@@ -276,11 +282,13 @@ async def _submit_choice(
 
     def find_account(uow: UnitOfWork) -> tuple[str, str | None]:
         email = read(uow, secret)
-        person = accounts.find_by_email(uow, email)
+        person = accounts.find_user_by_email(uow, email)
         return email, None if person is None else person.name
 
     email, name = await state.in_unit_of_work(find_account)
-    make_hash = partial(passwords.make, form.get("password", ""), email, name, form.get("name"))
+    make_hash = partial(
+        passwords.hash_password, form.get("password", ""), email, name, form.get("name")
+    )
     attempt = None
     try:
         password_hash = await PASSWORDS.run(make_hash)
@@ -288,9 +296,11 @@ async def _submit_choice(
 
         def prove(uow: UnitOfWork) -> User:
             person = set_password(uow, secret=secret, password_hash=password_hash)
-            logins.reset_attempts(uow, email=person.email, client=client_address(request))
+            logins.clear_attempts_of_address(
+                uow, email=person.email, client=client_address(request)
+            )
             if attempt is not None:
-                logins.clear(uow, attempt)
+                logins.clear_attempt(uow, attempt)
             return person
 
         path = page_paths.ACCOUNT_PATH

@@ -46,7 +46,7 @@ def show_login(
         if again is None:
             return redirect_to_path(state, read_local_path(next) or page_paths.ACCOUNT_PATH)
         with state.resources.unit_of_work() as uow:
-            fields["email"] = accounts.get(uow, member.user_id).email
+            fields["email"] = accounts.get_user(uow, member.user_id).email
         fields["again"] = again
     return _render_login(request, state, fields)
 
@@ -66,7 +66,7 @@ async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
         async with pad_duration():
             attempt, check = await verify_password(request, state, email, password)
             prove = partial(
-                logins.succeed,
+                logins.accept_password,
                 attempt=attempt,
                 check=check,
                 browser=browser_name(request.headers.get("user-agent")),
@@ -98,7 +98,7 @@ async def log_in_by_passkey(request: Request, state: StateOf, form: FormOf) -> R
     require_form_csrf(request, state, form)
     path = read_local_path(form.get("next")) or page_paths.ACCOUNT_PATH
     prove = partial(
-        second_steps.by_passkey,
+        second_steps.log_in_by_passkey,
         form_cookie=state.cookies.read(request, FORM_COOKIE) or "",
         answer=form.get("passkey", ""),
         browser=identify_browser(request, state),
@@ -116,7 +116,7 @@ async def log_in_by_passkey(request: Request, state: StateOf, form: FormOf) -> R
 def log_out(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
     member = find_form_session(request, state, form)
     if member is not None and member.caller.session_id is not None:
-        sessions.end(uow, member.caller.session_id)
+        sessions.revoke_session(uow, member.caller.session_id)
     response = redirect_to_path(state, page_paths.LOGIN_PATH)
     state.cookies.delete(response, SESSION_COOKIE)
     return response
@@ -133,7 +133,7 @@ def _render_login(
         status=status,
         form_cookie=form_cookie,
         has_passkey_script=True,
-        passkey_options=passkeys.request_options(state.resources.settings, form_cookie),
+        passkey_options=passkeys.build_request_options(state.resources.settings, form_cookie),
         problem=problem,
         next=read_local_path(form.get("next")),
         email=form.get("email", ""),
@@ -151,7 +151,7 @@ def show_second_step(
 
 
 @router.post(page_paths.SECOND_STEP_PATH, dependencies=[LOGIN])
-async def take_second_step(request: Request, state: StateOf, form: FormOf) -> Response:
+async def complete_second_step(request: Request, state: StateOf, form: FormOf) -> Response:
     """Begin a session after a correct second factor. The person has already sent the password."""
     require_form_csrf(request, state, form)
     path = read_local_path(form.get("next")) or page_paths.ACCOUNT_PATH
@@ -160,13 +160,13 @@ async def take_second_step(request: Request, state: StateOf, form: FormOf) -> Re
     attempt = None
     try:
         email = await state.in_unit_of_work(
-            lambda uow: second_steps.read(uow, first_step, factor.form_cookie).email
+            lambda uow: second_steps.read_first_step(uow, first_step, factor.form_cookie).email
         )
         attempt = await second_factors.count_code(request, state, email, factor)
         prove = partial(
-            second_steps.finish,
+            second_steps.complete_second_step,
             first_step=first_step,
-            shown=factor,
+            factor=factor,
             attempt=attempt,
             browser=identify_browser(request, state),
         )
@@ -190,8 +190,8 @@ def _render_second_step(
     try:
         with state.resources.unit_of_work() as uow:
             first_step = _read_first_step(request, state)
-            person = second_steps.read(uow, first_step, form_cookie)
-            options = passkeys.options_of_person(uow, person.id, form_cookie)
+            person = second_steps.read_first_step(uow, first_step, form_cookie)
+            options = passkeys.build_request_options_for(uow, person.id, form_cookie)
     except DomainError as problem:
         if problem.code != access.AUTH_SECOND_FACTOR.code:
             raise

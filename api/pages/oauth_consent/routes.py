@@ -47,11 +47,11 @@ def show_consent(request: Request, state: StateOf, uow: Transaction) -> Response
         state,
         member.cookie,
         "consent.html",
-        # Allow every host, because browsers also check the redirects that follow a form against
-        # the policy, and the app may redirect to other hosts.
+        # Allow every host, because the app may redirect to other hosts. Browsers check all
+        # redirects that follow a form against the policy.
         form_targets=f"{target.scheme}:",
         client_name=authorization.client_name,
-        address=accounts.get(uow, member.user_id).email,
+        address=accounts.get_user(uow, member.user_id).email,
         scopes=authorization.scopes,
         explanations=SCOPE_EXPLANATIONS,
         destination=target.netloc or f"{target.scheme}, an app on this device",
@@ -59,7 +59,7 @@ def show_consent(request: Request, state: StateOf, uow: Transaction) -> Response
 
 
 @router.post(AUTHORIZE_PATH)
-def decide(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
+def decide_consent(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
     """Allow or deny an app's request for access.
 
     The URL contains the app's request. The request is validated again, because the browser can
@@ -74,14 +74,14 @@ def decide(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> 
     if decision not in {"allow", "deny"}:
         raise BODY_INVALID(place="body.decision", rule="allow or deny")
     scopes = [scope for scope in Scope if decision == "allow" and f"scope.{scope}" in form]
-    return _redirect_to_client(authorization.answer(member.caller, scopes))
+    return _redirect_to_client(authorization.decide(member.caller, scopes))
 
 
 def _read_authorization(
     request: Request, state: State, uow: UnitOfWork
 ) -> AuthorizationRequest | OAuthResponse:
     server = OAuthServer(uow, state.resources.settings.public_base)
-    return server.ask(read_oauth_query(request))
+    return server.read_authorization_request(read_oauth_query(request))
 
 
 def _redirect_to_client(reply: OAuthResponse) -> Response:

@@ -38,7 +38,8 @@ _NAMES = {
     "via": marked("Way"),
     "wording": marked("Wording"),
 }
-# Texts for codes, by the name of the value. Texts that people wrote are not translate.
+# Texts for coded values such as a status, by the name of the value. Texts that people wrote are not
+# translated.
 _CODES: Mapping[str, Mapping[str, str]] = {
     "status": {
         "active": marked("active"),

@@ -138,13 +138,13 @@ def _render_answers(
     language = get_reader_language(request)
     with state.resources.unit_of_work() as uow:
         mailing_list, record = own_lists.find_list(uow, find_visit(uow, request, state), list_id)
-        public = fields.read_own_fields(uow, mailing_list.user_id).public()
+        public = fields.read_own_fields(uow, mailing_list.user_id).select_public()
     values: dict[str, str]
     if form is None:
         values = {"name": record.name or ""}
-        for key, value in public.shown(record.fields).items():
+        for key, value in public.replace_ids(record.fields).items():
             yes_or_no = "yes" if value else "no"
-            text = yes_or_no if isinstance(value, bool) else fields.as_text(value)
+            text = yes_or_no if isinstance(value, bool) else fields.format_value(value)
             values[f"fields.{key}"] = text
     else:
         values = form
@@ -202,7 +202,7 @@ def show_erasing(request: Request, state: StateOf, uow: Transaction) -> Response
 
 
 @router.post(page_urls.ERASE_PATH, dependencies=[PUBLIC])
-def erase(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
+def erase_person(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
     """Begin the erasure of the person. After the commit, the person is not on any list."""
     require_visit_form(request, state, form)
     erasure.mark_own_erasure(uow, find_visit(uow, request, state).person)

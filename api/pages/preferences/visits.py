@@ -34,13 +34,15 @@ def require_visit_form(request: Request, state: State, form: FormFields) -> str 
     """
     secret = read_visit_secret(request, state)
     token = form.get(CSRF_FIELD, "")
-    if secret and not sessions.is_csrf_token(state.resources.keyring, secret, token):
+    if secret and not sessions.is_valid_csrf_token(state.resources.keyring, secret, token):
         raise access.AUTH_CSRF(header=CSRF_FIELD)
     return secret
 
 
 def render_visit_page(request: Request, state: State, template: str, **values: Any) -> Response:
-    token = sessions.csrf_token(state.resources.keyring, read_visit_secret(request, state) or "")
+    token = sessions.create_csrf_token(
+        state.resources.keyring, read_visit_secret(request, state) or ""
+    )
     return render_page(
         template,
         language=get_reader_language(request),

@@ -38,7 +38,7 @@ def show_report(
 ) -> Response:
     trace = require_trace(state, submission)
     mailing_list = lists.get_list(uow, trace.list_id, archived=True)
-    person = accounts.get(uow, trace.user_id)
+    person = accounts.get_user(uow, trace.user_id)
     address = members.read_own_subscription(uow, mailing_list, person).email
     return render_list_page(
         "report.html",
@@ -46,7 +46,7 @@ def show_report(
         language=get_reader_language(request),
         list_title=mailing_list.title,
         is_reported=list_reports.is_reported(uow, mailing_list, person),
-        address=None if address is None else email_addresses.masked(address),
+        address=None if address is None else email_addresses.mask_address(address),
     )
 
 
@@ -80,7 +80,7 @@ def show_page_report(
         language=get_reader_language(request),
         list_title=mailing_list.title,
         is_reported=sent is not None,
-        csrf_token=sessions.csrf_token(state.resources.keyring, form_cookie),
+        csrf_token=sessions.create_csrf_token(state.resources.keyring, form_cookie),
     )
     state.cookies.set(response, FORM_COOKIE, form_cookie)
     return response

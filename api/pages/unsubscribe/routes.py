@@ -44,7 +44,7 @@ def show_subscription(
     trace = require_trace(state, submission)
     language = get_reader_language(request)
     mailing_list = lists.get_list(uow, trace.list_id, archived=True)
-    person = accounts.find(uow, trace.user_id)
+    person = accounts.find_user(uow, trace.user_id)
     subscription = members.read_own_subscription(uow, mailing_list, person)
     is_revoked = traces.is_revoked(mailing_list, trace.delivery)
     if is_revoked:
@@ -59,7 +59,9 @@ def show_subscription(
         can_leave=person is not None,
         can_return=is_open and not is_revoked,
         subscription=subscription,
-        address=None if subscription.email is None else email_addresses.masked(subscription.email),
+        address=None
+        if subscription.email is None
+        else email_addresses.mask_address(subscription.email),
         trace_query=urlencode({"trace_id": submission.trace_id}),
         reasons=translate_reasons(language),
         asks_more=person is not None and person.erased_at is None and not is_revoked,

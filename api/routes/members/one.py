@@ -114,9 +114,9 @@ def list_member_subscriptions(
     """The member's records on all lists of this list's owner, newest first."""
     mailing_list = lists.get_own_list(uow, caller, list_id)
     page = members.list_subscriptions_to_owner(uow, mailing_list, user_id, paging)
-    person = accounts.get(uow, user_id)
+    person = accounts.get_user(uow, user_id)
     channels = describe_lists(uow, state, [mailing_list for _, mailing_list in page.rows])
-    attributes = member_attributes.read_attributes(
+    attributes = member_attributes.create_formatter(
         uow, caller.user_id, [record.tag_ids for record, _ in page.rows]
     )
     records = [
@@ -192,8 +192,8 @@ def put_member(
 def _build_record(
     uow: UnitOfWork, mailing_list: MailingList, member: Subscription
 ) -> schemas.SubscriptionRecord:
-    person = accounts.get(uow, member.user_id)
-    attributes = member_attributes.read_attributes(uow, mailing_list.user_id, [member.tag_ids])
+    person = accounts.get_user(uow, member.user_id)
+    attributes = member_attributes.create_formatter(uow, mailing_list.user_id, [member.tag_ids])
     return schemas.build_member_record(member, person, attributes)
 
 

@@ -1,43 +1,43 @@
-import { apiErrorOf, NotReached } from "./errors.js";
-import { type ServerEvent, serverEvents } from "./events.js";
+import { createApiError, NotReached } from "./errors.js";
+import { parseEvents, type ServerEvent } from "./events.js";
 import { VERSION } from "./generated/contract.js";
 import { Page, Pages, type Pagination } from "./pages.js";
-import { isWorthAnotherTry, pauseBefore, RETRIES, retryAfter, sleep, type Retries } from "./retries.js";
+import { canRetry, pauseBefore, readRetryAfter, RETRIES, type Retries, sleep } from "./retries.js";
 import { Body, type Upload } from "./uploads.js";
 
 const JSON_TYPES = "application/json, application/problem+json";
 const KEY_HEADER = "Idempotency-Key";
-// Calls that have the same effect, however often they arrive.
+// Repeating a call with one of these methods doesn't change its effect.
 const REPEATABLE_METHODS = new Set(["GET", "HEAD", "PUT", "DELETE"]);
-// The API lets a call wait for up to 60 s.
+// The timeout must exceed the 60 s for which a call may wait in the API.
 const TIMEOUT_SECONDS = 70;
-// Reasons for which Node's fetch sent nothing.
+// With these error codes, Node's fetch failed before the API received anything.
 const NOT_SENT = new Set(["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "UND_ERR_CONNECT_TIMEOUT"]);
 
-/** An API key or access token, or a function that gives the one to use now. */
+/** An API key, an access token, or a function that returns the current key or token. */
 export type Credentials = string | (() => string | Promise<string>);
 
 export interface ClientOptions {
   credentials?: Credentials;
   retries?: Partial<Retries>;
-  /** Seconds until an answer must have come; for files, until it must have begun. */
+  /** The time limit for a response, in seconds. For files, the limit applies to the first byte. */
   timeout?: number;
-  /** Instead of the host's own fetch. */
+  /** A replacement for the global fetch function. */
   fetch?: typeof globalThis.fetch;
 }
 
-/** What one call may be given beside its arguments. */
+/** Options of a single call. */
 export interface Options {
   signal?: AbortSignal;
   headers?: Record<string, string>;
 }
 
-/** The wait ran out before the work ended. It goes on as this job. */
+/** The job that continues the work after the end of the caller's wait. */
 export class Accepted {
   constructor(readonly jobId: number) {}
 }
 
-/** The values of a path: where the API takes a slug, it takes an id too. */
+/** The values of a path. The API accepts an id in place of a slug. */
 export type InPath<T> = { [Name in keyof T]: string extends T[Name] ? string | number : T[Name] };
 
 export interface Operation {
@@ -52,7 +52,7 @@ export interface Operation {
 type Arguments = object;
 type Named = Readonly<Record<string, unknown>> & { body?: unknown; file?: Upload };
 
-/** The connection to one API as one caller. */
+/** The connection of one caller to an API. */
 export class Calls {
   readonly #baseUrl: string;
   readonly #credentials: Credentials | undefined;
@@ -65,7 +65,7 @@ export class Calls {
     this.#credentials = options.credentials;
     this.#retries = { ...RETRIES, ...options.retries };
     this.#timeout = options.timeout ?? TIMEOUT_SECONDS;
-    // Browsers want it called on the global object.
+    // Browsers require that fetch is called as a method of the global object.
     this.#fetch = options.fetch ?? ((input, init) => globalThis.fetch(input, init));
   }
 
@@ -81,12 +81,14 @@ export class Calls {
   }
 
   protected page<T>(operation: Operation, args: Arguments, options: Options): Pages<T> {
-    const ask = async (given: Named): Promise<Page<T>> => {
-      const response = await this.#send(operation, given, options);
+    const fetchPage = async (pageArgs: Named): Promise<Page<T>> => {
+      const response = await this.#send(operation, pageArgs, options);
       const { data } = (await response.json()) as { data: { items: T[]; pagination: Pagination } };
-      return new Page(data.items, data.pagination, (changes) => ask(turned(operation, given, changes)));
+      return new Page(data.items, data.pagination, (changes) =>
+        fetchPage(nextArguments(operation, pageArgs, changes)),
+      );
     };
-    return new Pages(() => ask(args as Named));
+    return new Pages(() => fetchPage(args as Named));
   }
 
   protected file(operation: Operation, args: Arguments, options: Options): Promise<Response> {
@@ -101,13 +103,13 @@ export class Calls {
     const { body } = await this.#send(operation, args as Named, options, "text/event-stream, */*");
     if (!body) return;
     try {
-      yield* serverEvents(body);
+      yield* parseEvents(body);
     } catch (error) {
-      throw lost(error, options.signal);
+      throw toCallError(error, options.signal);
     }
   }
 
-  /** An answer that is a success, read to its end unless it is streamed. */
+  /** Send a call, and return the successful response. Only streamed bodies are incomplete. */
   async #send(operation: Operation, args: Named, options: Options, accept = JSON_TYPES): Promise<Response> {
     const body = await Body.of(operation.body, args);
     const headers = { Accept: accept, ...headersOf(operation, args) };
@@ -122,13 +124,13 @@ export class Calls {
       init.headers = { ...(await this.#identity()), ...init.headers, ...headers, ...options.headers };
       let pause: number | undefined;
       try {
-        const response = await this.#once(url, init, options.signal, accept !== JSON_TYPES);
+        const response = await this.#attempt(url, init, options.signal, accept !== JSON_TYPES);
         if (response.ok) return response;
-        const asked = retryAfter(response.headers);
-        if (body.canBeSentAgain && (await isWorthAnotherTry(response, call))) {
-          pause = pauseBefore(this.#retries, attempt, asked);
+        const requiredPause = readRetryAfter(response.headers);
+        if (body.canBeSentAgain && (await canRetry(response, call))) {
+          pause = pauseBefore(this.#retries, attempt, requiredPause);
         }
-        if (pause === undefined) throw await apiErrorOf(response, asked);
+        if (pause === undefined) throw await createApiError(response, requiredPause);
       } catch (error) {
         if (!(error instanceof NotReached)) throw error;
         const mayRepeat = wasNotSent(error) || (call.isRepeatable && body.canBeSentAgain);
@@ -139,8 +141,8 @@ export class Calls {
     }
   }
 
-  /** One try, bounded in time. Rejects with NotReached where no whole answer came. */
-  async #once(
+  /** Make one attempt within the time limit. Rejects with NotReached for incomplete responses. */
+  async #attempt(
     url: string,
     init: RequestInit,
     signal: AbortSignal | undefined,
@@ -160,23 +162,23 @@ export class Calls {
       const content = await response.arrayBuffer();
       return new Response(content.byteLength > 0 ? content : null, { status: status || 502, headers });
     } catch (error) {
-      throw lost(error, signal);
+      throw toCallError(error, signal);
     } finally {
       clearTimeout(timer);
-      // A stream may be aborted for as long as it lasts.
+      // The caller may abort a stream until its end.
       if (!isOpen) signal?.removeEventListener("abort", onAbort);
     }
   }
 
   async #identity(): Promise<Record<string, string>> {
-    const given = this.#credentials;
-    const token = typeof given === "function" ? await given() : given;
+    const credentials = this.#credentials;
+    const token = typeof credentials === "function" ? await credentials() : credentials;
     return token ? { Authorization: `Bearer ${token}` } : {};
   }
 }
 
-/** The caller's own abort is theirs; all else is a lost connection. */
-function lost(error: unknown, signal: AbortSignal | undefined): unknown {
+/** Return the caller's reason for an abort, or NotReached for a lost connection. */
+function toCallError(error: unknown, signal: AbortSignal | undefined): unknown {
   if (signal?.aborted) return signal.reason;
   return new NotReached(`No answer: ${error instanceof Error ? error.message : error}`, { cause: error });
 }
@@ -191,12 +193,12 @@ function headersOf(operation: Operation, args: Named): Record<string, string> {
   for (const [argument, name] of Object.entries(operation.header ?? {})) {
     if (args[argument] !== undefined) headers[name] = String(args[argument]);
   }
-  // All tries have one key, so that they have one effect.
+  // All attempts have the same key, so that the API executes the call once.
   if (operation.takesKey) headers[KEY_HEADER] ??= crypto.randomUUID();
   return headers;
 }
 
-/** The path with its values. Throws a TypeError for one that would lead to another path. */
+/** Insert values into a path. Throws a TypeError for an empty value and for dots. */
 function pathOf(operation: Operation, args: Named): string {
   return operation.path.replace(/\{(\w+)\}/g, (_, name: string) => {
     const value = String(args[name] ?? "");
@@ -218,8 +220,8 @@ function queryOf(operation: Operation, args: Named, body: Body): string {
   return text ? `?${text}` : "";
 }
 
-/** The arguments for the next page: a search has its cursor where it has its filter. */
-function turned(operation: Operation, args: Named, changes: Record<string, unknown>): Named {
+/** Return the arguments for the next page. A search has its cursor in the body, next to the filter. */
+function nextArguments(operation: Operation, args: Named, changes: Record<string, unknown>): Named {
   const names = operation.query ?? [];
   if (names.includes("cursor") || names.includes("offset")) return { ...args, ...changes };
   return { ...args, body: { ...(args.body as object), ...changes } };

@@ -3,12 +3,12 @@ import { Operations } from "./generated/operations.js";
 import { type Job, wait, type Waiting, watch } from "./jobs.js";
 
 /**
- * A Pressroom API, as one caller sees it:
+ * A client of a Pressroom API for one caller, such as
  * `new Pressroom("https://press.example.com", { credentials: "prk_…" })`.
- * Each method is an operation of the OpenAPI document; `upload_attachment` is `uploadAttachment`.
+ * Each method has the name of an operation in the OpenAPI document, in camel case.
  */
 export class Pressroom extends Operations {
-  /** The job at each change, until it has ended; a stream that breaks off is taken up again. */
+  /** Yield the job after each change, until the job ends. Reconnects after a lost connection. */
   watchJob(job: number | Accepted | Job, waiting: Waiting = {}): AsyncGenerator<Job, void, undefined> {
     const jobId = idOf(job);
     return watch(
@@ -23,8 +23,9 @@ export class Pressroom extends Operations {
   }
 
   /**
-   * The job once it has succeeded; `onProgress` is called at each change before. Rejects with JobFailed
-   * when it fails or is cancelled, and with JobUnfinished after `timeout` seconds.
+   * Wait for the success of a job, and return the job. `onProgress` is called with the job after each
+   * change. Rejects with JobFailed if the job fails or is cancelled, and with JobUnfinished after
+   * `timeout` seconds.
    */
   waitForJob(
     job: number | Accepted | Job,

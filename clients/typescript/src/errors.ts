@@ -3,19 +3,19 @@ import type { Code } from "./generated/contract.js";
 
 type Job = operations["read_job"]["responses"][200]["content"]["application/json"]["data"];
 
-/** An entry for one place of the input that breaks a rule. */
+/** An invalid field of a request. */
 export interface FieldProblem {
   field: string;
   code: string;
   message: string;
 }
 
-/** The base of all errors of this package. */
+/** The base class of all errors of this package. */
 export class PressroomError extends Error {
   override readonly name: string = "PressroomError";
 }
 
-/** An answer of the API that is no success. Compare `code`, which is stable; `message` is for people. */
+/** An error response of the API. The stable `code` is for programs, and `message` is for people. */
 export class ApiError extends PressroomError {
   override readonly name = "ApiError";
   readonly code: Code | (string & {});
@@ -24,12 +24,12 @@ export class ApiError extends PressroomError {
 
   constructor(
     readonly status: number,
-    /** The whole answer. */
+    /** The complete body of the response. */
     readonly problem: Readonly<Record<string, unknown>>,
-    /** The seconds after which the API takes such a call again. */
+    /** The number of seconds to wait before repeating the call. */
     readonly retryAfter?: number,
   ) {
-    // OAuth's own routes name their errors as RFC 6749 says.
+    // The OAuth routes use the error format of RFC 6749.
     const code = text(problem.code) ?? text(problem.error) ?? `http.${status}`;
     const sentence = text(problem.detail) ?? text(problem.error_description) ?? `Status ${status}.`;
     super(`${sentence} (${code}, status ${status})`);
@@ -39,12 +39,12 @@ export class ApiError extends PressroomError {
   }
 }
 
-/** The API did not answer. Whether it did what it was asked to is not known. */
+/** The API sent no response. The API may nevertheless have executed the call. */
 export class NotReached extends PressroomError {
   override readonly name = "NotReached";
 }
 
-/** A job ended, and did not succeed. */
+/** A job failed or was cancelled. */
 export class JobFailed extends PressroomError {
   override readonly name = "JobFailed";
   readonly code: string;
@@ -55,26 +55,29 @@ export class JobFailed extends PressroomError {
   }
 }
 
-/** A job that was waited for has not ended yet; it goes on. */
+/** The wait for a job timed out. The job continues. */
 export class JobUnfinished extends PressroomError {
   override readonly name = "JobUnfinished";
 }
 
-/** A webhook's signature is missing, wrong or too old: do nothing of what it says. */
+/** A webhook with a missing, invalid or outdated signature. Ignore the webhook's message. */
 export class WebhookInvalid extends PressroomError {
   override readonly name = "WebhookInvalid";
 }
 
-/** The error for an answer that is no success. */
-export async function apiErrorOf(response: Response, retryAfter: number | undefined): Promise<ApiError> {
+/** Return the error for an unsuccessful response. */
+export async function createApiError(
+  response: Response,
+  retryAfter: number | undefined,
+): Promise<ApiError> {
   let problem: unknown;
   try {
     problem = await response.json();
   } catch {
     problem = undefined;
   }
-  const known = typeof problem === "object" && problem !== null && !Array.isArray(problem);
-  return new ApiError(response.status, known ? (problem as Record<string, unknown>) : {}, retryAfter);
+  const isProblem = typeof problem === "object" && problem !== null && !Array.isArray(problem);
+  return new ApiError(response.status, isProblem ? (problem as Record<string, unknown>) : {}, retryAfter);
 }
 
 function text(value: unknown): string | undefined {

@@ -6,12 +6,12 @@ import { sleep } from "./retries.js";
 export type Job = operations["read_job"]["responses"][200]["content"]["application/json"]["data"];
 
 export interface Waiting {
-  /** Seconds after which a job that has not ended is left alone; it goes on. */
+  /** The longest wait, in seconds. The job continues after a timeout. */
   timeout?: number;
   signal?: AbortSignal;
 }
 
-/** Opens the job's stream, after the event with this id. */
+/** A function that opens the event stream of a job. The stream starts after the event with the id. */
 export type Open = (
   lastEventId: string | undefined,
   signal: AbortSignal,
@@ -21,7 +21,7 @@ const ENDED = new Set(["succeeded", "failed", "cancelled"]);
 const FIRST_PAUSE_SECONDS = 0.2;
 const MAX_PAUSE_SECONDS = 10;
 
-/** The job at each change, the last time when it has ended. A stream that breaks off is opened again. */
+/** Yield the job after each change, until the job ends. Reconnects after a lost connection. */
 export async function* watch(
   jobId: number,
   open: Open,
@@ -34,16 +34,16 @@ export async function* watch(
   signal?.throwIfAborted();
   signal?.addEventListener("abort", onAbort, { once: true });
   try {
-    yield* states(open, ending.signal);
+    yield* readStates(open, ending.signal);
   } finally {
     clearTimeout(timer);
     signal?.removeEventListener("abort", onAbort);
-    // Its caller may have left before the end of the stream.
+    // Close the stream, because the caller may stop before the end of the stream.
     ending.abort(new PressroomError("The job is watched no more."));
   }
 }
 
-/** The job once it has succeeded. Rejects with JobFailed, and with JobUnfinished after the timeout. */
+/** Wait for the success of a job. Rejects with JobFailed, or with JobUnfinished after the timeout. */
 export async function wait(
   jobs: AsyncIterable<Job>,
   onProgress: ((job: Job) => void) | undefined,
@@ -56,7 +56,7 @@ export async function wait(
   throw new PressroomError("A watched job ends.");
 }
 
-async function* states(open: Open, signal: AbortSignal): AsyncGenerator<Job, void, undefined> {
+async function* readStates(open: Open, signal: AbortSignal): AsyncGenerator<Job, void, undefined> {
   let lastId: string | undefined;
   let pause = FIRST_PAUSE_SECONDS;
   for (;;) {
@@ -69,15 +69,18 @@ async function* states(open: Open, signal: AbortSignal): AsyncGenerator<Job, voi
         if (ENDED.has(job.status)) return;
       }
     } catch (error) {
-      if (!mayGoOn(error)) throw error;
+      if (!canReconnect(error)) throw error;
     }
     await sleep(pause, signal);
     pause = Math.min(pause * 2, MAX_PAUSE_SECONDS);
   }
 }
 
-/** A lost connection, too many streams of one caller, or a process that is about to end. */
-function mayGoOn(error: unknown): boolean {
+/**
+ * Return whether the stream may be opened again. Possible reasons are a lost connection, too many
+ * streams of the caller, and an API process that is shutting down.
+ */
+function canReconnect(error: unknown): boolean {
   if (error instanceof ApiError) return error.status === 429 || error.status === 503;
   return error instanceof NotReached;
 }

@@ -2,7 +2,7 @@ import { openAsBlob } from "node:fs";
 import { basename } from "node:path";
 import type { NamedFile } from "./uploads.js";
 
-/** A file of this machine, which is read as it is sent (Node, Deno and Bun). */
+/** Return a local file for an upload in Node, Deno or Bun. The file is read during the upload. */
 export async function fromPath(path: string): Promise<NamedFile> {
   return { name: basename(path), content: await openAsBlob(path) };
 }

@@ -1,27 +1,30 @@
 import { ApiError } from "./errors.js";
 import { Operations } from "./generated/operations.js";
 
-// A token that is about to expire might do so on its way.
+// A token is refreshed this long before its end, so that it doesn't expire during a call.
 const EARLY_SECONDS = 60;
 
 export interface OAuthOptions {
   clientId: string;
   redirectUri: string;
-  /** Only of programs that can keep it, never of one that runs in a browser. */
+  /** The secret of a program that can keep a secret. A program in a browser has no secret. */
   clientSecret?: string;
-  /** What the API calls itself, where that is not `baseUrl`. */
+  /** The issuer in the API's responses, if it differs from `baseUrl`. */
   issuer?: string;
   fetch?: typeof globalThis.fetch;
 }
 
-/** Send the person to `url`; keep the rest in their session until they come back. */
+/**
+ * A login in progress. Redirect the person to `url`. Store the login in the person's session until the
+ * person returns.
+ */
 export interface BegunLogin {
   url: string;
   state: string;
   verifier: string;
 }
 
-/** Of one person. `expiresAt` is when `accessToken` ends, in Unix seconds. */
+/** The tokens of one person. `accessToken` expires at `expiresAt`, in Unix seconds. */
 export interface Tokens {
   accessToken: string;
   refreshToken: string | undefined;
@@ -29,7 +32,7 @@ export interface Tokens {
   scope: string;
 }
 
-/** A client program that an operator registered: OAuth 2.0 with PKCE. */
+/** The OAuth client of a registered program. Implements OAuth 2.0 with PKCE. */
 export class OAuth {
   readonly #baseUrl: string;
   readonly #options: OAuthOptions;
@@ -41,11 +44,12 @@ export class OAuth {
     this.#api = new Operations(baseUrl, options.fetch ? { fetch: options.fetch } : {});
   }
 
-  /** A login that asks a person for these scopes. */
+  /** Start a login in which a person grants the scopes. */
   async begin(scopes: readonly string[]): Promise<BegunLogin> {
-    const [verifier, state] = [random(48), random(24)];
+    const verifier = randomText(48);
+    const state = randomText(24);
     const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(verifier));
-    const asked = new URLSearchParams({
+    const parameters = new URLSearchParams({
       response_type: "code",
       client_id: this.#options.clientId,
       redirect_uri: this.#options.redirectUri,
@@ -54,13 +58,13 @@ export class OAuth {
       code_challenge: base64url(new Uint8Array(digest)),
       code_challenge_method: "S256",
     });
-    return { url: `${this.#baseUrl}/oauth/authorize?${asked}`, state, verifier };
+    return { url: `${this.#baseUrl}/oauth/authorize?${parameters}`, state, verifier };
   }
 
   /**
-   * The tokens, by the URL to which the person came back. Rejects with ApiError when the person said no
-   * (`access_denied`), or when the URL belongs to another login (`state.mismatch`) or another server
-   * (`iss.mismatch`).
+   * Return the tokens after the person has returned from the login page. Rejects with ApiError if the
+   * person denied access (`access_denied`). Also rejects if the URL belongs to another login
+   * (`state.mismatch`) or to another server (`iss.mismatch`).
    */
   async finish(login: BegunLogin, returnedUrl: string): Promise<Tokens> {
     const returned = Object.fromEntries(new URL(returnedUrl).searchParams);
@@ -71,7 +75,7 @@ export class OAuth {
       throw new ApiError(0, { code: "iss.mismatch", detail: "Another server answered." });
     }
     if (returned.error) throw new ApiError(0, returned);
-    return this.#ask({
+    return this.#requestTokens({
       grant_type: "authorization_code",
       code: returned.code ?? "",
       redirect_uri: this.#options.redirectUri,
@@ -79,18 +83,18 @@ export class OAuth {
     });
   }
 
-  /** New tokens for old. The old refresh token works no more: keep the new ones. */
+  /** Exchange the refresh token for new tokens. The old refresh token becomes invalid. */
   refresh(tokens: Tokens): Promise<Tokens> {
-    return this.#ask({ grant_type: "refresh_token", refresh_token: tokens.refreshToken ?? "" });
+    return this.#requestTokens({ grant_type: "refresh_token", refresh_token: tokens.refreshToken ?? "" });
   }
 
-  /** End the access that these tokens give. */
+  /** Revoke the access of the tokens. */
   async revoke(tokens: Tokens): Promise<void> {
     const token = tokens.refreshToken ?? tokens.accessToken;
     await this.#api.revokeToken({ body: { token, ...this.#identity() } });
   }
 
-  async #ask(grant: { grant_type: string } & Record<string, string>): Promise<Tokens> {
+  async #requestTokens(grant: { grant_type: string } & Record<string, string>): Promise<Tokens> {
     const answer = await this.#api.issueTokens({ body: { ...grant, ...this.#identity() } });
     return {
       accessToken: answer.access_token,
@@ -107,8 +111,8 @@ export class OAuth {
 }
 
 /**
- * A person's access token, renewed before it expires. `onChange` is given the new tokens, to keep them
- * before they are used.
+ * Return a function that returns a person's access token, and refreshes the token before it expires.
+ * `onChange` stores the new tokens. The function calls `onChange` before the new tokens are used.
  */
 export function tokenSource(
   oauth: OAuth,
@@ -124,7 +128,7 @@ export function tokenSource(
   };
   return async () => {
     if (Date.now() / 1000 > tokens.expiresAt - EARLY_SECONDS || refreshing) {
-      // Two refreshes with one token would end the access.
+      // The API revokes the access if a refresh token is used twice.
       refreshing ??= renew().finally(() => {
         refreshing = undefined;
       });
@@ -134,7 +138,7 @@ export function tokenSource(
   };
 }
 
-function random(bytes: number): string {
+function randomText(bytes: number): string {
   return base64url(crypto.getRandomValues(new Uint8Array(bytes)));
 }
 

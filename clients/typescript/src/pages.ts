@@ -1,4 +1,4 @@
-/** What the API says about a page. */
+/** The pagination object of the API's response. */
 export interface Pagination {
   readonly limit?: number;
   readonly next_offset?: number;
@@ -6,25 +6,25 @@ export interface Pagination {
   readonly [name: string]: unknown;
 }
 
-type Turn<T> = (changes: Record<string, unknown>) => Promise<Page<T>>;
+type FetchPage<T> = (changes: Record<string, unknown>) => Promise<Page<T>>;
 
-/** One page of a list. To iterate over it goes on through the pages after it. */
+/** A page of a list. Iterating over a page returns the items of this page and all later pages. */
 export class Page<T> implements AsyncIterable<T> {
-  readonly #turn: Turn<T>;
+  readonly #fetchPage: FetchPage<T>;
 
   constructor(
     readonly items: readonly T[],
     readonly pagination: Pagination,
-    turn: Turn<T>,
+    fetchPage: FetchPage<T>,
   ) {
-    this.#turn = turn;
+    this.#fetchPage = fetchPage;
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<T, void, undefined> {
     for await (const page of this.pages()) yield* page.items;
   }
 
-  /** This page and those after it. */
+  /** Yield this page and all later pages. */
   async *pages(): AsyncGenerator<Page<T>, void, undefined> {
     let page: Page<T> | undefined = this;
     while (page) {
@@ -33,33 +33,35 @@ export class Page<T> implements AsyncIterable<T> {
     }
   }
 
-  /** The page after this one; undefined after the last. */
+  /** Return the next page, or undefined after the last page. */
   async nextPage(): Promise<Page<T> | undefined> {
     const { limit = 0, next_cursor: cursor, next_offset: offset } = this.pagination;
     if (cursor === null) return undefined;
     if (cursor !== undefined) {
-      const page = await this.#turn({ cursor, offset: undefined });
-      // A page of a search may be empty and lead on. That of the feed leads to itself.
+      const page = await this.#fetchPage({ cursor, offset: undefined });
+      // An empty page of a search may have a next page. The last page of the feed is empty and repeats
+      // its cursor.
       return page.items.length === 0 && page.pagination.next_cursor === cursor ? undefined : page;
     }
-    return this.items.length === 0 || this.items.length < limit ? undefined : this.#turn({ offset });
+    const isLast = this.items.length === 0 || this.items.length < limit;
+    return isLast ? undefined : this.#fetchPage({ offset });
   }
 }
 
-/** A list: await it for its first page, or iterate over all of its items. */
+/** A list. Await a list for the first page, or iterate over a list for all of its items. */
 export class Pages<T> implements PromiseLike<Page<T>>, AsyncIterable<T> {
-  readonly #ask: () => Promise<Page<T>>;
+  readonly #fetchFirst: () => Promise<Page<T>>;
   #first: Promise<Page<T>> | undefined;
 
-  constructor(ask: () => Promise<Page<T>>) {
-    this.#ask = ask;
+  constructor(fetchFirst: () => Promise<Page<T>>) {
+    this.#fetchFirst = fetchFirst;
   }
 
   then<A = Page<T>, B = never>(
     onFulfilled?: ((page: Page<T>) => A | PromiseLike<A>) | null,
     onRejected?: ((reason: unknown) => B | PromiseLike<B>) | null,
   ): Promise<A | B> {
-    this.#first ??= this.#ask();
+    this.#first ??= this.#fetchFirst();
     return this.#first.then(onFulfilled, onRejected);
   }
 

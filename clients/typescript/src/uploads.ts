@@ -1,20 +1,20 @@
 type Stream = ReadableStream<Uint8Array> | AsyncIterable<Uint8Array>;
 
-/** Bytes under a name. */
+/** A file with a name that the caller chooses. */
 export interface NamedFile {
   name: string;
   content: Blob | ArrayBuffer | Uint8Array | Stream;
 }
 
-/** A file: a browser's File or Blob, bytes, a stream of bytes, or any of them with a name. */
+/** A file to upload, as a File or Blob of a browser, bytes, a stream of bytes, or a named file. */
 export type Upload = NamedFile["content"] | NamedFile;
 
 type BodyKind = "json" | "form" | "bytes" | "multipart";
 
-/** What one call sends, anew for each time that it is tried. */
+/** The body of a call, which creates the arguments for each attempt of the call. */
 export class Body {
   readonly filename: string | undefined;
-  /** A stream can be sent once. */
+  /** Whether the body can be sent again. A stream can be sent once. */
   readonly canBeSentAgain: boolean;
   readonly #kind: BodyKind | undefined;
   readonly #content: unknown;
@@ -26,18 +26,18 @@ export class Body {
     this.canBeSentAgain = kind !== "bytes" || !isStream(content);
   }
 
-  static async of(kind: BodyKind | undefined, given: { body?: unknown; file?: Upload }): Promise<Body> {
-    if (kind !== "bytes" && kind !== "multipart") return new Body(kind, given.body, undefined);
-    const { content, name } = unpacked(given.file);
+  static async of(kind: BodyKind | undefined, args: { body?: unknown; file?: Upload }): Promise<Body> {
+    if (kind !== "bytes" && kind !== "multipart") return new Body(kind, args.body, undefined);
+    const { content, name } = unpackFile(args.file);
     if (kind === "bytes") return new Body(kind, content, name);
-    // Such files are small; their parts are sent with their length.
+    // A multipart body needs the length of the file, so the whole file is read into memory.
     const blob = isStream(content)
       ? await new Response(streamOf(content)).blob()
       : new Blob([content as BlobPart]);
     return new Body(kind, blob, name);
   }
 
-  /** The arguments of fetch for it. */
+  /** Return the arguments of fetch for one attempt. */
   init(): RequestInit & { duplex?: "half" } {
     const content = this.#content;
     if (content === undefined) return {};
@@ -62,10 +62,10 @@ export class Body {
   }
 }
 
-function unpacked(upload: Upload | undefined): { content: NamedFile["content"]; name?: string } {
+function unpackFile(upload: Upload | undefined): { content: NamedFile["content"]; name?: string } {
   if (upload === undefined) throw new TypeError("A file is missing.");
   if ("content" in upload) return upload;
-  // A browser's File has its name.
+  // A File of a browser has a name.
   const name = "name" in upload ? upload.name : undefined;
   return typeof name === "string" ? { content: upload, name } : { content: upload };
 }

@@ -5,11 +5,12 @@ const encoder = new TextEncoder();
 type HeadersLike = Headers | Readonly<Record<string, string | string[] | undefined>>;
 
 /**
- * The message of a webhook, once its signature is found to be right (Standard Webhooks 1.0).
+ * Verify the signature of a webhook (Standard Webhooks 1.0), and return its message.
  *
- * `body` is the request's body as it came, not parsed. While a secret is being changed, give both.
- * Rejects with WebhookInvalid, also for a message that is `tolerance` seconds older or newer than now.
- * A message may come twice: its header `webhook-id` is the same then.
+ * `body` is the unparsed body of the request. Pass the old and the new secret while you change the
+ * secret. Rejects with WebhookInvalid for an invalid signature or an outdated message. `tolerance` is
+ * the maximum difference between the message's time and the current time, in seconds. A message may arrive
+ * twice with the same header `webhook-id`.
  */
 export async function verifyWebhook<T = unknown>(
   secrets: string | readonly string[],
@@ -17,17 +18,17 @@ export async function verifyWebhook<T = unknown>(
   body: string | Uint8Array,
   tolerance = 300,
 ): Promise<T> {
-  const [id, sentAt, given] = ["webhook-id", "webhook-timestamp", "webhook-signature"].map((name) =>
-    required(headers, name),
-  ) as [string, string, string];
+  const id = requireHeader(headers, "webhook-id");
+  const sentAt = requireHeader(headers, "webhook-timestamp");
+  const signatureHeader = requireHeader(headers, "webhook-signature");
   checkTime(sentAt, tolerance);
   const raw = typeof body === "string" ? encoder.encode(body) : body;
-  const signed = joined(encoder.encode(`${id}.${sentAt}.`), raw);
-  const signatures = given.split(" ").filter((each) => each.startsWith("v1,"));
+  const signed = concatenate(encoder.encode(`${id}.${sentAt}.`), raw);
+  const signatures = signatureHeader.split(" ").filter((signature) => signature.startsWith("v1,"));
   for (const secret of typeof secrets === "string" ? [secrets] : secrets) {
-    const key = await keyOf(secret);
+    const key = await importKey(secret);
     for (const signature of signatures) {
-      const bytes = bytesOf(signature.slice(3));
+      const bytes = decodeBase64(signature.slice(3));
       if (bytes && (await crypto.subtle.verify("HMAC", key, bytes, signed))) {
         return JSON.parse(new TextDecoder().decode(raw)) as T;
       }
@@ -36,11 +37,11 @@ export async function verifyWebhook<T = unknown>(
   throw new WebhookInvalid("No signature is right.");
 }
 
-function required(headers: HeadersLike, name: string): string {
+function requireHeader(headers: HeadersLike, name: string): string {
   const value =
     headers instanceof Headers
       ? headers.get(name)
-      : Object.entries(headers).find(([each]) => each.toLowerCase() === name)?.[1];
+      : Object.entries(headers).find(([key]) => key.toLowerCase() === name)?.[1];
   if (typeof value !== "string") throw new WebhookInvalid(`The header ${name} is missing.`);
   return value;
 }
@@ -52,23 +53,23 @@ function checkTime(sentAt: string, tolerance: number): void {
   }
 }
 
-function keyOf(secret: string): Promise<CryptoKey> {
-  const bytes = bytesOf(secret.replace(/^whsec_/, ""));
+function importKey(secret: string): Promise<CryptoKey> {
+  const bytes = decodeBase64(secret.replace(/^whsec_/, ""));
   if (!bytes) throw new TypeError("A webhook's secret begins with whsec_ and is base64.");
   return crypto.subtle.importKey("raw", bytes, { name: "HMAC", hash: "SHA-256" }, false, ["verify"]);
 }
 
-function bytesOf(base64: string): Uint8Array<ArrayBuffer> | undefined {
+function decodeBase64(base64: string): Uint8Array<ArrayBuffer> | undefined {
   try {
-    return Uint8Array.from(atob(base64), (each) => each.charCodeAt(0));
+    return Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
   } catch {
     return undefined;
   }
 }
 
-function joined(first: Uint8Array, second: Uint8Array): Uint8Array<ArrayBuffer> {
-  const both = new Uint8Array(first.length + second.length);
-  both.set(first);
-  both.set(second, first.length);
-  return both;
+function concatenate(first: Uint8Array, second: Uint8Array): Uint8Array<ArrayBuffer> {
+  const bytes = new Uint8Array(first.length + second.length);
+  bytes.set(first);
+  bytes.set(second, first.length);
+  return bytes;
 }

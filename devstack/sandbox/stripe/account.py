@@ -20,6 +20,12 @@ from devstack.sandbox.stripe.objects import CheckoutSession, Dispute, Object, Pa
 if TYPE_CHECKING:
     import httpx2
 
+_RETRY_PAUSES_SECONDS = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+_TIMEOUT_SECONDS = 30.0
+_MAX_CONCURRENT_DELIVERIES = 20
+_OLD_SECONDS = 600
+_SHUFFLED_OVER_SECONDS = 1.0
+
 
 class ActionNotPossible(Exception):
     """The status of a checkout doesn't allow an action. The message states the reason."""
@@ -31,131 +37,132 @@ class Account:
     ``send_event`` is called with an event's type, object and session id.
     """
 
-    def __init__(self, tell: Callable[[str, Object, str], None]) -> None:
-        self._tell = tell
+    def __init__(self, send_event: Callable[[str, Object, str], None]) -> None:
+        self._send_event = send_event
         self._sessions: dict[str, CheckoutSession] = {}
 
-    def keep(self, session: CheckoutSession) -> None:
+    def store(self, session: CheckoutSession) -> None:
         self._sessions[session.id] = session
 
-    def newest_first(self) -> list[CheckoutSession]:
+    def list_newest_first(self) -> list[CheckoutSession]:
         return list(reversed(self._sessions.values()))
 
-    def session(self, session_id: str) -> CheckoutSession | None:
+    def find_session(self, session_id: str) -> CheckoutSession | None:
         return self._sessions.get(session_id)
 
-    def payment(self, payment_id: str) -> Payment | None:
+    def find_payment(self, payment_id: str) -> Payment | None:
         payments = (each.payment for each in self._sessions.values())
         return next((each for each in payments if each and each.id == payment_id), None)
 
     def pay(self, session: CheckoutSession, *, later: bool = False) -> None:
         """Pay a checkout by card. With ``later``, pay by a bank debit, which ``end_debit`` ends."""
-        payment = self._attempt(session)
+        payment = self._start_payment(session)
         payment.status = "processing" if later else "succeeded"
-        payment.amount, payment.currency = session.amount, session.currency
-        session.status, session.payment_status = "complete", "unpaid" if later else "paid"
-        self._tell_of(session, "completed")
+        payment.amount = session.amount
+        payment.currency = session.currency
+        session.status = "complete"
+        session.payment_status = "unpaid" if later else "paid"
+        self._send_session_event(session, "completed")
 
-    def settle(self, session: CheckoutSession, *, comes: bool = True) -> None:
+    def end_debit(self, session: CheckoutSession, *, succeeds: bool = True) -> None:
         """End a bank debit, which succeeds or fails."""
         if session.payment is None or not session.is_promised:
             raise ActionNotPossible("No bank debit is under way.")
-        session.payment.status = "succeeded" if comes else "requires_payment_method"
-        session.payment_status = "paid" if comes else "unpaid"
-        self._tell_of(session, f"async_payment_{'succeeded' if comes else 'failed'}")
+        session.payment.status = "succeeded" if succeeds else "requires_payment_method"
+        session.payment_status = "paid" if succeeds else "unpaid"
+        self._send_session_event(session, f"async_payment_{'succeeded' if succeeds else 'failed'}")
 
     def decline(self, session: CheckoutSession) -> None:
         """Decline a card. The checkout stays open, because the payer may try another card."""
-        shown = objects.payment_object(self._attempt(session))
-        self._tell("payment_intent.payment_failed", shown, session.id)
+        payment = objects.build_payment_object(self._start_payment(session))
+        self._send_event("payment_intent.payment_failed", payment, session.id)
 
     def expire(self, session: CheckoutSession) -> None:
         _require(session.is_open, f"This checkout is {session.status}.")
         session.status = "expired"
-        self._tell_of(session, "expired")
+        self._send_session_event(session, "expired")
 
     def expire_due(self, now: int) -> None:
         """Expire every open checkout whose time is over."""
-        for session in self.newest_first():
+        for session in self.list_newest_first():
             if session.is_open and session.expires_at <= now:
                 self.expire(session)
 
     def refund(self, session: CheckoutSession, amount: int | None = None) -> None:
-        payment = _paid(session)
-        left = payment.amount - payment.refunded
-        given_back = left if amount is None else amount
-        _require(0 < given_back <= left, f"{left} are left to be given back.")
-        payment.refunds.append(objects.Refund(given_back))
-        self._tell("charge.refunded", objects.charge_object(payment), session.id)
+        payment = _require_payment(session)
+        remaining = payment.amount - payment.refunded
+        refund_amount = remaining if amount is None else amount
+        _require(0 < refund_amount <= remaining, f"{remaining} are left to be given back.")
+        payment.refunds.append(objects.Refund(refund_amount))
+        self._send_event("charge.refunded", objects.build_charge_object(payment), session.id)
 
     def fail_refund(self, session: CheckoutSession) -> None:
         """Fail the last successful refund, as if the payer's bank had returned the money."""
-        payment = _paid(session)
+        payment = _require_payment(session)
         refund = next((each for each in payment.refunds[::-1] if each.status == "succeeded"), None)
         if refund is None:
             raise ActionNotPossible("There is no refund that could fail.")
         refund.status = "failed"
-        self._tell("refund.failed", objects.refund_object(payment, refund), session.id)
+        self._send_event("refund.failed", objects.build_refund_object(payment, refund), session.id)
 
     def dispute(
         self, session: CheckoutSession, amount: int | None = None, *, is_inquiry: bool = False
     ) -> None:
-        payment = _paid(session)
-        left = payment.undisputed
+        payment = _require_payment(session)
+        remaining = payment.undisputed
         status = "warning_needs_response" if is_inquiry else "needs_response"
-        dispute = Dispute(left if amount is None else amount, status)
-        _require(0 < dispute.amount <= left, f"{left} are left to be disputed.")
+        dispute = Dispute(remaining if amount is None else amount, status)
+        _require(0 < dispute.amount <= remaining, f"{remaining} are left to be disputed.")
         payment.disputes.append(dispute)
-        self._tell_of_dispute(session, dispute, "created")
+        self._send_dispute_event(session, dispute, "created")
         if not is_inquiry:
-            self._tell_of_dispute(session, dispute, "funds_withdrawn")
+            self._send_dispute_event(session, dispute, "funds_withdrawn")
 
     def end_dispute(self, session: CheckoutSession, outcome: str, amount: int | None) -> None:
         """End the oldest open dispute, or the oldest open dispute about ``amount``."""
-        found = (each for each in _paid(session).open_disputes if amount in (None, each.amount))
-        dispute = next(found, None)
+        disputes = (
+            each
+            for each in _require_payment(session).open_disputes
+            if amount in (None, each.amount)
+        )
+        dispute = next(disputes, None)
         if dispute is None:
             raise ActionNotPossible("There is no such open dispute.")
         dispute.status = "warning_closed" if dispute.status.startswith("warning_") else outcome
-        self._tell_of_dispute(session, dispute, "closed")
+        self._send_dispute_event(session, dispute, "closed")
         if dispute.status == "won":
-            self._tell_of_dispute(session, dispute, "funds_reinstated")
+            self._send_dispute_event(session, dispute, "funds_reinstated")
 
-    def _attempt(self, session: CheckoutSession) -> Payment:
+    def _start_payment(self, session: CheckoutSession) -> Payment:
         _require(session.is_open, f"This checkout is {session.status}.")
         if session.payment is None:
-            about = (dict(session.payment_metadata), session.payment_description)
-            session.payment = Payment(session.amount, session.currency, *about)
+            details = (dict(session.payment_metadata), session.payment_description)
+            session.payment = Payment(session.amount, session.currency, *details)
         return session.payment
 
-    def _tell_of(self, session: CheckoutSession, kind: str) -> None:
-        self._tell(f"checkout.session.{kind}", objects.session_object(session), session.id)
+    def _send_session_event(self, session: CheckoutSession, kind: str) -> None:
+        self._send_event(
+            f"checkout.session.{kind}", objects.build_session_object(session), session.id
+        )
 
-    def _tell_of_dispute(self, session: CheckoutSession, dispute: Dispute, what: str) -> None:
-        shown = objects.dispute_object(_paid(session), dispute)
-        self._tell(f"charge.dispute.{what}", shown, session.id)
+    def _send_dispute_event(self, session: CheckoutSession, dispute: Dispute, kind: str) -> None:
+        dispute_object = objects.build_dispute_object(_require_payment(session), dispute)
+        self._send_event(f"charge.dispute.{kind}", dispute_object, session.id)
 
 
-def _paid(session: CheckoutSession) -> Payment:
+def _require_payment(session: CheckoutSession) -> Payment:
     if session.payment is None or not session.payment.is_paid:
         raise ActionNotPossible("Nothing was paid here.")
     return session.payment
 
 
-def _require(is_so: bool, otherwise: str) -> None:
-    if not is_so:
-        raise ActionNotPossible(otherwise)
-
-
-_RETRY_PAUSES_SECONDS = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
-_TIMEOUT_SECONDS = 30.0
-_MAX_CONCURRENT_DELIVERIES = 20
-_OLD_SECONDS = 600
-_SHUFFLED_OVER_SECONDS = 1.0
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ActionNotPossible(message)
 
 
 class DeliveryMode(BaseModel):
-    """How events are delivered from now on."""
+    """The mode in which future events are delivered."""
 
     times: int = Field(default=1, ge=1, le=20)
     delay: float = Field(default=0.0, ge=0, le=60, description="Seconds until the first attempt")
@@ -164,7 +171,7 @@ class DeliveryMode(BaseModel):
 
 
 class DeliveryVariant(BaseModel):
-    """Another delivery of an event."""
+    """The options of a repeated delivery of an event."""
 
     times: int = Field(default=1, ge=1, le=20)
     signature: Literal["good", "wrong", "missing", "old", "rolled"] = "good"
@@ -172,7 +179,10 @@ class DeliveryVariant(BaseModel):
 
 @dataclass
 class SentEvent:
-    """An event, and the result of each attempt to deliver it: a status, or an error's name."""
+    """An event with the result of each delivery attempt.
+
+    A result is a status or the name of an error.
+    """
 
     event: Object
     session_id: str
@@ -185,27 +195,27 @@ class WebhookSender:
         self.mode = DeliveryMode()
         self._keys = keys
         self._events: dict[str, SentEvent] = {}
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._delivery_tasks: set[asyncio.Task[None]] = set()
 
-    def tell(self, kind: str, about: Object, session_id: str) -> None:
+    def send(self, kind: str, subject: Object, session_id: str) -> None:
         event = {
             "id": objects.new_id("evt"),
             "object": "event",
             "api_version": objects.API_VERSION,
-            "created": objects.now(),
-            "data": {"object": about},
+            "created": objects.get_timestamp(),
+            "data": {"object": subject},
             "livemode": False,
             "type": kind,
         }
         sent = SentEvent(event, session_id, is_held=self.mode.hold)
         self._events[sent.event["id"]] = sent
         if not sent.is_held:
-            self._send_off(sent, self.mode)
+            self._start_delivery(sent, self.mode)
 
-    def events(self, session_id: str | None = None) -> list[SentEvent]:
+    def list_events(self, session_id: str | None = None) -> list[SentEvent]:
         """Return the events of one session or of all sessions, oldest first."""
-        kept = self._events.values()
-        return [each for each in kept if session_id in {None, each.session_id}]
+        events = self._events.values()
+        return [each for each in events if session_id in {None, each.session_id}]
 
     def find(self, event_id: str) -> SentEvent:
         if event_id not in self._events:
@@ -217,7 +227,7 @@ class WebhookSender:
         held = [each for each in self._events.values() if each.is_held]
         for sent in held:
             sent.is_held = False
-            self._send_off(sent, mode)
+            self._start_delivery(sent, mode)
         return len(held)
 
     async def deliver(self, sent: SentEvent, variant: DeliveryVariant) -> list[int | str]:
@@ -228,12 +238,12 @@ class WebhookSender:
         )
 
     async def close(self) -> None:
-        for task in self._under_way:
+        for task in self._delivery_tasks:
             task.cancel()
         if "_client" in self.__dict__:
             await self._client.aclose()
 
-    def _send_off(self, sent: SentEvent, mode: DeliveryMode) -> None:
+    def _start_delivery(self, sent: SentEvent, mode: DeliveryMode) -> None:
         async def send_until_accepted(delay: float) -> None:
             await asyncio.sleep(delay)
             body = json.dumps(sent.event).encode()
@@ -246,24 +256,26 @@ class WebhookSender:
         for _ in range(mode.times if self._keys.webhook_url else 0):
             extra = random.uniform(0, _SHUFFLED_OVER_SECONDS) if mode.shuffle else 0.0  # noqa: S311
             task = asyncio.create_task(send_until_accepted(mode.delay + extra))
-            self._under_way.add(task)
-            task.add_done_callback(self._under_way.discard)
+            self._delivery_tasks.add(task)
+            task.add_done_callback(self._delivery_tasks.discard)
 
     async def _post(self, sent: SentEvent, body: bytes, signature: str) -> int | str:
         import httpx2
 
         headers = {"Content-Type": "application/json; charset=utf-8", "User-Agent": "Stripe/1.0"}
         if signature != "missing":
-            at = int(time.time()) - (_OLD_SECONDS if signature == "old" else 0)
+            timestamp = int(time.time()) - (_OLD_SECONDS if signature == "old" else 0)
             good, other = (
-                hmac.new(secret.encode(), f"{at}.".encode() + body, hashlib.sha256).hexdigest()
+                hmac.new(
+                    secret.encode(), f"{timestamp}.".encode() + body, hashlib.sha256
+                ).hexdigest()
                 for secret in (self._keys.webhook_secret, "whsec_of_another_account")
             )
-            listed = {"wrong": [other], "rolled": [other, good]}.get(signature, [good])
+            signatures = {"wrong": [other], "rolled": [other, good]}.get(signature, [good])
             # Add a v0 signature like Stripe's test events. A receiver must not trust this
             # signature.
-            signed = [f"t={at}", *(f"v1={each}" for each in listed), f"v0={other}"]
-            headers["Stripe-Signature"] = ",".join(signed)
+            parts = [f"t={timestamp}", *(f"v1={each}" for each in signatures), f"v0={other}"]
+            headers["Stripe-Signature"] = ",".join(parts)
         try:
             url = self._keys.webhook_url or ""
             reply = await self._client.post(url, content=body, headers=headers)
@@ -274,7 +286,7 @@ class WebhookSender:
 
     @cached_property
     def _client(self) -> "httpx2.AsyncClient":
-        # Import httpx with the first event, because httpx takes megabytes and most sandboxes send
+        # Import httpx2 with the first event, because httpx2 takes megabytes and most sandboxes send
         # no event.
         import httpx2
 

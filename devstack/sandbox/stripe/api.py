@@ -16,11 +16,12 @@ from pydantic import BaseModel, Field
 
 from devstack.sandbox.stripe import objects
 from devstack.sandbox.stripe.account import Account
-from devstack.sandbox.stripe.objects import Object, Params, StripeKeys, StripeProblem, now
+from devstack.sandbox.stripe.objects import Object, Params, StripeKeys, StripeProblem, get_timestamp
 
 Operation = Callable[[Params], Object]
 # A function that raises ``StripeProblem`` for a refused call.
 CallCheck = Callable[[Request, Params], None]
+MAX_SESSION_SECONDS = 24 * 60 * 60
 
 
 class InjectedFailure(BaseModel):
@@ -44,47 +45,44 @@ class StripeGateway:
         # Maps each idempotency key to the first response.
         self._answers: dict[str, Object] = {}
 
-    async def answer(self, request: Request, do: Operation) -> JSONResponse:
+    async def respond(self, request: Request, operation: Operation) -> JSONResponse:
         failure = self.failure if self.failure.count else InjectedFailure(count=0)
         self.failure.count = max(self.failure.count - 1, 0)
-        reply = await self._reply(request, do) if failure.when == "after" else None
+        reply = await self._reply(request, operation) if failure.when == "after" else None
         await asyncio.sleep(failure.seconds)
         if failure.status:
             error = {"type": "api_error", "message": "The sandbox was told to answer so."}
             if failure.status == HTTPStatus.TOO_MANY_REQUESTS:
                 error |= {"type": "invalid_request_error", "code": "rate_limit"}
-            return _response(failure.status, {"error": error})
-        return reply or await self._reply(request, do)
+            return _build_response(failure.status, {"error": error})
+        return reply or await self._reply(request, operation)
 
-    async def _reply(self, request: Request, do: Operation) -> JSONResponse:
+    async def _reply(self, request: Request, operation: Operation) -> JSONResponse:
         is_post = request.method == "POST"
         key = request.headers.get("Idempotency-Key", "") if is_post else ""
         if request.headers.get("Authorization") != f"Bearer {self._keys.secret_key}":
             problem = StripeProblem("Invalid API Key provided.", status=HTTPStatus.UNAUTHORIZED)
-            return _response(problem.status, problem.body)
+            return _build_response(problem.status, problem.body)
         try:
-            sent = (await request.body()).decode() if is_post else request.url.query
-            given = objects.decode(sent)
-            self.check(request, given)
+            form = (await request.body()).decode() if is_post else request.url.query
+            params = objects.decode_form(form)
+            self.check(request, params)
             if key in self._answers:
-                reply = _response(HTTPStatus.OK, self._answers[key])
+                reply = _build_response(HTTPStatus.OK, self._answers[key])
                 reply.headers["Idempotent-Replayed"] = "true"
                 return reply
-            body = do(given)
+            body = operation(params)
         except StripeProblem as problem:
             # A refused call doesn't use up its idempotency key.
-            return _response(problem.status, problem.body)
+            return _build_response(problem.status, problem.body)
         if key:
             self._answers[key] = body
-        return _response(HTTPStatus.OK, body)
+        return _build_response(HTTPStatus.OK, body)
 
 
-def _response(status: int, body: Object) -> JSONResponse:
+def _build_response(status: int, body: Object) -> JSONResponse:
     headers = {"Request-Id": objects.new_id("req"), "Stripe-Version": objects.API_VERSION}
     return JSONResponse(body, status_code=status, headers=headers)
-
-
-MAX_SESSION_SECONDS = 24 * 60 * 60
 
 
 class StripeOperations:
@@ -93,88 +91,91 @@ class StripeOperations:
     def __init__(self, account: Account) -> None:
         self._account = account
 
-    def create(self, pages: str, given: Params) -> Object:
-        price = given["line_items"][0]["price_data"]
-        of_payment = given.get("payment_intent_data", {})
+    def create_session(self, pages: str, params: Params) -> Object:
+        price = params["line_items"][0]["price_data"]
+        payment_data = params.get("payment_intent_data", {})
         session = objects.CheckoutSession(
             amount=int(price["unit_amount"]),
             currency=price["currency"],
             name=price["product_data"]["name"],
-            reference=given.get("client_reference_id"),
-            metadata=given.get("metadata", {}),
-            payment_metadata=of_payment.get("metadata", {}),
-            payment_description=of_payment.get("description"),
-            success_url=given["success_url"],
-            cancel_url=given.get("cancel_url"),
-            expires_at=int(given.get("expires_at", now() + MAX_SESSION_SECONDS)),
+            reference=params.get("client_reference_id"),
+            metadata=params.get("metadata", {}),
+            payment_metadata=payment_data.get("metadata", {}),
+            payment_description=payment_data.get("description"),
+            success_url=params["success_url"],
+            cancel_url=params.get("cancel_url"),
+            expires_at=int(params.get("expires_at", get_timestamp() + MAX_SESSION_SECONDS)),
         )
         session.url = f"{pages}/pay/{session.id}"
-        self._account.keep(session)
+        self._account.store(session)
         asyncio.get_running_loop().call_later(
-            session.expires_at - now() + 1, lambda: self._account.expire_due(now())
+            session.expires_at - get_timestamp() + 1,
+            lambda: self._account.expire_due(get_timestamp()),
         )
-        return objects.session_object(session)
+        return objects.build_session_object(session)
 
-    def show_session(self, session_id: str, given: Params) -> Object:
+    def show_session(self, session_id: str, params: Params) -> Object:
         """Return a session. With ``expand``, the result includes the payment and its charge."""
-        session = self._session(session_id)
-        shown = objects.session_object(session)
-        if "expand" in given and session.payment is not None:
-            charge = objects.charge_object(session.payment)
-            shown["payment_intent"] = objects.payment_object(session.payment) | {
+        session = self._find_session(session_id)
+        result = objects.build_session_object(session)
+        if "expand" in params and session.payment is not None:
+            charge = objects.build_charge_object(session.payment)
+            result["payment_intent"] = objects.build_payment_object(session.payment) | {
                 "latest_charge": charge if session.payment.is_paid else None
             }
-        return shown
+        return result
 
-    def expire(self, session_id: str, _: Params) -> Object:
-        session = self._session(session_id)
+    def expire_session(self, session_id: str, _: Params) -> Object:
+        session = self._find_session(session_id)
         if not session.is_open:
             raise StripeProblem(
                 'Only Checkout Sessions with a status in ["open"] can be expired. '
                 f"This Checkout Session has a status of `{session.status}`."
             )
         self._account.expire(session)
-        return objects.session_object(session)
+        return objects.build_session_object(session)
 
     def show_payment(self, payment_id: str, _: Params) -> Object:
-        return objects.payment_object(self._payment(payment_id))
+        return objects.build_payment_object(self._find_payment(payment_id))
 
-    def disputes(self, given: Params) -> Object:
-        payment = self._payment(given["payment_intent"])
-        shown = [objects.dispute_object(payment, each) for each in reversed(payment.disputes)]
-        return objects.list_object("/v1/disputes", shown, given)
+    def list_disputes(self, params: Params) -> Object:
+        payment = self._find_payment(params["payment_intent"])
+        items = [objects.build_dispute_object(payment, each) for each in reversed(payment.disputes)]
+        return objects.build_list_object("/v1/disputes", items, params)
 
-    def refunds(self, given: Params) -> Object:
-        payment = self._payment(given["payment_intent"])
-        shown = [objects.refund_object(payment, each) for each in reversed(payment.refunds)]
-        return objects.list_object("/v1/refunds", shown, given)
+    def list_refunds(self, params: Params) -> Object:
+        payment = self._find_payment(params["payment_intent"])
+        items = [objects.build_refund_object(payment, each) for each in reversed(payment.refunds)]
+        return objects.build_list_object("/v1/refunds", items, params)
 
-    def _session(self, session_id: str) -> objects.CheckoutSession:
-        found = self._account.session(session_id)
-        if found is None:
-            raise objects.missing("checkout.session", session_id, "session")
-        return found
+    def _find_session(self, session_id: str) -> objects.CheckoutSession:
+        session = self._account.find_session(session_id)
+        if session is None:
+            raise objects.build_missing_error("checkout.session", session_id, "session")
+        return session
 
-    def _payment(self, payment_id: str) -> objects.Payment:
-        found = self._account.payment(payment_id)
-        if found is None:
-            raise objects.missing("payment_intent", payment_id)
-        return found
+    def _find_payment(self, payment_id: str) -> objects.Payment:
+        payment = self._account.find_payment(payment_id)
+        if payment is None:
+            raise objects.build_missing_error("payment_intent", payment_id)
+        return payment
 
 
-def api_router(gateway: StripeGateway, operations: StripeOperations) -> APIRouter:
+def build_api_router(gateway: StripeGateway, operations: StripeOperations) -> APIRouter:
     router = APIRouter(prefix="/v1")
 
     @router.post("/checkout/sessions")
     async def create(request: Request) -> JSONResponse:
         pages = str(request.url.replace(path=request.url.path.partition("/v1/")[0], query=""))
-        return await gateway.answer(request, partial(operations.create, pages))
+        return await gateway.respond(request, partial(operations.create_session, pages))
 
     add_operation(router, gateway, "GET /checkout/sessions/{session_id}", operations.show_session)
-    add_operation(router, gateway, "POST /checkout/sessions/{session_id}/expire", operations.expire)
+    add_operation(
+        router, gateway, "POST /checkout/sessions/{session_id}/expire", operations.expire_session
+    )
     add_operation(router, gateway, "GET /payment_intents/{payment_id}", operations.show_payment)
-    add_operation(router, gateway, "GET /disputes", operations.disputes)
-    add_operation(router, gateway, "GET /refunds", operations.refunds)
+    add_operation(router, gateway, "GET /disputes", operations.list_disputes)
+    add_operation(router, gateway, "GET /refunds", operations.list_refunds)
     return router
 
 
@@ -185,4 +186,4 @@ def add_operation(
 
     @router.api_route(path, methods=[method])
     async def call(request: Request) -> JSONResponse:
-        return await gateway.answer(request, partial(operation, *request.path_params.values()))
+        return await gateway.respond(request, partial(operation, *request.path_params.values()))

@@ -8,6 +8,15 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl
 
+_FIELD_NAME = re.compile(r"([^\[\]]+)((?:\[[^\[\]]*\])*)\Z")
+_MAX_FIELDS = 200
+API_VERSION = "2026-10-28.endive"
+_DEFAULT_LIMIT = 10
+_SESSION_FIELDS = (
+    "id cancel_url created currency expires_at metadata payment_status status success_url"
+)
+_PAYMENT_FIELDS = "amount created currency description metadata"
+
 
 @dataclass
 class StripeKeys:
@@ -22,7 +31,7 @@ def new_id(prefix: str) -> str:
     return f"{prefix}_{secrets.token_hex(12)}"
 
 
-def now() -> int:
+def get_timestamp() -> int:
     return int(time.time())
 
 
@@ -31,7 +40,7 @@ class Dispute:
     amount: int
     status: str
     id: str = field(default_factory=lambda: new_id("du"))
-    created: int = field(default_factory=now)
+    created: int = field(default_factory=get_timestamp)
 
 
 @dataclass
@@ -39,7 +48,7 @@ class Refund:
     amount: int
     status: str = "succeeded"
     id: str = field(default_factory=lambda: new_id("re"))
-    created: int = field(default_factory=now)
+    created: int = field(default_factory=get_timestamp)
 
 
 @dataclass
@@ -53,7 +62,7 @@ class Payment:
     status: str = "requires_payment_method"
     id: str = field(default_factory=lambda: new_id("pi"))
     charge_id: str = field(default_factory=lambda: new_id("ch"))
-    created: int = field(default_factory=now)
+    created: int = field(default_factory=get_timestamp)
     refunds: list[Refund] = field(default_factory=list)
     disputes: list[Dispute] = field(default_factory=list)
 
@@ -75,8 +84,8 @@ class Payment:
     @property
     def undisputed(self) -> int:
         """The amount that no open or lost dispute covers."""
-        taking = "needs_response", "lost"
-        return self.amount - sum(each.amount for each in self.disputes if each.status in taking)
+        covering = "needs_response", "lost"
+        return self.amount - sum(each.amount for each in self.disputes if each.status in covering)
 
 
 @dataclass
@@ -97,7 +106,7 @@ class CheckoutSession:
     status: str = "open"
     payment_status: str = "unpaid"
     id: str = field(default_factory=lambda: new_id("cs_test"))
-    created: int = field(default_factory=now)
+    created: int = field(default_factory=get_timestamp)
     payment: Payment | None = None
 
     @property
@@ -125,60 +134,51 @@ class StripeProblem(Exception):
         self.body = {"error": {"type": kind, "message": message, **more}}
 
 
-def missing(what: str, given: str, param: str = "id") -> StripeProblem:
-    message, code = f"No such {what}: '{given}'", "resource_missing"
-    return StripeProblem(message, status=HTTPStatus.NOT_FOUND, code=code, param=param)
+def build_missing_error(kind: str, object_id: str, param: str = "id") -> StripeProblem:
+    message = f"No such {kind}: '{object_id}'"
+    return StripeProblem(message, status=HTTPStatus.NOT_FOUND, code="resource_missing", param=param)
 
-
-_NAME = re.compile(r"([^\[\]]+)((?:\[[^\[\]]*\])*)\Z")
-_MAX_FIELDS = 200
 
 Params = dict[str, Any]
 
 
-def decode(encoded: str) -> Params:
+def decode_form(encoded: str) -> Params:
     """Decode a form such as ``a[0][b]=1`` into ``{"a": [{"b": "1"}]}``. All values are strings."""
-    given: Params = {}
+    params: Params = {}
     for name, value in parse_qsl(encoded, keep_blank_values=True, max_num_fields=_MAX_FIELDS):
-        found = _NAME.match(name)
-        if found is None:
+        match = _FIELD_NAME.match(name)
+        if match is None:
             raise StripeProblem(f"Invalid name of a parameter: {name}", param=name)
-        *above, last = [found[1], *re.findall(r"\[([^\[\]]*)\]", found[2])]
-        into = given
-        for each in above:
-            into = into.setdefault(each, {})
-            if not isinstance(into, dict):
-                raise StripeProblem("A parameter is both a value and an object.", param=found[1])
+        *parents, last = [match[1], *re.findall(r"\[([^\[\]]*)\]", match[2])]
+        target = params
+        for each in parents:
+            target = target.setdefault(each, {})
+            if not isinstance(target, dict):
+                raise StripeProblem("A parameter is both a value and an object.", param=match[1])
         # Number the values of a list without indexes, such as ``expand[]=a&expand[]=b``.
-        into[last or str(len(into))] = value
-    return {name: _listed(value) for name, value in given.items()}
+        target[last or str(len(target))] = value
+    return {name: _convert_lists(value) for name, value in params.items()}
 
 
-def _listed(value: Any) -> Any:
+def _convert_lists(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
-    inside = {name: _listed(each) for name, each in value.items()}
-    if inside and all(name.isdigit() for name in inside):
-        return [inside[name] for name in sorted(inside, key=int)]
-    return inside
+    items = {name: _convert_lists(each) for name, each in value.items()}
+    if items and all(name.isdigit() for name in items):
+        return [items[name] for name in sorted(items, key=int)]
+    return items
 
-
-API_VERSION = "2026-10-28.endive"
-_DEFAULT_LIMIT = 10
 
 Object = dict[str, Any]
 
-_SESSION = "id cancel_url created currency expires_at metadata payment_status status success_url"
-_PAYMENT = "amount created currency description metadata"
 
-
-def fields(record: object, names: str) -> Object:
+def select_fields(record: object, names: str) -> Object:
     """Return the attributes of a record by their names, which are separated by spaces."""
     return {name: getattr(record, name) for name in names.split()}
 
 
-def session_object(session: CheckoutSession) -> Object:
-    return fields(session, _SESSION) | {
+def build_session_object(session: CheckoutSession) -> Object:
+    return select_fields(session, _SESSION_FIELDS) | {
         "object": "checkout.session",
         "amount_total": session.amount,
         "payment_intent": session.payment.id if session.payment else None,
@@ -186,8 +186,8 @@ def session_object(session: CheckoutSession) -> Object:
     }
 
 
-def payment_object(payment: Payment) -> Object:
-    return fields(payment, _PAYMENT) | {
+def build_payment_object(payment: Payment) -> Object:
+    return select_fields(payment, _PAYMENT_FIELDS) | {
         "id": payment.id,
         "object": "payment_intent",
         "latest_charge": payment.charge_id if payment.is_paid else None,
@@ -195,8 +195,8 @@ def payment_object(payment: Payment) -> Object:
     }
 
 
-def charge_object(payment: Payment) -> Object:
-    return fields(payment, _PAYMENT) | {
+def build_charge_object(payment: Payment) -> Object:
+    return select_fields(payment, _PAYMENT_FIELDS) | {
         "id": payment.charge_id,
         "object": "charge",
         "amount_refunded": payment.refunded,
@@ -207,23 +207,23 @@ def charge_object(payment: Payment) -> Object:
     }
 
 
-def dispute_object(payment: Payment, dispute: Dispute) -> Object:
-    return fields(dispute, "id amount created status") | {
+def build_dispute_object(payment: Payment, dispute: Dispute) -> Object:
+    return select_fields(dispute, "id amount created status") | {
         "object": "dispute",
         "payment_intent": payment.id,
     }
 
 
-def refund_object(payment: Payment, refund: Refund) -> Object:
-    return fields(refund, "id amount created status") | {
+def build_refund_object(payment: Payment, refund: Refund) -> Object:
+    return select_fields(refund, "id amount created status") | {
         "object": "refund",
         "payment_intent": payment.id,
     }
 
 
-def list_object(url: str, items: list[Object], given: Params) -> Object:
+def build_list_object(url: str, items: list[Object], params: Params) -> Object:
     """Return a page of at most ``limit`` items after the item with the id ``starting_after``."""
-    after = given.get("starting_after")
-    begin = next((place + 1 for place, each in enumerate(items) if each["id"] == after), 0)
-    end = begin + int(given.get("limit", _DEFAULT_LIMIT))
+    after = params.get("starting_after")
+    begin = next((position + 1 for position, each in enumerate(items) if each["id"] == after), 0)
+    end = begin + int(params.get("limit", _DEFAULT_LIMIT))
     return {"object": "list", "url": url, "has_more": end < len(items), "data": items[begin:end]}

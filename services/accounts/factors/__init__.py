@@ -1,1 +1,1 @@
-"""Second factors: what a person shows beside their password, or instead of it by a passkey."""
+"""Second factors, which a person proves in addition to the password."""

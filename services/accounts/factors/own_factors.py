@@ -1,75 +1,31 @@
-"""The second factors that people add and remove; a mail tells of each change."""
+"""Adds and removes a person's second factors, and notifies the person of each change by mail."""
 
-import secrets
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import delete
 
 from core.errors.people import SECOND_FACTOR_MISSING, SECOND_FACTOR_NOT_FOUND
-from core.keyring import Keyring
-from models import Passkey, RecoveryCode, TotpSecret, User
+from models import Passkey, TotpSecret, User
 from services.access import sessions
 from services.access.caller import Caller
 from services.accounts import account_mails, accounts
 from services.accounts.account_mails import MailKind
-from services.accounts.factors import passkeys, totp
-from services.security_events import EventType, record
-from storage.unit_of_work import UnitOfWork, record_moment_once
-
-CODES_MADE = 10
-# Without letters and digits that look alike on paper. 32 of them: five bits each.
-_ALPHABET = "abcdefghjkmnpqrstuvwxyz023456789"
-_HALF_CHARACTERS = 5
-_CODES_PURPOSE = "recovery-code"
-
-
-def make_anew(uow: UnitOfWork, user_id: int) -> list[str]:
-    """New codes in place of all that the person had. Only their HMACs are stored."""
-    remove_codes(uow, user_id)
-    codes = [f"{_half()}-{_half()}" for _ in range(CODES_MADE)]
-    rows = [
-        {"user_id": user_id, "code_hmac": _digests(uow.settings.keyring, each)[0]} for each in codes
-    ]
-    uow.session.execute(insert(RecoveryCode), rows)
-    return codes
-
-
-def take_code(uow: UnitOfWork, user_id: int, typed: str) -> bool:
-    """Return whether this is a code of the person's that was not used; it is from now on."""
-    is_it = RecoveryCode.code_hmac.in_(_digests(uow.settings.keyring, typed))
-    return (
-        record_moment_once(uow, RecoveryCode.used_at, RecoveryCode.user_id == user_id, is_it) == 1
-    )
-
-
-def left(uow: UnitOfWork, user_id: int) -> int:
-    unused = (RecoveryCode.user_id == user_id, RecoveryCode.used_at.is_(None))
-    return uow.session.scalar(select(func.count()).select_from(RecoveryCode).where(*unused)) or 0
-
-
-def remove_codes(uow: UnitOfWork, user_id: int) -> None:
-    uow.session.execute(delete(RecoveryCode).where(RecoveryCode.user_id == user_id))
-
-
-def _half() -> str:
-    return "".join(secrets.choice(_ALPHABET) for _ in range(_HALF_CHARACTERS))
-
-
-def _digests(keyring: Keyring, typed: str) -> list[bytes]:
-    # People add spaces and capitals, and leave the hyphen out.
-    code = "".join(filter(str.isalnum, typed.lower()))
-    return keyring.signer(_CODES_PURPOSE).digests(code.encode("utf-8", "surrogatepass"))
-
+from services.accounts.factors import passkeys, recovery_codes, totp
+from services.security_events import EventType, record_event
+from storage.unit_of_work import UnitOfWork
 
 _ADDED = EventType.FACTOR_ADDED
 _REMOVED = EventType.FACTOR_REMOVED
 
 
 class FactorChange(Enum):
-    """A change: its event, the factor that it names, and the words of the mail that tells of it."""
+    """A change of a person's factors.
+
+    Each member holds a security event, the name of the factor, and the text of the mail.
+    """
 
     APP_ADDED = (_ADDED, "app", "An authenticator app was added.")
     APP_REMOVED = (_REMOVED, "app", "The authenticator app was removed.")
@@ -85,99 +41,115 @@ class FactorChange(Enum):
 
 
 @dataclass(frozen=True)
-class OwnFactors:
+class FactorOverview:
     app: TotpSecret | None
     passkeys: list[Passkey]
     codes_left: int
 
 
-def of(uow: UnitOfWork, user_id: int) -> OwnFactors:
-    return OwnFactors(totp.of(uow, user_id), passkeys.list_of(uow, user_id), left(uow, user_id))
+def list_factors(uow: UnitOfWork, user_id: int) -> FactorOverview:
+    return FactorOverview(
+        totp.find_secret(uow, user_id),
+        passkeys.list_passkeys(uow, user_id),
+        recovery_codes.count_unused_codes(uow, user_id),
+    )
 
 
 def add_app(uow: UnitOfWork, caller: Caller, *, secret: str, code: str) -> list[str]:
-    """Add an app, with recovery codes if it is the first factor; raises ``second_factor.wrong``."""
-    sessions.lock_maker(uow, caller)
-    is_first = not sessions.is_asked(uow, caller.user_id)
-    totp.add(uow, uow.key_wrapper, caller.user_id, secret, code)
-    tell(uow, caller.user_id, FactorChange.APP_ADDED)
-    return make_anew(uow, caller.user_id) if is_first else []
+    """Add an authenticator app, and return new recovery codes for a person's first factor.
+
+    Raises ``auth.login_again`` and ``second_factor.wrong``.
+    """
+    sessions.lock_caller(uow, caller)
+    is_first = not sessions.has_second_factor(uow, caller.user_id)
+    totp.add_secret(uow, uow.key_wrapper, caller.user_id, secret, code)
+    report_change(uow, caller.user_id, FactorChange.APP_ADDED)
+    return recovery_codes.create_codes(uow, caller.user_id) if is_first else []
 
 
 def add_passkey(
     uow: UnitOfWork, caller: Caller, *, session: str, name: str, answer: str
 ) -> list[str]:
-    """Add a passkey, with recovery codes if it is the first factor; raises as ``passkeys.add``."""
-    sessions.lock_maker(uow, caller)
-    is_first = not sessions.is_asked(uow, caller.user_id)
-    passkeys.add(uow, caller.user_id, session=session, name=name, answer=answer)
-    tell(uow, caller.user_id, FactorChange.PASSKEY_ADDED)
-    return make_anew(uow, caller.user_id) if is_first else []
+    """Add a passkey, and return new recovery codes for a person's first factor.
+
+    Raises ``auth.login_again`` and every error of ``passkeys.add_passkey``.
+    """
+    sessions.lock_caller(uow, caller)
+    is_first = not sessions.has_second_factor(uow, caller.user_id)
+    passkeys.add_passkey(uow, caller.user_id, session=session, name=name, answer=answer)
+    report_change(uow, caller.user_id, FactorChange.PASSKEY_ADDED)
+    return recovery_codes.create_codes(uow, caller.user_id) if is_first else []
 
 
-def make_codes(uow: UnitOfWork, caller: Caller) -> list[str]:
-    """New recovery codes; raises ``auth.login_again``, and ``second_factor.missing``."""
-    sessions.lock_maker(uow, caller)
-    if not sessions.is_asked(uow, caller.user_id):
+def replace_recovery_codes(uow: UnitOfWork, caller: Caller) -> list[str]:
+    """Return new recovery codes. Raises ``auth.login_again`` and ``second_factor.missing``."""
+    sessions.lock_caller(uow, caller)
+    if not sessions.has_second_factor(uow, caller.user_id):
         raise SECOND_FACTOR_MISSING()
-    tell(uow, caller.user_id, FactorChange.CODES_MADE)
-    return make_anew(uow, caller.user_id)
+    report_change(uow, caller.user_id, FactorChange.CODES_MADE)
+    return recovery_codes.create_codes(uow, caller.user_id)
 
 
 def remove_app(uow: UnitOfWork, caller: Caller) -> None:
-    """Raises ``auth.login_again`` and ``second_factor.not_found``."""
-    sessions.lock_maker(uow, caller)
-    if not totp.remove(uow, caller.user_id):
+    """Remove the authenticator app. Raises ``auth.login_again``, ``second_factor.not_found``."""
+    sessions.lock_caller(uow, caller)
+    if not totp.remove_secret(uow, caller.user_id):
         raise SECOND_FACTOR_NOT_FOUND()
-    tell(uow, caller.user_id, FactorChange.APP_REMOVED)
-    _forget_needless_codes(uow, caller.user_id)
+    report_change(uow, caller.user_id, FactorChange.APP_REMOVED)
+    _remove_codes_without_factors(uow, caller.user_id)
 
 
 def remove_passkey(uow: UnitOfWork, caller: Caller, passkey_id: int) -> None:
-    """Raises ``auth.login_again`` and ``second_factor.not_found``."""
-    sessions.lock_maker(uow, caller)
+    """Remove a passkey. Raises ``auth.login_again`` and ``second_factor.not_found``."""
+    sessions.lock_caller(uow, caller)
     remove_passkeys(uow, caller.user_id, {passkey_id})
 
 
 def remove_passkeys(uow: UnitOfWork, user_id: int, passkey_ids: Collection[int]) -> None:
-    """End passkeys of a person who is locked; raises ``second_factor.not_found``."""
+    """Remove a person's passkeys. The caller has locked the person.
+
+    Raises ``second_factor.not_found``.
+    """
     for passkey_id in passkey_ids:
-        if not passkeys.remove(uow, user_id, passkey_id):
+        if not passkeys.remove_passkey(uow, user_id, passkey_id):
             raise SECOND_FACTOR_NOT_FOUND()
-        tell(uow, user_id, FactorChange.PASSKEY_REMOVED)
-    _forget_needless_codes(uow, user_id)
+        report_change(uow, user_id, FactorChange.PASSKEY_REMOVED)
+    _remove_codes_without_factors(uow, user_id)
 
 
-def remove_later(uow: UnitOfWork, user_id: int, moment: datetime) -> None:
-    """Remove what was added after this moment, for a person whom the caller has locked."""
-    for kind, factor in ((TotpSecret, "app"), (Passkey, "passkey")):
-        later = (kind.user_id == user_id, kind.created_at > moment)
-        for _ in uow.session.execute(delete(kind).where(*later).returning(kind.user_id)).all():
-            record(uow, user_id, EventType.FACTOR_REMOVED, factor=factor)
-    _forget_needless_codes(uow, user_id)
+def remove_factors_added_after(uow: UnitOfWork, user_id: int, moment: datetime) -> None:
+    """Remove the factors that a person added after this moment. The caller has locked the person.
+
+    No mail is sent.
+    """
+    for model, factor in ((TotpSecret, "app"), (Passkey, "passkey")):
+        added_later = (model.user_id == user_id, model.created_at > moment)
+        statement = delete(model).where(*added_later).returning(model.user_id)
+        for _ in uow.session.execute(statement).all():
+            record_event(uow, user_id, EventType.FACTOR_REMOVED, factor=factor)
+    _remove_codes_without_factors(uow, user_id)
 
 
-def reset(uow: UnitOfWork, *, email: str) -> User:
-    """Remove all factors of a person who lost theirs; raises ``user.not_found``."""
-    person = accounts.get_by_email(uow, email)
+def remove_all_factors(uow: UnitOfWork, *, email: str) -> User:
+    """Remove all factors of a person who has lost them. Raises ``user.not_found``."""
+    person = accounts.get_user_by_email(uow, email)
     sessions.lock_person(uow, person.id)
-    for kind in (TotpSecret, Passkey):
-        uow.session.execute(delete(kind).where(kind.user_id == person.id))
-    remove_codes(uow, person.id)
-    tell(uow, person.id, FactorChange.ALL_REMOVED)
+    for model in (TotpSecret, Passkey):
+        uow.session.execute(delete(model).where(model.user_id == person.id))
+    recovery_codes.remove_codes(uow, person.id)
+    report_change(uow, person.id, FactorChange.ALL_REMOVED)
     return person
 
 
-def tell(uow: UnitOfWork, user_id: int, change: FactorChange) -> None:
-    """Record what happened to a person's factors, and mail it to them."""
-    kind, factor, words = change.value
-    record(uow, user_id, kind, factor=factor)
-    person = accounts.get(uow, user_id)
-    about = MailKind.FACTORS_CHANGED
-    account_mails.mail_person(uow, about, person, words)
+def report_change(uow: UnitOfWork, user_id: int, change: FactorChange) -> None:
+    """Record a change of a person's factors, and notify the person by mail."""
+    event_type, factor, text = change.value
+    record_event(uow, user_id, event_type, factor=factor)
+    person = accounts.get_user(uow, user_id)
+    account_mails.enqueue_mail_to(uow, MailKind.FACTORS_CHANGED, person, text)
 
 
-def _forget_needless_codes(uow: UnitOfWork, user_id: int) -> None:
-    """Recovery codes end with the last factor: they would stand for none."""
-    if not sessions.is_asked(uow, user_id):
-        remove_codes(uow, user_id)
+def _remove_codes_without_factors(uow: UnitOfWork, user_id: int) -> None:
+    """Remove a person's recovery codes if the person has no second factor left."""
+    if not sessions.has_second_factor(uow, user_id):
+        recovery_codes.remove_codes(uow, user_id)

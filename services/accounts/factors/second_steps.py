@@ -1,7 +1,8 @@
-"""The second step of a login: what a person shows once their password was right.
+"""The second step of a login, in which a person proves a second factor after the password.
 
-A login that has got so far has no session. The browser holds a proof of its first step in a cookie,
-which is worth nothing without the browser's other cookie, after the password changed, or twice.
+The person has no session between the two steps. A cookie of the browser contains a proof of the
+first step. This proof is valid only in the same browser, only until the password changes, and only
+once.
 """
 
 from dataclasses import dataclass
@@ -13,53 +14,62 @@ from core.keyring import Keyring
 from models import User
 from services.access import sessions
 from services.accounts import accounts, logins
-from services.accounts.factors import own_factors, passkeys, totp
+from services.accounts.factors import own_factors, passkeys, proofs, recovery_codes, totp
 from services.accounts.factors.own_factors import FactorChange
 from services.accounts.logins import Attempt, Browser
 from storage.unit_of_work import UnitOfWork
 
 
 @dataclass(frozen=True)
-class ShownFactor:
-    """The entry of a form: a code of the app or a recovery code, or a passkey's answer."""
+class SubmittedFactor:
+    """The second factor that a person submitted in a form.
 
-    # The browser's; the passkey's challenge is about it.
+    Attributes:
+        form_cookie: the browser's form cookie, to which a passkey's challenge is bound.
+        code: a code of the authenticator app, or a recovery code.
+        passkey: the browser's WebAuthn response.
+    """
+
     form_cookie: str
     code: str = ""
     passkey: str = ""
 
 
-def require(uow: UnitOfWork, person: User, shown: ShownFactor) -> None:
-    """Take what a person shows, if they have a second factor.
+def require_second_factor(uow: UnitOfWork, person: User, factor: SubmittedFactor) -> None:
+    """Verify the submitted factor of a person who has a second factor.
 
-    An attempt with a code must have been counted before (``logins.begin_code``). Raises
-    ``auth.second_factor`` for nothing shown, ``second_factor.wrong`` and ``passkey.invalid``.
+    The caller must already have counted an attempt with a code (``logins.begin_code_attempt``).
+    Raises ``auth.second_factor`` for a missing factor, ``second_factor.wrong`` and
+    ``passkey.invalid``.
     """
-    if not sessions.is_asked(uow, person.id):
+    if not sessions.has_second_factor(uow, person.id):
         return
-    if shown.passkey:
-        cookie = shown.form_cookie
-        answer = shown.passkey
-        passkeys.take(uow, form_cookie=cookie, answer=answer, user_id=person.id)
+    if factor.passkey:
+        passkeys.verify_passkey(
+            uow, form_cookie=factor.form_cookie, answer=factor.passkey, user_id=person.id
+        )
         return
-    code = "".join(shown.code.split())
+    code = "".join(factor.code.split())
     if not code:
         raise AUTH_SECOND_FACTOR()
     if totp.is_code(code):
-        is_right = totp.take(uow, uow.key_wrapper, person.id, code)
-    elif is_right := own_factors.take_code(uow, person.id, code):
-        own_factors.tell(uow, person.id, FactorChange.CODE_USED)
+        is_right = totp.accept_code(uow, uow.key_wrapper, person.id, code)
+    elif is_right := recovery_codes.use_code(uow, person.id, code):
+        own_factors.report_change(uow, person.id, FactorChange.CODE_USED)
     if not is_right:
         raise SECOND_FACTOR_WRONG()
 
 
-def begin(keyring: Keyring, person: User, form_cookie: str) -> str:
-    """The value of the cookie of a person whose password was right, in this browser."""
-    return f"{person.id}.{passkeys.make(keyring, _about(person, form_cookie))}"
+def create_first_step(keyring: Keyring, person: User, form_cookie: str) -> str:
+    """Return the cookie value that proves that a person passed the first step in this browser."""
+    return f"{person.id}.{proofs.create_proof(keyring, _proof_subject(person, form_cookie))}"
 
 
-def read(uow: UnitOfWork, first_step: str, form_cookie: str) -> User:
-    """The person whose second step such a cookie waits for; raises ``auth.second_factor``."""
+def read_first_step(uow: UnitOfWork, first_step: str, form_cookie: str) -> User:
+    """Return the person who passed the first step. Raises ``auth.second_factor``.
+
+    ``first_step`` is the value of the cookie from ``create_first_step``.
+    """
     user_id, _, proof = first_step.partition(".")
     person = None
     if user_id.isascii() and user_id.isdigit() and len(user_id) <= len(str(ids.MAX_ID)):
@@ -67,42 +77,50 @@ def read(uow: UnitOfWork, first_step: str, form_cookie: str) -> User:
     if (
         person is None
         or person.password_hash is None
-        or not passkeys.is_valid(uow.settings.keyring, _about(person, form_cookie), proof)
-        or passkeys.is_spent(uow, proof)
-        # A person whose factors were removed since is asked for the password once more.
-        or not sessions.is_asked(uow, person.id)
+        or not proofs.is_valid_proof(
+            uow.settings.keyring, _proof_subject(person, form_cookie), proof
+        )
+        or proofs.is_spent_proof(uow, proof)
+        # If the person's factors were removed after the first step, the person must start again.
+        or not sessions.has_second_factor(uow, person.id)
     ):
         raise AUTH_SECOND_FACTOR()
     return person
 
 
-def finish(
+def complete_second_step(
     uow: UnitOfWork,
     first_step: str,
-    shown: ShownFactor,
+    factor: SubmittedFactor,
     *,
     attempt: Attempt | None,
     browser: Browser,
 ) -> User:
-    """The person who logs in by this second step; raises what ``read`` and ``require`` raise."""
-    person = read(uow, first_step, shown.form_cookie)
-    require(uow, person, shown)
-    if not passkeys.spend(uow, first_step.partition(".")[2]):
+    """Return the person who has now passed both steps.
+
+    Raises every error of ``read_first_step`` and ``require_second_factor``.
+    """
+    person = read_first_step(uow, first_step, factor.form_cookie)
+    require_second_factor(uow, person, factor)
+    if not proofs.spend_proof(uow, first_step.partition(".")[2]):
         raise AUTH_SECOND_FACTOR()
     if attempt is not None:
-        logins.clear(uow, attempt)
-    logins.tell_of_browser(uow, person, browser)
+        logins.clear_attempt(uow, attempt)
+    logins.notify_of_new_browser(uow, person, browser)
     return person
 
 
-def by_passkey(uow: UnitOfWork, *, form_cookie: str, answer: str, browser: Browser) -> User:
-    """The person who logs in by a passkey alone; raises ``passkey.invalid``."""
-    passkey = passkeys.take(uow, form_cookie=form_cookie, answer=answer, user_id=None)
-    person = accounts.get(uow, passkey.user_id)
-    logins.tell_of_browser(uow, person, browser)
+def log_in_by_passkey(uow: UnitOfWork, *, form_cookie: str, answer: str, browser: Browser) -> User:
+    """Return the person who logs in with a passkey instead of a password.
+
+    Raises ``passkey.invalid``.
+    """
+    passkey = passkeys.verify_passkey(uow, form_cookie=form_cookie, answer=answer, user_id=None)
+    person = accounts.get_user(uow, passkey.user_id)
+    logins.notify_of_new_browser(uow, person, browser)
     return person
 
 
-def _about(person: User, form_cookie: str) -> str:
-    # A new password ends what was begun with the old one; an erased person has none.
+def _proof_subject(person: User, form_cookie: str) -> str:
+    # The subject contains the password's hash, so a new password invalidates the first step.
     return f"login\n{person.id}\n{person.password_hash}\n{form_cookie}"

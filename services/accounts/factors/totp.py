@@ -1,6 +1,6 @@
-"""Codes of an authenticator app (TOTP, RFC 6238): six digits that change each half minute.
+"""Six-digit codes of an authenticator app, which change every 30 seconds (TOTP, RFC 6238).
 
-The secret is stored encrypted under the encryption keys, so a copy of the database makes no codes.
+The database stores the app's secret encrypted, so a copy of the database can't produce codes.
 """
 
 import base64
@@ -19,23 +19,26 @@ from models import TotpSecret
 from storage.encryption import KeyWrapper, WrappedKey
 from storage.unit_of_work import UnitOfWork
 
-# As RFC 4226 recommends: 160 bits, 32 letters and digits for a person who types them.
+# RFC 4226 recommends 160 bits, which are 32 letters and digits for a person who types the secret.
 _SECRET_BYTES = 20
-# Steps of half a minute by which the person's clock may differ from ours.
-_WINDOW_STEPS = 1
+# The person's clock may differ from the server's clock by this number of 30-second steps.
+_CLOCK_TOLERANCE_STEPS = 1
 _ISSUER = "Pressroom"
 _PURPOSE = "totp-offer"
 _CODE = re.compile(r"[0-9]{6}", re.ASCII)
 _SECRET = re.compile(r"[A-Z2-7]{32}", re.ASCII)
 
 
-def new_secret() -> str:
+def create_secret() -> str:
     return base64.b32encode(secrets.token_bytes(_SECRET_BYTES)).decode()
 
 
 def sign_offer(keyring: Keyring, session: str, secret: str) -> str:
-    """A signature that shows, in the form of the set-up page, that this session was offered this
-    secret: nothing is stored before a code confirms it."""
+    """Return a signature which proves that the set-up page offered this secret to this session.
+
+    The page's form contains the signature, because the secret is stored only after a code confirms
+    the secret.
+    """
     return keyring.signer(_PURPOSE).sign(_offer(session, secret))
 
 
@@ -44,8 +47,8 @@ def is_offered(keyring: Keyring, session: str, secret: str, signature: str) -> b
     return is_signed and _SECRET.fullmatch(secret) is not None
 
 
-def uri(secret: str, email: str) -> str:
-    """Return what the QR code says to the app."""
+def build_uri(secret: str, email: str) -> str:
+    """Return the URI in the QR code that the authenticator app scans."""
     return pyotp.TOTP(secret).provisioning_uri(name=email, issuer_name=_ISSUER)
 
 
@@ -53,9 +56,12 @@ def is_code(text: str) -> bool:
     return _CODE.fullmatch(text) is not None
 
 
-def add(uow: UnitOfWork, wrapper: KeyWrapper, user_id: int, secret: str, code: str) -> None:
-    """Store a secret in place of the one before if the code fits, or ``second_factor.wrong``."""
-    step = _step(secret, code)
+def add_secret(uow: UnitOfWork, wrapper: KeyWrapper, user_id: int, secret: str, code: str) -> None:
+    """Store the secret of a person's new app, and replace an earlier secret.
+
+    Raises ``second_factor.wrong`` if the code doesn't match the secret.
+    """
+    step = _matching_step(secret, code)
     if step is None:
         raise SECOND_FACTOR_WRONG()
     wrapped = wrapper.wrap(base64.b32decode(secret), _context(user_id))
@@ -65,60 +71,60 @@ def add(uow: UnitOfWork, wrapper: KeyWrapper, user_id: int, secret: str, code: s
         "last_step": step,
         "created_at": clock.now(),
     }
-    stored = insert(TotpSecret).values(user_id=user_id, **values)
-    replaced = stored.on_conflict_do_update(index_elements=[TotpSecret.user_id], set_=values)
-    uow.session.execute(replaced)
+    insertion = insert(TotpSecret).values(user_id=user_id, **values)
+    upsert = insertion.on_conflict_do_update(index_elements=[TotpSecret.user_id], set_=values)
+    uow.session.execute(upsert)
 
 
-def take(uow: UnitOfWork, wrapper: KeyWrapper, user_id: int, code: str) -> bool:
-    """Return whether this is a code of the person's app, and newer than each that was taken before.
+def accept_code(uow: UnitOfWork, wrapper: KeyWrapper, user_id: int, code: str) -> bool:
+    """Accept a valid code of a person's app, and return whether the code was accepted.
 
-    The condition on the newest step decides between two requests at once: one of them gets it.
+    A code must be newer than all accepted codes. The database checks that when it stores the code's
+    time step, so of two simultaneous requests with the same code only one succeeds.
     """
     secret_row = uow.session.get(TotpSecret, user_id)
     if secret_row is None:
         return False
     wrapped = WrappedKey(secret_row.wrapped_by, secret_row.wrapped_secret)
     secret = wrapper.unwrap(wrapped, _context(user_id))
-    step = _step(base64.b32encode(secret).decode(), code)
+    step = _matching_step(base64.b32encode(secret).decode(), code)
     if step is None:
         return False
-    newer = (TotpSecret.user_id == user_id, TotpSecret.last_step < step)
-    statement = (
-        update(TotpSecret).where(*newer).values(last_step=step).returning(TotpSecret.user_id)
-    )
+    has_older_step = (TotpSecret.user_id == user_id, TotpSecret.last_step < step)
+    statement = update(TotpSecret).where(*has_older_step).values(last_step=step)
+    statement = statement.returning(TotpSecret.user_id)
     options = {"synchronize_session": False}
     return uow.session.scalar(statement, execution_options=options) is not None
 
 
-def of(uow: UnitOfWork, user_id: int) -> TotpSecret | None:
+def find_secret(uow: UnitOfWork, user_id: int) -> TotpSecret | None:
     return uow.session.get(TotpSecret, user_id)
 
 
-def remove(uow: UnitOfWork, user_id: int) -> bool:
-    removed = delete(TotpSecret).where(TotpSecret.user_id == user_id)
-    return uow.session.scalar(removed.returning(TotpSecret.user_id)) is not None
+def remove_secret(uow: UnitOfWork, user_id: int) -> bool:
+    statement = delete(TotpSecret).where(TotpSecret.user_id == user_id)
+    return uow.session.scalar(statement.returning(TotpSecret.user_id)) is not None
 
 
-def rotate(uow: UnitOfWork, wrapper: KeyWrapper) -> int:
-    """Wrap each secret under the current encryption key; returns how many were under another."""
+def rewrap_secrets(uow: UnitOfWork, wrapper: KeyWrapper) -> int:
+    """Encrypt all secrets with the current encryption key, and return the changed rows' number."""
     stale = select(TotpSecret).where(TotpSecret.wrapped_by != wrapper.current)
     rows = uow.session.scalars(stale.with_for_update()).all()
-    for each in rows:
-        wrapped = WrappedKey(each.wrapped_by, each.wrapped_secret)
-        renewed = wrapper.rewrap(wrapped, _context(each.user_id))
-        each.wrapped_secret = renewed.data
-        each.wrapped_by = renewed.wrapped_by
+    for row in rows:
+        wrapped = WrappedKey(row.wrapped_by, row.wrapped_secret)
+        rewrapped = wrapper.rewrap(wrapped, _context(row.user_id))
+        row.wrapped_secret = rewrapped.data
+        row.wrapped_by = rewrapped.wrapped_by
     return len(rows)
 
 
-def _step(secret: str, code: str) -> int | None:
-    """The time step whose code this is, if that is now or next to it."""
+def _matching_step(secret: str, code: str) -> int | None:
+    """Return the time step of a code, or ``None`` unless the step is close to the current time."""
     if not is_code(code):
         return None
     try:
         return pyotp.TOTP(secret).verify_and_get_timecode(
-            code, for_time=clock.now(), valid_window=_WINDOW_STEPS
+            code, for_time=clock.now(), valid_window=_CLOCK_TOLERANCE_STEPS
         )
     except OTPVerificationError:
         return None

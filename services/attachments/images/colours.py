@@ -33,14 +33,14 @@ _UNIT = 100_000
 _MIN_GAMMA_UNITS = 1_000
 _MAX_GAMMA_UNITS = 10_000_000
 # An encoder can describe sRGB by its primaries and a gamma value of about 0.45455. Some encoders
-# round this value. Like libpng, Pressroom treats each gamma value within 5% of 0.45455 as the exact
-# transfer function of sRGB.
+# round the gamma value. Like libpng, Pressroom treats each gamma value within 5% of 0.45455 as the
+# exact transfer function of sRGB.
 _SRGB_GAMMA = 1 / 2.2
 _GAMMA_TOLERANCE = 0.05
 _POINT_TOLERANCE = 0.005
 # PQ and HLG are the transfer functions of HDR images, which can be brighter than white paper. ITU-R
 # BT.2408 sets the white of paper in HDR images to 203 cd/m². Pixels in sRGB can't be brighter than
-# this white. Light above 80% of this white is therefore compressed into the upper 20% of sRGB's
+# white paper. Light above 80% of this white is therefore compressed into the upper 20% of sRGB's
 # range.
 _WHITE_CANDELAS = 203
 _PQ_CANDELAS = 10_000

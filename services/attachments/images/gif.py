@@ -43,7 +43,7 @@ class _Reader:
 
 
 def read_gif(data: bytes) -> Animation:
-    """Split a GIF into frames, and check the limits. No pixels are decoded.
+    """Split a GIF into frames without decoding pixels, and check the limits.
 
     A GIF without motion has one frame.
     """
@@ -98,7 +98,7 @@ def _read_frame(reader: _Reader, palette: bytes, control: bytes) -> tuple[Frame,
     start = reader.at
     reader.take(1)
     reader.skip_blocks()
-    left, top, width, height = (_u16(descriptor, at) for at in (0, 2, 4, 6))
+    x, y, width, height = (_u16(descriptor, at) for at in (0, 2, 4, 6))
     outcome.check_canvas(width, height, f"GIF image at byte {start:,}")
     stop = reader.at
     size = descriptor[4:8]
@@ -115,7 +115,7 @@ def _read_frame(reader: _Reader, palette: bytes, control: bytes) -> tuple[Frame,
 
     disposal = _DISPOSALS.get(control[0] >> 2 & 7, Disposal.KEEP)
     duration_ms = Fraction(_u16(control, 1) * 10)
-    frame = Frame(left, top, duration_ms, disposal, over=True, decode=decode_frame)
+    frame = Frame(x, y, duration_ms, disposal, over=True, decode=decode_frame)
     return frame, (width, height)
 
 

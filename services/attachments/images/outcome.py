@@ -44,7 +44,7 @@ class ConvertedImage:
     """A converted image in its stored form.
 
     Attributes:
-        width: the width in pixels. ``height`` is in pixels too.
+        width: the width of the image in pixels.
         frames: the number of frames, which is 1 for a still image.
     """
 

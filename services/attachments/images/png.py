@@ -237,10 +237,10 @@ def _record_frame_chunk(file: _PngFile, name: bytes, body: bytes) -> bool:
 def _fits_canvas(body: bytes, canvas: tuple[int, int], *, is_still: bool) -> bool:
     if len(body) != _FRAME_CONTROL.size:
         return False
-    width, height, left, top, *_ = _FRAME_CONTROL.unpack(body)
+    width, height, x, y, *_ = _FRAME_CONTROL.unpack(body)
     if is_still:
-        return (width, height, left, top) == (*canvas, 0, 0)
-    is_inside = left + width <= canvas[0] and top + height <= canvas[1]
+        return (width, height, x, y) == (*canvas, 0, 0)
+    is_inside = x + width <= canvas[0] and y + height <= canvas[1]
     return bool(min(width, height) > 0 and is_inside)
 
 
@@ -252,11 +252,11 @@ def _record_metadata(metadata: dict[str, bytes], name: bytes, body: bytes) -> No
 
 
 def _build_frame(file: _PngFile, chunks: _FrameChunks) -> Frame:
-    _, _, left, top, delay, per, dispose, blend = _FRAME_CONTROL.unpack(chunks.control)
+    _, _, x, y, delay, per, dispose, blend = _FRAME_CONTROL.unpack(chunks.control)
     header = chunks.control[4:12] + file.header[8:]
     return Frame(
-        left=left,
-        top=top,
+        left=x,
+        top=y,
         duration_ms=Fraction(delay * 1000, per or 100),
         disposal=_DISPOSALS.get(dispose, Disposal.KEEP),
         over=blend == 1,

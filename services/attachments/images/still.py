@@ -30,7 +30,7 @@ _LEVELS = range(256)
 # A colour profile that changes no 8-bit level by more than this is treated as sRGB.
 _MAX_ROUNDING_LEVELS = 2
 # The EXIF orientation of an upright image. Other orientations tell viewers how to rotate or mirror
-# the image. For example, 6 means a quarter turn clockwise.
+# the image. For example, the orientation 6 means a quarter turn clockwise.
 _UPRIGHT_ORIENTATION = 1
 _TRANSPOSITIONS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,

@@ -37,7 +37,7 @@ class WebpFile(Picture):
 
 
 def read_webp(data: bytes) -> WebpFile:
-    """Read the chunks of a WebP file, and check the limits. No pixels are decoded."""
+    """Read the chunks of a WebP file without decoding pixels, and check the limits."""
     end = 8 + int.from_bytes(data[4:8], "little")
     if end > len(data):
         raise create_truncated_error(

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from core.process import child_loop
-from core.process.confinement import confine
+from core.process.confinement import confine_process
 from services.attachments.images.conversion import convert_image
 from services.attachments.images.outcome import (
     ConvertedImage,
@@ -58,7 +58,9 @@ def parse_answer(answer: Any, data: bytes) -> ConvertedImage | UnreadableImage:
 
 
 def main() -> None:
-    child_loop.serve(_answer, confine=confine, max_resident_bytes=_MAX_RESIDENT_BYTES)
+    child_loop.answer_messages(
+        _answer, confine=confine_process, max_resident_bytes=_MAX_RESIDENT_BYTES
+    )
 
 
 def _answer(request: Any, image: bytes) -> tuple[Any, Sequence[bytes]]:

@@ -1,7 +1,8 @@
-"""The writer that needs no network: it takes sentences and words from a post.
+"""Writes metadata and tweets without a language model, from the sentences and words of a post.
 
-A sentence that begins with a pronoun or a connective (`It …`, `However, …`) needs the sentence
-before it. A summary has such a sentence only after that one, and a tweet never has one.
+A sentence that begins with a pronoun or a connective, such as `However`, refers back to the
+previous sentence. A summary contains a back reference only together with the previous sentence. A
+tweet never contains a back reference.
 """
 
 import re
@@ -15,11 +16,36 @@ from services.composer.offline.post_tags import extract_tags
 from services.composer.text.characters import ELLIPSIS
 from services.composer.text.post import MetadataField, PlainPost, PostMetadata
 
+_MAX_TITLE_CHARACTERS = 400
+# The limits of a slug that is built from tags, because the post has no title.
+_MAX_KEY_WORDS = 8
+_MAX_KEY_WORDS_CHARACTERS = 60
+_MAX_PHRASE_WORDS = 3
+_SENTENCES_PER_TWEET = 3
+# Two sentences are similar if more than this share of their words are equal.
+_SIMILAR_SHARE = 0.6
+# The letters that writers of some languages use in place of their special letters.
+_SPELLINGS = {
+    "de": str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue"}),
+    "da": str.maketrans({"å": "aa", "ø": "oe", "æ": "ae", "Å": "Aa", "Ø": "Oe", "Æ": "Ae"}),
+}
+# Finds a Japanese word, because only Japanese uses kana. A single kana may be an ornament.
+_KANA_WORD = re.compile("[\u3041-\u3096\u30a1-\u30ff]{2}")
+# Finds the space after a Chinese or Japanese sentence, which these languages don't use.
+_UNSPACED_STOP = re.compile(r"([。！？][”』」）]?) ")
+# Finds the end of greetings and announcements.
+_OPEN_END = re.compile(r"[,:，、：！!][\"'”’»]*$")
+_QUESTION = re.compile("[?？؟]")
+_QUOTES = re.compile('["“”«»„‟「」『』]')
+
 
 def write_metadata(
     plain: PlainPost, wanted: frozenset[MetadataField], content_hash: str
 ) -> PostMetadata:
-    """Always the same for the same post; `content_hash` is hexadecimal."""
+    """Write the wanted fields of the metadata. Equal posts have equal metadata.
+
+    ``content_hash``: the hash of the post's content in hexadecimal.
+    """
     document = parse_document(plain)
     return PostMetadata(
         slug=write_slug(plain, document, content_hash) if MetadataField.SLUG in wanted else None,
@@ -29,66 +55,61 @@ def write_metadata(
 
 
 def write_tweets(plain: PlainPost) -> tuple[str, ...]:
-    """Return sentences that stand alone, the title before the first unless that repeats it."""
+    """Write tweets from sentences that don't refer back to the previous sentence.
+
+    The first tweet begins with the title, unless its sentence repeats the title.
+    """
     document = parse_document(plain)
-    wanted = min(rules.MAX_TWEETS, 1 + len(document.sentences) // _SENTENCES_A_TWEET)
-    # Unlike sentences in the post's order: the first of paragraphs rather than others.
     language = document.language
-    good = [
+    tweet_count = min(rules.MAX_TWEETS, 1 + len(document.sentences) // _SENTENCES_PER_TWEET)
+    suitable = [
         sentence
         for sentence in document.sentences
-        if sentence.whole
-        and not sentence.listed
+        if sentence.is_complete
+        and not sentence.is_listed
         and not has_back_reference(sentence, language)
         and not _is_personal(sentence, language)
         and rules.measure_tweet_weight(sentence.text[:600]) <= rules.MAX_TWEET_WEIGHT
     ]
-    openings = [sentence for sentence in good if sentence.opens]
+    # The first sentences of paragraphs take precedence, because they are the most informative.
+    openings = [sentence for sentence in suitable if sentence.opens_paragraph]
     chosen: list[Sentence] = []
-    for sentence in dict.fromkeys(chain(openings, good, document.sentences)):
-        if len(chosen) == wanted or (chosen and sentence not in good):
+    for sentence in dict.fromkeys(chain(openings, suitable, document.sentences)):
+        if len(chosen) == tweet_count or (chosen and sentence not in suitable):
             break
-        if not any(_are_similar(sentence.keys(), other.keys()) for other in chosen):
+        if not any(_are_similar(sentence.keys(), earlier.keys()) for earlier in chosen):
             chosen.append(sentence)
     chosen.sort(key=document.sentences.index)
     texts = [sentence.text for sentence in chosen]
-    opening = texts[0] if texts else plain.title
-    named = {word.key for word in document.title if word.key}
-    repeats = chosen and _are_similar(named, chosen[0].keys())
-    if plain.title and not repeats and not opening.startswith(plain.title):
+    first_text = texts[0] if texts else plain.title
+    title_keys = {word.key for word in document.title if word.key}
+    repeats_title = chosen and _are_similar(title_keys, chosen[0].keys())
+    if plain.title and not repeats_title and not first_text.startswith(plain.title):
         colon = "：" if language in {"zh", "ja"} else ": "
-        between = " " if plain.title[-1] in ".!?…。！？:：" else colon
-        whole = f"{plain.title}{between}{opening}"
-        opening = whole if rules.measure_tweet_weight(whole) <= rules.MAX_TWEET_WEIGHT else opening
-    if fitting := rules.fit_tweets(plain, [opening, *texts[1:]]):
+        separator = " " if plain.title[-1] in ".!?…。！？:：" else colon
+        titled_text = f"{plain.title}{separator}{first_text}"
+        if rules.measure_tweet_weight(titled_text) <= rules.MAX_TWEET_WEIGHT:
+            first_text = titled_text
+    if fitting := rules.fit_tweets(plain, [first_text, *texts[1:]]):
         return fitting
-    any_text = (plain.title, *plain.headings[:10], *plain.paragraphs[:10])
-    return rules.fit_tweets(plain, any_text)[:1] or (ELLIPSIS,)
-
-
-_MAX_TITLE_CHARACTERS = 400
-# For a post without a title.
-_MAX_KEY_WORDS = 8
-_MAX_KEY_WORDS_CHARACTERS = 60
-# The plain letters with which writers of these languages replace their own.
-_SPELLED = {
-    "de": str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue"}),
-    "da": str.maketrans({"å": "aa", "ø": "oe", "æ": "ae", "Å": "Aa", "Ø": "Oe", "Æ": "Ae"}),
-}
-# Only Japanese has words in kana; a single character may be an ornament.
-_KANA_WORD = re.compile("[\u3041-\u3096\u30a1-\u30ff]{2}")
+    all_texts = (plain.title, *plain.headings[:10], *plain.paragraphs[:10])
+    return rules.fit_tweets(plain, all_texts)[:1] or (ELLIPSIS,)
 
 
 def write_slug(plain: PlainPost, document: Document, content_hash: str) -> str:
-    """The title's words, or those that the post is about; `post-…` where there are none."""
-    nameless = rules.fit_slug("", content_hash)
-    title = _spell(plain.title[:_MAX_TITLE_CHARACTERS], document.language)
+    """Return a slug from the title, or from the tags of a post without a title.
+
+    A post without any words has a slug such as `post-1a2b3c4d`, from the hash of its content.
+    """
+    fallback_slug = rules.fit_slug("", content_hash)
+    title = _spell_in_latin(plain.title[:_MAX_TITLE_CHARACTERS], document.language)
     slug = rules.fit_slug(title, content_hash)
-    if slug != nameless:
+    if slug != fallback_slug:
         return slug
-    spelled = (_spell(tag, document.language) for tag in extract_tags(plain, document))
-    slugs = [slug for text in spelled if (slug := rules.fit_slug(text, content_hash)) != nameless]
-    # As many words as there is room for, each once; the first is cut if it is too long.
+    latin_tags = (_spell_in_latin(tag, document.language) for tag in extract_tags(plain, document))
+    tag_slugs = (rules.fit_slug(text, content_hash) for text in latin_tags)
+    slugs = [tag_slug for tag_slug in tag_slugs if tag_slug != fallback_slug]
+    # Join as many different words as fit. Cut the first slug if no slug fits.
     words: list[str] = []
     for slug in slugs:
         longer = words + [word for word in slug.split("-") if word not in words]
@@ -97,11 +118,14 @@ def write_slug(plain: PlainPost, document: Document, content_hash: str) -> str:
             words = longer
     if slugs and not words:
         return slugs[0][:_MAX_KEY_WORDS_CHARACTERS].strip("-")
-    return "-".join(words) or nameless
+    return "-".join(words) or fallback_slug
 
 
-def _spell(text: str, language: str) -> str:
-    """In Latin letters as the language has it, as far as more is known than the letters tell."""
+def _spell_in_latin(text: str, language: str) -> str:
+    """Spell a text in Latin letters by the rules of its language.
+
+    Letters without a rule in the language stay, because the slug is transliterated later.
+    """
     if language == "ja" or _KANA_WORD.search(text):
         return spell_japanese(text)
     if language == "zh":
@@ -109,75 +133,79 @@ def _spell(text: str, language: str) -> str:
         from rjieba import cut
 
         return "-".join("".join(lazy_pinyin(word)) for word in cut(text))
-    return text.translate(_SPELLED.get(language, {}))
-
-
-# Chinese and Japanese put no space after a sentence.
-_UNSPACED_STOP = re.compile(r"([。！？][”』」）]?) ")
-# Greetings and announcements end so.
-_ENDS_OPEN = re.compile(r"[,:，、：！!][\"'”’»]*$")
-_QUESTION = re.compile("[?？؟]")
-_QUOTES = re.compile('["“”«»„‟「」『』]')
-_MAX_PHRASE_WORDS = 3
-_SENTENCES_A_TWEET = 3
-_ALIKE = 0.6
+    return text.translate(_SPELLINGS.get(language, {}))
 
 
 @cache
-def _words(file_name: str) -> dict[str, frozenset[str]]:
-    """The words of each line by the code of the language with which it begins."""
+def _load_words(file_name: str) -> dict[str, frozenset[str]]:
+    """Return the words in a file by language code.
+
+    Each line of the file begins with a language code.
+    """
     text = Path(__file__).with_name(file_name).read_text("utf-8")
     lines = (line.split() for line in text.splitlines())
     return {code: frozenset(words) for code, *words in lines}
 
 
 def has_back_reference(sentence: Sentence, language: str) -> bool:
-    """Tell whether the sentence begins with what points back: `this` does, `this week` does not."""
-    known = _words("points_back.txt").get(language, frozenset())
+    """Return whether the beginning of the sentence refers back to the previous sentence.
+
+    For example, `this` is a back reference, but `this week` is not.
+    """
+    known_phrases = _load_words("points_back.txt").get(language, frozenset())
     for count in range(_MAX_PHRASE_WORDS, 0, -1):
         phrase = "_".join(word.plain for word in sentence.words[:count])
-        if phrase in known or f"!{phrase}" in known:
-            return phrase in known
+        if phrase in known_phrases or f"!{phrase}" in known_phrases:
+            return phrase in known_phrases
     return False
 
 
 def _is_personal(sentence: Sentence, language: str) -> bool:
-    """Tell whether the author greets readers, asks them, or speaks of himself."""
-    if _ENDS_OPEN.search(sentence.text[-4:]) or _QUESTION.search(sentence.text):
+    """Return whether the author greets readers, asks readers, or writes about themselves."""
+    if _OPEN_END.search(sentence.text[-4:]) or _QUESTION.search(sentence.text):
         return True
-    # The people in the news speak of themselves too, in quotation marks.
-    author = _words("first_person.txt").get(language, frozenset())
-    return not _QUOTES.search(sentence.text) and not author.isdisjoint(
+    # Ignore quotations, because quoted people also speak in the first person.
+    pronouns = _load_words("first_person.txt").get(language, frozenset())
+    return not _QUOTES.search(sentence.text) and not pronouns.isdisjoint(
         word.plain for word in sentence.words
     )
 
 
 def write_summary(plain: PlainPost, document: Document) -> str:
-    """Return the first sentences that fit; it is empty only without text."""
-    for chosen in (_first(document, impersonal=True), _first(document, impersonal=False)):
+    """Return a summary from the first sentences that fit.
+
+    Only a post without text has an empty summary.
+    """
+    for impersonal in (True, False):
+        chosen = _choose_first(document, impersonal=impersonal)
         if chosen:
             text = " ".join(sentence.text for sentence in chosen)
             return rules.fit_summary(_UNSPACED_STOP.sub(r"\1", text))
-    opening = sorted(document.sentences, key=lambda sentence: sentence.listed)[:1]
-    texts = (*(sentence.text for sentence in opening), *plain.headings, plain.title)
-    return next((fit for text in texts if (fit := rules.fit_summary(text))), "")
+    first_sentence = sorted(document.sentences, key=lambda sentence: sentence.is_listed)[:1]
+    candidates = (*(sentence.text for sentence in first_sentence), *plain.headings, plain.title)
+    return next((fit for text in candidates if (fit := rules.fit_summary(text))), "")
 
 
-def _first(document: Document, *, impersonal: bool) -> list[Sentence]:
-    """Return as many as fit, up to the first list; captions between them are left out."""
+def _choose_first(document: Document, *, impersonal: bool) -> list[Sentence]:
+    """Return as many sentences as fit into a summary, up to the first list.
+
+    Incomplete sentences, such as captions, are skipped.
+    """
     chosen: list[Sentence] = []
     room = rules.MAX_SUMMARY_CHARACTERS
-    has_whole = any(sentence.whole and not sentence.listed for sentence in document.sentences)
-    before: Sentence | None = None
+    has_complete = any(
+        sentence.is_complete and not sentence.is_listed for sentence in document.sentences
+    )
+    previous: Sentence | None = None
     for sentence in document.sentences:
-        follows = bool(chosen) and chosen[-1] is before
-        before = sentence
-        if chosen and sentence.listed:
+        follows_chosen = bool(chosen) and chosen[-1] is previous
+        previous = sentence
+        if chosen and sentence.is_listed:
             break
         if (
-            sentence.listed
-            or (has_whole and not sentence.whole)
-            or (has_back_reference(sentence, document.language) and not follows)
+            sentence.is_listed
+            or (has_complete and not sentence.is_complete)
+            or (has_back_reference(sentence, document.language) and not follows_chosen)
             or (impersonal and _is_personal(sentence, document.language))
         ):
             continue
@@ -188,6 +216,7 @@ def _first(document: Document, *, impersonal: bool) -> list[Sentence]:
     return chosen
 
 
-def _are_similar(one: set[str], other: set[str]) -> bool:
-    """Tell whether most words of the shorter text are in the other."""
-    return len(one & other) > _ALIKE * max(1, min(len(one), len(other)))
+def _are_similar(keys: set[str], earlier_keys: set[str]) -> bool:
+    """Return whether the longer text contains most words of the shorter text."""
+    min_count = max(1, min(len(keys), len(earlier_keys)))
+    return len(keys & earlier_keys) > _SIMILAR_SHARE * min_count

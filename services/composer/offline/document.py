@@ -1,4 +1,7 @@
-"""A post as sentences of words in a language, from which summaries, tags and tweets are taken."""
+"""Splits a post into sentences and words of its language, for the offline writer.
+
+SudachiPy's small dictionary provides the Japanese words with their parts of speech and readings.
+"""
 
 import re
 from collections.abc import Callable
@@ -19,146 +22,36 @@ from services.composer.text.words import (
     split_words,
 )
 
-# Japanese words, their kinds and their readings are those of SudachiPy's small dictionary, which
-# its authors keep up to date.
+Item = TypeVar("Item")
 
-NOUN, VERB = "名詞", "動詞"
-# The get_tokenizer takes 49,149 bytes at most, and refuses what grows beyond 65,535 in the form
-# NFKC; no character grows beyond 33.
-_MAX_PIECE_CHARACTERS = 1_000
-_AUXILIARY, _PARTICLE, _JOINING = "助動詞", "助詞", "接続助詞"
-# How the particles sound that are written as other sounds are.
-_PARTICLES = {"は": "わ", "へ": "え", "を": "お"}
-# Small kana that stand for words in names: the reading tells which.
+# SudachiPy's names of parts of speech.
+_NOUN = "名詞"
+_VERB = "動詞"
+_AUXILIARY = "助動詞"
+_PARTICLE = "助詞"
+_CONJUNCTIVE_PARTICLE = "接続助詞"
+# The kinds of Japanese nouns that can be tags. Numbers and auxiliary nouns can't be tags.
+_JAPANESE_NOUN_KINDS = frozenset({"普通名詞", "固有名詞"})
+# The tags of Chinese words that carry content.
+_CHINESE_NOUN_TAGS = ("n", "vn", "eng", "an", "j", "l", "i")
+# Particles whose pronunciation differs from their spelling.
+_PARTICLE_SOUNDS = {"は": "わ", "へ": "え", "を": "お"}
+# Small kana that abbreviate words in names, so only the reading shows their pronunciation.
 _READ_BY_NAME = frozenset("ヶヵ")
-_ONE_TOKENIZER_AT_A_TIME = Lock()
-
-
-class Morpheme(NamedTuple):
-    surface: str
-    # The form that the dictionary lists.
-    lemma: str
-    # The part of speech, and which sort of it.
-    kind: str
-    sort: str
-    # In Katakana; for a word that the dictionary lacks the word itself.
-    reading: str
-
-
-def split_morphemes(text: str) -> list[Morpheme]:
-    pieces = (
-        text[start : start + _MAX_PIECE_CHARACTERS]
-        for start in range(0, len(text), _MAX_PIECE_CHARACTERS)
-    )
-    # Threads can't share a get_tokenizer at the same time.
-    with _ONE_TOKENIZER_AT_A_TIME:
-        return [_morpheme(found) for piece in pieces for found in _tokenizer().tokenize(piece)]
-
-
-def spell_japanese(text: str) -> str:
-    """The words in Latin letters, set apart; one whose reading isn't known stays as it is."""
-    spelled = ""
-    for word in split_morphemes(text):
-        clings = word.kind == _AUXILIARY or word.sort == _JOINING
-        spelled += "" if clings else " "
-        if word.kind == _PARTICLE:
-            spelled += romanise_kana(_PARTICLES.get(word.surface, word.surface))
-        else:
-            by_reading = CHINESE.search(word.surface) or word.surface in _READ_BY_NAME
-            written = word.reading if by_reading else word.surface
-            spelled += romanise_kana(written, verb=word.kind == VERB)
-    return spelled
-
-
-def _morpheme(found: Any) -> Morpheme:
-    kind, sort = found.part_of_speech()[:2]
-    return Morpheme(found.surface(), found.dictionary_form(), kind, sort, found.reading_form())
-
-
-@cache
-def _tokenizer() -> Any:
-    from sudachipy import Dictionary, SplitMode
-
-    return Dictionary(dict="small").tokenizer(SplitMode.B)
-
-
-# English plurals of which a stemmer doesn't find the singular.
+# The tokenizer accepts at most 49,149 bytes, and refuses texts that exceed 65,535 bytes in the form
+# NFKC. NFKC turns a character into at most 33 bytes.
+_MAX_PIECE_CHARACTERS = 1_000
+# English plurals whose singular a stemmer doesn't find.
 _SINGULARS = dict(
     pair.split("=")
     for pair in Path(__file__).with_name("english_plurals.txt").read_text("ascii").split()
 )
-# Tags of Chinese words that carry content.
-_CHINESE_NOUNS = ("n", "vn", "eng", "an", "j", "l", "i")
-# Kinds of Japanese nouns that name something: no numbers, no auxiliaries.
-_JAPANESE_NOUNS = frozenset({"普通名詞", "固有名詞"})
-
-
-class Word(NamedTuple):
-    surface: str
-    # The form in which words are compared.
-    plain: str
-    # The same for all forms of a word; empty for a word without content.
-    key: str
-    # It can stand as a tag by itself.
-    noun: bool
-
-
-Tokenizer = Callable[[str], list[Word]]
-
-
-def get_tokenizer(language: str) -> Tokenizer:
-    if language == "zh":
-        return _chinese
-    if language == "ja":
-        return _japanese
-    stop = load_stop_words(language)
-    from Stemmer import Stemmer
-
-    # A stemmer for each text: threads can't share one. It knows the codes of its languages.
-    stem: Callable[[str], str] = str
-    with suppress(KeyError):
-        stem = Stemmer(language).stemWord
-
-    @cache
-    def word(surface: str) -> Word:
-        plain = fold_word(surface).replace("’", "'")
-        # The article of `l'eau`, the possessive of `Anna's`.
-        head, _, tail = plain.partition("'")
-        core = tail if len(tail) > len(head) else head
-        about = is_content_word(core, stop) and plain not in stop
-        shown = surface[-len(core) :] if core == tail else surface[: len(core)]
-        singular = _SINGULARS.get(core, core) if language == "en" else core
-        return Word(shown, plain, stem(singular) if about else "", about)
-
-    return lambda text: list(map(word, split_words(text)))
-
-
-def _chinese(text: str) -> list[Word]:
-    from rjieba import tag
-
-    words = []
-    for surface, kind in tag(text):
-        key = fold_word(surface)
-        about = is_content_word(key, load_stop_words("zh"))
-        noun = about and kind.startswith(_CHINESE_NOUNS)
-        words.append(Word(surface, key, key if about else "", noun))
-    return words
-
-
-def _japanese(text: str) -> list[Word]:
-    stop, words = load_stop_words("ja"), []
-    for found in split_morphemes(text):
-        plain = fold_word(found.surface)
-        about = is_content_word(plain, stop)
-        noun = about and found.kind == NOUN and found.sort in _JAPANESE_NOUNS
-        words.append(Word(found.surface, plain, fold_word(found.lemma) if about else "", noun))
-    return words
-
-
-# As much as a post of 3,000 words has; more text decides nothing more.
+# The part of a post that decides the language. The limit is the length of a post of 3,000 words.
 _MAX_SAMPLE_CHARACTERS = 20_000
-# Statistics of fewer letters are guesses.
+_MAX_SCRIPT_SAMPLE_CHARACTERS = 4_000
+# The statistical language detector needs at least this many letters for a reliable result.
 _MIN_LETTERS = 24
+# The scripts that identify a language, with their minimum share of the letters.
 _SCRIPTS = (
     ("ja", re.compile("[\u3040-\u30ff]"), 0.05),
     ("ko", re.compile("[\uac00-\ud7af]"), 0.3),
@@ -171,49 +64,190 @@ _SCRIPTS = (
 )
 _CYRILLIC = re.compile("[\u0400-\u04ff]")
 _LETTER = re.compile(r"[^\W\d_]")
-_MAX_SCRIPT_SAMPLE_CHARACTERS = 4_000
-_ONE_AT_A_TIME = Lock()
+# If a post exceeds this limit, the writer reads only the first paragraphs and an evenly spaced
+# sample of the remaining paragraphs.
+_MAX_DOCUMENT_CHARACTERS = 120_000
+_MAX_PARAGRAPH_CHARACTERS = 20_000
+_MAX_SENTENCES = 300
+_MAX_FIRST_SENTENCES = 60
+_BULLET = re.compile(r"[•‣◦▪●■►–—-]\s")
+_ANNOUNCING_END = re.compile(r"[:：]$")
+_COMPLETE_END = re.compile(r"[.!?…。！？।؟۔։።]['\"”’»)\]）」』]*$")
+# Threads can't use the Japanese tokenizer at the same time.
+_JAPANESE_LOCK = Lock()
+# Two threads would otherwise load the language detector's model twice.
+_DETECTOR_LOCK = Lock()
+
+
+class Morpheme(NamedTuple):
+    """A Japanese word with its part of speech.
+
+    Attributes:
+        surface: the word as it is written.
+        lemma: the form of the word in the dictionary.
+        kind: the part of speech.
+        sort: the subdivision of the part of speech.
+        reading: the word in Katakana, or ``surface`` if the dictionary lacks the word.
+    """
+
+    surface: str
+    lemma: str
+    kind: str
+    sort: str
+    reading: str
+
+
+def split_morphemes(text: str) -> list[Morpheme]:
+    pieces = (
+        text[start : start + _MAX_PIECE_CHARACTERS]
+        for start in range(0, len(text), _MAX_PIECE_CHARACTERS)
+    )
+    with _JAPANESE_LOCK:
+        tokenizer = _load_japanese_tokenizer()
+        return [_convert_token(token) for piece in pieces for token in tokenizer.tokenize(piece)]
+
+
+def spell_japanese(text: str) -> str:
+    """Spell Japanese words in Latin letters, separated by spaces.
+
+    A word without a known reading stays unchanged.
+    """
+    spelled = ""
+    for word in split_morphemes(text):
+        is_attached = word.kind == _AUXILIARY or word.sort == _CONJUNCTIVE_PARTICLE
+        spelled += "" if is_attached else " "
+        if word.kind == _PARTICLE:
+            spelled += romanise_kana(_PARTICLE_SOUNDS.get(word.surface, word.surface))
+        else:
+            has_own_reading = CHINESE.search(word.surface) or word.surface in _READ_BY_NAME
+            written = word.reading if has_own_reading else word.surface
+            spelled += romanise_kana(written, verb=word.kind == _VERB)
+    return spelled
+
+
+def _convert_token(token: Any) -> Morpheme:
+    kind, sort = token.part_of_speech()[:2]
+    return Morpheme(token.surface(), token.dictionary_form(), kind, sort, token.reading_form())
+
+
+@cache
+def _load_japanese_tokenizer() -> Any:
+    from sudachipy import Dictionary, SplitMode
+
+    return Dictionary(dict="small").tokenizer(SplitMode.B)
+
+
+class Word(NamedTuple):
+    """A word of a sentence.
+
+    Attributes:
+        surface: the word as it is written.
+        plain: the folded form for comparisons.
+        key: the common stem of all forms of the word, or an empty text without content.
+        is_noun: whether the word can be a tag.
+    """
+
+    surface: str
+    plain: str
+    key: str
+    is_noun: bool
+
+
+Tokenizer = Callable[[str], list[Word]]
+
+
+def get_tokenizer(language: str) -> Tokenizer:
+    """Return a function that splits texts of a language into words.
+
+    Threads can't share the function, because threads can't share a stemmer.
+    """
+    if language == "zh":
+        return _tokenize_chinese
+    if language == "ja":
+        return _tokenize_japanese
+    stop_words = load_stop_words(language)
+    from Stemmer import Stemmer
+
+    # A language without a stemmer keeps its words unchanged.
+    stem: Callable[[str], str] = str
+    with suppress(KeyError):
+        stem = Stemmer(language).stemWord
+
+    @cache
+    def build_word(surface: str) -> Word:
+        plain = fold_word(surface).replace("’", "'")
+        # Remove the article of words like `l'eau`, and the possessive of words like `Anna's`.
+        head, _, tail = plain.partition("'")
+        core = tail if len(tail) > len(head) else head
+        has_content = is_content_word(core, stop_words) and plain not in stop_words
+        core_surface = surface[-len(core) :] if core == tail else surface[: len(core)]
+        singular = _SINGULARS.get(core, core) if language == "en" else core
+        return Word(core_surface, plain, stem(singular) if has_content else "", has_content)
+
+    return lambda text: list(map(build_word, split_words(text)))
+
+
+def _tokenize_chinese(text: str) -> list[Word]:
+    from rjieba import tag
+
+    words = []
+    for surface, kind in tag(text):
+        key = fold_word(surface)
+        has_content = is_content_word(key, load_stop_words("zh"))
+        is_noun = has_content and kind.startswith(_CHINESE_NOUN_TAGS)
+        words.append(Word(surface, key, key if has_content else "", is_noun))
+    return words
+
+
+def _tokenize_japanese(text: str) -> list[Word]:
+    stop_words = load_stop_words("ja")
+    words = []
+    for morpheme in split_morphemes(text):
+        plain = fold_word(morpheme.surface)
+        has_content = is_content_word(plain, stop_words)
+        is_content_noun = morpheme.kind == _NOUN and morpheme.sort in _JAPANESE_NOUN_KINDS
+        key = fold_word(morpheme.lemma) if has_content else ""
+        words.append(Word(morpheme.surface, plain, key, has_content and is_content_noun))
+    return words
 
 
 def detect_language(plain: PlainPost) -> str:
-    """Return an ISO 639-1 code: by script where that decides, else by statistics; else `en`."""
+    """Detect the post's language, and return its ISO 639-1 code.
+
+    If the script doesn't identify the language, a statistical detector decides. Very short posts
+    count as English or Russian.
+    """
     text = "\n".join((*plain.paragraphs, *plain.headings, plain.title))[:_MAX_SAMPLE_CHARACTERS]
-    looked_at = text[:_MAX_SCRIPT_SAMPLE_CHARACTERS]
-    letters = len(_LETTER.findall(looked_at))
+    sample = text[:_MAX_SCRIPT_SAMPLE_CHARACTERS]
+    letters = len(_LETTER.findall(sample))
     for language, script, share in _SCRIPTS:
-        if letters and len(script.findall(looked_at)) / letters >= share:
+        if letters and len(script.findall(sample)) / letters >= share:
             return language
     if letters < _MIN_LETTERS:
-        return "ru" if _CYRILLIC.search(looked_at) else "en"
-    # Its model takes 100 MB, for a worker that writes. Two threads would load it twice.
-    with _ONE_AT_A_TIME:
+        return "ru" if _CYRILLIC.search(sample) else "en"
+    with _DETECTOR_LOCK:
+        # Import the detector only when needed, because its model takes 100 MB.
         from py3langid import classify
 
         return str(classify(text)[0])
 
 
-# The beginning of a long post is read whole, and the rest at even steps.
-_MAX_DOCUMENT_CHARACTERS = 120_000
-_MAX_PARAGRAPH_CHARACTERS = 20_000
-_MAX_SENTENCES = 300
-_FIRST_SENTENCES = 60
-Item = TypeVar("Item")
-
-_BULLET = re.compile(r"[•‣◦▪●■►–—-]\s")
-_ANNOUNCES = re.compile(r"[:：]$")
-_ENDS_WHOLE = re.compile(r"[.!?…。！？।؟۔։።]['\"”’»)\]）」』]*$")
-
-
 @dataclass(frozen=True, slots=True)
 class Sentence:
+    """A sentence of a post.
+
+    Attributes:
+        opens_paragraph: whether the sentence is the first sentence of its paragraph.
+        is_complete: whether the sentence ends with punctuation and contains no URL.
+        is_listed: whether the sentence is a list item or introduces a list. A list item
+            has little meaning outside of its list.
+    """
+
     text: str
     words: tuple[Word, ...]
-    # It begins its paragraph.
-    opens: bool
-    # It ends as a sentence does, and shows no URL.
-    whole: bool
-    # It is an item of a list, or announces one: it says little without the others.
-    listed: bool
+    opens_paragraph: bool
+    is_complete: bool
+    is_listed: bool
 
     def keys(self) -> set[str]:
         return {word.key for word in self.words if word.key}
@@ -221,6 +255,8 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class Document:
+    """A post that is split into words."""
+
     language: str
     title: tuple[Word, ...]
     headings: tuple[tuple[Word, ...], ...]
@@ -234,34 +270,37 @@ def parse_document(plain: PlainPost) -> Document:
     total = sum(len(text) for _, text in paragraphs)
     if total > _MAX_DOCUMENT_CHARACTERS:
         room = max(1, len(paragraphs) * _MAX_DOCUMENT_CHARACTERS // total)
-        paragraphs = _fairly(paragraphs, room, min(room // 4, _FIRST_SENTENCES))
-    found = [
+        paragraphs = _sample_evenly(paragraphs, room, min(room // 4, _MAX_FIRST_SENTENCES))
+    sentences = [
         (text, number, index == 0)
         for number, paragraph in paragraphs
         for index, text in enumerate(split_sentences(paragraph, language))
     ]
-    kept = [
+    sampled_sentences = [
         Sentence(
             text,
             tuple(tokenize(text)),
-            opens,
-            whole=bool(_ENDS_WHOLE.search(text[-4:])) and "://" not in text,
-            listed=paragraph in plain.listed
-            or bool(_BULLET.match(text) or _ANNOUNCES.search(text)),
+            opens_paragraph,
+            is_complete=bool(_COMPLETE_END.search(text[-4:])) and "://" not in text,
+            is_listed=paragraph in plain.listed
+            or bool(_BULLET.match(text) or _ANNOUNCING_END.search(text)),
         )
-        for text, paragraph, opens in _fairly(found, _MAX_SENTENCES, _FIRST_SENTENCES)
+        for text, paragraph, opens_paragraph in _sample_evenly(
+            sentences, _MAX_SENTENCES, _MAX_FIRST_SENTENCES
+        )
     ]
     return Document(
         language=language,
         title=tuple(tokenize(plain.title)),
         headings=tuple(tuple(tokenize(text[:500])) for text in plain.headings[:_MAX_SENTENCES]),
-        sentences=tuple(kept),
+        sentences=tuple(sampled_sentences),
     )
 
 
-def _fairly(items: list[Item], max_items: int, first: int) -> list[Item]:
-    """The first items, and of the others as many at even steps as there is room for."""
+def _sample_evenly(items: list[Item], max_items: int, first: int) -> list[Item]:
+    """Return the first items, and a sample of the remaining items at even steps."""
     if len(items) <= max_items:
         return items
-    rest, room = items[first:], max_items - first
-    return items[:first] + [rest[i * len(rest) // room] for i in range(room)]
+    rest = items[first:]
+    room = max_items - first
+    return items[:first] + [rest[number * len(rest) // room] for number in range(room)]

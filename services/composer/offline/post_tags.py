@@ -1,6 +1,8 @@
-"""Key phrases: frequent, early, in title and headings, spread over the post, and names.
+"""Extracts tags from a post, which are its key words and key phrases.
 
-The features are those of statistical key phrase extraction (KP-Miner, YAKE), on stems.
+A good tag is frequent, occurs early, in the title or in headings, is spread over the post, or is a
+name. These features come from statistical key phrase extraction (KP-Miner, YAKE). The counts refer
+to the stems of words.
 """
 
 from collections import Counter
@@ -16,189 +18,226 @@ from services.composer.rules import MAX_TAG_CHARACTERS, MIN_TAGS, fit_tags
 from services.composer.text.post import PlainPost
 from services.composer.text.words import find_content_words, split_words
 
-_WANTED = 6
-# Some fold to one.
+_MAX_TAGS = 6
+# The number of candidates exceeds the number of tags, because some candidates become equal tags.
 _MAX_CANDIDATES = 20
-# In posts of few words.
-_MAX_FORMS = 100
-_OF_TITLE = 1.5
-_OF_HEADING = 1.2
-_OF_NAME = 1.3
-# Where articles are written, a noun has one now and then.
-_OF_ARTICLE = 1.4
-_HAS_ARTICLES = frozenset({"en", "de", "fr", "es", "it", "pt", "nl"})
+# The limit of different words that are considered for a short post.
+_MAX_WORDS = 100
+_TITLE_WEIGHT = 1.5
+_HEADING_WEIGHT = 1.2
+_NAME_WEIGHT = 1.3
+# In languages with articles, a noun sometimes follows an article.
+_ARTICLE_WEIGHT = 1.4
+_LANGUAGES_WITH_ARTICLES = frozenset({"en", "de", "fr", "es", "it", "pt", "nl"})
 _MAX_SCORED_LETTERS = 12
 _MIN_PHRASE_COUNT = 2
-# A phrase is a tag of its own if its words mostly come in it.
-_COHESION = 0.45
+# A phrase can be a tag if at least this share of its rarest word's occurrences are in the phrase.
+_MIN_COHESION = 0.45
 
 
-def _words(file_name: str) -> frozenset[str]:
+def _load_words(file_name: str) -> frozenset[str]:
     return frozenset(Path(__file__).with_name(file_name).read_text("utf-8").split())
 
 
-_ARTICLES = _words("articles.txt")
-# Quantity and time: frequent words that no post is about.
-_MEASURES = _words("measures.txt")
+_ARTICLES = _load_words("articles.txt")
+# Words of quantity and time, which are frequent but never the topic of a post.
+_MEASURES = _load_words("measures.txt")
 
-FoldedPhrase = tuple[str, ...]
+# The keys of a phrase's words. A single word is a phrase too.
+PhraseKey = tuple[str, ...]
 
 
-class _Spot(NamedTuple):
-    # The number of the text; title, headings and sentences count together.
-    number: int
-    # The word before, if it isn't the text's first.
-    before: Word | None
-    in_sentence: bool
+class _Occurrence(NamedTuple):
+    """The place where a phrase occurs.
+
+    Attributes:
+        text_number: the number of the title, heading or sentence that contains the phrase.
+        previous_word: the word before the phrase, or ``None`` at the start of the text.
+    """
+
+    text_number: int
+    previous_word: Word | None
+    is_in_sentence: bool
 
 
 @dataclass(slots=True)
-class _Found:
-    # The number of the text that has it first.
-    first: int
-    last: int = -1
+class _PhraseCounts:
+    """The counts of a phrase in a post.
+
+    Attributes:
+        first_text: the number of the first text that contains the phrase.
+        last_text: the number of the last text that contains the phrase so far.
+        texts: the number of texts that contain the phrase.
+        names: how often the phrase is written like a name.
+        articles: how often the phrase follows an article.
+        surfaces: the counts of the phrase's spellings.
+        inner_surfaces: the counts of spellings inside sentences, where only names have capitals.
+    """
+
+    first_text: int
+    last_text: int = -1
     count: int = 0
     texts: int = 0
     names: int = 0
     articles: int = 0
-    noun: bool = True
-    # How often it is written how; and within sentences, where only names have capitals.
+    is_noun: bool = True
     surfaces: Counter[str] = field(default_factory=Counter)
-    within: Counter[str] = field(default_factory=Counter)
+    inner_surfaces: Counter[str] = field(default_factory=Counter)
 
 
 def extract_tags(plain: PlainPost, document: Document) -> tuple[str, ...]:
-    found = _phrases(document)
-    scores = _scores(found, document)
-    ranked = sorted(scores, key=lambda key: (-scores[key], found[key].first, key))
-    chosen = _without_parts(ranked, found)
-    shown = (_shown(key, found) for key in chosen)
-    tags = fit_tags(islice(shown, _MAX_CANDIDATES))[:_WANTED]
+    """Return the tags of a post, from the best to the worst."""
+    phrases = _count_phrases(document)
+    scores = _score_phrases(phrases, document)
+    ranked = sorted(scores, key=lambda key: (-scores[key], phrases[key].first_text, key))
+    spellings = (_spell_phrase(key, phrases) for key in _drop_overlapping(ranked, phrases))
+    tags = fit_tags(islice(spellings, _MAX_CANDIDATES))[:_MAX_TAGS]
     if len(tags) >= MIN_TAGS:
         return tags
-    # Posts of few words: the longest ones first, whatever they are.
+    # Short posts also get their longest words as tags, even without content.
     texts = (plain.title, *plain.paragraphs[:50], *plain.headings[:50])
     words = {word for text in texts for word in split_words(text[:2000])}
     longest = sorted(words, key=lambda word: (not word[0].isalpha(), -min(len(word), 20), word))
-    short = (word for word in (*tags, *longest) if len(word) <= MAX_TAG_CHARACTERS)
+    candidates = (word for word in (*tags, *longest) if len(word) <= MAX_TAG_CHARACTERS)
     tokenize = get_tokenizer(document.language)
-    # Each word has one form here.
-    forms: dict[FoldedPhrase, str] = {}
-    for word in islice(short, _MAX_FORMS):
-        forms.setdefault(tuple(each.key or each.plain for each in tokenize(word)), word)
-    tags = fit_tags(forms.values())[:MIN_TAGS]
-    enough = find_content_words(plain, MIN_TAGS)
-    if len(tags) >= min(MIN_TAGS, len(enough)):
+    # Keep only the first form of each word.
+    word_by_key: dict[PhraseKey, str] = {}
+    for candidate in islice(candidates, _MAX_WORDS):
+        key = tuple(word.key or word.plain for word in tokenize(candidate))
+        word_by_key.setdefault(key, candidate)
+    tags = fit_tags(word_by_key.values())[:MIN_TAGS]
+    content_words = find_content_words(plain, MIN_TAGS)
+    if len(tags) >= min(MIN_TAGS, len(content_words)):
         return tags
-    # Other forms of the same words, or words of a long post that begins with few.
-    return fit_tags((*tags, *longest, *sorted(enough)))[:MIN_TAGS]
+    # Add further forms of the same words, and words from later parts of the post.
+    return fit_tags((*tags, *longest, *sorted(content_words)))[:MIN_TAGS]
 
 
-def _phrases(document: Document) -> dict[FoldedPhrase, _Found]:
-    found: dict[FoldedPhrase, _Found] = {}
-    between = "" if document.language in {"zh", "ja"} else " "
-    texts = (document.title, *document.headings, *(s.words for s in document.sentences))
+def _count_phrases(document: Document) -> dict[PhraseKey, _PhraseCounts]:
+    """Count all words, and all pairs of adjacent words, that carry content."""
+    phrases: dict[PhraseKey, _PhraseCounts] = {}
+    separator = "" if document.language in {"zh", "ja"} else " "
+    sentences = (sentence.words for sentence in document.sentences)
+    texts = (document.title, *document.headings, *sentences)
     for number, words in enumerate(texts):
         for place, word in enumerate(words):
             if not word.key:
                 continue
-            spot = _Spot(
+            occurrence = _Occurrence(
                 number, words[place - 1] if place else None, number > len(document.headings)
             )
-            _add(found, (word.key,), word.surface, spot).noun = word.noun
-            after = words[place + 1] if place + 1 < len(words) else word
-            if after.key and after is not word:
-                surface = f"{word.surface}{between}{after.surface}"
-                pair = _add(found, (word.key, after.key), surface, spot)
-                pair.noun = word.noun and after.noun
-    return found
+            counts = _count_occurrence(phrases, (word.key,), word.surface, occurrence)
+            counts.is_noun = word.is_noun
+            next_word = words[place + 1] if place + 1 < len(words) else word
+            if next_word.key and next_word is not word:
+                surface = f"{word.surface}{separator}{next_word.surface}"
+                key = (word.key, next_word.key)
+                counts = _count_occurrence(phrases, key, surface, occurrence)
+                counts.is_noun = word.is_noun and next_word.is_noun
+    return phrases
 
 
-def _add(found: dict[FoldedPhrase, _Found], key: FoldedPhrase, surface: str, spot: _Spot) -> _Found:
-    entry = found.setdefault(key, _Found(spot.number))
-    entry.count += 1
-    entry.texts += entry.last != spot.number
-    entry.last = spot.number
-    entry.surfaces[surface] += 1
-    if spot.before:
-        if spot.in_sentence:
-            entry.within[surface] += 1
-        # A capital within a sentence, as of `iPhone`; the title's say nothing.
+def _count_occurrence(
+    phrases: dict[PhraseKey, _PhraseCounts], key: PhraseKey, surface: str, occurrence: _Occurrence
+) -> _PhraseCounts:
+    counts = phrases.setdefault(key, _PhraseCounts(occurrence.text_number))
+    counts.count += 1
+    counts.texts += counts.last_text != occurrence.text_number
+    counts.last_text = occurrence.text_number
+    counts.surfaces[surface] += 1
+    if occurrence.previous_word:
+        if occurrence.is_in_sentence:
+            counts.inner_surfaces[surface] += 1
+        # A capital inside a text or inside a word, such as `iPhone`, indicates a name. Ignore
+        # titles, because titles may capitalise all words.
         is_name = surface[0].isupper() or (len(key) == 1 and surface != surface.lower())
-        entry.names += spot.number > 0 and is_name
-        entry.articles += spot.before.plain in _ARTICLES
-    return entry
+        counts.names += occurrence.text_number > 0 and is_name
+        counts.articles += occurrence.previous_word.plain in _ARTICLES
+    return counts
 
 
-def _scores(found: dict[FoldedPhrase, _Found], document: Document) -> dict[FoldedPhrase, float]:
-    """The scores of those phrases that can be tags."""
-    scores: dict[FoldedPhrase, float] = {}
-    titled = _keys(document.title)
-    headed = set().union(*map(_keys, document.headings))
-    for key, entry in found.items():
-        rarest = min(found[part,].count for part in key)
-        is_loose = entry.count < max(_MIN_PHRASE_COUNT, _COHESION * rarest)
-        if not entry.noun or (len(key) > 1 and is_loose):
+def _score_phrases(
+    phrases: dict[PhraseKey, _PhraseCounts], document: Document
+) -> dict[PhraseKey, float]:
+    """Return the scores of the phrases that can be tags."""
+    scores: dict[PhraseKey, float] = {}
+    title_keys = _list_keys(document.title)
+    heading_keys = set().union(*map(_list_keys, document.headings))
+    for key, counts in phrases.items():
+        rarest_count = min(phrases[part,].count for part in key)
+        is_loose = counts.count < max(_MIN_PHRASE_COUNT, _MIN_COHESION * rarest_count)
+        if not counts.is_noun or (len(key) > 1 and is_loose):
             continue
-        shown = _shown(key, found)
-        if _MEASURES.issuperset(shown.casefold().split()):
+        spelling = _spell_phrase(key, phrases)
+        if _MEASURES.issuperset(spelling.casefold().split()):
             continue
-        score = entry.count * log1p(entry.texts) * sqrt(min(len(shown), _MAX_SCORED_LETTERS))
-        score *= 1.0 + 1.0 / (1.0 + entry.first / 3.0)
-        score *= _OF_TITLE if key in titled else 1.0
-        score *= _OF_HEADING if key in headed else 1.0
-        score *= _of_noun(entry, document.language)
+        score = counts.count * log1p(counts.texts) * sqrt(min(len(spelling), _MAX_SCORED_LETTERS))
+        score *= 1.0 + 1.0 / (1.0 + counts.first_text / 3.0)
+        score *= _TITLE_WEIGHT if key in title_keys else 1.0
+        score *= _HEADING_WEIGHT if key in heading_keys else 1.0
+        score *= _weigh_noun(counts, document.language)
         if score:
             scores[key] = score
     return scores
 
 
-def _of_noun(entry: _Found, language: str) -> float:
+def _weigh_noun(counts: _PhraseCounts, language: str) -> float:
+    """Return the weight of a phrase, which is higher for names and for nouns with articles.
+
+    A German phrase must have a capital, because all German nouns have capitals.
+    """
     if language == "de":
-        return 1.0 if entry.names else 0.0
-    if entry.names > entry.count / 2:
-        return _OF_NAME
-    return _OF_ARTICLE if entry.articles and language in _HAS_ARTICLES else 1.0
+        return 1.0 if counts.names else 0.0
+    if counts.names > counts.count / 2:
+        return _NAME_WEIGHT
+    return _ARTICLE_WEIGHT if counts.articles and language in _LANGUAGES_WITH_ARTICLES else 1.0
 
 
-def _keys(words: Sequence[Word]) -> set[FoldedPhrase]:
-    """The keys of single words and of pairs."""
+def _list_keys(words: Sequence[Word]) -> set[PhraseKey]:
+    """Return the keys of all words and of all pairs of adjacent words."""
     keys = [word.key for word in words]
     return {(key,) for key in keys} | set(pairwise(keys))
 
 
-def _without_parts(
-    ranked: list[FoldedPhrase], found: dict[FoldedPhrase, _Found]
-) -> Iterator[FoldedPhrase]:
-    """A word isn't a tag beside a phrase that often holds it, nor a phrase beside its like."""
-    often: dict[str, int] = {}
+def _drop_overlapping(
+    ranked: list[PhraseKey], phrases: dict[PhraseKey, _PhraseCounts]
+) -> Iterator[PhraseKey]:
+    """Yield the phrases whose words don't occur in a better phrase.
+
+    A single word is also dropped if the word mostly occurs in a pair of words.
+    """
+    max_pair_counts: dict[str, int] = {}
     for key in ranked:
         if len(key) > 1:
-            often.update({part: max(often.get(part, 0), found[key].count) for part in key})
-    taken: set[str] = set()
+            pair_count = phrases[key].count
+            max_pair_counts.update(
+                {part: max(max_pair_counts.get(part, 0), pair_count) for part in key}
+            )
+    used_words: set[str] = set()
     for key in ranked:
-        if len(key) == 1 and often.get(key[0], 0) >= _COHESION * found[key].count:
+        min_pair_count = _MIN_COHESION * phrases[key].count
+        if len(key) == 1 and max_pair_counts.get(key[0], 0) >= min_pair_count:
             continue
-        if taken.isdisjoint(key):
-            taken.update(key)
+        if used_words.isdisjoint(key):
+            used_words.update(key)
             yield key
 
 
-def _shown(key: FoldedPhrase, found: dict[FoldedPhrase, _Found]) -> str:
-    """The phrase as the post mostly writes it within sentences.
+def _spell_phrase(key: PhraseKey, phrases: dict[PhraseKey, _PhraseCounts]) -> str:
+    """Return the most frequent spelling of a phrase inside sentences.
 
-    Where it only begins them, or stands in headings, its first word has the capital that this word
-    has elsewhere.
+    A phrase that occurs only in headings or at the start of sentences has a capital. Its first word
+    then gets the case that the word has inside sentences.
     """
-    entry = found[key]
-    if entry.within or len(key) == 1:
-        return _commonest(entry.within or entry.surfaces)
-    surface = _commonest(entry.surfaces)
-    first = found[key[:1]]
-    if first.within and _commonest(first.within).islower():
+    counts = phrases[key]
+    if counts.inner_surfaces or len(key) == 1:
+        return _find_most_common(counts.inner_surfaces or counts.surfaces)
+    surface = _find_most_common(counts.surfaces)
+    first_word = phrases[key[:1]]
+    if first_word.inner_surfaces and _find_most_common(first_word.inner_surfaces).islower():
         return surface[:1].lower() + surface[1:]
     return surface
 
 
-def _commonest(counts: dict[str, int]) -> str:
+def _find_most_common(counts: dict[str, int]) -> str:
     return min(counts, key=lambda text: (-counts[text], text != text.lower(), text))

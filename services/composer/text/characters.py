@@ -1,4 +1,4 @@
-"""Characters that may stand in running text, their Latin spelling, and where a text may be cut."""
+"""Removes invisible characters, transliterates texts, and cuts texts between words."""
 
 import re
 import unicodedata
@@ -7,70 +7,76 @@ from functools import cache
 from pathlib import Path
 
 _KANA = re.compile("[\u30a1-\u30ff]+|[\u3041-\u309f\u30fc]+")
-# Katakana stand so far behind the Hiragana of the same sound.
-_BEHIND = 0x60
+# The distance between the code points of a Katakana and of the Hiragana with the same sound.
+_KATAKANA_OFFSET = 0x60
 _KATAKANA = re.compile("[\u30a1-\u30f6]")
-_DOUBLING, _LONG = "っ", "ー"
-# The vowels that a vowel before them makes long.
-_LENGTHENED = {"o": "うお", "u": "う"}
+# The kana that doubles the next consonant, and the mark that lengthens the previous vowel.
+_DOUBLING_KANA = "っ"
+_LENGTH_MARK = "ー"
+# The kana that only lengthen a previous vowel.
+_LENGTHENING_KANA = {"o": "うお", "u": "う"}
+# The only invisible characters that may stay. Joiners shape the words of several scripts and emoji.
+# All other invisible characters, such as bidirectional overrides and zero-width spaces, can
+# mislead.
+_JOINERS = "\u200c\u200d"
+# The Unicode categories of invisible characters.
+_INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co"})
+_MAX_MARKS_IN_A_ROW = 30
+ELLIPSIS = "…"
+# The characters that are removed before an ellipsis.
+_BEFORE_ELLIPSIS = " ,;:，、；：-–—.。…([{（「《“‘"
+# Characters that modify the previous character, such as joiners, variation selectors and skin
+# tones.
+_MODIFIERS = "\u200c\u200d\ufe0e\ufe0f\u20e3\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
+_SPACES = re.compile(r"\s+")
+_WIDE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3000-\u303f\uff00-\uffef"
+# Matches a Chinese character, which Japanese uses too, or the iteration mark.
+CHINESE = re.compile("[\u3005\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f]")
+_BOUNDARY = re.compile(rf"[\s{_WIDE}]")
+# Matches a line break between characters of scripts without spaces, where it separates no words.
+_BREAK_IN_WIDE = re.compile(rf"(?<=[{_WIDE}])[ \t]*[\r\n]\s*(?=[{_WIDE}])")
 
 
 def romanise_kana(kana: str, *, verb: bool = False) -> str:
-    """Spell kana in Latin letters, long vowels without their marks; other characters stay.
+    """Spell kana in Latin letters by the Hepburn system, without marks for long vowels.
 
-    The last `u` of a verb is a sound of its own: `omou`.
+    Characters other than kana stay. The last `u` of a verb, as in `omou`, is always spelled.
     """
-    plain = _KATAKANA.sub(lambda found: chr(ord(found[0]) - _BEHIND), kana)
+    plain = _KATAKANA.sub(lambda match: chr(ord(match[0]) - _KATAKANA_OFFSET), kana)
     spelled = ""
-    at, doubled = 0, False
+    at = 0
+    is_doubled = False
     while at < len(plain):
-        character, pair = plain[at], plain[at : at + 2]
-        known = pair if pair in _syllables() else character
-        syllable = _syllables().get(known, known)
-        at += len(known)
-        if character == _DOUBLING:
-            doubled = True
+        character = plain[at]
+        pair = plain[at : at + 2]
+        kana_group = pair if pair in _load_syllables() else character
+        syllable = _load_syllables().get(kana_group, kana_group)
+        at += len(kana_group)
+        if character == _DOUBLING_KANA:
+            is_doubled = True
             continue
         ends_verb = verb and at == len(plain)
-        is_long = character in _LENGTHENED.get(spelled[-1:], "") and len(syllable) == 1
-        if character == _LONG or (is_long and not ends_verb):
+        is_long = character in _LENGTHENING_KANA.get(spelled[-1:], "") and len(syllable) == 1
+        if character == _LENGTH_MARK or (is_long and not ends_verb):
             continue
-        if doubled and syllable[0] not in "aiueon":
+        if is_doubled and syllable[0] not in "aiueon":
             spelled += "t" if syllable.startswith("ch") else syllable[0]
         spelled += syllable
-        doubled = False
+        is_doubled = False
     return spelled
 
 
 @cache
-def _syllables() -> dict[str, str]:
+def _load_syllables() -> dict[str, str]:
     lines = Path(__file__).with_name("kana.txt").read_text("utf-8").split()
     return dict(line.split("=") for line in lines)
 
 
-# Joiners shape words of several scripts and emoji; every other invisible character can only
-# mislead: bidirectional overrides, tags, zero-width spaces, private use, broken halves.
-_JOINERS = "\u200c\u200d"
-_INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co"})
-_MAX_MARKS_IN_A_ROW = 30
-ELLIPSIS = "…"
-_BEFORE_ELLIPSIS = " ,;:，、；：-–—.。…([{（「《“‘"
-# These never begin a character of their own: joiners, variation selectors, shades of skin.
-_CLINGING = "\u200c\u200d\ufe0e\ufe0f\u20e3\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
-_SPACES = re.compile(r"\s+")
-_WIDE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3000-\u303f\uff00-\uffef"
-# Chinese characters, of which Japanese has as many, and the mark that repeats one.
-CHINESE = re.compile("[\u3005\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f]")
-_BOUNDARY = re.compile(rf"[\s{_WIDE}]")
-# Scripts without spaces break lines anywhere.
-_BREAK_IN_WIDE = re.compile(rf"(?<=[{_WIDE}])[ \t]*[\r\n]\s*(?=[{_WIDE}])")
-
-
 class CleanText(str):
-    """A line of visible text without markup, made by ``markup.clean_text`` alone.
+    """A line of visible text without markup. Only ``markup.clean_text`` creates such a text.
 
-    Cleaning it again changes nothing, so it is cleaned once. A part of it is an ordinary string:
-    characters that meant nothing within the whole may be markup there.
+    The class marks cleaned text, so that no text is cleaned twice. A part of a cleaned text is an
+    ordinary string, because the cut can turn ordinary characters into markup.
     """
 
     __slots__ = ()
@@ -85,7 +91,7 @@ def remove_invisible_characters(text: str) -> str:
         for character in text
         if character in _JOINERS
         or character.isspace()
-        or unicodedata.category(character) not in _INVISIBLE
+        or unicodedata.category(character) not in _INVISIBLE_CATEGORIES
     )
     return unicodedata.normalize("NFC", _limit_marks(visible))
 
@@ -93,17 +99,17 @@ def remove_invisible_characters(text: str) -> str:
 def _limit_marks(characters: Iterable[str]) -> str:
     """Remove combining marks, such as accents, after the first 30 in a row.
 
-    The limit is from Unicode's Stream-Safe Text Format, and real text stays far below the limit.
-    Unicode normalisation sorts consecutive marks in quadratic time, so a long run would take too
-    long.
+    The limit comes from Unicode's Stream-Safe Text Format. Real text stays far below the limit.
+    Unicode normalisation sorts consecutive marks in quadratic time, so normalising a long run of
+    marks would take too long.
     """
-    kept = []
+    remaining = []
     marks = 0
     for character in characters:
         marks = marks + 1 if unicodedata.combining(character) else 0
         if marks <= _MAX_MARKS_IN_A_ROW:
-            kept.append(character)
-    return "".join(kept)
+            remaining.append(character)
+    return "".join(remaining)
 
 
 def join_lines(text: str) -> str:
@@ -117,10 +123,13 @@ def clean_line(text: str) -> str:
 
 
 def transliterate(text: str) -> str:
-    """The text in ASCII, but for Chinese: how it sounds depends on the language."""
+    """Transliterate the text to ASCII. Chinese characters are removed.
+
+    The pronunciation of a Chinese character depends on the language, which is unknown here.
+    """
     if text.isascii():
         return text
-    # Imported late: only posts of other scripts need it.
+    # Import the module here, because only posts in other scripts need the module.
     from anyascii import anyascii
 
     composed = unicodedata.normalize("NFKC", text)
@@ -130,10 +139,14 @@ def transliterate(text: str) -> str:
 
 
 def cut_at_word(text: str, max_length: int, measure: Callable[[str], int]) -> str:
-    """The text itself if it measures no more; else its beginning and `…`, cut between words."""
+    """Shorten a text that is too long, and append `…`. The cut is between words if possible.
+
+    ``measure``: a function that returns the length of a text.
+    """
     if measure(text) <= max_length:
         return text
-    low, high = 0, min(len(text), max_length)
+    low = 0
+    high = min(len(text), max_length)
     while low < high:
         middle = (low + high + 1) // 2
         if measure(text[:middle].rstrip() + ELLIPSIS) <= max_length:
@@ -141,12 +154,13 @@ def cut_at_word(text: str, max_length: int, measure: Callable[[str], int]) -> st
         else:
             high = middle - 1
     end = low
-    # A word longer than a third of the room is broken, though not within one character.
+    # Cut inside a word only if the word takes more than a third of the text. A cut must not
+    # separate a character from its modifiers.
     for start in range(low, low - max(low // 3, 1), -1):
         if _BOUNDARY.search(text, start - 1, start + 1):
             end = start
             break
     else:
-        while end > 1 and (text[end] in _CLINGING or unicodedata.combining(text[end])):
+        while end > 1 and (text[end] in _MODIFIERS or unicodedata.combining(text[end])):
             end -= 1
     return text[:end].rstrip(_BEFORE_ELLIPSIS) + ELLIPSIS

@@ -1,4 +1,4 @@
-"""Removes front matter: the YAML, TOML or JSON settings that site generators put before a post."""
+"""Removes front matter, which is YAML, TOML or JSON that site generators put before a post."""
 
 import json
 import re
@@ -6,22 +6,22 @@ import re
 _MAX_CHARACTERS = 50_000
 # Maps each opening line of front matter to the lines that may close the front matter.
 _FENCES = {"---": ("---", "..."), "+++": ("+++",), ";;;": (";;;",)}
-_FORMAT = re.compile(r"[a-z]{0,5}")
+_FORMAT_NAME = re.compile(r"[a-z]{0,5}")
 _YAML_KEY = re.compile(r"""["']?[^\W\d][\w .-]{0,60}["']?\s?:(?:\s|$)""")
 # Matches the first character of YAML lines that have no key of their own, such as comments and
 # continuation lines.
-_YAML_MORE = re.compile(r"[\s#\]})'\"-]")
+_YAML_CONTINUATION = re.compile(r"[\s#\]})'\"-]")
 
 
 def remove_front_matter(text: str) -> str:
-    """Return the text without its front matter. Text without front matter is returned unchanged."""
+    """Return the text without its front matter, if any."""
     head = text[:_MAX_CHARACTERS].lstrip()
     start = min(len(text), _MAX_CHARACTERS) - len(head)
     if head.startswith("{"):
-        return _without_json(text, head, start)
+        return _remove_json(text, head, start)
     opening, _, rest = head.partition("\n")
     ends = _FENCES.get(opening[:3])
-    if ends is None or not _FORMAT.fullmatch(opening[3:].strip()):
+    if ends is None or not _FORMAT_NAME.fullmatch(opening[3:].strip()):
         return text
     lines: list[str] = []
     end = start + len(opening) + 1
@@ -36,19 +36,18 @@ def remove_front_matter(text: str) -> str:
 def _is_yaml(lines: list[str]) -> bool:
     """Return whether the lines are YAML keys with values.
 
-    This check is needed because the `---` at the start of a post can also be a horizontal rule.
+    The `---` at the start of a post can also be a horizontal rule instead of front matter.
     """
     filled = [line for line in lines if line.strip()]
-    keys = [line for line in filled if not _YAML_MORE.match(line)]
+    keys = [line for line in filled if not _YAML_CONTINUATION.match(line)]
     return all(map(_YAML_KEY.match, keys)) and bool(keys or not filled)
 
 
-def _without_json(text: str, head: str, start: int) -> str:
+def _remove_json(text: str, head: str, start: int) -> str:
     try:
         fields, end = json.JSONDecoder().raw_decode(head)
     except (ValueError, RecursionError):
         return text
     rest = text[start + end :]
-    # A JSON object is front matter only if text follows on a later line. Otherwise the object
-    # belongs to the text of the post.
+    # Without text on a later line, the JSON object is the post itself and not front matter.
     return rest if fields and rest[:1] in {"\n", "\r"} and rest.strip() else text

@@ -1,4 +1,4 @@
-"""Finds the end of each HTML element, and the elements that browsers and mail programs hide."""
+"""Finds the ends of HTML elements, and the elements that browsers and mail programs hide."""
 
 import re
 from collections import Counter
@@ -11,9 +11,9 @@ Token = tuple[str, Any]
 VOID = frozenset(
     "area base br col embed hr img input link meta param source track wbr keygen".split()
 )
-# HTML lets authors omit some end tags. This maps start tags to the open elements that they close
-# implicitly. For example, `<dt>` closes an open `<dd>`.
-_ENDED_BY = {
+# Maps start tags to the open elements that they close implicitly, because authors may omit some end
+# tags. For example, `<dt>` closes an open `<dd>`.
+_IMPLICITLY_CLOSED = {
     "li": ("li",),
     "dt": ("dt", "dd"),
     "dd": ("dt", "dd"),
@@ -28,13 +28,13 @@ _ENDED_BY = {
     "rp": ("rt", "rp"),
     "body": ("head",),
 }
-_OPTIONAL_END = frozenset(_ENDED_BY) | {"p", "html", "head"}
-# These elements are scopes: a tag inside one of them can't close an element outside of it.
+_ELEMENTS_WITH_OPTIONAL_END = frozenset(_IMPLICITLY_CLOSED) | {"p", "html", "head"}
+# Scopes, which are elements whose inner tags can't close outer elements.
 _SCOPES = frozenset("table td th caption ul ol dl object ruby".split())
 _CELLS = frozenset({"td", "th", "caption"})
-_PARTS_OF_TABLES = _CELLS | {"tr", "tbody", "thead", "tfoot", "colgroup"}
-# The end tag of such an element also closes all scopes that are still open inside the element.
-_ENDS_SCOPES = _SCOPES | _PARTS_OF_TABLES | {"body", "html"}
+_TABLE_PARTS = _CELLS | {"tr", "tbody", "thead", "tfoot", "colgroup"}
+# Elements whose end tag also closes all scopes inside of the element.
+_SCOPE_CLOSING_ELEMENTS = _SCOPES | _TABLE_PARTS | {"body", "html"}
 
 _COMMENT = re.compile(r"/\*[^*]*+(?:\*(?!/)[^*]*+)*+(?:\*/|\Z)")
 _LENGTH = re.compile(r"([+-]?(?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20})) ?(%|[a-z]*)")
@@ -42,7 +42,7 @@ _FONT_SIZE = re.compile(r"(?:^| )0(?:\.0)?(?:%|[a-z]{2,4})?(?=[ /]|$)")
 _RELATIVE_UNITS = frozenset({"em", "%", "ex", "ch"})
 _RELATIVE_SIZES = frozenset({"smaller", "larger", "inherit", "unset"})
 _EMPTY_CLIP = re.compile(r"rect\( ?(?:[01](?:px|em|pt|%)?(?: ?, ?| )?){4}\)|inset\( ?(?:50|100)%")
-_FAR_AWAY = -900
+_MIN_VISIBLE_OFFSET = -900
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +52,10 @@ class Visibility:
     ``None`` means that the element inherits the value from the element around it.
     """
 
-    # The element is hidden with all its content. Styles of inner elements can't make this content
-    # visible.
+    # True if the element is hidden with all its content. Styles of inner elements can't make the
+    # content of a hidden element visible.
     is_hidden: bool = False
-    # Inner elements inherit these two values, but can override them.
+    # Inner elements inherit ``is_invisible`` and ``has_no_size``, but can override both values.
     is_invisible: bool | None = None
     has_no_size: bool | None = None
 
@@ -66,7 +66,7 @@ def read_visibility(attributes: Mapping[str, str | None]) -> Visibility:
     text = attributes.get("style")
     if not text:
         return Visibility()
-    style = _declarations(text)
+    style = _parse_declarations(text)
     visibility = style.get("visibility")
     return Visibility(
         is_hidden=style.get("display") == "none"
@@ -79,11 +79,11 @@ def read_visibility(attributes: Mapping[str, str | None]) -> Visibility:
     )
 
 
-def _declarations(style: str) -> dict[str, str]:
+def _parse_declarations(style: str) -> dict[str, str]:
     """Return the value of each property in a `style` attribute, in lower case.
 
-    If a property occurs more than once, its last value wins. Values with
-    `!important` win over other values.
+    If a property occurs several times, the last value applies. Values with `!important` take
+    precedence over other values.
     """
     plain: dict[str, str] = {}
     important: dict[str, str] = {}
@@ -94,13 +94,13 @@ def _declarations(style: str) -> dict[str, str]:
     return plain | important
 
 
-def _length(value: str | None) -> tuple[float, str] | None:
+def _parse_length(value: str | None) -> tuple[float, str] | None:
     match = _LENGTH.fullmatch(value) if value else None
     return (float(match[1]), match[2]) if match else None
 
 
 def _is_zero(value: str | None) -> bool:
-    length = _length(value)
+    length = _parse_length(value)
     return length is not None and length[0] == 0
 
 
@@ -109,10 +109,10 @@ def _has_no_size(style: Mapping[str, str]) -> bool | None:
     if size is None:
         font = style.get("font")
         return None if font is None else bool(_FONT_SIZE.search(font))
-    length = _length(size)
+    length = _parse_length(size)
     if length is not None and length[0] == 0:
         return True
-    # A relative font size doesn't change whether the size is 0, because every multiple of 0 is 0.
+    # A relative font size is 0 only if the enclosing size is 0, so the element inherits the value.
     is_relative = size in _RELATIVE_SIZES or (length is not None and length[1] in _RELATIVE_UNITS)
     return None if is_relative else False
 
@@ -130,16 +130,16 @@ def _is_far_away(style: Mapping[str, str]) -> bool:
     """Return whether the style moves the text far outside the left or top edge of the screen."""
     is_moved = style.get("position") in {"absolute", "fixed"}
     sides = ("text-indent", *(("left", "top", "margin-left") if is_moved else ()))
-    lengths = (_length(style.get(side)) for side in sides)
-    return any(length is not None and length[0] <= _FAR_AWAY for length in lengths)
+    lengths = (_parse_length(style.get(side)) for side in sides)
+    return any(length is not None and length[0] <= _MIN_VISIBLE_OFFSET for length in lengths)
 
 
 def find_element_ends(tokens: Sequence[Token], blocks: frozenset[str]) -> dict[int, int]:
     """Map the index of each start tag to the index of the token that ends the element.
 
-    An element normally ends at its end tag. If HTML lets authors omit the end tag, the element ends
-    at the tag that implicitly closes it. If a required end tag is missing, the element ends at the
-    next tag of a block. Otherwise, a forgotten end tag would hide the rest of the post. Void
+    An element normally ends at its end tag. If an optional end tag is missing, the element ends at
+    the tag that implicitly closes the element. If a required end tag is missing, the element ends
+    at the next tag of a block, so that a forgotten end tag doesn't hide the rest of the post. Void
     elements, such as `<br>`, are not in the result.
     """
     elements = _OpenElements()
@@ -154,9 +154,10 @@ def find_element_ends(tokens: Sequence[Token], blocks: frozenset[str]) -> dict[i
 
 
 class _Scope:
-    """A scope and its open elements. The outermost element comes first.
+    """A scope and its open elements, from the outermost to the innermost element.
 
-    A scope is an element, such as a table, whose inner tags can't close elements outside of it.
+    A scope is an element, such as a table, whose inner tags can't close elements outside of the
+    scope.
     """
 
     def __init__(self, tag: str) -> None:
@@ -174,12 +175,12 @@ class _OpenElements:
         self._totals: Counter[str] = Counter()
 
     def start(self, tag: str, place: int, *, is_block: bool) -> None:
-        if tag in _PARTS_OF_TABLES:
+        if tag in _TABLE_PARTS:
             while self._scopes[-1].tag in _CELLS:
                 self._leave_scope(place)
-        for ended in (*_ENDED_BY.get(tag, ()), *(("p",) if is_block else ())):
-            if self._scopes[-1].counts[ended]:
-                self._pop(ended, place)
+        for closed_tag in (*_IMPLICITLY_CLOSED.get(tag, ()), *(("p",) if is_block else ())):
+            if self._scopes[-1].counts[closed_tag]:
+                self._pop(closed_tag, place)
         self._scopes[-1].elements.append((tag, place))
         self._scopes[-1].counts[tag] += 1
         self._totals[tag] += 1
@@ -187,8 +188,8 @@ class _OpenElements:
             self._scopes.append(_Scope(tag))
 
     def end(self, tag: str, place: int) -> None:
-        """Close the innermost open element with this tag, and all elements inside it."""
-        if tag in _ENDS_SCOPES and self._totals[tag]:
+        """Close the innermost open element with this tag, and all elements inside of it."""
+        if tag in _SCOPE_CLOSING_ELEMENTS and self._totals[tag]:
             while not self._scopes[-1].counts[tag]:
                 self._leave_scope(place)
         if self._scopes[-1].counts[tag]:
@@ -200,7 +201,7 @@ class _OpenElements:
 
     def _leave_scope(self, place: int) -> None:
         for tag, start in self._scopes.pop().elements:
-            self._note_end(tag, start, place)
+            self._record_end(tag, start, place)
 
     def _pop(self, tag: str, place: int) -> None:
         """Close elements from the inside out, until an element with this tag is closed."""
@@ -209,11 +210,11 @@ class _OpenElements:
         while popped != tag:
             popped, start = scope.elements.pop()
             scope.counts[popped] -= 1
-            self._note_end(popped, start, place, is_own=popped == tag)
+            self._record_end(popped, start, place, is_own=popped == tag)
 
-    def _note_end(self, tag: str, start: int, place: int, *, is_own: bool = False) -> None:
+    def _record_end(self, tag: str, start: int, place: int, *, is_own: bool = False) -> None:
         self._totals[tag] -= 1
-        if is_own or tag in _OPTIONAL_END:
+        if is_own or tag in _ELEMENTS_WITH_OPTIONAL_END:
             self.ends[start] = place
         else:
             self.unclosed.add(start)

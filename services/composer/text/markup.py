@@ -1,4 +1,4 @@
-"""Reads a post, Markdown and HTML mixed, into text without markup."""
+"""Parses posts with Markdown and HTML, and removes the markup."""
 
 import hashlib
 import re
@@ -30,80 +30,116 @@ BLOCKS = HEADINGS | frozenset(
     "figcaption figure footer form head header hgroup hr html legend li main nav ol option p pre "
     "section summary table tbody td tfoot th thead title tr ul".split()
 )
-_SILENT = frozenset(
+# Elements whose content doesn't belong to the running text.
+_SKIPPED_ELEMENTS = frozenset(
     "applet audio button canvas datalist del embed figcaption head iframe map math nav noembed "
     "noframes noscript object pre rp rt s script select strike style svg template textarea title "
     "video xmp".split()
 )
-# HTML parsers ignore the slash in `<span/>` and leave the element open. The author meant an empty
-# element, so an end tag is added.
-_SELF_CLOSED = re.compile(r"<([a-z][a-z0-9-]*+)([^<>]*+)(?<=/)>", re.I)
-_LISTS = frozenset({"ol", "ul", "dl"})
-_FOOTNOTES = ("footnote-reference", "footnote-definition")
+# Matches self-closing tags such as `<span/>`. HTML parsers ignore the slash of a self-closing tag
+# and leave the element open. The author of a self-closing tag meant an empty element, so the code
+# adds an end tag.
+_SELF_CLOSING_TAG = re.compile(r"<([a-z][a-z0-9-]*+)([^<>]*+)(?<=/)>", re.I)
+_LIST_ELEMENTS = frozenset({"ol", "ul", "dl"})
+_FOOTNOTE_CLASSES = ("footnote-reference", "footnote-definition")
 _MAX_HREF_CHARACTERS = 2048
-
-
-def _with_end_tag(tag: re.Match[str]) -> str:
-    return tag[0] if tag[1].lower() in VOID else f"<{tag[1]}{tag[2][:-1]}></{tag[1]}>"
+_OPTIONS = (
+    pyromark.Options.ENABLE_TABLES
+    | pyromark.Options.ENABLE_FOOTNOTES
+    | pyromark.Options.ENABLE_STRIKETHROUGH
+    | pyromark.Options.ENABLE_TASKLISTS
+    | pyromark.Options.ENABLE_GFM
+)
+# A million characters of Markdown can expand to a hundred times as much HTML. No real post expands
+# to twice its length.
+_MAX_HTML_CHARACTERS = 2_000_000
+_MAX_CLEANING_ROUNDS = 6
+# Paragraphs with markup are parsed again, up to this length per paragraph and per post. Beyond
+# these limits, all characters that can be markup are removed instead.
+_MAX_REPARSED_PARAGRAPH_CHARACTERS = 20_000
+_MAX_REPARSED_CHARACTERS = 200_000
+_MARKUP_CHARACTER = re.compile(r"[<>&\[\]*_`~\\]")
+# Matches characters that begin or end markup or template marks, such as `{{ name }}` and
+# `%%name%%`.
+_STRIPPED_CHARACTERS = re.compile(r"[<>&\[\]*_`~\\{}|«»]|%{2,}")
+# Matches incomplete markup, which the parsers treat as ordinary text. The pattern matches only
+# complete runs of equal characters, because retrying from each character would take quadratic time.
+_INCOMPLETE_MARKUP = re.compile(
+    r"\*{2,}|_{2,}|~{2,}|`+|(?<=\])[(\[]|(?<!&)&++(?=#?\w+;)|(?<!!)!++(?=\[)|(?P<tag><[</!?]*+\w?)"
+)
+_INDENTED_BLOCK = re.compile(rf"^[ \t]*</?(?:{'|'.join(sorted(BLOCKS))})\b", re.I | re.M)
+# Matches the first and the last line of a `:::` container, which Pandoc and Docusaurus use.
+_CONTAINER = re.compile(r"^:::[^\n]*$", re.M)
+_INDENT = re.compile(r"^[ \t]+", re.M)
+# Private characters replace URLs while a text is parsed again. No cleaned text contains private
+# characters.
+_URL_PLACEHOLDER = re.compile("\ue000([0-9]{1,5})\ue001")
+# A private character at the start of a text, which prevents the parser from recognising a heading,
+# a list or a rule.
+_TEXT_START = "\ue002"
 
 
 class HtmlBlocks:
-    """The blocks of an HTML text; those of tables are apart."""
+    """The blocks of an HTML text.
+
+    Attributes:
+        listed: the indexes of the paragraphs in lists.
+        table_texts: the blocks inside tables.
+        has_loose_text: whether the HTML contains text outside of all blocks.
+    """
 
     def __init__(self, html: str) -> None:
         self.paragraphs: list[str] = []
-        # The places of those paragraphs that are in lists.
         self.listed: set[int] = set()
         self.headings: list[str] = []
-        self.tabled: list[str] = []
+        self.table_texts: list[str] = []
         self.urls: list[str] = []
-        # There is text that no block holds.
-        self.loose = False
+        self.has_loose_text = False
         self._pieces: list[str] = []
-        self._heading = False
-        self._tables = 0
-        self._lists = 0
-        self._open = 0
-        # A stack of the open elements whose style affects the visibility of text. Each entry has
-        # the index of the element's end, whether the text is invisible, and whether its font size
+        self._is_heading = False
+        self._open_tables = 0
+        self._open_lists = 0
+        self._open_blocks = 0
+        # The stack of open elements whose style affects the visibility of text. Each entry holds
+        # the index of the element's end, whether its text is invisible, and whether its font size
         # is 0.
-        self._around: list[tuple[int, bool, bool]] = []
-        tokens: list[Token] = list(stream(_SELF_CLOSED.sub(_with_end_tag, html)))
+        self._enclosing_styles: list[tuple[int, bool, bool]] = []
+        tokens: list[Token] = list(stream(_SELF_CLOSING_TAG.sub(_add_end_tag, html)))
         self._ends = find_element_ends(tokens, BLOCKS)
         place = 0
         while place < len(tokens):
-            place = self._read(tokens, place)
+            place = self._process_token(tokens, place)
         self._close_block()
 
-    def _read(self, tokens: list[Token], place: int) -> int:
+    def _process_token(self, tokens: list[Token], place: int) -> int:
         """Process a token, and return the index of the next token.
 
         Hidden elements are skipped as a whole.
         """
         kind, data = tokens[place]
-        while self._around and self._around[-1][0] <= place:
-            self._around.pop()
-        if kind == "text" and not (self._around and any(self._around[-1][1:])):
+        while self._enclosing_styles and self._enclosing_styles[-1][0] <= place:
+            self._enclosing_styles.pop()
+        if kind == "text" and not (self._enclosing_styles and any(self._enclosing_styles[-1][1:])):
             self._pieces.append(data)
-            if not self._open and not data.isspace():
-                self.loose = True
+            if not self._open_blocks and not data.isspace():
+                self.has_loose_text = True
         elif kind == "start":
-            if self._start(place, *data[:2]):
+            if self._process_start_tag(place, *data[:2]):
                 end = self._ends[place]
-                # Skip the end tag of the hidden element too. If another tag closed the element
-                # implicitly, don't skip that tag.
+                # Continue after the hidden element's own end tag. A tag that closed the element
+                # implicitly must still be processed.
                 return end + (tokens[end : end + 1] == [("end", data[0])])
         elif kind == "end" and data in BLOCKS:
             self._close_block()
-            self._heading = False
-            self._open = max(self._open - 1, 0)
-            self._tables = max(self._tables - (data == "table"), 0)
-            self._lists = max(self._lists - (data in _LISTS), 0)
+            self._is_heading = False
+            self._open_blocks = max(self._open_blocks - 1, 0)
+            self._open_tables = max(self._open_tables - (data == "table"), 0)
+            self._open_lists = max(self._open_lists - (data in _LIST_ELEMENTS), 0)
         return place + 1
 
-    def _start(self, place: int, tag: str, attributes: dict[str, str | None]) -> bool:
-        """Process a start tag; return whether to skip the whole element."""
-        # A line break within a paragraph is a space, two end it.
+    def _process_start_tag(self, place: int, tag: str, attributes: dict[str, str | None]) -> bool:
+        """Process a start tag. Return whether to skip the whole element."""
+        # A single line break becomes a space. Two line breaks end the paragraph.
         if tag in BLOCKS or (tag == "br" and self._pieces[-1:] == ["\n"]):
             self._close_block()
         elif tag == "br":
@@ -112,28 +148,29 @@ class HtmlBlocks:
             return False
         visibility = read_visibility(attributes)
         classes = attributes.get("class") or ""
-        is_footnote = any(name in classes for name in _FOOTNOTES)
-        if tag in _SILENT or visibility.is_hidden or is_footnote:
+        is_footnote = any(name in classes for name in _FOOTNOTE_CLASSES)
+        if tag in _SKIPPED_ELEMENTS or visibility.is_hidden or is_footnote:
             return True
         self._inherit(place, visibility)
-        self._open += tag in BLOCKS
-        self._tables += tag == "table"
-        self._lists += tag in _LISTS
-        self._heading = tag in HEADINGS or (self._heading and tag not in BLOCKS)
+        self._open_blocks += tag in BLOCKS
+        self._open_tables += tag == "table"
+        self._open_lists += tag in _LIST_ELEMENTS
+        self._is_heading = tag in HEADINGS or (self._is_heading and tag not in BLOCKS)
         href = attributes.get("href") if tag == "a" else None
         if href and len(href) <= _MAX_HREF_CHARACTERS:
             self.urls.append(href.strip())
         return False
 
     def _inherit(self, place: int, visibility: Visibility) -> None:
-        """Store the visibility of the text in an element, because inner elements inherit it."""
-        is_invisible, has_no_size = visibility.is_invisible, visibility.has_no_size
+        """Store the visibility of an element's text, which inner elements inherit."""
+        is_invisible = visibility.is_invisible
+        has_no_size = visibility.has_no_size
         if is_invisible is None and has_no_size is None:
             return
         _, invisible_around, no_size_around = (
-            self._around[-1] if self._around else (0, False, False)
+            self._enclosing_styles[-1] if self._enclosing_styles else (0, False, False)
         )
-        self._around.append(
+        self._enclosing_styles.append(
             (
                 self._ends[place],
                 invisible_around if is_invisible is None else is_invisible,
@@ -146,149 +183,132 @@ class HtmlBlocks:
         self._pieces.clear()
         if not text:
             return
-        if self._heading:
+        if self._is_heading:
             self.headings.append(text)
-        elif self._tables:
-            self.tabled.append(text)
+        elif self._open_tables:
+            self.table_texts.append(text)
         else:
-            if self._lists:
+            if self._open_lists:
                 self.listed.add(len(self.paragraphs))
             self.paragraphs.append(text)
 
 
-_OPTIONS = (
-    pyromark.Options.ENABLE_TABLES
-    | pyromark.Options.ENABLE_FOOTNOTES
-    | pyromark.Options.ENABLE_STRIKETHROUGH
-    | pyromark.Options.ENABLE_TASKLISTS
-    | pyromark.Options.ENABLE_GFM
-)
-# Markdown of a million characters can stand for a hundred times as much HTML. No honest post
-# grows to twice its length.
-_MAX_HTML_CHARACTERS = 2_000_000
-_MAX_CLEANING_ROUNDS = 6
-# Reading again is for markup within paragraphs. Longer texts lose every mark instead, and so do
-# all texts that follow once this much of a post was read again.
-_MAX_PARAGRAPH_CHARACTERS = 20_000
-_MAX_REREAD_CHARACTERS = 200_000
-_MARKS = re.compile(r"[<>&\[\]*_`~\\]")
-# Characters that begin or end markup or template marks, such as `{{ name }}` and `%%name%%`.
-_STRIPPED = re.compile(r"[<>&\[\]*_`~\\{}|«»]|%{2,}")
-# Incomplete markup, which the parsers treat as ordinary text. The pattern matches a run of equal
-# characters only as a whole, because retrying from each character would take quadratic time.
-_LEFT_OVER = re.compile(
-    r"\*{2,}|_{2,}|~{2,}|`+|(?<=\])[(\[]|(?<!&)&++(?=#?\w+;)|(?<!!)!++(?=\[)|(?P<tag><[</!?]*+\w?)"
-)
-_INDENTED_BLOCK = re.compile(rf"^[ \t]*</?(?:{'|'.join(sorted(BLOCKS))})\b", re.I | re.M)
-# The first and the last line of a `:::` container, which Pandoc and Docusaurus use.
-_CONTAINER = re.compile(r"^:::[^\n]*$", re.M)
-_INDENT = re.compile(r"^[ \t]+", re.M)
-# Private characters stand in for URLs while their text is read again, and one begins it, so that
-# the line isn't taken for a heading, a list or a rule; no post has any of them.
-_HIDDEN = re.compile("\ue000([0-9]{1,5})\ue001")
-_FIRST = "\ue002"
+def _add_end_tag(tag: re.Match[str]) -> str:
+    return tag[0] if tag[1].lower() in VOID else f"<{tag[1]}{tag[2][:-1]}></{tag[1]}>"
 
 
 def parse_post(post: Post) -> PlainPost:
-    """Never fails: markup that can't be understood is text, or is left out."""
+    """Parse a post into text without markup.
+
+    Parsing never fails. Invalid markup becomes text or is removed.
+    """
     content = remove_marks(remove_front_matter(remove_invisible_characters(post.content)))
     blocks = HtmlBlocks(content) if content.lstrip().startswith("<") else None
-    # Text outside all blocks is Markdown that follows some HTML.
-    if blocks is None or blocks.loose:
-        # Markdown would take indented HTML for code.
+    # Text outside of all blocks is Markdown after some HTML.
+    if blocks is None or blocks.has_loose_text:
+        # Remove the indentation, because Markdown treats indented HTML as code.
         is_indented = _INDENTED_BLOCK.search(content)
         markdown = _INDENT.sub("", content) if is_indented else content
         markdown = _CONTAINER.sub("", markdown)
         blocks = HtmlBlocks(pyromark.html(markdown, options=_OPTIONS)[:_MAX_HTML_CHARACTERS])
     title = clean_text(post.title)
-    texts = _each_clean(blocks.paragraphs)
-    # A paragraph that is left empty has no place among the paragraphs.
+    texts = _clean_blocks(blocks.paragraphs)
+    # Empty paragraphs are dropped, so compute the indexes of list items without them.
     listed = [place in blocks.listed for place, text in enumerate(texts) if text]
-    paragraphs = tuple(filter(None, texts)) or tuple(filter(None, _each_clean(blocks.tabled)))
-    headings = tuple(filter(None, _each_clean(blocks.headings)))
-    shown = "\n".join((title, *headings, *paragraphs))
+    paragraphs = tuple(filter(None, texts)) or tuple(
+        filter(None, _clean_blocks(blocks.table_texts))
+    )
+    headings = tuple(filter(None, _clean_blocks(blocks.headings)))
+    visible_text = "\n".join((title, *headings, *paragraphs))
     return PlainPost(
         title=title,
         paragraphs=paragraphs,
         headings=headings,
-        links=hyperlinks.find_urls(shown) | hyperlinks.find_urls("\n".join(blocks.urls)),
-        mentions=hyperlinks.find_mentions(shown),
+        links=hyperlinks.find_urls(visible_text) | hyperlinks.find_urls("\n".join(blocks.urls)),
+        mentions=hyperlinks.find_mentions(visible_text),
         content_hash=hashlib.sha256(post.content.encode(errors="replace")).hexdigest(),
         listed=frozenset(place for place, is_listed in enumerate(listed) if is_listed),
     )
 
 
 def clean_text(text: str) -> CleanText:
-    """Return one line of the text's visible characters, free of markup."""
+    """Return the visible characters of the text as one line without markup."""
     return text if isinstance(text, CleanText) else _clean_line(clean_line(text))
 
 
 def _clean_line(text: str) -> CleanText:
-    if len(text) > _MAX_PARAGRAPH_CHARACTERS:
+    if len(text) > _MAX_REPARSED_PARAGRAPH_CHARACTERS:
         return strip_markup(text)
     for _ in range(_MAX_CLEANING_ROUNDS):
         before = text
         text = clean_line(remove_marks(text))
-        if _MARKS.search(text):
-            text = _without_markup(text)
+        if _MARKUP_CHARACTER.search(text):
+            text = _remove_markup(text)
         if text == before:
             return CleanText(text)
     return strip_markup(text)
 
 
-def _without_markup(text: str) -> str:
-    again = _read_again(text)
-    return again if again != text else clean_line(_LEFT_OVER.sub(_without_left_over, text))
+def _remove_markup(text: str) -> str:
+    reparsed = _reparse(text)
+    return (
+        reparsed
+        if reparsed != text
+        else clean_line(_INCOMPLETE_MARKUP.sub(_replace_incomplete_markup, text))
+    )
 
 
-def _without_left_over(mark: re.Match[str]) -> str:
+def _replace_incomplete_markup(mark: re.Match[str]) -> str:
     """Return the text that replaces incomplete markup."""
     run = mark[0]
     if run[0] in "*_~`":
-        # Emphasis marks are removed without a space, because they can be inside a word.
+        # Remove emphasis marks without a space, because emphasis can begin or end inside a word.
         return ""
     if mark["tag"] is None:
         return " "
     if run[-1] not in "</!?":
         return f" {run[-1]}"
-    # Characters such as `<!` aren't a tag if no word follows them. Keep the last `!` or `?`, which
-    # is punctuation, and remove the characters before it.
+    # Characters such as `<!` aren't a tag without a following word. Keep the last `!` or `?`,
+    # because this character is punctuation, and remove all characters before it.
     last = max(run.rfind("!"), run.rfind("?"))
     return f" {run[last:]}" if last > 0 else run
 
 
 def strip_markup(text: str) -> CleanText:
-    """Remove all characters that can be markup.
-
-    Removing them is faster than parsing, so this function is used for very long texts.
-    """
-    return CleanText(clean_line(_STRIPPED.sub(" ", remove_marks(text))))
+    """Remove all characters that can be markup, which is faster than parsing a very long text."""
+    return CleanText(clean_line(_STRIPPED_CHARACTERS.sub(" ", remove_marks(text))))
 
 
-def _each_clean(blocks: list[str]) -> list[CleanText]:
+def _clean_blocks(blocks: list[str]) -> list[CleanText]:
     texts = []
-    left = _MAX_REREAD_CHARACTERS
+    remaining = _MAX_REPARSED_CHARACTERS
     for line in map(clean_line, blocks):
-        left -= len(line) if _MARKS.search(line) else 0
-        texts.append(_clean_line(line) if left > 0 else strip_markup(line))
+        remaining -= len(line) if _MARKUP_CHARACTER.search(line) else 0
+        texts.append(_clean_line(line) if remaining > 0 else strip_markup(line))
     return texts
 
 
-def _read_again(text: str) -> str:
-    """Read the Markdown within HTML, the HTML within Markdown's escapes, entities of entities."""
-    hidden: list[str] = []
+def _reparse(text: str) -> str:
+    """Parse a text that was already parsed once.
 
-    def hide(match: re.Match[str]) -> str:
-        hidden.append(match[0])
-        return f"\ue000{len(hidden) - 1}\ue001"
+    The second parsing finds nested markup, such as Markdown inside HTML, escaped HTML, and escaped
+    entities.
+    """
+    urls: list[str] = []
 
-    def show(match: re.Match[str]) -> str:
-        # A number that none of ours has comes from private characters that entities spell.
+    def replace_url(match: re.Match[str]) -> str:
+        urls.append(match[0])
+        return f"\ue000{len(urls) - 1}\ue001"
+
+    def restore_url(match: re.Match[str]) -> str:
+        # An unknown number comes from private characters that the post wrote as entities.
         number = int(match[1])
-        return hidden[number] if number < len(hidden) else ""
+        return urls[number] if number < len(urls) else ""
 
-    safe = hyperlinks.URL.sub(hide, text)
-    html = pyromark.html(f"{_FIRST} {safe}", options=_OPTIONS)
+    safe = hyperlinks.URL.sub(replace_url, text)
+    html = pyromark.html(f"{_TEXT_START} {safe}", options=_OPTIONS)
     blocks = HtmlBlocks(html[:_MAX_HTML_CHARACTERS])
-    again = " ".join((*blocks.headings, *blocks.paragraphs, *blocks.tabled)).replace(_FIRST, "")
-    return clean_line(_HIDDEN.sub(show, again))
+    reparsed = " ".join((*blocks.headings, *blocks.paragraphs, *blocks.table_texts)).replace(
+        _TEXT_START, ""
+    )
+    return clean_line(_URL_PLACEHOLDER.sub(restore_url, reparsed))

@@ -1,4 +1,4 @@
-"""A post as its author sent it, the text that is read from it, and what is written about it."""
+"""Defines a post as its author sent it, the post's plain text, and the metadata about the post."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -11,11 +11,17 @@ from services.composer.text.characters import CleanText
 
 MAX_POST_TITLE_CHARACTERS = 500
 MAX_POST_CONTENT_CHARACTERS = 1_000_000
+# The separator between tweets in the API's response. A tweet has only one line, so no tweet
+# contains the separator.
+_TWEET_SEPARATOR = "\n\n"
 
 
 @dataclass(frozen=True)
 class Post:
-    """Title and content may hold Markdown or HTML; at most one of them is blank."""
+    """A post as its author sent it.
+
+    The title and the content may contain Markdown or HTML. At most one of the two is blank.
+    """
 
     title: str
     content: str
@@ -23,19 +29,24 @@ class Post:
 
 @dataclass(frozen=True)
 class PlainPost:
-    """A post without its markup: the only form in which writers see one."""
+    """A post without its markup. Writers never get a post in any other form.
+
+    Attributes:
+        paragraphs: the blocks of running text, such as paragraphs, list items and quotes. Code and
+            tables are removed.
+        links: the absolute http(s) URLs in the post. Texts about the post may contain no other
+            links.
+        mentions: the handles in the post. Texts about the post may contain no other handles.
+        content_hash: the SHA-256 hash of the content as it was sent, in hexadecimal.
+        listed: the indexes of the paragraphs that are list items.
+    """
 
     title: CleanText
-    # Running text, block by block: paragraphs, list items, quotes. No code, no tables, no markup.
     paragraphs: tuple[CleanText, ...]
     headings: tuple[CleanText, ...]
-    # Absolute http(s) URLs and @handles that the post itself holds: no text about the post may
-    # hold any other.
     links: frozenset[str]
     mentions: frozenset[str]
-    # SHA-256 of the content as it was sent, in hexadecimal; it names a post without words.
     content_hash: str = field(default="", compare=False)
-    # The places of those paragraphs that are items of a list.
     listed: frozenset[int] = frozenset()
 
     def to_payload(self) -> dict[str, Any]:
@@ -69,9 +80,9 @@ class PlainPost:
 
     @cached_property
     def comparable_links(self) -> frozenset[str]:
-        """The post's links as links are compared, and bare names that its text shows."""
-        shown = hyperlinks.find_links(self.text)
-        return shown.union(map(hyperlinks.normalise_link, self.links))
+        """The post's links in normalised form, including host names in its text."""
+        text_links = hyperlinks.find_links(self.text)
+        return text_links.union(map(hyperlinks.normalise_link, self.links))
 
 
 class MetadataField(StrEnum):
@@ -82,7 +93,7 @@ class MetadataField(StrEnum):
 
 @dataclass(frozen=True)
 class PostMetadata:
-    """``None`` stands for a field that was not requested."""
+    """The metadata of a post. Fields that were not requested are ``None``."""
 
     slug: str | None = None
     summary: str | None = None
@@ -95,11 +106,6 @@ class PostMetadata:
         return {name: text for name, text in fields.items() if text is not None}
 
 
-# The separator between tweets in the API's response. A tweet has only one line, so it can't contain
-# this separator.
-_TWEETS_APART = "\n\n"
-
-
 def join_tweets(tweets: Iterable[str]) -> dict[str, str]:
     """Join all tweets into one text, which the API returns in the field `tweets`."""
-    return {"tweets": _TWEETS_APART.join(tweets)}
+    return {"tweets": _TWEET_SEPARATOR.join(tweets)}

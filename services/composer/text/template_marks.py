@@ -1,7 +1,8 @@
 """Removes template marks, such as shortcodes and merge tags, from posts.
 
-Publishing and mailing programs replace these marks before readers see the post. Shortcodes, such as
-`[gallery]`, insert elements. Merge tags, such as `{{ first_name }}`, insert fields of the reader.
+Publishing and mailing programs replace template marks before readers see the post. Shortcodes,
+such as `[gallery]`, insert elements. Merge tags, such as `{{ first_name }}`, insert fields of the
+reader.
 """
 
 import re
@@ -14,7 +15,7 @@ from typing import NamedTuple
 _NAME = r"[^\W\d][\w-]{0,60}"
 _QUOTED = r"""(?:"[^"]{0,2000}+"|'[^']{0,2000}+'|[”“„″][^”“„″]{0,2000}+[”“„″])"""
 _FIELD_NAME = r"[^\W\d][\w .:=-]{0,60}"
-# The fallback in a merge tag, which is the text for readers whose field is empty.
+# Matches the fallback in a merge tag, which is the text for readers whose field is empty.
 _FALLBACK = (
     r"(?: ?(?:\|[^\[\]{}\n]{0,100}|, ?(?:fallback|default)=[^\[\]{}\n]{0,100}"
     r"|, ?\"[^\"\n]{0,100}\"|%%[^\[\]{}\n]{0,100}))?"
@@ -43,12 +44,21 @@ _FIELD = re.compile(r"[^\W\d]\w*+(?:[ .:=-]\w++)*+")
 _MIN_SHOUTED_LETTERS = 4
 _PERSON = "person"
 _KINDS = (_PERSON, "other")
+_MAX_GREETING_CHARACTERS = 60
+# Finds the first character of any template mark.
+_ANY_OPENING = re.compile(r"[{\[%$#@~«_|]|<[<%?]|\*\|")
+_OPENING_CHARACTERS = frozenset("([{“‘«\"'")
+_CLOSING_CHARACTERS = frozenset(".,;:!?)]}…。，、！？；：")
+_END_OF_MARKUP = r"(?:</[a-z]{1,10}>|[*_]{1,3})?"
+_COMMA = re.compile(rf"(?P<markup>{_END_OF_MARKUP}) ?[,，、][ \t]{{0,3}}", re.IGNORECASE)
+_SENTENCE_END = re.compile(rf"{_END_OF_MARKUP}\s{{0,3}}(?:[.!?…]|[\n<]|\Z)", re.IGNORECASE)
+_SENTENCE_START = re.compile(r"(?:\A|[\n>.!?…])(?:\s|[*_]|<[a-z]{1,10}>){0,3}\Z", re.IGNORECASE)
 
 
 class _Surroundings:
     """The names of all end tags and link references in a text.
 
-    These names help to decide whether brackets are a template mark or ordinary text.
+    The names help to decide whether brackets are a template mark or ordinary text.
     """
 
     def __init__(self, text: str) -> None:
@@ -65,18 +75,18 @@ class _Surroundings:
 
     @cached_property
     def references(self) -> frozenset[str]:
-        """The names of Markdown link references, such as `docs` in `[docs]: https://docs.example`."""
-        found = re.findall(r"^ {0,3}\[([^\]\n]{1,100})\]:", self._text, re.MULTILINE)
-        return frozenset(map(str.casefold, found))
+        """The names of Markdown link references, as `docs` in `[docs]: https://docs.example`."""
+        names = re.findall(r"^ {0,3}\[([^\]\n]{1,100})\]:", self._text, re.MULTILINE)
+        return frozenset(map(str.casefold, names))
 
 
-# A function that returns the replacement of a match, or None if the match is ordinary text.
+# A function that returns a match's replacement, or ``None`` if the match is ordinary text.
 Decide = Callable[[re.Match[str], _Surroundings], str | None]
 
 
 @dataclass(frozen=True)
 class _Form:
-    """A placeholder syntax, such as `{{ … }}`."""
+    """The syntax of a template mark, such as `{{ … }}`."""
 
     # Each repetition in a pattern is bounded or stops at the next mark. Otherwise, a hostile text
     # could make the search take quadratic time.
@@ -84,7 +94,7 @@ class _Form:
     decide: Decide = lambda _match, _surroundings: ""
 
 
-def _wiki_link(match: re.Match[str], _: _Surroundings) -> str | None:
+def _replace_wiki_link(match: re.Match[str], _: _Surroundings) -> str | None:
     """Return the visible text of a wiki link. For a merge tag, return an empty text."""
     field = match["field"]
     if _is_field(field) or re.search(r"[_:]| OR ", field):
@@ -92,15 +102,16 @@ def _wiki_link(match: re.Match[str], _: _Surroundings) -> str | None:
     return field.rpartition("|")[2].strip()
 
 
-def _percent(match: re.Match[str], _: _Surroundings) -> str | None:
+def _replace_percent_field(match: re.Match[str], _: _Surroundings) -> str | None:
     field = match["field"]
     if _is_field(field) or re.search(r"[_.:]", field):
         return ""
     return "" if _is_shouted(field) and field.casefold() not in _WINDOWS_VARIABLES else None
 
 
-def _shortcode(match: re.Match[str], surroundings: _Surroundings) -> str | None:
-    name, attributes = match["name"], match["attributes"]
+def _replace_shortcode(match: re.Match[str], surroundings: _Surroundings) -> str | None:
+    name = match["name"]
+    attributes = match["attributes"]
     if name in surroundings.ended or re.search(rf"=\s?{_QUOTED}", attributes):
         return ""
     is_link = match["target"] or name.casefold() in surroundings.references
@@ -112,14 +123,14 @@ def _shortcode(match: re.Match[str], surroundings: _Surroundings) -> str | None:
     return "" if "-" in name and "=" in attributes else None
 
 
-def _square_field(match: re.Match[str], surroundings: _Surroundings) -> str | None:
+def _replace_square_field(match: re.Match[str], surroundings: _Surroundings) -> str | None:
     field = match["field"]
     if field.casefold() in surroundings.references:
         return None
     return "" if _is_field(field) or _has_owner(field, ":") else None
 
 
-def _brace_field(match: re.Match[str], surroundings: _Surroundings) -> str | None:
+def _replace_brace_field(match: re.Match[str], surroundings: _Surroundings) -> str | None:
     field = match["field"]
     name = re.split(r"[^\w-]", field, maxsplit=1)[0]
     is_code = (
@@ -140,44 +151,50 @@ def _brace_field(match: re.Match[str], surroundings: _Surroundings) -> str | Non
     return "" if is_field or is_snake_case else None
 
 
-def _known_field(match: re.Match[str], _: _Surroundings) -> str | None:
+def _replace_known_field(match: re.Match[str], _: _Surroundings) -> str | None:
     return "" if _is_field(match["field"]) else None
 
 
 _FORMS = (
-    # Comments in Liquid and Twig.
+    # Matches comments in Liquid and Twig.
     _Form(
         re.compile(
             r"\{%-? ?comment ?-?%\}(?:[^{]|\{(?!%)){0,5000}+\{%-? ?endcomment ?-?%\}", re.IGNORECASE
         )
     ),
-    # Templates of Mustache, Handlebars, Liquid, Jinja, Twig and Hugo.
+    # Matches templates of Mustache, Handlebars, Liquid, Jinja, Twig and Hugo.
     _Form(re.compile(r"\{\{\{?(?P<field>(?:[^{}]|\{(?!\{)|\}(?!\})){0,1000}+)\}\}\}?")),
     _Form(re.compile(r"\{%(?:[^{%]|%(?!\})|\{(?!%)){0,1000}+%\}")),
     _Form(re.compile(r"\{#(?:[^{#]|#(?!\})|\{(?!#)){0,1000}+#\}")),
-    # Code in ERB, EJS and PHP.
+    # Matches code in ERB, EJS and PHP.
     _Form(re.compile(r"<%(?:[^<%]|%(?!>)|<(?!%)){0,2000}+%>")),
     _Form(re.compile(r"<\?(?:[^<?]|\?(?!>)|<(?!\?)){0,2000}+\?>")),
-    # Merge tags of Mailchimp.
+    # Matches merge tags of Mailchimp.
     _Form(re.compile(r"\*\|(?P<field>[^|*\n]{1,200})\|\*")),
-    # Merge tags of Salesforce, Pardot and Ghost.
+    # Matches merge tags of Salesforce, Pardot and Ghost.
     _Form(re.compile(r"%%(?P<field>\[(?:[^%]|%(?!%)){0,2000}+|[\w={(][^%\n]{0,200}+)%%")),
-    # Merge tags of ActiveCampaign and Mailgun.
-    _Form(re.compile(r"(?<![\w%])%(?P<field>[^\W\d][\w.:-]{1,60})%(?![\w%\\/])"), _percent),
-    # Merge tags of Iterable and Emma.
+    # Matches merge tags of ActiveCampaign and Mailgun.
+    _Form(
+        re.compile(r"(?<![\w%])%(?P<field>[^\W\d][\w.:-]{1,60})%(?![\w%\\/])"),
+        _replace_percent_field,
+    ),
+    # Matches merge tags of Iterable and Emma.
     _Form(re.compile(r"\[%(?P<field>[^\[\]\n]{1,200})%\]")),
-    # Merge tags of Zoho.
+    # Matches merge tags of Zoho.
     _Form(re.compile(r"\$\[(?P<field>[^\[\]\n]{1,200})\]\$")),
-    # Tags of MODX.
+    # Matches tags of MODX.
     _Form(re.compile(r"\[\[[!*+$~]{1,2}\w[^\[\]\n]{0,200}\]\]")),
-    # Merge tags of Mailjet and GetResponse, and links in wikis.
-    _Form(re.compile(r"(?<![\w\])])\[\[(?P<field>[^\W\d][^\[\]\n]{0,200})\]\](?!\()"), _wiki_link),
-    # Merge tags of MailPoet, Drupal, phpList and Sendy.
+    # Matches merge tags of Mailjet and GetResponse, and links in wikis.
+    _Form(
+        re.compile(r"(?<![\w\])])\[\[(?P<field>[^\W\d][^\[\]\n]{0,200})\]\](?!\()"),
+        _replace_wiki_link,
+    ),
+    # Matches merge tags of MailPoet, Drupal, phpList and Sendy.
     _Form(
         re.compile(rf"(?<![\w\])!])\[(?P<field>{_FIELD_NAME}?){_FALLBACK}\](?![(:\[])"),
-        _square_field,
+        _replace_square_field,
     ),
-    # Shortcodes of WordPress and its page builders, and BBCode.
+    # Matches shortcodes of WordPress and its page builders, and BBCode.
     _Form(
         re.compile(
             rf"(?<!!)\[(?P<name>{_NAME})"
@@ -186,108 +203,106 @@ _FORMS = (
             rf"|{_QUOTED}|[\w/.:,#-]{{1,60}}+))*+)"
             r"\s{0,20}/?\](?P<target>\(|:(?=\s))?"
         ),
-        _shortcode,
+        _replace_shortcode,
     ),
     _Form(re.compile(rf"\[/(?P<name>{_NAME})\s?\](?!\()")),
-    # Merge tags of Smarty, MailerLite, AWeber, CleverReach, Mautic and Joomla, and placeholders in
-    # JavaScript and Ruby.
+    # Matches merge tags of Smarty, MailerLite, AWeber, CleverReach, Mautic and Joomla, and
+    # placeholders in JavaScript and Ruby.
     _Form(
         re.compile(
             r"(?<!\{)(?P<sigil>[$#@](?=\{)|(?=\{[$!]))?"
             r"\{[$!]?(?P<field>[^\W\d][^{}\n]{0,200})\}(?!\})"
         ),
-        _brace_field,
+        _replace_brace_field,
     ),
     _Form(re.compile(rf"\{{/{_NAME}\}}")),
-    # Attributes in Kramdown and Pandoc.
+    # Matches attributes in Kramdown and Pandoc.
     _Form(re.compile(r"\{:? ?[.#][^\W\d][^{}\n]{0,200}\}")),
     _Form(re.compile(r"\{::?[^\W\d/][^{}\n]{0,200}\}")),
-    # Merge tags of Moosend and Keap.
-    _Form(re.compile(r"(?<![\w#&])#(?P<field>[a-z]{1,20}:[\w .-]{1,60})#(?!\w)"), _known_field),
+    # Matches merge tags of Moosend and Keap.
+    _Form(
+        re.compile(r"(?<![\w#&])#(?P<field>[a-z]{1,20}:[\w .-]{1,60})#(?!\w)"), _replace_known_field
+    ),
     _Form(re.compile(r"(?<!\w)~(?P<field>[A-Z]\w{0,40}\.\w{1,40})~(?!\w)")),
-    # Merge tags of Dotdigital, Word and other programs.
-    _Form(re.compile(r"(?P<mark>##|__|[#$~@])(?P<field>[A-Z][A-Z_]{2,40})(?P=mark)"), _known_field),
-    _Form(re.compile(r"(?<![\w|])\|(?P<field>[A-Z][A-Z_]{2,40})\|(?![\w|])"), _known_field),
-    _Form(re.compile(r"(?:<<|«)(?P<field>[^\W\d][\w ]{1,40})(?:>>|»)"), _known_field),
+    # Matches merge tags of Dotdigital, Word and other programs.
+    _Form(
+        re.compile(r"(?P<mark>##|__|[#$~@])(?P<field>[A-Z][A-Z_]{2,40})(?P=mark)"),
+        _replace_known_field,
+    ),
+    _Form(re.compile(r"(?<![\w|])\|(?P<field>[A-Z][A-Z_]{2,40})\|(?![\w|])"), _replace_known_field),
+    _Form(re.compile(r"(?:<<|«)(?P<field>[^\W\d][\w ]{1,40})(?:>>|»)"), _replace_known_field),
 )
-_ANY_OPENING = re.compile(r"[{\[%$#@~«_|]|<[<%?]|\*\|")
 
 
 def remove_marks(text: str) -> str:
-    """Remove all template marks. The text between a start mark and an end mark stays."""
+    """Remove all template marks. Text between a start tag and an end tag stays."""
     if not _ANY_OPENING.search(text):
         return text
     surroundings = _Surroundings(text)
     for form in _FORMS:
-        removals = list(_removals(form, text, surroundings))
+        removals = list(_find_removals(form, text, surroundings))
         if removals:
-            text = "".join(_pieces(text, removals))
+            text = "".join(_iterate_pieces(text, removals))
     return text
 
 
 class _Removal(NamedTuple):
+    """A template mark that is removed, with the text that replaces the mark."""
+
     start: int
     end: int
-    # The text that replaces the mark.
-    rest: str
+    replacement: str
     is_person: bool
     is_inline: bool
 
 
-def _removals(form: _Form, text: str, surroundings: _Surroundings) -> Iterator[_Removal]:
+def _find_removals(form: _Form, text: str, surroundings: _Surroundings) -> Iterator[_Removal]:
     for match in form.pattern.finditer(text):
-        rest = form.decide(match, surroundings)
-        if rest is None:
+        replacement = form.decide(match, surroundings)
+        if replacement is None:
             continue
         groups = match.groupdict()
-        # The pattern matches the character after a shortcode only to detect links, so keep that
-        # character.
+        # Keep the character after a shortcode, because the pattern matches this character only to
+        # detect links.
         end = match.end() - len(groups.get("target") or "")
-        is_person = not rest and _is_person(groups.get("field") or "")
-        yield _Removal(match.start(), end, rest, is_person, groups.get("name") in _INLINE)
+        is_person = not replacement and _is_person(groups.get("field") or "")
+        yield _Removal(match.start(), end, replacement, is_person, groups.get("name") in _INLINE)
 
 
-_LEFT_OPEN = frozenset("([{“‘«\"'")
-_RIGHT_CLOSED = frozenset(".,;:!?)]}…。，、！？；：")
-_END_OF_MARKUP = r"(?:</[a-z]{1,10}>|[*_]{1,3})?"
-_COMMA = re.compile(rf"(?P<markup>{_END_OF_MARKUP}) ?[,，、][ \t]{{0,3}}", re.IGNORECASE)
-_SENTENCE_END = re.compile(rf"{_END_OF_MARKUP}\s{{0,3}}(?:[.!?…]|[\n<]|\Z)", re.IGNORECASE)
-_SENTENCE_START = re.compile(r"(?:\A|[\n>.!?…])(?:\s|[*_]|<[a-z]{1,10}>){0,3}\Z", re.IGNORECASE)
-_MAX_GREETING_CHARACTERS = 60
-
-
-def _pieces(text: str, removals: list[_Removal]) -> Iterator[str]:
+def _iterate_pieces(text: str, removals: list[_Removal]) -> Iterator[str]:
     """Yield the parts of the text that remain after the marks are removed.
 
     If a mark inserts a person's name, the greeting and the comma next to the mark are removed too.
     """
     at = 0
-    for removal in _joined(text, removals):
-        left, at, begins_sentence = text[at : removal.start], removal.end, False
-        if not (removal.rest or removal.is_inline):
-            left, at, begins_sentence = _without_comma(text, left, removal)
-        right = text[at : at + 1]
-        if right in _RIGHT_CLOSED:
-            left = left.rstrip(" ")
-        yield left
-        if removal.rest:
-            yield removal.rest
-        elif not removal.is_inline and _are_words_apart(left[-1:], right):
+    for removal in _join_adjacent(text, removals):
+        before = text[at : removal.start]
+        at = removal.end
+        begins_sentence = False
+        if not (removal.replacement or removal.is_inline):
+            before, at, begins_sentence = _remove_comma(text, before, removal)
+        next_character = text[at : at + 1]
+        if next_character in _CLOSING_CHARACTERS:
+            before = before.rstrip(" ")
+        yield before
+        if removal.replacement:
+            yield removal.replacement
+        elif not removal.is_inline and _needs_space(before[-1:], next_character):
             yield " "
-        if begins_sentence and right.isalpha():
-            yield right.upper()
+        if begins_sentence and next_character.isalpha():
+            yield next_character.upper()
             at += 1
     yield text[at:]
 
 
-def _are_words_apart(left: str, right: str) -> bool:
-    """Return whether a mark between these two characters must be replaced by a space."""
-    is_left_open = not left.strip() or left in _LEFT_OPEN
-    return not (is_left_open or not right.strip() or right in _RIGHT_CLOSED)
+def _needs_space(previous: str, following: str) -> bool:
+    """Return whether a space must replace a mark between these two characters."""
+    is_opening = not previous.strip() or previous in _OPENING_CHARACTERS
+    return not (is_opening or not following.strip() or following in _CLOSING_CHARACTERS)
 
 
-def _joined(text: str, removals: list[_Removal]) -> Iterator[_Removal]:
-    """Yield the removals. Adjacent marks, such as first and last name, are removed together."""
+def _join_adjacent(text: str, removals: list[_Removal]) -> Iterator[_Removal]:
+    """Yield the removals, and join adjacent marks such as a first and a last name."""
     joined = removals[0]
     for removal in removals[1:]:
         between = text[joined.end : removal.start]
@@ -299,33 +314,35 @@ def _joined(text: str, removals: list[_Removal]) -> Iterator[_Removal]:
     yield joined
 
 
-def _without_comma(text: str, left: str, removal: _Removal) -> tuple[str, int, bool]:
+def _remove_comma(text: str, before: str, removal: _Removal) -> tuple[str, int, bool]:
     """Remove the comma next to a removed mark if the comma is no longer needed.
 
     If the mark inserts a person's name, a greeting before the mark is removed too. Returns the text
     before the mark, the position of the text after the mark, and whether a sentence begins there.
     """
     comma = _COMMA.match(text, removal.end)
-    own_left = left.rstrip()
-    follows_comma = own_left.endswith(",")
+    stripped = before.rstrip()
+    follows_comma = stripped.endswith(",")
     if comma is None:
         ends_sentence = _SENTENCE_END.match(text, removal.end)
         is_name_at_end = removal.is_person and follows_comma and ends_sentence
-        return own_left[:-1] if is_name_at_end else left, removal.end, False
+        return stripped[:-1] if is_name_at_end else before, removal.end, False
     if follows_comma:
-        own_left = own_left[:-1] if removal.is_person else own_left
-        return f"{own_left}{comma['markup']} ", comma.end(), False
-    greeting = _greeting().search(left, max(len(left) - _MAX_GREETING_CHARACTERS, 0))
+        stripped = stripped[:-1] if removal.is_person else stripped
+        return f"{stripped}{comma['markup']} ", comma.end(), False
+    greeting = _compile_greeting_pattern().search(
+        before, max(len(before) - _MAX_GREETING_CHARACTERS, 0)
+    )
     if greeting is not None and removal.is_person:
-        left = left[: greeting.start("greeting")] + greeting["markup"]
-    begins_sentence = bool(_SENTENCE_START.search(left, max(len(left) - 40, 0)))
+        before = before[: greeting.start("greeting")] + greeting["markup"]
+    begins_sentence = bool(_SENTENCE_START.search(before, max(len(before) - 40, 0)))
     if begins_sentence or removal.is_person:
-        return left + comma["markup"], comma.end(), begins_sentence
-    return left, removal.end, False
+        return before + comma["markup"], comma.end(), begins_sentence
+    return before, removal.end, False
 
 
 @cache
-def _greeting() -> re.Pattern[str]:
+def _compile_greeting_pattern() -> re.Pattern[str]:
     words = Path(__file__).with_name("greetings.txt").read_text("utf-8").split()
     longest_first = sorted(words, key=len, reverse=True)
     greetings = "|".join(re.escape(word).replace("_", " ") for word in longest_first)
@@ -337,27 +354,37 @@ def _greeting() -> re.Pattern[str]:
 
 
 @cache
-def _names(kind: str) -> frozenset[str]:
-    """Load the known field names of a kind: ``person`` for names of people, or ``other``."""
+def _load_field_names(kind: str) -> frozenset[str]:
+    """Load the known field names of a kind.
+
+    ``kind``: ``person`` for fields with names of people, or ``other``.
+    """
     lines = Path(__file__).with_name("field_names.txt").read_text("utf-8").splitlines()
     parts = (line.partition(": ") for line in lines)
-    return frozenset(name for each, _, names in parts if each == kind for name in names.split())
+    return frozenset(
+        name for name_kind, _, names in parts if name_kind == kind for name in names.split()
+    )
 
 
-def _path(field: str) -> list[str]:
-    """Split a field's name: `Subscriber:first_name` becomes `subscriber` and `firstname`."""
+def _split_field_name(field: str) -> list[str]:
+    """Split the name of a field into its parts.
+
+    For example, `Subscriber:first_name` has the parts `subscriber` and `firstname`.
+    """
     return [_SEPARATORS.sub("", part.casefold()) for part in re.split(r"[.:=]", field)]
 
 
 def _is_field(field: str) -> bool:
     """Return whether a newsletter program has a field with this name."""
     match = _FIELD.match(field)
-    path = _path(match[0]) if match else [""]
-    return any(name in _names(kind) for name in ("".join(path), path[-1]) for kind in _KINDS)
+    path = _split_field_name(match[0]) if match else [""]
+    return any(
+        name in _load_field_names(kind) for name in ("".join(path), path[-1]) for kind in _KINDS
+    )
 
 
 def _has_owner(field: str, separators: str) -> bool:
-    """Return whether this is a field of a known object, such as `subscriber:city`."""
+    """Return whether the field belongs to a known object, as in `subscriber:city`."""
     owner = re.match(rf"([\w-]{{1,60}})[{separators}]\w", field)
     return owner is not None and _SEPARATORS.sub("", owner[1].casefold()) in _OWNERS
 
@@ -365,8 +392,12 @@ def _has_owner(field: str, separators: str) -> bool:
 def _is_person(expression: str) -> bool:
     """Return whether the expression in a merge tag inserts a person's name."""
     fields = [match[0] for match in _FIELD.finditer(expression[:200])]
-    words = (word for field in fields for word in (*_path(field), *_path(field.partition(" ")[0])))
-    return not _names(_PERSON).isdisjoint(words)
+    words = (
+        word
+        for field in fields
+        for word in (*_split_field_name(field), *_split_field_name(field.partition(" ")[0]))
+    )
+    return not _load_field_names(_PERSON).isdisjoint(words)
 
 
 def _is_shouted(field: str) -> bool:

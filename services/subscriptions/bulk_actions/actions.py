@@ -32,7 +32,7 @@ from services.jobs.transitions import complete_job, record_progress
 from services.paging import PageOfRows, PageRequest
 from services.subscriptions import lists, subscriber_counts, tags
 from services.subscriptions.bulk_actions import batches
-from services.subscriptions.fields import ValueRefused
+from services.subscriptions.fields import InvalidAttribute
 from services.subscriptions.filters import member_filter
 from services.subscriptions.members import locks
 from storage.resources import Resources
@@ -58,7 +58,7 @@ def check_order(order: BulkOrder) -> BulkOrder:
     if order.action in _TAG_ACTIONS:
         try:
             return BulkOrder(order.action, tags.normalise_tag(order.value or ""))
-        except ValueRefused as error:
+        except InvalidAttribute as error:
             raise BULK_VALUE(rule=f"the name of a tag {error}") from None
     if order.action is BulkActionKind.SET_TYPE:
         if order.value not in [*Tier]:
@@ -87,7 +87,9 @@ def begin_bulk_action(
         require_recent_login(uow, caller)
     owner_id = mailing_list.user_id
     quotas.require_quota(uow, owner_id, PlanQuota.UNFINISHED_JOBS)
-    quotas.require_quota(uow, owner_id, PlanQuota.STORAGE_MB, more=quotas.row_bytes(stored_filter))
+    quotas.require_quota(
+        uow, owner_id, PlanQuota.STORAGE_MB, more=quotas.count_row_bytes(stored_filter)
+    )
     bulk = BulkAction(
         list_id=mailing_list.id, user_id=owner_id, filter=dict(stored_filter), action=order.action
     )
@@ -98,7 +100,7 @@ def begin_bulk_action(
         # The call may wait for a transaction that creates or deletes the same tag.
         with locks.limit_lock_waits(uow):
             tag_ids = tags.find_tag_ids(
-                uow, mailing_list.id, [order.value], make=creates_tag, hold=True
+                uow, mailing_list.id, [order.value], create=creates_tag, lock=True
             )
         # No tag has the id 0, so the removal of an unknown tag changes no member.
         bulk.tag_id = tag_ids.get(order.value, 0)

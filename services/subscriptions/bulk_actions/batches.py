@@ -329,7 +329,7 @@ def _store_changes(
         # Skip people who opted out after they signed up.
         conditions.append(not_(opt_out_checks.HAS_LEFT))
     if batch.status is SubscriptionStatus.REMOVED and bulk.action == BulkActionKind.REMOVE:
-        # Skip the members whom the same bulk action has removed in earlier batches.
+        # Skip the members that the same bulk action removed in earlier batches.
         conditions.append(
             ~exists().where(change.c.bulk_id == bulk.id, change.c.subscription_id == member.id)
         )

@@ -21,7 +21,7 @@ def _restore_batch(uow: UnitOfWork, bulk: BulkAction) -> RestoredBatch | None:
     """
     free_members = None
     if bulk.action == BulkActionKind.REMOVE:
-        free_members = quotas.hold(uow, bulk.user_id, PlanQuota.MEMBERS)
+        free_members = quotas.lock_quota(uow, bulk.user_id, PlanQuota.MEMBERS)
     with uow.session.begin_nested() as attempt:
         restored = batches.restore_batch(uow, bulk)
         is_too_many = free_members is not None and restored.activated_count > max(free_members, 0)
@@ -29,7 +29,7 @@ def _restore_batch(uow: UnitOfWork, bulk: BulkAction) -> RestoredBatch | None:
             attempt.rollback()
     if is_too_many:
         if not free_members or free_members < 0:
-            raise quotas.exceeded(uow, bulk.user_id, PlanQuota.MEMBERS)
+            raise quotas.build_exceeded_error(uow, bulk.user_id, PlanQuota.MEMBERS)
         # Restore as many members as the owner's plan allows.
         restored = batches.restore_batch(uow, bulk, max_members=free_members)
     if restored.last_id is None:

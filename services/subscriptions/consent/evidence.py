@@ -142,12 +142,12 @@ def build_export_values(evidence: Collection[ConsentEvidence]) -> tuple[str | No
     if consent is None:
         return (None,) * len(CONSENT_COLUMNS)
     return (
-        clock.iso(consent.occurred_at),
+        clock.format_timestamp(consent.occurred_at),
         consent.how,
         consent.ip,
         consent.url,
         consent.wording,
-        clock.iso(confirmation.occurred_at) if confirmation else None,
+        clock.format_timestamp(confirmation.occurred_at) if confirmation else None,
         confirmation.ip if confirmation else None,
         consent.claimed_by,
     )

@@ -114,7 +114,7 @@ def read_filter(uow: UnitOfWork, mailing_list: MailingList, written: object) -> 
     own_fields = fields.read_own_fields(uow, mailing_list.user_id)
     node = grammar.parse_filter(written, build_filter_names(own_fields.by_key.values()))
     # A tag that the list doesn't have is valid in a filter, but matches no member.
-    tag_ids = tags.find_tag_ids(uow, mailing_list.id, _list_tag_names(node), make=False)
+    tag_ids = tags.find_tag_ids(uow, mailing_list.id, _list_tag_names(node), create=False)
     return MemberFilter(node, own_fields, tag_ids)
 
 
@@ -173,7 +173,7 @@ def search_lists_and_members(uow: UnitOfWork, caller: Caller, query: str) -> Sea
 
 
 def prepare_stored_filter(
-    uow: UnitOfWork, mailing_list: MailingList, written: Any, *, make_tags: bool = False
+    uow: UnitOfWork, mailing_list: MailingList, written: Any, *, create_tags: bool = False
 ) -> dict[str, Any]:
     """Convert a caller's filter to a filter that can be stored, and lock the filter's tags.
 
@@ -183,7 +183,7 @@ def prepare_stored_filter(
 
     Raises ``filter.invalid``, ``filter.too_large``, ``list.busy`` and ``tag.too_many``.
 
-    ``make_tags``: whether to create tags that the list doesn't have. If no tags are created, the
+    ``create_tags``: whether to create tags that the list doesn't have. If no tags are created, the
     stored filter contains the names of missing tags. The name of a missing tag matches no member.
     """
     current_fields = [each for each in _read_fields(uow, mailing_list) if each.retired_at is None]
@@ -193,7 +193,7 @@ def prepare_stored_filter(
         raise FILTER_TOO_LARGE(most=MAX_FILTER_BYTES, size=size)
     names = _list_tag_names(node)
     with locks.limit_lock_waits(uow):
-        tag_ids = tags.find_tag_ids(uow, mailing_list.id, names, make=make_tags, hold=True)
+        tag_ids = tags.find_tag_ids(uow, mailing_list.id, names, create=create_tags, lock=True)
     field_ids = {each.key: str(each.id) for each in current_fields}
     stored_filter: dict[str, Any] = _replace_names(
         written, field_ids.__getitem__, lambda name: tag_ids.get(tags.normalise_tag(name), name)
@@ -206,16 +206,16 @@ def read_stored_filter(
     mailing_list: MailingList,
     stored_filter: Mapping[str, Any],
     *,
-    hold: bool = False,
+    lock: bool = False,
 ) -> MemberFilter:
     """Parse a stored filter for a caller.
 
-    Raises ``segment.field_retired``, ``segment.tag_deleted``, and ``list.busy`` if ``hold`` is set.
+    Raises ``segment.field_retired``, ``segment.tag_deleted``, and ``list.busy`` if ``lock`` is set.
 
-    ``hold``: whether to lock the filter's tags, so that the tags can't be deleted until the
+    ``lock``: whether to lock the filter's tags, so that the tags can't be deleted until the
     transaction ends.
     """
-    node, all_fields = _parse_stored_filter(uow, mailing_list, stored_filter, hold=hold)
+    node, all_fields = _parse_stored_filter(uow, mailing_list, stored_filter, lock=lock)
     used_field_ids = {each.name.field_id for each in node.comparisons()}
     for field in all_fields:
         if field.id in used_field_ids and field.retired_at is not None:
@@ -261,14 +261,14 @@ def _parse_stored_filter(
     mailing_list: MailingList,
     stored_filter: Mapping[str, Any],
     *,
-    hold: bool = False,
+    lock: bool = False,
 ) -> tuple[Node, list[MemberField]]:
     """Return the parsed filter, and all fields of the list's owner."""
     all_fields = _read_fields(uow, mailing_list)
     node = grammar.parse_filter(stored_filter, build_filter_names(all_fields, are_stored=True))
     tag_ids = _list_tag_ids(stored_filter)
-    with locks.limit_lock_waits(uow) if hold else nullcontext():
-        existing_tags = tags.find_tag_names(uow, tag_ids, hold=hold)
+    with locks.limit_lock_waits(uow) if lock else nullcontext():
+        existing_tags = tags.find_tag_names(uow, tag_ids, lock=lock)
     if tag_ids - existing_tags.keys():
         raise SEGMENT_TAG_DELETED()
     return node, all_fields

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeGuard
 from core.ids import MAX_ID
 from models import FieldType, MemberField, SubscriptionStatus, Tier
 from services.subscriptions import tags
-from services.subscriptions.fields import ValueRefused
+from services.subscriptions.fields import InvalidAttribute
 
 
 class Operator(StrEnum):
@@ -186,7 +186,7 @@ def _parse_text(value: object) -> str:
 def _parse_tag(value: object) -> str:
     try:
         return tags.normalise_tag(_parse_text(value))
-    except ValueRefused as error:
+    except InvalidAttribute as error:
         raise InvalidValue(str(error)) from None
 
 

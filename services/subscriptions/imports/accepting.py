@@ -43,7 +43,7 @@ def check_owner(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool 
     Raises ``list.not_found``, ``list.not_owner`` and, except for a dry run, ``plan.required``.
     """
     lists.get_own_list(uow, caller, list_id)
-    if not dry_run and accounts.get(uow, caller.user_id).plan != Plan.PAID:
+    if not dry_run and accounts.get_user(uow, caller.user_id).plan != Plan.PAID:
         raise PLAN_REQUIRED()
 
 

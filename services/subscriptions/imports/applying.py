@@ -225,8 +225,8 @@ def _limit_to_quota(uow: UnitOfWork, task: MemberImport, number: int, verdicts: 
     if not added:
         return
     room = None
-    if not quotas.share(uow, task.user_id, PlanQuota.MEMBERS, most=ROWS_PER_CHUNK):
-        room = quotas.hold(uow, task.user_id, PlanQuota.MEMBERS)
+    if not quotas.lock_quota_share(uow, task.user_id, PlanQuota.MEMBERS, share_size=ROWS_PER_CHUNK):
+        room = quotas.lock_quota(uow, task.user_id, PlanQuota.MEMBERS)
         earlier = ImportChunk.import_id == task.id, ImportChunk.number < number
         if uow.session.scalar(select(func.count()).where(*earlier)) != number:
             raise EarlierChunkPending

@@ -41,9 +41,9 @@ def create_tags(resources: Resources, task: MemberImport, rows: Sequence[JudgedR
     if not names:
         return {}
     with suppress(DomainError), resources.unit_of_work() as uow:
-        return tags.find_tag_ids(uow, task.list_id, names, make=not task.dry_run)
+        return tags.find_tag_ids(uow, task.list_id, names, create=not task.dry_run)
     with resources.unit_of_work() as uow:
-        return tags.find_tag_ids(uow, task.list_id, names, make=False)
+        return tags.find_tag_ids(uow, task.list_id, names, create=False)
 
 
 def copy_extras(uow: UnitOfWork, rows: Sequence[JudgedRow], tag_ids: TagIds) -> None:

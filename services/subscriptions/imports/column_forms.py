@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from core.errors.imports import IMPORT_DATE_ORDER_NEEDED
-from services.subscriptions.export_sheets import bare_cell
+from services.subscriptions.export_sheets import unguard_cell
 from services.subscriptions.imports.dates import NUMBERED_DATE, DateOrder, parse_date
 from services.subscriptions.imports.known_words import MAX_WORD_CHARACTERS
 
@@ -66,7 +66,7 @@ class ColumnForms:
             for index in indexes:
                 for record in records:
                     if index < len(record):
-                        note(index, bare_cell(record[index]).strip())
+                        note(index, unguard_cell(record[index]).strip())
                 if len(self._evident_notations[index]) == 1:
                     self._used_notations.setdefault(index, *self._evident_notations[index])
 
@@ -75,7 +75,7 @@ class ColumnForms:
 
         Raises ``ValueError`` for a cell without a valid date.
         """
-        text = bare_cell(cell).strip()
+        text = unguard_cell(cell).strip()
         self._note_date(index, text)
         return parse_date(text, self._used_notations.get(index, self._usual_order))
 

@@ -170,7 +170,7 @@ class ColumnLayout:
         return {index: ", ".join(roles) for index, roles in roles_of.items()}
 
     def list_headers_by_role(self) -> dict[str, Sequence[str]]:
-        """Return the headers of the columns of each role that is used."""
+        """Map each role that is used to the headers of its columns."""
         return {
             role: [self.header[index] for index in indexes]
             for role, indexes in self._columns_by_role().items()

@@ -6,7 +6,7 @@ from enum import StrEnum
 from functools import lru_cache
 from unicodedata import category
 
-from services.subscriptions.export_sheets import bare_cell
+from services.subscriptions.export_sheets import unguard_cell
 from services.subscriptions.imports.dates import DateOrder, parse_date
 from services.subscriptions.imports.known_words import (
     MAX_TEXT_CHARACTERS,
@@ -94,7 +94,7 @@ _SIGNS = {
 
 def split_items(cell: str) -> Iterator[str]:
     """Yield the items of a list such as ``['HARD_BOUNCE']``, or the cell if it isn't a list."""
-    text = bare_cell(cell).strip()[:MAX_TEXT_CHARACTERS]
+    text = unguard_cell(cell).strip()[:MAX_TEXT_CHARACTERS]
     is_list = text[:1] == "[" and text[-1:] == "]"
     # PostgreSQL formats a list with braces. If there is a colon inside the braces, the text is a
     # JSON object instead.

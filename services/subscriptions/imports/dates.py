@@ -7,7 +7,7 @@ from functools import cache, lru_cache
 
 from babel.dates import get_month_names
 
-from services.subscriptions.export_sheets import bare_cell
+from services.subscriptions.export_sheets import unguard_cell
 from services.subscriptions.imports.column_vocabulary import is_no
 from services.subscriptions.imports.known_words import MAX_WORD_CHARACTERS, normalise_word
 
@@ -52,7 +52,7 @@ def parse_date(cell: str, order: DateOrder = DateOrder.DAY_FIRST) -> datetime | 
 
     Raises ``ValueError`` with the rule that the cell breaks.
     """
-    text = bare_cell(cell).strip()
+    text = unguard_cell(cell).strip()
     if is_no(text):
         return None
     moment = _parse(text, order) if len(text) <= MAX_WORD_CHARACTERS else None

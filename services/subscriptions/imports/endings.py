@@ -44,7 +44,7 @@ def end_import(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
     elif task.source == "members" and task.received == task.invalid:
         fail_job(uow, lease, MEMBERS_ALL_INVALID())
     elif task.over_quota:
-        error = quotas.exceeded(uow, task.user_id, PlanQuota.MEMBERS)
+        error = quotas.build_exceeded_error(uow, task.user_id, PlanQuota.MEMBERS)
         fail_job(uow, lease, error)
     else:
         complete_job(uow, lease, build_result(task))
@@ -211,7 +211,7 @@ def _mail_owner(uow: UnitOfWork, task: MemberImport) -> None:
         sentences.append(f"{task.over_quota:,} found no room in your plan.")
     if task.left_out:
         sentences.append(f"{task.left_out:,} values did not fit their fields and were left out.")
-    account_mails.mail_person(uow, MailKind.IMPORT_ENDED, owner, " ".join(sentences))
+    account_mails.enqueue_mail_to(uow, MailKind.IMPORT_ENDED, owner, " ".join(sentences))
 
 
 def _shorten(text: str) -> str:

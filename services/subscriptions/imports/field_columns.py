@@ -8,7 +8,7 @@ from core.errors.imports import IMPORT_MAPPING_FIELD, IMPORT_MAPPING_TYPE
 from models import FieldType, MemberField
 from services.subscriptions import misleading_texts
 from services.subscriptions.fields import (
-    KEY_FORM,
+    KEY_PATTERN,
     MAX_KEY_CHARACTERS,
     MAX_LABEL_CHARACTERS,
 )
@@ -72,7 +72,7 @@ def propose_fields(
     for index in columns:
         if index in layout.mapped_fields and index not in layout.fields:
             mapped_key, _ = layout.mapped_fields[index]
-            if KEY_FORM.match(mapped_key) is None:
+            if KEY_PATTERN.match(mapped_key) is None:
                 raise IMPORT_MAPPING_FIELD(key=mapped_key[:60])
             new_fields[index] = _build_field(layout, index, mapped_key, sample)
             keys.add(mapped_key)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from models import FieldType, MemberField
 from services.subscriptions import fields
-from services.subscriptions.export_sheets import bare_cell
+from services.subscriptions.export_sheets import unguard_cell
 from services.subscriptions.fields import FieldValue
 from services.subscriptions.imports.column_forms import ColumnForms
 from services.subscriptions.imports.column_vocabulary import BOOLEANS
@@ -29,7 +29,7 @@ def parse_value(cell: str, field: MemberField, forms: ColumnForms, index: int) -
 
     Raises ``ValueError`` with the rule that the cell breaks.
     """
-    text = bare_cell(cell).strip()
+    text = unguard_cell(cell).strip()
     if not text:
         return None
     if field.type == FieldType.DATE:
@@ -44,14 +44,14 @@ def parse_value(cell: str, field: MemberField, forms: ColumnForms, index: int) -
 
 def abbreviate_cell(cell: str) -> str:
     """Return the beginning of the cell, for an error message."""
-    text = bare_cell(cell).strip()
+    text = unguard_cell(cell).strip()
     beginning = text[:MAX_CELL_CHARACTERS_SHOWN]
     return beginning + "…" if len(text) > len(beginning) else beginning
 
 
 def guess_type(cells: Iterable[str]) -> FieldType:
     """Return the field type that fits all cells, or text if no other type fits."""
-    texts = {text for cell in cells if (text := bare_cell(cell).strip())}
+    texts = {text for cell in cells if (text := unguard_cell(cell).strip())}
     if not texts:
         return FieldType.TEXT
     if all(map(_PLAIN_NUMBER.match, texts)) or all(map(_AMOUNT.match, texts)):

@@ -33,7 +33,7 @@ _APPLIED_ROWS = """first AS (
 ), named AS (
     SELECT first.number FROM first JOIN recorded USING (user_id)
 )"""
-# Excludes active members without changes. Chunks with extras include these members, because the
+# Excludes active members without changes. Chunks with extras include unchanged members, because the
 # file may state their consent.
 _CHANGED_ROWS = (
     "WHERE k.has_left OR k.is_updated OR k.is_duplicate OR NOT k.is_active OR k.drops_expiry"

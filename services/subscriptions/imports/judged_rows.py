@@ -31,8 +31,8 @@ class JudgedRow(NamedTuple):
     Attributes:
         line: the physical line where the row begins, from 1. In a request, the line is the position
             of the member.
-        email: the normalised address. This attribute is empty if the address is invalid, or if
-            another row with the same address is used instead.
+        email: the normalised address. ``email`` is empty if the address is invalid, or if another
+            row with the same address is applied instead.
         paid_expiry: the end of the paid tier. ``CLEARED`` removes the stored end. ``None`` means
             that the row doesn't state an end.
         opt_out: the opt-out status in the file (unsubscribed, cleaned, bounced or complained), if

@@ -53,7 +53,7 @@ def _judge_batch(
     batch: list[MemberRow | RejectedRecord], seen: SeenAddresses
 ) -> Iterator[JudgedRow]:
     members = [row for row in batch if isinstance(row, MemberRow)]
-    normalised = email_addresses.normalise_all([row.email for row in members])
+    normalised = email_addresses.normalise_addresses([row.email for row in members])
     strictest = _find_strictest(members, normalised)
     # The addresses for which an earlier row of the file is applied.
     used = set()
@@ -81,7 +81,7 @@ def _judge_batch(
 
 
 def _accept_row(row: MemberRow, address: str) -> JudgedRow:
-    paid_expiry = None if row.paid_expiry is None else clock.iso(row.paid_expiry)
+    paid_expiry = None if row.paid_expiry is None else clock.format_timestamp(row.paid_expiry)
     if row.clears_expiry:
         paid_expiry = CLEARED
     return JudgedRow(

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from unicodedata import normalize
 
 from core.languages.shown_lines import JOINERS, fold_case
-from services.subscriptions.export_sheets import bare_cell
+from services.subscriptions.export_sheets import unguard_cell
 from services.subscriptions.imports.column_layout import ColumnLayout
 from services.subscriptions.imports.column_vocabulary import NAME_OR_PART
 from services.subscriptions.imports.known_words import normalise_word
@@ -83,7 +83,7 @@ class NameReader:
 
 def tidy_cell(cell: str) -> str:
     """Return the name in a cell, without an apostrophe that prevents formulas in spreadsheets."""
-    return tidy_name(bare_cell(cell) if "'" in cell else cell)
+    return tidy_name(unguard_cell(cell) if "'" in cell else cell)
 
 
 def tidy_name(name: str) -> str:

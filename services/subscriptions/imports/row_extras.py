@@ -15,8 +15,8 @@ import orjson
 from core import clock
 from models import ConsentHow
 from services.subscriptions import tags
-from services.subscriptions.export_sheets import bare_cell
-from services.subscriptions.fields import FieldValue, ValueRefused
+from services.subscriptions.export_sheets import unguard_cell
+from services.subscriptions.fields import FieldValue, InvalidAttribute
 from services.subscriptions.imports.column_forms import ColumnForms
 from services.subscriptions.imports.column_layout import (
     CONSENT_PARTS,
@@ -87,7 +87,7 @@ class RowExtrasReader:
             for text in split_tags(cells[index]):
                 try:
                     name = tags.normalise_tag(text)
-                except ValueRefused as error:
+                except InvalidAttribute as error:
                     problem = problem or self._build_omission(index, f"each {error}", text)
                     continue
                 if tags.fold_tag(name) in names or len(names) < MAX_TAGS_OF_MEMBER:
@@ -103,7 +103,7 @@ class RowExtrasReader:
         self, cells: Sequence[str], left_out: list[OmittedValue]
     ) -> Iterator[tuple[str, str]]:
         for part, index in self._consent_columns.items():
-            text = bare_cell(cells[index]).strip()
+            text = unguard_cell(cells[index]).strip()
             if not text:
                 continue
             try:
@@ -122,7 +122,7 @@ class RowExtrasReader:
                 left_out.append(self._build_omission(index, error, cells[index]))
             else:
                 if moment is not None:
-                    return clock.iso(moment)
+                    return clock.format_timestamp(moment)
         # Use the time of the consent as the join date, because Mailchimp exports no other join
         # date.
         return claim.get("confirmed_at") or claim.get("at")
@@ -134,7 +134,7 @@ class RowExtrasReader:
         """
         if part in _TIMES:
             moment = self._forms.parse_date(index, text)
-            return None if moment is None else clock.iso(moment)
+            return None if moment is None else clock.format_timestamp(moment)
         if len(text) > MAX_CLAIM_CHARACTERS:
             raise ValueError(f"must have at most {MAX_CLAIM_CHARACTERS:,} characters")
         if part in _IP_ADDRESSES:
@@ -158,7 +158,7 @@ def split_tags(cell: str) -> Iterator[str]:
 
     The names may be longer than a valid tag name.
     """
-    text = " ".join(bare_cell(cell).split())
+    text = " ".join(unguard_cell(cell).split())
     names: list[Any] = []
     if text.startswith("["):
         with suppress(ValueError):

@@ -7,7 +7,7 @@ from functools import lru_cache
 from operator import itemgetter
 
 from core.languages.shown_lines import strip_invisible
-from services.subscriptions.export_sheets import bare_cell
+from services.subscriptions.export_sheets import unguard_cell
 from services.subscriptions.imports.column_forms import ColumnForms
 from services.subscriptions.imports.column_layout import ColumnLayout
 from services.subscriptions.imports.column_vocabulary import TIERS, is_no
@@ -123,7 +123,7 @@ class RowMapper:
             if status is not SuppressionStatus.WANTED:
                 # An opt-out is imported even if the end date of its paid tier can't be parsed.
                 return None, False
-            raise ValueError(f"{bare_cell(cell).strip()[:60]!r} is no date.") from None
+            raise ValueError(f"{unguard_cell(cell).strip()[:60]!r} is no date.") from None
         # If the file has a tier column and both the tier and the end are empty, the stored end
         # stays.
         can_clear = tier is not None or not self._has_tiers
@@ -172,7 +172,7 @@ class _TierReader:
 
 def _split_address(email: str) -> tuple[str, str]:
     """Split ``Jane Doe <jane@example.com>`` into the address and the name."""
-    email = strip_invisible(bare_cell(email))
+    email = strip_invisible(unguard_cell(email))
     if match := _IN_BRACKETS.match(email):
         return strip_invisible(match[2]), tidy_cell(match[1].strip(' "'))
     return email, ""

@@ -21,7 +21,7 @@ class SuppressionStatus(StrEnum):
     COMPLAINED = "complained"
 
 
-# A row with one of these statuses is an opt-out.
+# The statuses that make a row an opt-out.
 OPT_OUTS = frozenset(
     {
         SuppressionStatus.UNSUBSCRIBED,

@@ -226,7 +226,7 @@ def _collect_examples(records: Sequence[Sequence[str]], index: int) -> list[str]
 
 def _preview_rows(rows: Sequence[AnyRow], keys: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     members = [row.email for row in rows if isinstance(row, MemberRow)]
-    normalised = iter(email_addresses.normalise_all(members))
+    normalised = iter(email_addresses.normalise_addresses(members))
     for row in rows:
         if isinstance(row, RejectedRecord):
             yield {"line": row.line, "code": row.code, "reason": row.reason}
@@ -243,7 +243,9 @@ def _preview_rows(rows: Sequence[AnyRow], keys: Mapping[str, str]) -> Iterator[d
                 "email": address,
                 "name": row.name or None,
                 "type": row.tier or Tier.FREE.value,
-                "paid_expiry": None if row.paid_expiry is None else clock.iso(row.paid_expiry),
+                "paid_expiry": None
+                if row.paid_expiry is None
+                else clock.format_timestamp(row.paid_expiry),
                 "status": row.suppression.value
                 if row.is_opt_out
                 else SubscriptionStatus.ACTIVE.value,

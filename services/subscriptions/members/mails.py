@@ -18,8 +18,8 @@ from core.errors.mailing import SUBSCRIPTION_CHANGED
 from core.settings import Settings
 from integrations.mail.port import Mail, Mailer
 from models import MailingList, Subscription, SubscriptionEvent, SubscriptionStatus, User
-from services.accounts import mailed_tokens, unsolicited_mail
-from services.accounts.account_mails import mail_kind, render_mail
+from services.accounts import mailed_tokens, quoted_texts, unsolicited_mail
+from services.accounts.mail_rendering import register_mail_kind, render_mail
 from services.accounts.mailed_tokens import TOKEN_LIFETIMES, Purpose
 from services.jobs.kinds import JobKind
 from services.jobs.lease import Lease
@@ -190,8 +190,8 @@ def send_reminder(resources: Resources, lease: Lease, mailer: Mailer) -> None:
     _send_token(resources, lease, mailer, is_reminder=True)
 
 
-MAIL_CONFIRMATION = mail_kind("subscription.mail_confirmation", send_confirmation)
-MAIL_REMINDER = mail_kind("subscription.mail_reminder", send_reminder)
+MAIL_CONFIRMATION = register_mail_kind("subscription.mail_confirmation", send_confirmation)
+MAIL_REMINDER = register_mail_kind("subscription.mail_reminder", send_reminder)
 
 
 def _send_token(resources: Resources, lease: Lease, mailer: Mailer, *, is_reminder: bool) -> None:
@@ -247,8 +247,8 @@ def render_confirmation_mail(
         language=language,
         colour=mailing_list.colour,
         words=None if words is None else f"“{words}”",
-        title=unsolicited_mail.quoted(mailing_list.title),
-        owner=unsolicited_mail.masked_address(owner.email),
+        title=quoted_texts.quote_text(mailing_list.title),
+        owner=quoted_texts.obfuscate_address(owner.email),
         url=url,
         report_url=report_url,
         is_reminder=is_reminder,
@@ -270,13 +270,13 @@ def send_welcome(resources: Resources, lease: Lease, mailer: Mailer) -> None:
             sender_name=mailing_list.sender_name,
             language=record.language,
             headers=build_list_headers(resources.settings, mailing_list, trace_id),
-            title=unsolicited_mail.quoted(mailing_list.title),
+            title=quoted_texts.quote_text(mailing_list.title),
             unsubscribe_url=unsubscribe_url(resources.settings, trace_id),
         )
     _send_and_complete(resources, lease, mailer, mail)
 
 
-MAIL_WELCOME = mail_kind("subscription.mail_welcome", send_welcome)
+MAIL_WELCOME = register_mail_kind("subscription.mail_welcome", send_welcome)
 
 
 def _create_trace_id(resources: Resources, lease: Lease, record: Subscription) -> str:

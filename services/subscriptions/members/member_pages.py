@@ -51,7 +51,7 @@ from services.accounts import email_addresses
 from services.paging import PageOfRows, PageRequest
 from services.subscriptions import lists, tags
 from services.subscriptions.fields import OwnFields
-from services.subscriptions.member_attributes import ShownAttributes
+from services.subscriptions.member_attributes import AttributeFormatter
 from services.subscriptions.members.changes import Via
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
@@ -157,7 +157,7 @@ def read_member_page(
     def add_attributes(rows: list[_Row]) -> list[_Row]:
         tag_ids = {each for row in rows for each in row["tag_ids"]}
         names = dict(database.rows(_TAG_NAMES, tag_ids=sorted(tag_ids))) if tag_ids else {}
-        return _add_attributes(ShownAttributes(fields, names), rows)
+        return _add_attributes(AttributeFormatter(fields, names), rows)
 
     member_rows = paging.fill(page, read_part, add_attributes, _size_in_bytes)
     _, count_statement = _build_statements(kind, by_cursor=False)
@@ -195,15 +195,15 @@ def read_members_by_id(
 
     def add_attributes(rows: list[_Row]) -> list[_Row]:
         names = tags.find_tag_names(uow, (each for row in rows for each in row["tag_ids"]))
-        return _add_attributes(ShownAttributes(fields, names), rows)
+        return _add_attributes(AttributeFormatter(fields, names), rows)
 
     return paging.fill(PageRequest(len(remaining_ids)), read_part, add_attributes, _size_in_bytes)
 
 
-def _add_attributes(attributes: ShownAttributes, rows: list[_Row]) -> list[_Row]:
+def _add_attributes(attributes: AttributeFormatter, rows: list[_Row]) -> list[_Row]:
     """Replace the ids of fields and tags in the rows by keys and names."""
     for row in rows:
-        row.update(attributes.of(row["fields"], row.pop("tag_ids")))
+        row.update(attributes.format_attributes(row["fields"], row.pop("tag_ids")))
         row["joined_at"] = row["joined_at"] or row["created_at"]
     return rows
 

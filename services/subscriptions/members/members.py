@@ -31,7 +31,7 @@ from services.paging import PageOfRows, PageRequest
 from services.subscriptions import deny_lists, member_attributes, sign_up
 from services.subscriptions.consent.history import copy_history
 from services.subscriptions.imports.chunks import ROWS_PER_CHUNK
-from services.subscriptions.member_attributes import GivenAttributes
+from services.subscriptions.member_attributes import AttributeChanges
 from services.subscriptions.members import changes, locks, opt_out_checks, opt_outs
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from services.subscriptions.members.locks import LockedSubscription
@@ -80,7 +80,7 @@ def set_email(
     Raises ``subscription.opted_out`` if mail would be enabled despite an opt-out.
     """
     member = _lock_member(uow, mailing_list, user_id)
-    person = accounts.get(uow, user_id)
+    person = accounts.get_user(uow, user_id)
     if enabled and opt_out_checks.find_opt_outs(uow, mailing_list.id, person):
         raise errors.SUBSCRIPTION_OPTED_OUT()
     return int(changes.switch_mail(uow, member, actor, enabled=enabled))
@@ -91,12 +91,14 @@ class MemberEdit:
     """The new values of a member: columns, and the names of fields and tags."""
 
     columns: Mapping[str, Any]
-    attributes: GivenAttributes
+    attributes: AttributeChanges
 
     def all_columns(
         self, uow: UnitOfWork, mailing_list: MailingList, record: Subscription | None
     ) -> dict[str, Any]:
-        attribute_columns = member_attributes.columns(uow, mailing_list, record, self.attributes)
+        attribute_columns = member_attributes.build_changed_columns(
+            uow, mailing_list, record, self.attributes
+        )
         return {**self.columns, **attribute_columns}
 
 
@@ -105,7 +107,7 @@ def update_member(
 ) -> Subscription:
     """Apply the edit to the member with this user id or normalised address.
 
-    Raises ``member.not_found`` and the errors of ``member_attributes.columns``.
+    Raises ``member.not_found`` and the errors of ``member_attributes.build_changed_columns``.
     """
     member = _lock_member(uow, mailing_list, get_member(uow, mailing_list, key).user_id)
     changes.change_record(
@@ -134,12 +136,12 @@ def upsert_member(
         changes.change_record(uow, record, "edited", actor, **columns)
         return record
     deny_lists.require_allowed(uow, mailing_list.user_id, locked.addresses)
-    if accounts.get(uow, mailing_list.user_id).plan != Plan.PAID:
+    if accounts.get_user(uow, mailing_list.user_id).plan != Plan.PAID:
         raise errors.PLAN_REQUIRED()
     # An import of the same owner may lock the quota for seconds.
     quota = mailing_list.user_id, PlanQuota.MEMBERS
     with locks.limit_lock_waits(uow):
-        if not quotas.share(uow, *quota, most=ROWS_PER_CHUNK):
+        if not quotas.lock_quota_share(uow, *quota, share_size=ROWS_PER_CHUNK):
             quotas.require_quota(uow, *quota)
     has_mail = OptOutKind.EMAIL not in opt_out_kinds and (record is None or record.email_enabled)
     columns |= {"status": SubscriptionStatus.ACTIVE, "email_enabled": has_mail}
@@ -160,7 +162,7 @@ def _lock_by_key(uow: UnitOfWork, mailing_list: MailingList, key: int | str) -> 
     locks.lock_list_shared(uow, mailing_list.id)
     while True:
         record = changes.find_record_by_key(uow, mailing_list.id, key)
-        person = None if record is None else accounts.get(uow, record.user_id)
+        person = None if record is None else accounts.get_user(uow, record.user_id)
         # The record of a recently erased person may still contain the address. A new person may
         # use this address.
         if person is None or person.erased_at is not None:
@@ -263,7 +265,7 @@ def transfer_member(
     source_record = get_member(uow, source, user_id)
     if source_record.status == SubscriptionStatus.REMOVED:
         return 0
-    person = accounts.get(uow, user_id)
+    person = accounts.get_user(uow, user_id)
     target_record = changes.find_record(uow, target.id, person.id)
     if target_record is None or target_record.status != SubscriptionStatus.ACTIVE:
         addresses = locks.collect_addresses(person, source_record)
@@ -273,7 +275,7 @@ def transfer_member(
         opt_outs.record_opt_out(uow, target.id, person, kind=kind, source="transfer")
     opt_out_kinds = opt_out_checks.find_opt_outs(uow, target.id, person)
     values = merge_records(source_record, target_record, opt_out_kinds)
-    values |= member_attributes.merged(uow, source_record, target_record, target.id)
+    values |= member_attributes.merge_attributes(uow, source_record, target_record, target.id)
     values["list_id"] = target.id
     target_record = _write_target_record(uow, source_record, target_record, actor, values)
     removed = SubscriptionStatus.REMOVED
@@ -305,7 +307,7 @@ def _write_target_record(
         changes.change_record(uow, target_record, changes.TRANSFERRED_IN, actor, **values)
     copy_history(uow, source_record, target_record)
     if source_record.status == SubscriptionStatus.PENDING:
-        sign_up.move_confirmation(uow, source_record, target_record, actor)
+        sign_up.move_confirmation(uow, source_record, target_record)
     return target_record
 
 

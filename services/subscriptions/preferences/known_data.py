@@ -10,7 +10,7 @@ from models import DeniedEntry, ListReport, MailingList, OptOut, Subscription, S
 from services.paging import PageRequest
 from services.subscriptions import member_attributes
 from services.subscriptions.consent import evidence
-from services.subscriptions.member_attributes import ShownAttributes
+from services.subscriptions.member_attributes import AttributeFormatter
 from services.subscriptions.members import opt_out_checks
 from services.subscriptions.preferences.visits import Visit
 from storage.unit_of_work import UnitOfWork
@@ -41,7 +41,7 @@ def read_known_data(uow: UnitOfWork, visit: Visit) -> JsonObject:
         .order_by(MailingList.title, MailingList.id)
     )
     rows = uow.session.execute(query).all()
-    attributes = member_attributes.read_attributes(
+    attributes = member_attributes.create_formatter(
         uow, visit.owner_id, [record.tag_ids for record, _ in rows]
     )
     reports = uow.session.execute(
@@ -50,7 +50,7 @@ def read_known_data(uow: UnitOfWork, visit: Visit) -> JsonObject:
         .where(ListReport.user_id == visit.person.id, MailingList.user_id == visit.owner_id)
         .order_by(ListReport.id)
     )
-    # An entry for a whole domain is no data about the person.
+    # The export omits entries for whole domains, which don't concern one person.
     denied = select(
         exists().where(
             DeniedEntry.user_id == visit.owner_id, DeniedEntry.entry == visit.person.email
@@ -66,7 +66,7 @@ def read_known_data(uow: UnitOfWork, visit: Visit) -> JsonObject:
         .order_by(OptOut.id)
     )
     return {
-        "made_at": clock.iso(clock.now()),
+        "made_at": clock.format_timestamp(clock.now()),
         "email": visit.person.email,
         "lists": [
             _export_list(uow, record, mailing_list, attributes) for record, mailing_list in rows
@@ -83,9 +83,9 @@ def _export_list(
     uow: UnitOfWork,
     record: Subscription,
     mailing_list: MailingList,
-    all_attributes: ShownAttributes,
+    all_attributes: AttributeFormatter,
 ) -> JsonObject:
-    attributes = all_attributes.of_record(record)
+    attributes = all_attributes.format_record(record)
     consent = evidence.list_evidence(uow, record, PageRequest(_MAX_ENTRIES_PER_LIST)).rows
     event = SubscriptionEvent
     query = select(event).where(event.list_id == record.list_id, event.user_id == record.user_id)
@@ -109,4 +109,4 @@ def _export_columns(row: object, names: Iterable[str]) -> JsonObject:
 
 def _export_value(value: Any) -> Any:
     """Return times as texts, and all other values unchanged."""
-    return clock.iso(value) if hasattr(value, "isoformat") else value
+    return clock.format_timestamp(value) if hasattr(value, "isoformat") else value

@@ -14,8 +14,9 @@ from sqlalchemy import func, select
 
 from integrations.mail.port import Mailer
 from models import AccountMail, MailingList, Subscription, User
-from services.accounts import account_mails, mailed_tokens, unsolicited_mail
-from services.accounts.account_mails import MailKind, mail_kind, render_mail
+from services.accounts import account_mails, mailed_tokens, quoted_texts
+from services.accounts.account_mails import MailKind
+from services.accounts.mail_rendering import register_mail_kind, render_mail
 from services.accounts.mailed_tokens import Purpose
 from services.jobs.lease import Lease
 from services.jobs.outbox import enqueue_job
@@ -34,7 +35,7 @@ def request_link(
 
     ``email``: a normalised address.
     """
-    if account_mails.got_enough(uow, MailKind.PREFERENCES, email):
+    if account_mails.is_mail_limit_reached(uow, MailKind.PREFERENCES, email):
         return
     mail = AccountMail(
         kind=MailKind.PREFERENCES,
@@ -61,7 +62,7 @@ def mail_link(resources: Resources, lease: Lease, mailer: Mailer) -> None:
     with resources.unit_of_work() as uow:
         request = uow.session.get(AccountMail, lease.subject_id)
         recipient = None if request is None else _find_recipient(uow, request)
-        if request and recipient and account_mails.admit(uow, request, request.email):
+        if request and recipient and account_mails.admit_stranger_mail(uow, request, request.email):
             secret = mailed_tokens.create_token(
                 uow,
                 Purpose.OPEN_PREFERENCES,
@@ -75,7 +76,7 @@ def mail_link(resources: Resources, lease: Lease, mailer: Mailer) -> None:
                 to=recipient.person.email,
                 key=f"job-{lease.job_id}",
                 sender_name=recipient.mailing_list.sender_name,
-                title=unsolicited_mail.quoted(recipient.mailing_list.title),
+                title=quoted_texts.quote_text(recipient.mailing_list.title),
                 url=page_urls.preferences_url(resources.settings, secret),
             )
     if mail is not None:
@@ -87,7 +88,7 @@ def mail_link(resources: Resources, lease: Lease, mailer: Mailer) -> None:
         complete_job(uow, lease, {"sent": mail is not None})
 
 
-MAIL_PREFERENCES = mail_kind("subscription.mail_preferences", mail_link)
+MAIL_PREFERENCES = register_mail_kind("subscription.mail_preferences", mail_link)
 
 
 class _Recipient(NamedTuple):

@@ -85,8 +85,10 @@ def change_answers(
             "body.name", FIELD_VALUE.code, f"has at most {MAX_NAME_CHARACTERS} characters"
         )
         raise FIELD_VALUE(rules=f"body.name: {problem.message}", problems=(problem,))
-    public_fields = fields.read_own_fields(uow, mailing_list.user_id).public()
-    new_values = fields.merge_values(record.fields, public_fields.read(values, is_text=True))
+    public_fields = fields.read_own_fields(uow, mailing_list.user_id).select_public()
+    new_values = fields.merge_values(
+        record.fields, public_fields.parse_values(values, is_text=True)
+    )
     changes.change_record(
         uow, record, "edited", actor, name=name.strip() or None, fields=new_values
     )

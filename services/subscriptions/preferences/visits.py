@@ -83,7 +83,7 @@ def end_visit(uow: UnitOfWork, secret: str | None) -> None:
 def _find_person(uow: UnitOfWork, link: MailedLink) -> User | None:
     """Return the person who got the link, or ``None`` if the person's address has changed."""
     assert link.user_id is not None
-    person = accounts.find(uow, link.user_id)
+    person = accounts.find_user(uow, link.user_id)
     return person if person is not None and person.email == link.email else None
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
-from devstack.supervisor.programs import answers
+from devstack.supervisor.programs import is_responding
 
 pytestmark = pytest.mark.tier("timing")
 MODULE = "tests.support.probe.asking"
@@ -30,7 +30,7 @@ def busy_stack(make_stack: Callable[[str], Stack]) -> Stack:
         "api",
         str(port),
         module=MODULE,
-        ready=lambda: answers(port, "/healthz"),
+        ready=lambda: is_responding(port, "/healthz"),
         environment=impatient,
         forks=True,
     )
@@ -45,7 +45,7 @@ def busy_stack(make_stack: Callable[[str], Stack]) -> Stack:
 def test_accepted_calls_are_answered_and_the_rest_refused_with_when_to_come_back(
     busy_stack: Stack,
 ) -> None:
-    keys = [busy_stack.new_owner().key for _ in range(3)]
+    keys = [busy_stack.create_owner().key for _ in range(3)]
 
     def ask(number: int) -> httpx2.Response:
         time.sleep(number * SECONDS / (5 * CAPACITY))

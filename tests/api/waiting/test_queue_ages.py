@@ -28,7 +28,7 @@ def queue_client(idle_stack: Stack) -> Iterator[httpx2.Client]:
 
     After the test, the fixture deletes all queue ages from Redis.
     """
-    with idle_stack.client(idle_stack.new_owner().key) as client:
+    with idle_stack.client(idle_stack.create_owner().key) as client:
         yield client
     idle_stack.resources.redis.delete(CANARIES)
 

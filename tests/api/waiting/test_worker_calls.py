@@ -18,7 +18,7 @@ from devstack import LOOPBACK
 from devstack.harness.polling import eventually
 from devstack.harness.running import Running
 from devstack.harness.stack import Stack
-from devstack.supervisor.programs import answers
+from devstack.supervisor.programs import is_responding
 from storage.redis import request_scripts
 from tests.support.probe.asking import STEPS, TAKEN
 
@@ -34,7 +34,12 @@ def probe_stack(make_stack: Callable[[str], Stack]) -> Stack:
     stack = make_stack("asking")
     port = stack.api_port
     stack.start(
-        "api", "api", str(port), module=MODULE, ready=lambda: answers(port, "/healthz"), forks=True
+        "api",
+        "api",
+        str(port),
+        module=MODULE,
+        ready=lambda: is_responding(port, "/healthz"),
+        forks=True,
     )
     return stack
 
@@ -78,7 +83,7 @@ def worker(shared_worker: Shift) -> Running:
 def probe_client(probe_stack: Stack) -> Iterator[httpx2.Client]:
     """An HTTP client with the API key of a new owner. Redis is empty when the test starts."""
     probe_stack.resources.redis.flushdb()
-    with probe_stack.client(probe_stack.new_owner().key) as client:
+    with probe_stack.client(probe_stack.create_owner().key) as client:
         client.timeout = httpx2.Timeout(PATIENCE_SECONDS + 20)
         yield client
 

@@ -20,7 +20,7 @@ from devstack.harness.opening import open_stack
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from devstack.supervisor.embedded.valkey import DATABASES
-from devstack.supervisor.programs import answers
+from devstack.supervisor.programs import is_responding
 from tests.support.deployment import files, pods
 from tests.support.images.pictures import photo
 from tests.support.stack.programs import TEST_PROGRAMS
@@ -214,7 +214,7 @@ def test_the_pods_do_an_upload_and_a_composer_call(
         start_pod_container(f"pressroom-worker-{kind}/worker") for kind in ("waiting", "media")
     ]
     path = api.process.container["readinessProbe"]["httpGet"]["path"]
-    eventually(lambda: answers(unmigrated_stack.api_port, path), within=60, what="the API")
+    eventually(lambda: is_responding(unmigrated_stack.api_port, path), within=60, what="the API")
     for worker in workers:
         assert worker.succeeds(
             worker.process.container["lifecycle"]["postStart"]["exec"]["command"]
@@ -224,7 +224,7 @@ def test_the_pods_do_an_upload_and_a_composer_call(
         assert worker.asks("livenessProbe")
 
     wait = {"Prefer": "wait=30"}
-    with unmigrated_stack.client(unmigrated_stack.new_owner().key) as client:
+    with unmigrated_stack.client(unmigrated_stack.create_owner().key) as client:
         upload = client.post("/attachments", files={"file": ("a.jpg", photo())}, headers=wait)
         post = {"title": "A garden in May", "content": "The tulips are out."}
         written = client.post("/composer/metadata", json=post, headers=wait)

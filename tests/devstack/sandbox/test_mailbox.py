@@ -5,7 +5,7 @@ import pytest
 from fastapi import FastAPI, HTTPException
 
 from devstack.sandbox import mailbox as mailbox_module
-from devstack.sandbox.mailbox import MAX_MAILS, Mailbox, router
+from devstack.sandbox.mailbox import MAX_MAILS, Mailbox, build_router
 from tests.support.sandbox.in_process import call_app
 
 
@@ -23,7 +23,7 @@ def written(subject: str = "Hello", text: str = "Text", html: str | None = "<p>H
 
 def look(mailbox: Mailbox, path: str = "", **query: str) -> httpx2.Response:
     app = FastAPI()
-    app.include_router(router(mailbox), prefix="/mail")
+    app.include_router(build_router(mailbox), prefix="/mail")
     return call_app(app, "GET", f"/mail{path}", params=query)
 
 
@@ -32,7 +32,7 @@ def mailbox() -> Mailbox:
     box = Mailbox()
     for name in ("first", "second", "third"):
         to = "other@example.com" if name == "second" else "Reader@example.com"
-        box.keep((to,), written(f"The {name} one"))
+        box.store((to,), written(f"The {name} one"))
     return box
 
 
@@ -40,7 +40,7 @@ def subjects(listed: httpx2.Response) -> list[str]:
     return [each["subject"] for each in listed.json()]
 
 
-def test_the_newest_is_first_and_an_address_finds_its_own(mailbox: Mailbox) -> None:
+def test_mails_are_sorted_newest_first_and_filtered_by_address(mailbox: Mailbox) -> None:
     listed = look(mailbox, "/messages")
     assert subjects(listed) == ["The third one", "The second one", "The first one"]
     mine = look(mailbox, "/messages", to="reader@EXAMPLE.com")
@@ -52,25 +52,27 @@ def test_the_newest_is_first_and_an_address_finds_its_own(mailbox: Mailbox) -> N
 
 
 @pytest.mark.slow
-def test_what_is_kept_is_bounded_in_number_and_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_and_the_size_of_stored_mails_are_limited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     mailbox = Mailbox()
     for number in range(MAX_MAILS + 2):
-        mailbox.keep(("a@example.com",), written(str(number), html=None))
-    kept = mailbox.newest_first()
+        mailbox.store(("a@example.com",), written(str(number), html=None))
+    kept = mailbox.list_newest_first()
     assert len(kept) == MAX_MAILS
     assert kept[-1].subject == "2"
     with pytest.raises(HTTPException, match="no such mail"):
         mailbox.find(1)
     monkeypatch.setattr(mailbox_module, "MAX_MAILBOX_BYTES", 100_000)
     for _ in range(3):
-        mailbox.keep(("a@example.com",), written(text="x" * 40_000, html=None))
+        mailbox.store(("a@example.com",), written(text="x" * 40_000, html=None))
     assert sum(len(each.raw) for each in mailbox) <= 100_000
-    assert mailbox.newest_first()[0].subject == "Hello"
+    assert mailbox.list_newest_first()[0].subject == "Hello"
 
 
-def test_a_mail_is_shown_with_headers_text_source_and_its_html_apart() -> None:
+def test_a_mail_is_shown_with_headers_text_and_source_but_separate_html() -> None:
     mailbox = Mailbox()
-    mailbox.keep(("reader@example.com",), written("<i>Tricky</i>", "See https://a.example/?b=1&c"))
+    mailbox.store(("reader@example.com",), written("<i>Tricky</i>", "See https://a.example/?b=1&c"))
     page = look(mailbox, "/messages/1").text
     assert "<h1>&lt;i&gt;Tricky&lt;/i&gt;</h1>" in page
     assert '<a href="https://a.example/?b=1&amp;c" rel="noopener" target="_blank">' in page
@@ -80,7 +82,7 @@ def test_a_mail_is_shown_with_headers_text_source_and_its_html_apart() -> None:
     assert "Html" not in page
     source = look(mailbox, "/messages/1/raw")
     assert source.headers["content-type"].startswith("text/plain")
-    assert source.content == mailbox.newest_first()[0].raw
+    assert source.content == mailbox.list_newest_first()[0].raw
 
 
 @pytest.mark.parametrize(
@@ -94,9 +96,9 @@ def test_a_mail_is_shown_with_headers_text_source_and_its_html_apart() -> None:
         ),
     ],
 )
-def test_the_html_part_may_do_nothing_but_open_links_in_a_tab(html: str, shown: str) -> None:
+def test_the_html_part_can_only_open_links_in_a_tab(html: str, shown: str) -> None:
     mailbox = Mailbox()
-    mailbox.keep(("reader@example.com",), written(html=html))
+    mailbox.store(("reader@example.com",), written(html=html))
     part = look(mailbox, "/messages/1/html")
     assert part.text == shown
     # Nobody elsewhere is asked for anything, who would know then that the mail was read.
@@ -120,8 +122,8 @@ def test_the_html_part_may_do_nothing_but_open_links_in_a_tab(html: str, shown: 
         b"From: @@@ <\r\nTo: ,,,\r\nDate: never\r\nSubject: =?x?q?y?=\r\n\r\ntext",
     ],
 )
-def test_a_broken_mail_is_shown_as_far_as_it_goes(raw: bytes) -> None:
+def test_the_readable_parts_of_a_broken_mail_are_shown(raw: bytes) -> None:
     mailbox = Mailbox()
-    mailbox.keep(("reader@example.com",), raw)
+    mailbox.store(("reader@example.com",), raw)
     for path in ("", "/messages", "/messages/1", "/messages/1/raw"):
         assert look(mailbox, path).status_code == 200

@@ -17,7 +17,7 @@ SECRET = "whsec_a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s="
 
 @pytest.fixture
 def app() -> FastAPI:
-    router = hooks.make_router(HookBox(), "/hooks")
+    router = hooks.build_router(HookBox(), "/hooks")
     return create_app((SandboxProvider("Webhooks", "/hooks", "Receives.", router, "/hooks"),))
 
 
@@ -31,7 +31,7 @@ def verdicts(app: FastAPI) -> list[str]:
     return [each["signature"] for each in call_app(app, "GET", "/hooks/messages").json()]
 
 
-def test_what_came_is_shown_and_its_signature_checked(app: FastAPI) -> None:
+def test_received_webhooks_are_shown_with_the_result_of_the_signature_check(app: FastAPI) -> None:
     assert post(app, "mine").status_code == 200
     call_app(app, "POST", "/hooks/secrets", data={"name": "mine", "secret": SECRET})
     post(app, "mine", "evt_2")
@@ -47,7 +47,7 @@ def test_what_came_is_shown_and_its_signature_checked(app: FastAPI) -> None:
     assert verdicts(app) == []
 
 
-def test_it_fails_as_often_as_it_is_told_for_each_event(app: FastAPI) -> None:
+def test_each_event_fails_as_often_as_requested(app: FastAPI) -> None:
     path = "mine?fail=2&status=503&retry_after=7"
     first, second, third = (post(app, path) for _ in range(3))
     assert (first.status_code, first.headers["retry-after"]) == (503, "7")
@@ -56,7 +56,7 @@ def test_it_fails_as_often_as_it_is_told_for_each_event(app: FastAPI) -> None:
     assert post(app, path, "evt_2").status_code == 503
 
 
-def test_a_webhook_to_the_wrong_path_is_told_the_right_one(app: FastAPI) -> None:
+def test_the_error_for_a_wrong_path_contains_the_right_path(app: FastAPI) -> None:
     reply = call_app(app, "POST", "/hooks/mine", content=b"{}")
     assert (reply.status_code, reply.json()["detail"]) == (
         404,
@@ -74,7 +74,7 @@ def mailbox() -> SandboxProvider:
     return SandboxProvider("Mail & more", "/mail", "Speaks <SMTP>.", router, page="/mail/inbox")
 
 
-def test_a_provider_that_moves_in_is_listed_and_mounted() -> None:
+def test_a_new_provider_is_listed_and_mounted() -> None:
     page = fetch_page("/", mailbox()).text
     assert '<a href="/mail/inbox">Mail &amp; more</a>' in page
     assert "Speaks &lt;SMTP&gt;." in page
@@ -83,7 +83,7 @@ def test_a_provider_that_moves_in_is_listed_and_mounted() -> None:
 
 
 @pytest.mark.parametrize("host", ["rebind.evil.example", "localhost.evil.example", "10.0.0.1"])
-def test_a_foreign_page_reads_no_mail_by_giving_its_name_our_address(host: str) -> None:
+def test_dns_rebinding_cannot_read_mails(host: str) -> None:
     refused = fetch_page("/mail/inbox", mailbox(), host=host)
     assert refused.status_code == 400
     assert "letter" not in refused.text

@@ -10,7 +10,7 @@ from tests.support.sandbox.in_process import fetch_page
 TOKEN = "a-token-of-the-test"
 
 
-def test_the_figures_are_there_while_somebody_looks() -> None:
+def test_dependencies_are_read_from_the_metrics() -> None:
     class Teller(QuietHandler):
         """Tells metrics to whoever has the token."""
 
@@ -20,18 +20,18 @@ def test_the_figures_are_there_while_somebody_looks() -> None:
 
     with running(http_server(Teller)) as url:
         figures = StatusFigures([MetricsSource(f"{url}/metrics", TOKEN)])
-        asyncio.run(figures.look())
-    assert figures.up() == {"database": True, "redis": False}
+        asyncio.run(figures.take_sample())
+    assert figures.check_dependencies() == {"database": True, "redis": False}
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
-def test_each_figure_is_of_a_metric_that_there_is(figure: Figure) -> None:
+def test_each_figure_uses_an_existing_metric(figure: Figure) -> None:
     endings = ("_sum", "_count") if figure.reading is Reading.MEAN else ("",)
     for ending in endings:
         labels = series()[figure.metric + ending]
         assert set(figure.labels) <= labels
 
 
-def test_a_sandbox_by_itself_says_that_there_is_nothing_to_see() -> None:
+def test_a_sandbox_without_a_stack_has_no_figures() -> None:
     assert "no stack to look at" in fetch_page("/status").text
     assert '<a href="/status">' in fetch_page("/").text

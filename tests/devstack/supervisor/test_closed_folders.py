@@ -25,22 +25,22 @@ def closed_folder() -> Iterator[Path]:
         yield Path(directory)
 
 
-def test_the_topmost_folder_closed_to_a_user_is_found(closed_folder: Path) -> None:
+def test_the_topmost_folder_that_a_user_cannot_enter_is_found(closed_folder: Path) -> None:
     below = closed_folder / "open" / "closed too"
     below.mkdir(parents=True)
     below.chmod(0o700)
-    assert postgres.topmost(below, ORDINARY_ID, ORDINARY_ID) == closed_folder
+    assert postgres.find_closed_folder(below, ORDINARY_ID, ORDINARY_ID) == closed_folder
     closed_folder.chmod(0o711)
-    assert postgres.topmost(below, ORDINARY_ID, ORDINARY_ID) == below
+    assert postgres.find_closed_folder(below, ORDINARY_ID, ORDINARY_ID) == below
     shutil.chown(below, ORDINARY_ID)
-    assert postgres.topmost(below, ORDINARY_ID, ORDINARY_ID) is None
+    assert postgres.find_closed_folder(below, ORDINARY_ID, ORDINARY_ID) is None
     shutil.chown(below, 0, ORDINARY_ID)
-    assert postgres.topmost(below, ORDINARY_ID, ORDINARY_ID) == below
+    assert postgres.find_closed_folder(below, ORDINARY_ID, ORDINARY_ID) == below
     below.chmod(0o710)
-    assert postgres.topmost(below, ORDINARY_ID, ORDINARY_ID) is None
+    assert postgres.find_closed_folder(below, ORDINARY_ID, ORDINARY_ID) is None
 
 
-def test_root_is_told_which_folder_postgres_cannot_enter_as_nobody(
+def test_the_error_for_root_names_the_folder_that_nobody_cannot_enter(
     closed_folder: Path, checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
@@ -55,7 +55,7 @@ def test_root_is_told_which_folder_postgres_cannot_enter_as_nobody(
 
 
 @pytest.mark.parametrize("target", ["run", "check"])
-def test_make_names_the_folder_and_the_user_who_cannot_enter_it(
+def test_make_reports_the_folder_that_a_user_cannot_enter(
     closed_folder: Path, ordinary_user: OrdinaryUser, target: str
 ) -> None:
     if shutil.which("make") is None:

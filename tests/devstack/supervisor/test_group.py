@@ -46,15 +46,15 @@ def test_a_child_whose_port_another_program_has_is_not_ready(tmp_path: Path) -> 
     listen = "import socket; held = socket.create_server(('127.0.0.1', {port}))"
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        child = program(tmp_path, "late", SLEEP, ready=lambda: True, port=port)
-        group = Group([child], say=lambda _: None)
+        child = program(tmp_path, "late", SLEEP, is_ready=lambda: True, port=port)
+        group = Group([child], report=lambda _: None)
         until_ticked(group, lambda: "late" in group.pids)
         for _ in range(20):
             group.tick()
             assert not group.is_ready
         group.stop([["late"]])
     code = f"{listen.format(port=port)}; {SLEEP}"
-    group = Group([program(tmp_path, "own", code, port=port)], say=lambda _: None)
+    group = Group([program(tmp_path, "own", code, port=port)], report=lambda _: None)
     await_ready(group)
     group.stop([["own"]])
 
@@ -75,18 +75,20 @@ def test_restarts_back_off_exponentially(tmp_path: Path) -> None:
     eventually(third_end)
     assert starts[2] - starts[1] >= 0.5
     assert starts[3] - starts[2] >= 1.0
-    assert looked <= group["crash"].start_again_at - 2.0 <= time.monotonic()
+    assert looked <= group["crash"].restart_at - 2.0 <= time.monotonic()
     assert "ended with code 7" in said[0]
 
 
-def test_a_program_that_cannot_start_is_named_with_the_end_of_its_log(tmp_path: Path) -> None:
-    broken = program(tmp_path, "broken", "raise SystemExit('no such table')", ready=lambda: False)
+def test_the_error_for_a_failed_start_contains_the_end_of_the_log(tmp_path: Path) -> None:
+    broken = program(
+        tmp_path, "broken", "raise SystemExit('no such table')", is_ready=lambda: False
+    )
     group = Group([broken], lambda _: None)
     with pytest.raises(StackError, match=r"(?s)broken does not start.*no such table"):
         await_ready(group)
 
 
-def test_what_a_killed_child_left_behind_ends_with_it(tmp_path: Path) -> None:
+def test_the_processes_of_a_killed_child_are_killed_too(tmp_path: Path) -> None:
     fork = f"import os, signal\nif os.fork() == 0: signal.signal(15, signal.SIG_IGN)\n{SLEEP}"
     pool = program(tmp_path, "pool", fork)
     group = Group([pool], lambda _: None)
@@ -110,10 +112,10 @@ def members(leader: int) -> set[int]:
     return found
 
 
-def test_who_needs_another_starts_after_it(tmp_path: Path) -> None:
+def test_a_program_starts_after_the_programs_that_it_needs(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     code = f"import time, pathlib; time.sleep(0.1); pathlib.Path({str(mark)!r}).touch(); {SLEEP}"
-    first = program(tmp_path, "first", code, ready=mark.exists)
+    first = program(tmp_path, "first", code, is_ready=mark.exists)
     needing = f"import pathlib; assert pathlib.Path({str(mark)!r}).exists(); {SLEEP}"
     second = program(tmp_path, "second", needing, needs=frozenset({"first"}))
     group = Group([second, first], lambda _: None)
@@ -123,10 +125,12 @@ def test_who_needs_another_starts_after_it(tmp_path: Path) -> None:
     assert not group.pids
 
 
-def test_a_child_that_ignores_the_stop_is_killed_after_its_grace(tmp_path: Path) -> None:
+def test_a_child_that_ignores_the_stop_signal_is_killed_after_its_grace_time(
+    tmp_path: Path,
+) -> None:
     mark = tmp_path / "mark"
     code = f"{DEAF}; import pathlib; pathlib.Path({str(mark)!r}).touch(); {SLEEP}"
-    group = Group([program(tmp_path, "deaf", code, ready=mark.exists, grace=0.3)], print)
+    group = Group([program(tmp_path, "deaf", code, is_ready=mark.exists, grace_seconds=0.3)], print)
     await_ready(group)
     pid, began = group.pids["deaf"], time.monotonic()
     group.stop([["deaf"]])
@@ -134,7 +138,7 @@ def test_a_child_that_ignores_the_stop_is_killed_after_its_grace(tmp_path: Path)
     assert not runs(pid)
 
 
-def test_stages_end_one_after_the_other(tmp_path: Path) -> None:
+def test_stages_are_stopped_one_after_the_other(tmp_path: Path) -> None:
     order = tmp_path / "order"
     order.touch()
 
@@ -150,7 +154,7 @@ def test_stages_end_one_after_the_other(tmp_path: Path) -> None:
             f"pathlib.Path({str(mark)!r}).touch()\n"
             "while True: time.sleep(60)\n"
         )
-        return program(tmp_path, name, code, ready=mark.exists)
+        return program(tmp_path, name, code, is_ready=mark.exists)
 
     group = Group([noting("store", 0.0), noting("api", 0.2)], print)
     await_ready(group)

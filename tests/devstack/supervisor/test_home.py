@@ -4,12 +4,12 @@ from pathlib import Path
 import pytest
 
 from devstack.supervisor import home_folder
-from devstack.supervisor.environment import for_programs, own_settings
+from devstack.supervisor.environment import build_program_environment, read_user_settings
 from devstack.supervisor.home_folder import (
     Home,
     Lock,
     StackError,
-    supervisor_pid,
+    find_supervisor_pid,
     write_private,
     write_private_json,
 )
@@ -26,14 +26,14 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_home_and_secrets_are_their_owners_alone(new_home: Home) -> None:
+def test_only_the_owner_can_read_home_and_secrets(new_home: Home) -> None:
     home_folder.load_or_create_secrets(new_home)
     assert mode(new_home.path) == 0o700
     assert mode(new_home.logs) == 0o700
     assert mode(new_home.secrets_file) == 0o600
 
 
-def test_secrets_stay_the_same_and_a_newer_releases_ones_are_kept(new_home: Home) -> None:
+def test_secrets_stay_the_same_and_unknown_secrets_are_kept(new_home: Home) -> None:
     first = home_folder.load_or_create_secrets(new_home)
     assert home_folder.load_or_create_secrets(new_home) == first
     new_home.secrets_file.write_text('{"valkey_password": "old", "of_a_newer_release": "x"}')
@@ -50,7 +50,7 @@ def test_damaged_secrets_are_never_replaced_silently(new_home: Home) -> None:
     assert new_home.secrets_file.read_text() == '{"encryption_keys": "k1:'
 
 
-def test_a_failed_write_leaves_the_old_file_and_no_litter(new_home: Home) -> None:
+def test_a_failed_write_keeps_the_old_file_and_leaves_no_temporary_file(new_home: Home) -> None:
     write_private_json(new_home.run_file, {"a": 1})
     with pytest.raises(UnicodeEncodeError):
         write_private(new_home.run_file, "\udcff")
@@ -58,26 +58,26 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(new_home: Home) -> Non
     assert {path.name for path in new_home.path.iterdir()} == {"logs", "work", "run.json"}
 
 
-def test_a_home_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_the_error_for_an_unwritable_home_contains_its_path(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StackError, match="PRESSROOM_HOME") as caught:
         Home(tmp_path / "file" / "home").create()
     assert caught.value.exit_code == 2
 
 
-def test_the_lock_tells_who_runs_and_a_stale_file_tells_nothing(new_home: Home) -> None:
-    assert supervisor_pid(new_home) is None
+def test_only_a_locked_file_identifies_a_running_supervisor(new_home: Home) -> None:
+    assert find_supervisor_pid(new_home) is None
     lock = Lock(new_home.supervisor_lock)
     assert lock.acquire()
-    lock.note("4711")
-    assert supervisor_pid(new_home) == 4711
+    lock.write_text("4711")
+    assert find_supervisor_pid(new_home) == 4711
     assert not Lock(new_home.supervisor_lock).acquire()
     lock.close()
     assert new_home.supervisor_lock.read_text() == "4711"
-    assert supervisor_pid(new_home) is None
+    assert find_supervisor_pid(new_home) is None
 
 
-def test_settings_of_the_users_own_win_and_those_in_files_count_as_such(
+def test_user_settings_override_the_stack_even_from_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "mail"
@@ -85,11 +85,11 @@ def test_settings_of_the_users_own_win_and_those_in_files_count_as_such(
     monkeypatch.setenv("PRESSROOM_MAIL_URL_FILE", str(file))
     monkeypatch.setenv("PRESSROOM_S3_BUCKET", "mine")
     chosen = {"PRESSROOM_MAIL_URL": "smtp://127.0.0.1:1", "PRESSROOM_S3_BUCKET": "ours"}
-    given = for_programs(chosen)
+    given = build_program_environment(chosen)
     assert given["PRESSROOM_MAIL_URL"] == "smtp://mail.example.com"
     assert given["PRESSROOM_S3_BUCKET"] == "mine"
     # Both of them would be refused.
     assert "PRESSROOM_MAIL_URL_FILE" not in given
     file.unlink()
     with pytest.raises(StackError, match=r"PRESSROOM_MAIL_URL_FILE: the file .* No such file"):
-        own_settings()
+        read_user_settings()

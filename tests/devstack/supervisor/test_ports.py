@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from devstack.supervisor.home_folder import StackError
-from devstack.supervisor.ports import PortPicker, is_free, listens, port_from_setting
+from devstack.supervisor.ports import PortPicker, is_listening, is_port_free, read_port_setting
 
 
 @pytest.fixture
@@ -17,12 +17,12 @@ def taken_port() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-def test_a_taken_port_names_itself_its_setting_and_its_holder(
+def test_the_error_for_a_taken_port_names_the_port_the_setting_and_the_program(
     taken_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PORT", str(taken_port))
     with pytest.raises(StackError) as caught:
-        port_from_setting("PORT", 8000)
+        read_port_setting("PORT", 8000)
     assert caught.value.exit_code == 2
     assert f"Port {taken_port} is taken" in str(caught.value)
     assert f"pid {os.getpid()}" in str(caught.value)
@@ -30,37 +30,37 @@ def test_a_taken_port_names_itself_its_setting_and_its_holder(
 
 
 @pytest.mark.parametrize("text", ["http", "0", "65536", "-1", "80.5", "²"])
-def test_what_is_no_port_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_port_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLOWER_PORT", text)
     with pytest.raises(StackError, match="FLOWER_PORT"):
-        port_from_setting("FLOWER_PORT", 5555)
+        read_port_setting("FLOWER_PORT", 5555)
 
 
-def test_a_port_is_free_again_once_its_server_has_ended() -> None:
+def test_a_port_is_free_again_after_its_server_has_ended() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        assert not is_free(port)
-    assert is_free(port)
+        assert not is_port_free(port)
+    assert is_port_free(port)
 
 
-def test_the_next_run_gets_the_same_ports_where_they_are_free(tmp_path: Path) -> None:
+def test_the_next_run_gets_the_same_ports_if_they_are_free(tmp_path: Path) -> None:
     file = tmp_path / "ports.json"
     first = PortPicker(file)
     ports = {first.pick("a"), first.pick("b")}
-    first.keep()
+    first.store_choices()
     second = PortPicker(file)
     assert {second.pick("a"), second.pick("b")} == ports
-    with socket.create_server(("127.0.0.1", first.chosen["a"])):
-        assert PortPicker(file).pick("a") != first.chosen["a"]
+    with socket.create_server(("127.0.0.1", first.chosen_ports["a"])):
+        assert PortPicker(file).pick("a") != first.chosen_ports["a"]
 
 
-def test_no_port_is_given_twice(tmp_path: Path) -> None:
+def test_a_picker_returns_each_port_only_once(tmp_path: Path) -> None:
     picker = PortPicker(tmp_path / "ports.json")
     assert len({picker.pick(str(n)) for n in range(50)}) == 50
 
 
-def test_only_who_listens_on_a_port_does(taken_port: int) -> None:
-    assert listens(os.getpid(), taken_port)
+def test_only_the_listening_process_counts_as_listening(taken_port: int) -> None:
+    assert is_listening(os.getpid(), taken_port)
     server = "import socket, sys\nwith socket.create_server(('127.0.0.1', 0)) as server:\n"
     tells = f"{server}    print(server.getsockname()[1], flush=True)\n    sys.stdin.read()"
     with subprocess.Popen(
@@ -68,6 +68,6 @@ def test_only_who_listens_on_a_port_does(taken_port: int) -> None:
     ) as other:
         assert other.stdout
         port = int(other.stdout.readline())
-        assert listens(other.pid, port)
-        assert not listens(other.pid, taken_port)
-    assert not listens(other.pid, port)
+        assert is_listening(other.pid, port)
+        assert not is_listening(other.pid, taken_port)
+    assert not is_listening(other.pid, port)

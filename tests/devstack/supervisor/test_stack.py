@@ -84,7 +84,7 @@ def s3(own_services: Services, access_key: str | None = None, secret: str | None
     )
 
 
-def test_what_was_acknowledged_outlives_a_kill_of_each_server(own_services: Services) -> None:
+def test_acknowledged_data_survives_the_kill_of_each_server(own_services: Services) -> None:
     query(own_services, "CREATE TABLE kept (word text)")
     query(own_services, "INSERT INTO kept VALUES ('ß é å')")
     assert valkey(own_services, "SET kept 1").endswith(b"+OK\r\n+OK\r\n")
@@ -101,12 +101,12 @@ def test_what_was_acknowledged_outlives_a_kill_of_each_server(own_services: Serv
         assert reply.data == b"picture"
 
 
-def test_the_queue_is_durable_and_only_expiring_keys_may_be_evicted(own_services: Services) -> None:
+def test_the_queue_is_durable_and_only_expiring_keys_can_be_evicted(own_services: Services) -> None:
     assert b"always" in valkey(own_services, "CONFIG GET appendfsync")
     assert b"volatile-lru" in valkey(own_services, "CONFIG GET maxmemory-policy")
 
 
-def test_no_server_opens_without_its_login(own_services: Services) -> None:
+def test_every_server_refuses_clients_without_a_login(own_services: Services) -> None:
     assert b"WRONGPASS" in valkey(own_services, "PING", password="wrong")
     for name in ("PRESSROOM_DATABASE_URL", "PRESSROOM_MIGRATION_DATABASE_URL"):
         with pytest.raises(psycopg2.OperationalError, match="password"):
@@ -116,7 +116,7 @@ def test_no_server_opens_without_its_login(own_services: Services) -> None:
             s3(own_services, access_key, secret).list_buckets()
 
 
-def test_the_servers_inner_ports_serve_no_object_without_a_login(
+def test_internal_s3_ports_refuse_requests_without_a_login(
     own_services: Services, deep_home: Path
 ) -> None:
     bucket = own_services.environment["PRESSROOM_S3_BUCKET"]
@@ -152,7 +152,7 @@ def test_every_listener_is_on_the_loopback_address(own_services: Services) -> No
 
 
 @pytest.mark.tier("processes")
-def test_two_stacks_run_side_by_side(own_services: Services, tmp_path: Path) -> None:
+def test_two_stacks_can_run_at_the_same_time(own_services: Services, tmp_path: Path) -> None:
     with embedded_services(tmp_path) as other:
         assert not set(other.pids.values()) & set(own_services.pids.values())
         assert query(other, "SELECT to_regclass('kept')") == [(None,)]
@@ -161,7 +161,7 @@ def test_two_stacks_run_side_by_side(own_services: Services, tmp_path: Path) -> 
 
 @pytest.mark.tier("processes")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_an_ordinary_user_can_run_it(ordinary_user: OrdinaryUser) -> None:
+def test_an_ordinary_user_can_run_the_services(ordinary_user: OrdinaryUser) -> None:
     code = RUN_UNTIL_KILLED.replace("time.sleep(600)", "")
     done = ordinary_user.run_python("-c", code, str(ordinary_user.directory))
     assert done.returncode == 0, done.stderr

@@ -20,7 +20,7 @@ from core.settings.given_settings import variable_of
 from core.settings.process_settings import list_settings
 from devstack.harness.free_ports import free_port
 from devstack.harness.polling import eventually
-from devstack.supervisor.programs import WORKERS, answers
+from devstack.supervisor.programs import WORKERS, is_responding
 from tests.support.stack.ordinary_user import OrdinaryUser
 from tests.support.stack.waiting import runs, users_of
 
@@ -112,7 +112,7 @@ def running_stack(local_stack: Stack) -> Stack:
     return local_stack
 
 
-def test_run_json_says_all_that_scripts_need(running_stack: Stack) -> None:
+def test_run_json_contains_the_addresses_and_logins_for_scripts(running_stack: Stack) -> None:
     run = running_stack.run
     assert set(run["pids"]) == PROCESSES
     assert all(map(runs, run["pids"].values()))
@@ -128,7 +128,7 @@ def test_run_json_says_all_that_scripts_need(running_stack: Stack) -> None:
 
 
 @pytest.mark.tier("processes")
-def test_each_process_has_its_own_settings_in_its_environment_and_no_others(
+def test_each_process_gets_only_the_settings_that_it_needs(
     running_stack: Stack,
 ) -> None:
     own = {"PRESSROOM_READY_FILE", "PRESSROOM_ALIVE_FILE", "PRESSROOM_WORKER_METRICS_ADDRESS"}
@@ -146,7 +146,7 @@ def test_each_process_has_its_own_settings_in_its_environment_and_no_others(
 
 
 @pytest.mark.tier("processes")
-def test_every_queue_does_its_work_with_its_own_settings(running_stack: Stack) -> None:
+def test_every_queue_works_with_only_its_settings(running_stack: Stack) -> None:
     demo, url = running_stack.run["demo"], running_stack.run["api_url"]
     waits = {"X-API-Key": demo["api_key"], "Prefer": "wait=30"}
     with httpx2.Client(base_url=url, headers=waits, timeout=60.0) as client:
@@ -189,7 +189,7 @@ def test_the_api_checks_challenges_in_the_sandbox(running_stack: Stack) -> None:
         assert httpx2.post(url, data=form).json()["success"] is True
 
 
-def test_the_api_is_told_of_payments_in_the_sandbox(running_stack: Stack) -> None:
+def test_the_api_receives_payment_events_from_the_sandbox(running_stack: Stack) -> None:
     given = psutil.Process(running_stack.run["pids"]["api"]).environ()
     url = given["PRESSROOM_PAYMENTS_SANDBOX_URL"]
     assert url.startswith(running_stack.run["sandbox_url"])
@@ -203,7 +203,7 @@ def test_the_api_is_told_of_payments_in_the_sandbox(running_stack: Stack) -> Non
     assert not [each for each in sandbox.cmdline() if given[secret] in each]
 
 
-def test_the_demo_owner_pays_and_has_the_list(running_stack: Stack) -> None:
+def test_the_demo_owner_has_the_paid_plan_and_the_demo_list(running_stack: Stack) -> None:
     demo = running_stack.run["demo"]
     assert demo["email"] == "demo@pressroom.example"
     assert demo["list_slug"] == "the-daily-demo"
@@ -231,7 +231,7 @@ def demo_client(running_stack: Stack) -> httpx2.Client:
 
 
 @pytest.mark.tier("processes")
-def test_commands_mean_the_running_stack_unless_settings_name_another(running_stack: Stack) -> None:
+def test_commands_use_the_running_stack_unless_settings_name_another(running_stack: Stack) -> None:
     listed = running_stack.command("users", "list", "--json")
     assert listed.returncode == 0, listed.stderr
     assert "demo@pressroom.example" in {user["email"] for user in json.loads(listed.stdout)}
@@ -251,7 +251,7 @@ def test_commands_mean_the_running_stack_unless_settings_name_another(running_st
 
 
 @pytest.mark.tier("processes")
-def test_worker_beside_the_stack_works_for_it(running_stack: Stack, tmp_path: Path) -> None:
+def test_an_additional_worker_runs_jobs_of_the_stack(running_stack: Stack, tmp_path: Path) -> None:
     mark = tmp_path / "ready"
     worker = subprocess.Popen(
         [sys.executable, "-m", "cli.main", "worker", "--queue", "mail", "--queue", "request"],
@@ -268,7 +268,7 @@ def test_worker_beside_the_stack_works_for_it(running_stack: Stack, tmp_path: Pa
 
 
 @pytest.mark.tier("processes")
-def test_the_printed_curl_line_uploads_as_it_is(running_stack: Stack) -> None:
+def test_the_printed_curl_command_uploads_a_picture(running_stack: Stack) -> None:
     shown = running_stack.command("up").stdout
     line = next(line for line in shown.splitlines() if line.startswith("curl "))
     words = [*shlex.split(line), "-o", os.devnull, "-w", "%{http_code}"]
@@ -276,7 +276,7 @@ def test_the_printed_curl_line_uploads_as_it_is(running_stack: Stack) -> None:
     assert done.stdout in {"200", "201", "202"}
 
 
-def test_a_second_up_says_that_it_runs_and_changes_nothing(running_stack: Stack) -> None:
+def test_a_second_up_reports_the_running_stack_and_changes_nothing(running_stack: Stack) -> None:
     before = running_stack.run
     second = running_stack.command("up")
     assert second.returncode == 0
@@ -306,18 +306,18 @@ def test_status_shows_each_process(running_stack: Stack) -> None:
         pytest.param("api", marks=pytest.mark.tier("fast")),
     ],
 )
-def test_a_killed_process_comes_back(running_stack: Stack, name: str) -> None:
+def test_a_killed_process_is_restarted(running_stack: Stack, name: str) -> None:
     before = running_stack.run["pids"][name]
     os.kill(before, signal.SIGKILL)
     eventually(lambda: running_stack.run["pids"].get(name, before) != before)
     log = running_stack.home / "logs" / "supervisor.log"
     eventually(lambda: f"{name} is back (pid {running_stack.run['pids'][name]})" in log.read_text())
     assert f"{name} was killed by SIGKILL" in log.read_text()
-    eventually(lambda: answers(int(running_stack.variables["PORT"]), "/readyz"))
+    eventually(lambda: is_responding(int(running_stack.variables["PORT"]), "/readyz"))
 
 
 @pytest.mark.tier("processes")
-def test_a_killed_stack_leaves_nothing_starts_again_and_ends_with_ctrl_c(
+def test_a_killed_stack_leaves_no_process_and_can_be_started_again(
     running_stack: Stack,
 ) -> None:
     first = running_stack.run
@@ -361,7 +361,7 @@ def test_down_waits_for_the_end_of_the_supervisor_itself(tmp_path: Path) -> None
 
 
 @pytest.mark.tier("processes")
-def test_ctrl_c_during_the_start_stops_it_too(tmp_path: Path) -> None:
+def test_ctrl_c_during_the_start_stops_the_stack(tmp_path: Path) -> None:
     stack = stack_at(tmp_path / "home")
     process = stack.start()
     eventually((stack.home / "logs" / "valkey.log").exists)
@@ -375,7 +375,7 @@ def test_ctrl_c_during_the_start_stops_it_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "setting", [pytest.param("PORT", marks=pytest.mark.tier("fast")), "FLOWER_PORT"]
 )
-def test_a_taken_port_is_said_before_anything_starts(tmp_path: Path, setting: str) -> None:
+def test_a_taken_port_is_reported_before_any_program_starts(tmp_path: Path, setting: str) -> None:
     stack = stack_at(tmp_path / "home")
     with socket.create_server(("127.0.0.1", int(stack.variables[setting]))):
         for words in (["up"], ["up", "--detach"]):
@@ -387,14 +387,14 @@ def test_a_taken_port_is_said_before_anything_starts(tmp_path: Path, setting: st
     assert users_of(stack.home) == []
 
 
-def test_without_a_stack_the_commands_say_so(tmp_path: Path) -> None:
+def test_commands_report_that_no_stack_is_running(tmp_path: Path) -> None:
     stack = stack_at(tmp_path / "home")
     assert stack.command("status").returncode == 3
     assert json.loads(stack.command("status", "--json").stdout)["status"] == "stopped"
     assert json.loads(stack.command("down", "--json").stdout)["was_running"] is False
 
 
-def test_reset_deletes_its_own_and_nothing_else(tmp_path: Path) -> None:
+def test_reset_deletes_only_the_files_of_the_stack(tmp_path: Path) -> None:
     stack = stack_at(tmp_path)
     (tmp_path / "novel.txt").write_text("mine")
     for name in ("postgres", "s3", "valkey", "logs"):
@@ -410,7 +410,7 @@ def test_reset_deletes_its_own_and_nothing_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_a_home_of_somebody_else_is_refused_by_name(ordinary_user: OrdinaryUser) -> None:
+def test_a_home_of_another_user_is_refused_with_its_path(ordinary_user: OrdinaryUser) -> None:
     refused = ordinary_user.run_python("-m", "devstack", PRESSROOM_HOME="/usr/pressroom")
     assert refused.returncode == 2
     assert "/usr/pressroom" in refused.stderr

@@ -40,7 +40,7 @@ def watched_stack(
         api = Restartable(stack, partial(stack.start_api, None, **through))
         api.start()
         workers, addresses = _start_workers(stack, through)
-        owner = stack.new_owner()
+        owner = stack.create_owner()
         with stack.client(owner.key) as client:
             list_id = new_list(client, confirm_required=True)
         _, watch = start_watch(stack, folder, addresses)

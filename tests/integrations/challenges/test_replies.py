@@ -4,7 +4,7 @@ import json
 import pytest
 from structlog.testing import capture_logs
 
-from devstack.sandbox.sandbox_settings import challenge_secret, challenge_site_key
+from devstack.sandbox.sandbox_settings import get_challenge_secret, get_challenge_site_key
 from integrations.challenges.port import ChallengeProviderName
 from tests.support.challenges.server import Server
 from tests.support.challenges.setting import (
@@ -35,11 +35,11 @@ def test_it_posts_a_form_of_secret_token_and_address(
     with_address, without = challenge_server.asked
     assert with_address.headers["Content-Type"] == "application/x-www-form-urlencoded"
     own = (
-        {"sitekey": challenge_site_key(provider)}
+        {"sitekey": get_challenge_site_key(provider)}
         if provider == ChallengeProviderName.HCAPTCHA
         else {}
     )
-    expected = {"secret": challenge_secret(provider), "response": "a b&c=d", **own}
+    expected = {"secret": get_challenge_secret(provider), "response": "a b&c=d", **own}
     assert with_address.form == {**expected, "remoteip": "2001:db8::1"}
     assert without.form == {**expected, "response": "t"}
 

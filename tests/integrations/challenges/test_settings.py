@@ -2,7 +2,7 @@ import pytest
 
 from core.errors import DomainError, Kind
 from core.settings import Settings, SettingsError
-from devstack.sandbox.sandbox_settings import challenge_settings
+from devstack.sandbox.sandbox_settings import build_challenge_settings
 from devstack.supervisor import environment
 from integrations.challenges.port import Challenge, ChallengeProviderName
 from integrations.challenges.registry import Challenges
@@ -95,8 +95,8 @@ def test_a_provider_of_which_the_user_names_anything_is_the_user_s(
 ) -> None:
     own_name = f"PRESSROOM_{provider.upper()}_{named}"
     monkeypatch.setenv(own_name, "http://mine.example")
-    chosen = challenge_settings(SANDBOX, environment.own_settings())
-    programs = environment.for_programs(chosen)
+    chosen = build_challenge_settings(SANDBOX, environment.read_user_settings())
+    programs = environment.build_program_environment(chosen)
     about = {name for name in programs if name.startswith(f"PRESSROOM_{provider.upper()}_")}
     assert about == {own_name}
     assert programs[own_name] == "http://mine.example"
@@ -107,5 +107,8 @@ def test_a_provider_of_which_the_user_names_anything_is_the_user_s(
 
 def test_the_user_s_host_names_win(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRESSROOM_CHALLENGE_HOSTNAMES", "127.0.0.1")
-    chosen = challenge_settings(SANDBOX, environment.own_settings())
-    assert environment.for_programs(chosen)["PRESSROOM_CHALLENGE_HOSTNAMES"] == "127.0.0.1"
+    chosen = build_challenge_settings(SANDBOX, environment.read_user_settings())
+    assert (
+        environment.build_program_environment(chosen)["PRESSROOM_CHALLENGE_HOSTNAMES"]
+        == "127.0.0.1"
+    )

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from core.errors import DomainError, Kind
 from devstack import LOOPBACK
 from devstack.harness.polling import eventually
-from integrations.http_client import retry_after
+from integrations.http_client import parse_retry_after
 from integrations.llm import openai_protocol
 from integrations.llm.openai_protocol import LlmServerState, OpenAIProtocol
 from tests.support.composer.language_model import (
@@ -35,19 +35,19 @@ from tests.support.composer.language_model import (
     ],
 )
 def test_seconds_or_a_date_are_read_up_to_an_hour(header: str, seconds: float) -> None:
-    assert retry_after(header) == seconds
+    assert parse_retry_after(header) == seconds
 
 
 @pytest.mark.parametrize(
     "header", [None, "", "soon", "-1", "nan", "inf", "1e999", "0x10", "Fri, 99 Nov 2026 00:00:00"]
 )
 def test_what_is_neither_seconds_nor_a_date_counts_as_nothing(header: str | None) -> None:
-    assert retry_after(header) is None
+    assert parse_retry_after(header) is None
 
 
 def test_a_date_is_seconds_from_now() -> None:
     soon = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
-    found = retry_after(soon)
+    found = parse_retry_after(soon)
     assert found is not None
     assert 30.0 < found <= 60.0
 
@@ -194,7 +194,7 @@ def test_what_is_no_answer_fails_at_once(model_run: Run, behaviour: str) -> None
 )
 def test_only_text_parts_are_the_answer(content: list[object], text: str) -> None:
     body = json.dumps({"choices": [{"message": {"content": content}}]}).encode()
-    assert openai_protocol.read(body).reply("any").text == text
+    assert openai_protocol.parse_completion(body).reply("any").text == text
 
 
 @pytest.mark.parametrize("behaviour", ["slow", "trickle"])
@@ -262,7 +262,7 @@ def test_calls_do_not_take_turns(model_run: Run) -> None:
         with pytest.raises(DomainError):
             model_run.model("slow").ask(question(5.0))
 
-    model_run.server = LlmServerState(openai_protocol.breaker(tolerated=99))
+    model_run.server = LlmServerState(openai_protocol.create_breaker(tolerated=99))
     threads = [threading.Thread(target=ask) for _ in range(8)]
     for thread in threads:
         thread.start()

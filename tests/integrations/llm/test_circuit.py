@@ -30,7 +30,7 @@ def run_with_open_circuit(model_run: Run, clock: Clock) -> Run:
 
     An open circuit breaker prevents calls for 30 seconds.
     """
-    model_run.server = LlmServerState(openai_protocol.breaker(tolerated=2))
+    model_run.server = LlmServerState(openai_protocol.create_breaker(tolerated=2))
     model_run.steer("broken")
     for _ in range(3):
         assert error_of(model_run).code == "llm.failed"
@@ -50,7 +50,7 @@ def test_a_server_that_keeps_failing_is_left_alone(run_with_open_circuit: Run) -
 
 
 def test_answers_between_failures_keep_it_closed(model_run: Run) -> None:
-    model_run.server = LlmServerState(openai_protocol.breaker(tolerated=1))
+    model_run.server = LlmServerState(openai_protocol.create_breaker(tolerated=1))
     for behaviour in ("broken", None, "broken", None, "broken"):
         model_run.steer(behaviour)
         if behaviour is None:
@@ -63,7 +63,7 @@ def test_answers_between_failures_keep_it_closed(model_run: Run) -> None:
 def test_a_model_that_does_not_want_to_is_no_server_that_fails(
     model_run: Run, behaviour: str
 ) -> None:
-    model_run.server = LlmServerState(openai_protocol.breaker(tolerated=0))
+    model_run.server = LlmServerState(openai_protocol.create_breaker(tolerated=0))
     for _ in range(2):
         with pytest.raises(DomainError) as raised:
             model_run.model(behaviour).ask(question())

@@ -2,8 +2,8 @@ import pytest
 from pydantic import ValidationError
 
 from core.settings import Settings, SettingsError
-from devstack.sandbox.sandbox_settings import LLM_API_KEY, llm_settings
-from devstack.supervisor.environment import for_programs
+from devstack.sandbox.sandbox_settings import LLM_API_KEY, build_llm_settings
+from devstack.supervisor.environment import build_program_environment
 from integrations.llm.registry import language_model
 from tests.support.composer.language_model import KEY, Run, ignore_usage, question
 from tests.support.stack.given_settings import settings
@@ -69,11 +69,11 @@ def test_a_server_of_ones_own_needs_no_key() -> None:
 
 
 def test_the_development_stack_stays_offline_by_itself() -> None:
-    assert llm_settings(SANDBOX, {}) == {}
+    assert build_llm_settings(SANDBOX, {}) == {}
 
 
 def test_with_the_provider_alone_the_development_stack_asks_its_sandbox() -> None:
-    chosen = llm_settings(SANDBOX, {"PRESSROOM_LLM_PROVIDER": "openai"})
+    chosen = build_llm_settings(SANDBOX, {"PRESSROOM_LLM_PROVIDER": "openai"})
     assert chosen == {
         "PRESSROOM_LLM_BASE_URL": f"{SANDBOX}/llm/v1",
         "PRESSROOM_LLM_API_KEY": LLM_API_KEY,
@@ -85,7 +85,7 @@ def test_a_model_of_the_sandbox_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("PRESSROOM_LLM_PROVIDER", "openai")
     monkeypatch.setenv("PRESSROOM_LLM_MODEL", "sandbox-429")
     own = {"PRESSROOM_LLM_PROVIDER": "openai", "PRESSROOM_LLM_MODEL": "sandbox-429"}
-    seen = for_programs(llm_settings(SANDBOX, own))
+    seen = build_program_environment(build_llm_settings(SANDBOX, own))
     assert seen["PRESSROOM_LLM_MODEL"] == "sandbox-429"
     assert seen["PRESSROOM_LLM_BASE_URL"] == f"{SANDBOX}/llm/v1"
 
@@ -93,4 +93,4 @@ def test_a_model_of_the_sandbox_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("name", ["BASE_URL", "API_KEY"])
 def test_a_server_of_the_users_is_theirs_altogether(name: str) -> None:
     own = {"PRESSROOM_LLM_PROVIDER": "openai", f"PRESSROOM_LLM_{name}": "theirs"}
-    assert llm_settings(SANDBOX, own) == {}
+    assert build_llm_settings(SANDBOX, own) == {}

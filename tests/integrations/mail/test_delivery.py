@@ -9,9 +9,9 @@ import pytest
 from core import clock
 from core.errors import TransientError
 from core.settings.mail_server import MailSender
-from devstack.sandbox.mailbox import StoredMail, parse
+from devstack.sandbox.mailbox import StoredMail, parse_mail
 from integrations.mail.port import Mail
-from integrations.mail.smtp import compose
+from integrations.mail.smtp import compose_message
 from tests.support.http.certificates import self_signed
 from tests.support.mail.server import Sandbox, Talker, address, letter, mailer, running_talker
 
@@ -19,7 +19,7 @@ SENDER = MailSender.parse("Pressroom <news@example.com>")
 
 
 def message_id(mail: Mail) -> str:
-    return str(message_from_bytes(compose(mail, SENDER, mail.to))["Message-ID"])
+    return str(message_from_bytes(compose_message(mail, SENDER, mail.to))["Message-ID"])
 
 
 def test_a_mail_that_is_sent_twice_can_be_told_by_its_id() -> None:
@@ -97,7 +97,7 @@ def test_a_server_that_offers_no_starttls_gets_neither_login_nor_mail() -> None:
 
 def deliver(mail_sandbox: Sandbox, mail: Mail) -> StoredMail:
     mailer(mail_sandbox.url).send(mail)
-    [kept] = mail_sandbox.mailbox.newest_first(mail.to)
+    [kept] = mail_sandbox.mailbox.list_newest_first(mail.to)
     return kept
 
 
@@ -107,7 +107,7 @@ def test_it_arrives_as_text_and_html_with_every_header_that_mail_needs(
     before = clock.now().replace(microsecond=0)
     mail = letter(text="Hello\n\n.\n..\nFrom ünï\n", html="<p>ünï &amp; <b>bold</b></p>\n")
     arrived = deliver(mail_sandbox, mail)
-    message = parse(arrived.raw)
+    message = parse_mail(arrived.raw)
     assert message.get_content_type() == "multipart/alternative"
     parts = [part.get_content_type() for part in message.iter_parts()]
     assert parts == ["text/plain", "text/html"]  # the last is what a reader prefers
@@ -160,8 +160,8 @@ def test_a_header_that_is_not_ascii_arrives(mail_sandbox: Sandbox) -> None:
 
 def test_an_internationalised_domain_is_written_for_the_wire(mail_sandbox: Sandbox) -> None:
     mailer(mail_sandbox.url).send(letter("reader@straße.example.com"))
-    [arrived] = mail_sandbox.mailbox.newest_first("reader@xn--strae-oqa.example.com")
-    assert parse(arrived.raw)["To"] == "reader@xn--strae-oqa.example.com"
+    [arrived] = mail_sandbox.mailbox.list_newest_first("reader@xn--strae-oqa.example.com")
+    assert parse_mail(arrived.raw)["To"] == "reader@xn--strae-oqa.example.com"
 
 
 def test_a_name_before_the_at_of_any_script_arrives_where_the_server_takes_it(

@@ -4,9 +4,9 @@ from hypothesis import strategies as st
 
 from core.errors import DomainError
 from core.settings.mail_server import MailSender, MailServer
-from devstack.sandbox.mailbox import parse
+from devstack.sandbox.mailbox import parse_mail
 from integrations.mail.port import Mail
-from integrations.mail.smtp import SmtpMailer, compose
+from integrations.mail.smtp import SmtpMailer, compose_message
 from tests.support.mail.server import SENDER, Talker, letter, mailer
 
 HEADERS = ["From", "To", "Subject", "Date", "Message-ID"]
@@ -21,8 +21,8 @@ TO = "reader@example.com"
 @example("a\x0bBcc: b\x0cc\x1cd\x85e\u2028f")
 @example("a\r")
 def test_no_subject_adds_a_header_or_a_line(subject: str) -> None:
-    raw = compose(letter(subject=subject), SENDER, TO)
-    message = parse(raw)
+    raw = compose_message(letter(subject=subject), SENDER, TO)
+    message = parse_mail(raw)
     assert message.keys() == HEADERS
     assert message["To"] == TO
     assert message.get_content_type() == "multipart/alternative"
@@ -49,7 +49,7 @@ def test_no_subject_adds_a_header_or_a_line(subject: str) -> None:
 )
 def test_a_header_that_could_pass_for_another_is_refused(name: str, value: str) -> None:
     with pytest.raises(DomainError) as caught:
-        compose(letter(headers={name: value}), SENDER, TO)
+        compose_message(letter(headers={name: value}), SENDER, TO)
     assert caught.value.code == "mail.refused"
 
 
@@ -58,7 +58,7 @@ def test_a_header_that_could_pass_for_another_is_refused(name: str, value: str) 
 )
 def test_text_that_utf_8_has_no_bytes_for_is_refused(mail: Mail) -> None:
     with pytest.raises(DomainError) as caught:
-        compose(mail, SENDER, TO)
+        compose_message(mail, SENDER, TO)
     assert caught.value.code == "mail.refused"
 
 
@@ -89,6 +89,6 @@ def test_the_senders_name_is_a_name_and_nothing_else(scripted_server: Talker, na
     server = MailServer.parse(f"smtp://127.0.0.1:{scripted_server.port}")
     SmtpMailer(server, MailSender(name, "news@pressroom.example")).send(letter())
     [sent] = scripted_server.messages
-    [address] = parse(sent)["From"].addresses
+    [address] = parse_mail(sent)["From"].addresses
     assert address.addr_spec == "news@pressroom.example"
     assert "MAIL FROM:<news@pressroom.example>" in scripted_server.heard

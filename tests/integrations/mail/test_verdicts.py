@@ -5,7 +5,7 @@ import pytest
 
 from core.errors import DomainError, TransientError
 from devstack import LOOPBACK
-from integrations.mail.registry import mailer as mailer_of
+from integrations.mail.registry import create_mailer
 from tests.support.mail.server import Talker, address, letter, mailer
 from tests.support.stack.given_settings import settings
 
@@ -145,11 +145,11 @@ def test_it_introduces_itself_by_the_senders_domain(scripted_server: Talker) -> 
 
 def test_without_a_server_mail_waits_and_the_reason_names_the_setting() -> None:
     with pytest.raises(TransientError, match="PRESSROOM_MAIL_URL is not set"):
-        mailer_of(settings()).send(letter())
+        create_mailer(settings()).send(letter())
 
 
 def test_the_settings_pick_server_and_sender(scripted_server: Talker) -> None:
     chosen = settings(mail_url=url(scripted_server), mail_from="Us <us@example.org>")
-    mailer_of(chosen).send(letter())
+    create_mailer(chosen).send(letter())
     assert "MAIL FROM:<us@example.org>" in scripted_server.heard
     assert b"From: Us <us@example.org>\r\n" in scripted_server.messages[0]

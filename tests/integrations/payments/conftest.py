@@ -44,7 +44,7 @@ def account(sandbox_url: str, stripe_keys: StripeKeys) -> StripeCheckout:
 
 @pytest.fixture
 def opened_checkout(account: StripeCheckout) -> OpenedCheckout:
-    return account.open(an_order())
+    return account.open_checkout(an_order())
 
 
 @pytest.fixture

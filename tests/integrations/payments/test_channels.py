@@ -5,7 +5,7 @@ import pytest
 
 from core.errors import DomainError, Kind
 from core.settings import Settings
-from devstack.sandbox.sandbox_settings import payment_settings
+from devstack.sandbox.sandbox_settings import build_payment_settings
 from devstack.sandbox.stripe.objects import StripeKeys
 from integrations.payments.port import PaymentChannel
 from integrations.payments.registry import PaymentChannels
@@ -57,7 +57,7 @@ def test_an_event_belongs_to_the_account_that_signed_it(stripe_keys: StripeKeys)
     channels = PaymentChannels(settings(**STRIPE, **of_sandbox(stripe_keys)))
     real = StripeKeys(webhook_secret=STRIPE["stripe_webhook_secret"])
     for signer, channel in ((stripe_keys, PaymentChannel.SANDBOX), (real, PaymentChannel.STRIPE)):
-        account, event = channels.event(*signed(signer, a_paid_session()))
+        account, event = channels.parse_event(*signed(signer, a_paid_session()))
         assert account.channel is channel
         assert event.evidence is not None
 
@@ -66,13 +66,13 @@ def test_a_signed_body_of_no_event_is_not_offered_to_others(stripe_keys: StripeK
     channels = PaymentChannels(settings(**STRIPE, **of_sandbox(stripe_keys)))
     real = StripeKeys(webhook_secret=STRIPE["stripe_webhook_secret"])
     with pytest.raises(DomainError) as caught:
-        channels.event(*signed(real, b"{}"))
+        channels.parse_event(*signed(real, b"{}"))
     assert caught.value.code == "webhook.unreadable"
 
 
 def test_without_any_account_events_wait(stripe_keys: StripeKeys) -> None:
     with pytest.raises(DomainError) as caught:
-        PaymentChannels(settings()).event(*signed(stripe_keys, a_paid_session()))
+        PaymentChannels(settings()).parse_event(*signed(stripe_keys, a_paid_session()))
     assert caught.value.kind is Kind.UNAVAILABLE
 
 
@@ -102,11 +102,11 @@ def test_a_sandbox_elsewhere_is_refused(stripe_keys: StripeKeys, host: str) -> N
 
 
 def test_the_stack_draws_keys_anew_and_leaves_alone_what_the_user_set() -> None:
-    first, second = payment_settings("http://127.0.0.1:1", {}), payment_settings("", {})
+    first, second = build_payment_settings("http://127.0.0.1:1", {}), build_payment_settings("", {})
     assert len({*first.values(), *second.values()}) == 6
     own = {"PRESSROOM_PAYMENTS_SANDBOX_URL": "http://127.0.0.1:2"}
-    assert payment_settings("http://127.0.0.1:1", own) == {}
+    assert build_payment_settings("http://127.0.0.1:1", own) == {}
     stripe = {"PRESSROOM_STRIPE_SECRET_KEY": "sk_test_real"}
-    assert payment_settings("http://127.0.0.1:1", stripe)
+    assert build_payment_settings("http://127.0.0.1:1", stripe)
     names = {name.removeprefix("PRESSROOM_").lower() for name in first}
     assert names <= set(Settings.model_fields)

@@ -42,7 +42,7 @@ def test_headers_and_bodies_of_any_shape_are_refused_in_one_way(
 ) -> None:
     for body in (b"{}", b"\xff\xfe"):
         with pytest.raises(DomainError) as caught:
-            account.event(body, header.replace("{now}", str(int(time.time()))))
+            account.parse_event(body, header.replace("{now}", str(int(time.time()))))
         assert caught.value.code == "webhook.signature_invalid"
 
 
@@ -65,7 +65,7 @@ def test_a_signed_body_of_no_event_is_unreadable(
     account: StripeCheckout, stripe_keys: StripeKeys, body: bytes
 ) -> None:
     with pytest.raises(DomainError) as caught:
-        account.event(*signed(stripe_keys, body))
+        account.parse_event(*signed(stripe_keys, body))
     assert (caught.value.code, caught.value.kind) == ("webhook.unreadable", Kind.MALFORMED)
 
 
@@ -73,7 +73,7 @@ def test_a_payment_is_told_with_its_order_amount_and_currency(
     account: StripeCheckout, payment_sandbox: SandboxPayments, read_event: Reader
 ) -> None:
     order = an_order(500, "JPY")
-    opened_checkout = account.open(order)
+    opened_checkout = account.open_checkout(order)
     payment_sandbox.pay(opened_checkout.payment_url)
     event = read_event.event("checkout.session.completed", opened_checkout)
     [kept] = payment_sandbox.events(opened_checkout.session_id)
@@ -100,7 +100,7 @@ def test_refunds_are_told_as_their_sum_with_what_was_paid(
     account: StripeCheckout, payment_sandbox: SandboxPayments, read_event: Reader
 ) -> None:
     order = an_order()
-    opened_checkout = account.open(order)
+    opened_checkout = account.open_checkout(order)
     payment_sandbox.pay(opened_checkout.session_id)
     payment_sandbox.refund(opened_checkout.session_id, 34)
     expected = Evidence(
@@ -150,7 +150,7 @@ def test_an_inquiry_is_of_no_concern_though_it_is_called_a_dispute(
 def test_another_shop_on_the_same_account_is_of_no_concern(
     account: StripeCheckout, stripe_keys: StripeKeys
 ) -> None:
-    assert account.event(*signed(stripe_keys, a_paid_session())).evidence is not None
+    assert account.parse_event(*signed(stripe_keys, a_paid_session())).evidence is not None
     metadata: tuple[Json | None, ...] = (
         {},
         None,
@@ -161,7 +161,7 @@ def test_another_shop_on_the_same_account_is_of_no_concern(
     )
     for each in metadata:
         body = a_paid_session(metadata=each)
-        assert account.event(*signed(stripe_keys, body)).evidence is None
+        assert account.parse_event(*signed(stripe_keys, body)).evidence is None
 
 
 @pytest.mark.parametrize(
@@ -183,5 +183,5 @@ def test_test_payments_count_for_nothing_where_real_ones_do(
         secret_key=SecretStr(key),
         webhook_secret=SecretStr(stripe_keys.webhook_secret),
     )
-    event = account.event(*signed(stripe_keys, a_paid_session(livemode=is_live_event)))
+    event = account.parse_event(*signed(stripe_keys, a_paid_session(livemode=is_live_event)))
     assert (event.evidence is not None) == counts

@@ -17,8 +17,8 @@ MANY = 101
 
 def test_an_open_checkout_says_what_it_is_for_and_nothing_else(account: StripeCheckout) -> None:
     order = an_order()
-    opened_checkout = account.open(order)
-    assert account.evidence(opened_checkout.session_id) == Evidence(
+    opened_checkout = account.open_checkout(order)
+    assert account.fetch_evidence(opened_checkout.session_id) == Evidence(
         order_id=order.order_id,
         session_id=opened_checkout.session_id,
         amount_minor=1234,
@@ -31,13 +31,13 @@ def test_a_paid_checkout_is_paid_and_its_payment_leads_back_to_the_order(
     account: StripeCheckout, payment_sandbox: SandboxPayments
 ) -> None:
     order = an_order()
-    opened_checkout = account.open(order)
+    opened_checkout = account.open_checkout(order)
     assert payment_sandbox.pay(opened_checkout.payment_url) == RETURN_URL
-    found = account.evidence(opened_checkout.session_id)
+    found = account.fetch_evidence(opened_checkout.session_id)
     assert found.paid
     assert not found.failed
     assert found.payment_id
-    assert account.order_of(found.payment_id) == order.order_id
+    assert account.find_order_id(found.payment_id) == order.order_id
     assert (found.refunded_minor, found.disputes_minor) == (None, None)
 
 
@@ -45,12 +45,12 @@ def test_neither_a_declined_card_nor_a_cancelled_checkout_ends_anything(
     account: StripeCheckout, payment_sandbox: SandboxPayments, opened_checkout: OpenedCheckout
 ) -> None:
     payment_sandbox.decline(opened_checkout.session_id)
-    declined = account.evidence(opened_checkout.session_id)
+    declined = account.fetch_evidence(opened_checkout.session_id)
     assert payment_sandbox.cancel(opened_checkout.payment_url) == RETURN_URL
-    for found in (declined, account.evidence(opened_checkout.session_id)):
+    for found in (declined, account.fetch_evidence(opened_checkout.session_id)):
         assert (found.paid, found.failed, found.expired) == (False, False, False)
     payment_sandbox.pay(opened_checkout.session_id)
-    assert account.evidence(opened_checkout.session_id).paid
+    assert account.fetch_evidence(opened_checkout.session_id).paid
 
 
 def test_refunds_add_up(
@@ -58,10 +58,10 @@ def test_refunds_add_up(
 ) -> None:
     payment_sandbox.pay(opened_checkout.session_id)
     payment_sandbox.refund(opened_checkout.session_id, 234)
-    found = account.evidence(opened_checkout.session_id)
+    found = account.fetch_evidence(opened_checkout.session_id)
     assert (found.paid, found.refunded_minor) == (True, 234)
     payment_sandbox.refund(opened_checkout.session_id)
-    assert account.evidence(opened_checkout.session_id).refunded_minor == 1234
+    assert account.fetch_evidence(opened_checkout.session_id).refunded_minor == 1234
 
 
 def test_refunds_are_all_counted_however_many(
@@ -75,14 +75,14 @@ def test_refunds_are_all_counted_however_many(
         payment_sandbox.refund(opened_checkout.session_id, 2)
     # The oldest ones come last.
     payment_sandbox.fail_refund(opened_checkout.session_id)
-    payment_id = account.evidence(opened_checkout.session_id).payment_id
+    payment_id = account.fetch_evidence(opened_checkout.session_id).payment_id
     assert payment_id
-    found = account.refunds(payment_id)
+    found = account.fetch_refunds(payment_id)
     assert (found.refunded_minor, found.refunds_failed_minor) == (2 * MANY, 2)
     # A list without an end is given up.
-    monkeypatch.setattr(stripe, "_MAX_LISTED", MANY - 1)
+    monkeypatch.setattr(stripe, "_MAX_LISTED_OBJECTS", MANY - 1)
     with pytest.raises(DomainError, match="more than 100"):
-        account.refunds(payment_id)
+        account.fetch_refunds(payment_id)
 
 
 def disputes_in(found: Evidence) -> tuple[int | None, int | None, int | None]:
@@ -98,10 +98,10 @@ def test_several_disputes_add_up(
     payment_sandbox.lose(opened_checkout.session_id, 300)
     payment_sandbox.win(opened_checkout.session_id)
     payment_sandbox.lose(opened_checkout.session_id, 34)
-    found = account.evidence(opened_checkout.session_id)
+    found = account.fetch_evidence(opened_checkout.session_id)
     assert disputes_in(found) == (1034, 534, 334)
     assert found.payment_id
-    assert disputes_in(account.disputes(found.payment_id)) == (1034, 534, 334)
+    assert disputes_in(account.fetch_disputes(found.payment_id)) == (1034, 534, 334)
 
 
 def test_disputes_are_all_counted_however_many(
@@ -116,10 +116,10 @@ def test_disputes_are_all_counted_however_many(
     # The oldest ones come last.
     payment_sandbox.lose(opened_checkout.session_id)
     payment_id = payment_sandbox.session(opened_checkout.session_id)["payment"]
-    assert disputes_in(account.disputes(payment_id)) == (2 * MANY, 2, 2)
-    monkeypatch.setattr(stripe, "_MAX_LISTED", MANY - 1)
+    assert disputes_in(account.fetch_disputes(payment_id)) == (2 * MANY, 2, 2)
+    monkeypatch.setattr(stripe, "_MAX_LISTED_OBJECTS", MANY - 1)
     with pytest.raises(DomainError, match="more than 100"):
-        account.disputes(payment_id)
+        account.fetch_disputes(payment_id)
 
 
 def test_a_banks_inquiry_is_no_dispute(
@@ -127,29 +127,29 @@ def test_a_banks_inquiry_is_no_dispute(
 ) -> None:
     payment_sandbox.pay(opened_checkout.session_id)
     payment_sandbox.inquire(opened_checkout.session_id)
-    assert not account.evidence(opened_checkout.session_id).disputes_minor
+    assert not account.fetch_evidence(opened_checkout.session_id).disputes_minor
     payment_id = payment_sandbox.session(opened_checkout.session_id)["payment"]
-    assert disputes_in(account.disputes(payment_id)) == (0, 0, 0)
+    assert disputes_in(account.fetch_disputes(payment_id)) == (0, 0, 0)
 
 
 def test_closing_again_or_after_the_payment_changes_nothing(
     account: StripeCheckout, payment_sandbox: SandboxPayments, opened_checkout: OpenedCheckout
 ) -> None:
     payment_sandbox.pay(opened_checkout.session_id)
-    account.close(opened_checkout.session_id)
-    found = account.evidence(opened_checkout.session_id)
+    account.close_checkout(opened_checkout.session_id)
+    found = account.fetch_evidence(opened_checkout.session_id)
     assert (found.paid, found.expired) == (True, False)
-    other = account.open(an_order())
-    account.close(other.session_id)
-    account.close(other.session_id)
-    assert account.evidence(other.session_id).expired
+    other = account.open_checkout(an_order())
+    account.close_checkout(other.session_id)
+    account.close_checkout(other.session_id)
+    assert account.fetch_evidence(other.session_id).expired
 
 
 def test_one_order_is_never_opened_at_two_prices(account: StripeCheckout) -> None:
     order = an_order()
-    account.open(order)
+    account.open_checkout(order)
     with pytest.raises(DomainError) as caught:
-        account.open(type(order)(**{**vars(order), "amount_minor": 1}))
+        account.open_checkout(type(order)(**{**vars(order), "amount_minor": 1}))
     assert caught.value.code == "payments.refused"
 
 
@@ -163,16 +163,16 @@ def test_one_order_is_never_opened_at_two_prices(account: StripeCheckout) -> Non
 def test_an_end_that_stripe_does_not_allow_is_moved_to_the_nearest(
     account: StripeCheckout, lasting: timedelta, real: timedelta
 ) -> None:
-    opened_checkout = account.open(an_order(lasting=lasting))
+    opened_checkout = account.open_checkout(an_order(lasting=lasting))
     assert abs(opened_checkout.expires_at - clock.now() - real) < timedelta(seconds=30)
 
 
 def test_a_payment_that_is_not_ours_leads_nowhere(account: StripeCheckout) -> None:
-    assert account.order_of("pi_of_somebody_else") is None
+    assert account.find_order_id("pi_of_somebody_else") is None
 
 
 def test_a_checkout_that_nobody_knows_is_refused(account: StripeCheckout) -> None:
-    for ask in (account.evidence, account.close):
+    for ask in (account.fetch_evidence, account.close_checkout):
         with pytest.raises(DomainError) as caught:
             ask("cs_test_unknown")
         assert (caught.value.code, caught.value.kind) == ("payments.refused", Kind.PROVIDER_FAILED)
@@ -181,7 +181,7 @@ def test_a_checkout_that_nobody_knows_is_refused(account: StripeCheckout) -> Non
 def test_an_error_shows_no_key(sandbox_url: str, stripe_keys: StripeKeys) -> None:
     other = StripeKeys(webhook_secret=stripe_keys.webhook_secret)
     with pytest.raises(DomainError) as caught:
-        account_at(f"{sandbox_url}/stripe", other).open(an_order())
+        account_at(f"{sandbox_url}/stripe", other).open_checkout(an_order())
     assert caught.value.code == "payments.refused"
     assert other.secret_key[-4:] not in caught.value.message
     assert caught.value.__cause__ is None
@@ -191,7 +191,7 @@ def test_what_the_provider_answers_is_logged_at_no_level(
     account: StripeCheckout, opened_checkout: OpenedCheckout, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG):
-        account.evidence(opened_checkout.session_id)
+        account.fetch_evidence(opened_checkout.session_id)
         assert "amount_total" not in caplog.text
         # It would be seen here.
         assert "httpx2" in {each.name for each in caplog.records}

@@ -36,9 +36,11 @@ def test_trouble_that_lasts_may_pass_later(
 ) -> None:
     payment_sandbox.trouble(status=status, count=2)
     with pytest.raises(TransientError, match=str(status)):
-        account.evidence(opened_checkout.session_id)
+        account.fetch_evidence(opened_checkout.session_id)
     payment_sandbox.no_trouble()
-    assert account.evidence(opened_checkout.session_id).session_id == opened_checkout.session_id
+    assert (
+        account.fetch_evidence(opened_checkout.session_id).session_id == opened_checkout.session_id
+    )
 
 
 def test_a_call_is_tried_twice_and_no_more(
@@ -46,8 +48,8 @@ def test_a_call_is_tried_twice_and_no_more(
 ) -> None:
     payment_sandbox.trouble(status=500, count=3)
     with pytest.raises(TransientError):
-        account.close(opened_checkout.session_id)
-    account.close(opened_checkout.session_id)
+        account.close_checkout(opened_checkout.session_id)
+    account.close_checkout(opened_checkout.session_id)
     assert payment_sandbox.session(opened_checkout.session_id)["status"] == "expired"
 
 
@@ -59,9 +61,9 @@ def test_a_checkout_whose_answer_was_lost_is_opened_once(
     seconds = 0.0 if status else 60.0
     payment_sandbox.trouble(status=status, seconds=seconds, count=2, when="after")
     with pytest.raises(TransientError):
-        impatient_account.open(order)
+        impatient_account.open_checkout(order)
     payment_sandbox.no_trouble()
-    opened_checkout = impatient_account.open(order)
+    opened_checkout = impatient_account.open_checkout(order)
     known = [each for each in payment_sandbox.sessions() if each["order_id"] == str(order.order_id)]
     assert [each["id"] for each in known] == [opened_checkout.session_id]
 
@@ -70,7 +72,7 @@ def test_a_provider_that_is_not_there_may_be_later(stripe_keys: StripeKeys) -> N
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         account = account_at(f"http://127.0.0.1:{reserved.getsockname()[1]}", stripe_keys)
-        for ask in (account.evidence, account.close, account.order_of):
+        for ask in (account.fetch_evidence, account.close_checkout, account.find_order_id):
             with pytest.raises(TransientError, match="APIConnectionError"):
                 ask("cs_test_1")
 
@@ -88,7 +90,7 @@ def test_an_answer_that_comes_byte_by_byte_is_given_up_in_time(
 ) -> None:
     started = time.monotonic()
     with trickling(head, drip) as url, pytest.raises(TransientError):
-        account_at(url, stripe_keys, attempt_seconds=ATTEMPT).evidence("cs_test_1")
+        account_at(url, stripe_keys, attempt_seconds=ATTEMPT).fetch_evidence("cs_test_1")
     assert time.monotonic() - started < HANGING
 
 
@@ -113,7 +115,7 @@ def test_what_is_no_answer_of_stripe_may_be_one_later(
     answer: bytes, stripe_keys: StripeKeys
 ) -> None:
     with answering(answer, stripe_keys) as account, pytest.raises(TransientError):
-        account.evidence("cs_test_1")
+        account.fetch_evidence("cs_test_1")
 
 
 @pytest.mark.parametrize(
@@ -128,7 +130,7 @@ def test_a_server_that_sends_elsewhere_or_knows_nothing_is_an_error(
     answer: bytes, stripe_keys: StripeKeys
 ) -> None:
     with answering(answer, stripe_keys) as account, pytest.raises(DomainError) as caught:
-        account.evidence("cs_test_1")
+        account.fetch_evidence("cs_test_1")
     assert caught.value.code == "payments.refused"
 
 
@@ -136,6 +138,8 @@ def test_threads_share_an_account(
     account: StripeCheckout, payment_sandbox: SandboxPayments
 ) -> None:
     with ThreadPoolExecutor(16) as threads:
-        opened_checkout = set(threads.map(lambda _: account.open(an_order()).session_id, range(16)))
+        opened_checkout = set(
+            threads.map(lambda _: account.open_checkout(an_order()).session_id, range(16))
+        )
     assert len(opened_checkout) == 16
     assert opened_checkout <= {each["id"] for each in payment_sandbox.sessions()}

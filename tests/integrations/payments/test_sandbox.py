@@ -31,7 +31,7 @@ def stripe_client(sandbox_url: str, stripe_keys: StripeKeys) -> Iterator[httpx2.
 
 @pytest.fixture
 def paid_session(account: StripeCheckout, payment_sandbox: SandboxPayments) -> dict[str, Any]:
-    opened_checkout = account.open(an_order())
+    opened_checkout = account.open_checkout(an_order())
     payment_sandbox.pay(opened_checkout.payment_url)
     return payment_sandbox.session(opened_checkout.session_id)
 

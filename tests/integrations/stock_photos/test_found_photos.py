@@ -45,10 +45,10 @@ def payload(*photos: object) -> str:
 
 
 def test_a_photo_of_unsplash_names_its_photographer_and_unsplash_with_the_referral() -> None:
-    [found] = UNSPLASH.found_in(payload(OF_UNSPLASH))
+    [found] = UNSPLASH.parse_photos(payload(OF_UNSPLASH))
     assert (found.small_url, found.shows) == (OF_UNSPLASH["urls"]["small"], "loaf of bread")
     assert (found.width, found.height) == (5245, 3497)
-    assert UNSPLASH.photo_at(found.endpoint).id == "LBI7cgq3pbM"
+    assert UNSPLASH.parse_endpoint(found.endpoint).id == "LBI7cgq3pbM"
     credit, referral = found.credit, "utm_source=pressroom&utm_medium=referral"
     assert (credit.author, credit.provider) == ("Gilles", "Unsplash")
     assert credit.author_url == f"https://unsplash.com/@gilles?{referral}"
@@ -56,13 +56,13 @@ def test_a_photo_of_unsplash_names_its_photographer_and_unsplash_with_the_referr
 
 
 def test_a_photo_of_openverse_names_title_creator_and_licence() -> None:
-    [found] = OPENVERSE.found_in(payload(OF_OPENVERSE))
-    assert OPENVERSE.photo_at(found.endpoint).id == OPENVERSE_ID
+    [found] = OPENVERSE.parse_photos(payload(OF_OPENVERSE))
+    assert OPENVERSE.parse_endpoint(found.endpoint).id == OPENVERSE_ID
     assert (found.width, found.height) == (1024, 0)
     credit = found.credit
     assert (credit.title, credit.author, credit.licence) == ("A loaf", "Ada", "CC BY-SA 2.0")
     assert credit.licence_url == OF_OPENVERSE["license_url"]
-    [free] = OPENVERSE.found_in(payload({**OF_OPENVERSE, "license": "cc0", "creator": None}))
+    [free] = OPENVERSE.parse_photos(payload({**OF_OPENVERSE, "license": "cc0", "creator": None}))
     assert (free.credit.licence, free.credit.author) == ("CC0 2.0", "an unknown author")
 
 
@@ -84,7 +84,7 @@ def test_a_picture_from_elsewhere_is_left_out(
     provider: StockPhotos, photo: dict[str, Any], lie: object
 ) -> None:
     lying = copy.deepcopy(photo) | {"thumbnail": lie, "urls": {"small": lie}}
-    assert len(provider.found_in(payload(lying, photo))) == 1
+    assert len(provider.parse_photos(payload(lying, photo))) == 1
 
 
 @each_provider
@@ -93,7 +93,7 @@ def test_an_endpoint_that_is_none_of_the_provider_s_is_left_out(
 ) -> None:
     for lie in ("https://evil.example/photos/x/download", None, {"a": 1}):
         lying = copy.deepcopy(photo) | {"detail_url": lie, "links": {"download_location": lie}}
-        assert provider.found_in(payload(lying)) == []
+        assert provider.parse_photos(payload(lying)) == []
 
 
 @each_provider
@@ -107,7 +107,7 @@ def test_links_that_are_no_web_address_are_dropped(
         "foreign_landing_url": lie,
         "user": {"name": "Ada", "links": {"html": lie}},
     }
-    [found] = provider.found_in(payload(lying))
+    [found] = provider.parse_photos(payload(lying))
     credit = found.credit
     assert (credit.author_url, credit.title_url, credit.licence_url) == (None, None, None)
 
@@ -118,4 +118,4 @@ def test_a_payload_of_another_shape_shows_nothing(
     provider: StockPhotos, photo: dict[str, Any], odd: str
 ) -> None:
     assert photo
-    assert provider.found_in(odd) == []
+    assert provider.parse_photos(odd) == []

@@ -3,7 +3,7 @@ from pydantic import SecretStr
 
 from core.errors import DomainError
 from core.settings import Settings
-from devstack.sandbox.sandbox_settings import stock_photo_settings
+from devstack.sandbox.sandbox_settings import build_stock_photo_settings
 from integrations.stock_photos.port import PhotoProviderName
 from integrations.stock_photos.registry import StockPhotoProviders
 
@@ -14,10 +14,10 @@ OPENVERSE = "PRESSROOM_OPENVERSE_BASE_URL"
 
 
 def test_what_the_user_sets_of_a_provider_makes_it_theirs() -> None:
-    chosen = stock_photo_settings(SANDBOX, {KEY: "their own"})
+    chosen = build_stock_photo_settings(SANDBOX, {KEY: "their own"})
     assert {UNSPLASH, KEY}.isdisjoint(chosen)
     assert OPENVERSE in chosen
-    chosen = stock_photo_settings(SANDBOX, {OPENVERSE: "https://openverse.example"})
+    chosen = build_stock_photo_settings(SANDBOX, {OPENVERSE: "https://openverse.example"})
     assert OPENVERSE not in chosen
     assert {UNSPLASH, KEY} <= chosen.keys()
 
@@ -30,11 +30,14 @@ def providers(key: str | None) -> StockPhotoProviders:
 def test_without_any_setting_openverse_is_asked_and_unsplash_is_off() -> None:
     known = providers(None)
     assert known.default is PhotoProviderName.OPENVERSE
-    assert known.named(known.default).origin == "https://api.openverse.org"
+    assert known.get_provider(known.default).origin == "https://api.openverse.org"
     with pytest.raises(DomainError) as caught:
-        known.named(PhotoProviderName.UNSPLASH)
+        known.get_provider(PhotoProviderName.UNSPLASH)
     assert caught.value.code == "stockphoto.not_configured"
 
 
 def test_unsplash_is_on_once_it_has_a_key() -> None:
-    assert providers("key").named(PhotoProviderName.UNSPLASH).origin == "https://api.unsplash.com"
+    assert (
+        providers("key").get_provider(PhotoProviderName.UNSPLASH).origin
+        == "https://api.unsplash.com"
+    )

@@ -100,7 +100,7 @@ def corpus(count: int) -> list[str]:
 
 def agree(candidates: list[str]) -> int:
     """How many are taken, once each verdict has been seen to be the library's."""
-    found = email_addresses.normalise_all(candidates)
+    found = email_addresses.normalise_addresses(candidates)
     for address, verdict in zip(candidates, found, strict=True):
         expected = reference(address)
         assert (None if isinstance(verdict, InvalidAddress) else verdict) == expected, ascii(
@@ -149,7 +149,7 @@ def test_every_character_gets_the_librarys_verdict_in_a_local_part() -> None:
 def test_endless_address_is_refused_without_being_examined() -> None:
     endless = "a" * 5_000_000 + "@example.com"
 
-    (verdict,) = email_addresses.normalise_all([endless])
+    (verdict,) = email_addresses.normalise_addresses([endless])
 
     assert isinstance(verdict, InvalidAddress)
     assert "254" in verdict.reason
@@ -168,12 +168,14 @@ def test_unseen_characters_are_removed_around_an_address_and_refused_inside(unse
     around = [f"{unseen}Jörg@example.com", f"ann@example.com{unseen}", f"{unseen}b@x.org{unseen}"]
     inside = [f"a{unseen}b@example.com", f"a@exam{unseen}ple.com", f"ann{unseen}@example.com"]
 
-    assert email_addresses.normalise_all(around) == [
+    assert email_addresses.normalise_addresses(around) == [
         "jörg@example.com",
         "ann@example.com",
         "b@x.org",
     ]
-    assert all(isinstance(each, InvalidAddress) for each in email_addresses.normalise_all(inside))
+    assert all(
+        isinstance(each, InvalidAddress) for each in email_addresses.normalise_addresses(inside)
+    )
     assert email_addresses.normalise_domain(f"{unseen}Example.com{unseen}") == "example.com"
 
 
@@ -189,4 +191,4 @@ def test_unseen_characters_are_removed_around_an_address_and_refused_inside(unse
     ],
 )
 def test_a_mailbox_has_many_addresses(address: str, mailbox: str) -> None:
-    assert email_addresses.mailbox_of(address) == mailbox
+    assert email_addresses.derive_mailbox(address) == mailbox

@@ -16,7 +16,7 @@ from tests.support.images.pictures import photo
 
 def found(stack: Stack, *, hours: float = 2) -> set[Stray]:
     """What a sweep finds that looks `hours` from now."""
-    removals.work_off(stack.resources)
+    removals.process_due_removals(stack.resources)
     return set(strays.find_strays(stack.resources, now=clock.now() + timedelta(hours=hours)))
 
 
@@ -103,7 +103,7 @@ def test_what_is_young_is_left_alone(stack: Stack) -> None:
 
 
 def test_an_upload_that_waits_for_its_worker_keeps_its_original(stack: Stack) -> None:
-    owner = stack.new_owner()
+    owner = stack.create_owner()
     stack.query(
         "INSERT INTO attachments (user_id, hash_id, status, encrypted, mime_type, filename, size,"
         " checksum, original_filename, original_mime_type, original_size, original_checksum)"

@@ -11,7 +11,7 @@ from devstack.harness.embedded_services import Services, embedded_services
 from devstack.harness.free_ports import free_port
 from devstack.harness.opening import open_stack
 from devstack.harness.stack import Stack
-from devstack.supervisor.environment import path_of_programs
+from devstack.supervisor.environment import build_path
 from tests.support.stack.backups import Backups, open_backups
 from tests.support.stack.programs import TEST_PROGRAMS
 
@@ -64,4 +64,4 @@ def backups(backed_up_stack: Stack, tmp_path: Path) -> Backups:
 
 @pytest.fixture(autouse=True)
 def _add_postgres_programs_to_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", path_of_programs())
+    monkeypatch.setenv("PATH", build_path())

@@ -59,9 +59,9 @@ def test_a_killed_create_leaves_no_backup_that_is_shown_as_whole(
     finally:
         os.kill(backup_services.pids["s3"], signal.SIGCONT)
     assert killed.returncode == -signal.SIGKILL
-    assert manifests.whole_ids(backups.place) == [whole.id]
+    assert manifests.list_backup_ids(backups.place) == [whole.id]
     again = backups.create()
-    assert manifests.whole_ids(backups.place) == [whole.id, again.id]
+    assert manifests.list_backup_ids(backups.place) == [whole.id, again.id]
 
 
 @pytest.mark.parametrize(
@@ -70,16 +70,16 @@ def test_a_killed_create_leaves_no_backup_that_is_shown_as_whole(
 def test_a_flipped_byte_is_found(backups: Backups, part: str) -> None:
     backups.store_object()
     manifest = backups.create()
-    backups.place.put(f"journal/{manifests.stamp(manifest.finished_at)}-test", b"[]")
-    restoring.verify(backups.resources, backups.place, manifest)
+    backups.place.put(f"journal/{manifests.format_timestamp(manifest.finished_at)}-test", b"[]")
+    restoring.verify_backup(backups.resources, backups.place, manifest)
     victim = next(each for each in sorted(backups.folder.glob(f"{part}/**/*")) if each.is_file())
     held = bytearray(victim.read_bytes())
     held[len(held) // 2] ^= 1
     victim.write_bytes(held)
 
     def verify() -> None:
-        found = manifests.find(backups.place, manifest.id)
-        restoring.verify(backups.resources, backups.place, found)
+        found = manifests.find_manifest(backups.place, manifest.id)
+        restoring.verify_backup(backups.resources, backups.place, found)
 
     assert str(victim.relative_to(backups.folder)) in error_message("backup.damaged", verify)
 
@@ -90,7 +90,7 @@ def test_a_missing_and_an_exchanged_file_are_found(backups: Backups) -> None:
     first, second = (backups.folder / "objects" / key for key in keys)
 
     def verify() -> None:
-        restoring.verify(backups.resources, backups.place, manifest)
+        restoring.verify_backup(backups.resources, backups.place, manifest)
 
     content = first.read_bytes()
     first.write_bytes(second.read_bytes())
@@ -137,12 +137,14 @@ def test_a_dump_that_can_not_be_read_to_its_end_leaves_the_database_empty(
     pieces[-1].write_bytes(held[:-1])
     late = LateLastPiece(backups.folder, f"database/{pieces[-1].name}", stack_without_tables)
     place = dataclasses.replace(target.place, place=late)
-    error_message("backup.damaged", lambda: restoring.restore(target.resources, place, manifest))
+    error_message(
+        "backup.damaged", lambda: restoring.restore_backup(target.resources, place, manifest)
+    )
     assert stack_without_tables.query(
         "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"
     ) == [(0,)]
     pieces[-1].write_bytes(held)
-    restoring.restore(target.resources, target.place, manifest)
+    restoring.restore_backup(target.resources, target.place, manifest)
     assert stack_without_tables.query("SELECT count(*) FROM users") == backups.stack.query(
         "SELECT count(*) FROM users"
     )
@@ -155,7 +157,8 @@ def test_a_database_that_is_not_empty_is_left_alone(
     stack_without_tables.query("CREATE TABLE somebody_elses (id int)")
     target = open_backups(stack_without_tables, backups.folder)
     error_message(
-        "backup.target_in_use", lambda: restoring.restore(target.resources, target.place, manifest)
+        "backup.target_in_use",
+        lambda: restoring.restore_backup(target.resources, target.place, manifest),
     )
     assert stack_without_tables.query("SELECT relname FROM pg_class WHERE relname = 'users'") == []
 
@@ -168,14 +171,17 @@ def test_the_roles_of_owner_and_application_restore_no_two_databases(
     mixed = dataclasses.replace(
         target.resources, settings=target.resources.settings.model_copy(update=live)
     )
-    error_message("backup.target_in_use", lambda: restoring.restore(mixed, target.place, manifest))
+    error_message(
+        "backup.target_in_use", lambda: restoring.restore_backup(mixed, target.place, manifest)
+    )
     assert stack_without_tables.query("SELECT relname FROM pg_class WHERE relname = 'users'") == []
 
 
 def test_a_backup_of_a_later_release_is_refused(backups: Backups) -> None:
     manifest = dataclasses.replace(backups.create(), revision="9000", release="9.0.0")
     message = error_message(
-        "backup.too_new", lambda: restoring.require_fit(manifest, backups.resources.settings)
+        "backup.too_new",
+        lambda: restoring.require_compatible_backup(manifest, backups.resources.settings),
     )
     assert "9.0.0" in message
 
@@ -185,7 +191,7 @@ def test_a_backup_from_whose_revision_no_migration_leads_on_is_refused(
 ) -> None:
     manifest = dataclasses.replace(backups.create(), revision="0050", release="0.9.0")
     target = open_backups(stack_without_tables, backups.folder)
-    for action in (restoring.restore, restoring.verify):
+    for action in (restoring.restore_backup, restoring.verify_backup):
         message = error_message(
             "backup.too_old", partial(action, target.resources, target.place, manifest)
         )
@@ -205,7 +211,7 @@ def test_a_key_that_is_missing_or_another_one_is_named(backups: Backups, setting
         # The rings of the settings that were copied.
         for ring in ("keyring", "encryption_keyring"):
             changed.__dict__.pop(ring, None)
-        return lambda: restoring.require_fit(manifest, changed)
+        return lambda: restoring.require_compatible_backup(manifest, changed)
 
     message = error_message("backup.key_missing", with_keys(NEW_KEY))
     assert key_id in message
@@ -221,14 +227,14 @@ def test_backup_keys_are_rotated_and_a_missing_one_is_named(backups: Backups) ->
     rotated = SecretStr(f"{NEW_KEY},{first.get_secret_value()}")
     rotated_backups = open_backups(backups.stack, backups.folder, backup_keys=rotated)
     later = rotated_backups.create()
-    assert [each.id for each in manifests.read_all(rotated_backups.place)] == [
+    assert [each.id for each in manifests.read_manifests(rotated_backups.place)] == [
         manifest.id,
         later.id,
     ]
     new_key_backups = open_backups(backups.stack, backups.folder, backup_keys=SecretStr(NEW_KEY))
-    assert manifests.find(new_key_backups.place, later.id) == later
+    assert manifests.find_manifest(new_key_backups.place, later.id) == later
     assert "b1" in error_message(
-        "backup.key_missing", lambda: manifests.find(new_key_backups.place, manifest.id)
+        "backup.key_missing", lambda: manifests.find_manifest(new_key_backups.place, manifest.id)
     )
 
 
@@ -238,18 +244,18 @@ def test_a_backup_that_lost_its_hold_is_none(backups: Backups) -> None:
     def work(began_at: datetime) -> None:
         backups.stack.query(
             "UPDATE maintenance SET last_started_at = now(), attempt = attempt + 1 WHERE name = %s",
-            creating.MAKE_BACKUP.name,
+            creating.CREATE_BACKUP.name,
         )
-        creating.create(backups.resources, backups.place, began_at)
+        creating.create_backup(backups.resources, backups.place, began_at)
 
     with pytest.raises(LeaseLost):
         backups.run(work)
-    assert manifests.whole_ids(backups.place) == []
+    assert manifests.list_backup_ids(backups.place) == []
     assert backups.files("backups")
 
 
 def test_nothing_in_a_backup_can_be_read_without_its_key(backups: Backups) -> None:
-    email = backups.stack.new_owner().email
+    email = backups.stack.create_owner().email
     manifest = backups.create()
     everything = b"".join((backups.folder / name).read_bytes() for name in backups.files())
     for secret in (email, manifest.revision, "credit_entries", "imports/"):

@@ -79,7 +79,7 @@ def test_a_backup_under_load_is_restored_and_who_left_since_stays_away(
     backups: Backups, open_separate_stack: Callable[..., Stack]
 ) -> None:
     backed_up_stack = backups.stack
-    owner = backed_up_stack.new_owner()
+    owner = backed_up_stack.create_owner()
     ledger.grant_credits(
         backed_up_stack.resources.database, owner.user_id, Decimal(1000), source_id="start"
     )
@@ -94,7 +94,7 @@ def test_a_backup_under_load_is_restored_and_who_left_since_stays_away(
         charges, images = list(load.charges), list(load.images)
         backup = backups.run_command("backup", "create")
     # All of this is later than the backup.
-    later = backed_up_stack.new_owner()
+    later = backed_up_stack.create_owner()
     with backed_up_stack.client(leaver.key) as client:
         assert client.delete(f"/subscriptions/{list_id}").json()["data"] == 1
     with backed_up_stack.client(silent_member.key) as client:
@@ -121,7 +121,7 @@ def test_a_backup_under_load_is_restored_and_who_left_since_stays_away(
     }
     # The erasure's job comes as soon as there is a worker; until then the person is erased already.
     with restored.resources.unit_of_work() as uow:
-        person = accounts.get(uow, erased.user_id)
+        person = accounts.get_user(uow, erased.user_id)
         assert person.erased_at is not None
     for table in ("users", "account_mails", "mailed_links"):
         holding = f"SELECT 1 FROM {table} AS t WHERE t::text LIKE %s"
@@ -154,7 +154,7 @@ def _require_the_same_images(backed_up_stack: Stack, restored: Stack, images: li
 
 
 def test_verify_restores_aside_and_throws_all_away(backups: Backups) -> None:
-    owner = backups.stack.new_owner()
+    owner = backups.stack.create_owner()
     with backups.stack.client(owner.key) as client:
         client.post("/attachments", files={"file": ("a.png", encoded("PNG"))}).raise_for_status()
     backup = backups.create()

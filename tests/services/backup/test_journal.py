@@ -14,7 +14,7 @@ from devstack.harness.stack import Stack
 from models import OptOutKind
 from services.accounts import accounts
 from services.backup import creating, journal, manifests
-from services.backup.journal import Replayed
+from services.backup.journal import ReplayResult
 from services.subscriptions import lists
 from services.subscriptions.members import unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
@@ -35,7 +35,7 @@ def leave(
 ) -> None:
     actor = Actor(ActorKind.USER, Via.LOGIN, user_id)
     with stack.resources.unit_of_work() as uow:
-        act(uow, lists.get_list(uow, list_id), accounts.get(uow, user_id), actor)
+        act(uow, lists.get_list(uow, list_id), accounts.get_user(uow, user_id), actor)
 
 
 def read_journal(backups: Backups) -> list[dict[str, object]]:
@@ -50,7 +50,7 @@ def read_journal(backups: Backups) -> list[dict[str, object]]:
 def journaled_list_id(backed_up_stack: Stack) -> int:
     """The id of a new list on a stack where no opt-out or erasure waits for the journal."""
     backed_up_stack.query("DELETE FROM departures")
-    return Importing(backed_up_stack).new_list(backed_up_stack.new_owner())
+    return Importing(backed_up_stack).new_list(backed_up_stack.create_owner())
 
 
 def test_each_way_to_leave_is_told_once(backups: Backups, journaled_list_id: int) -> None:
@@ -64,14 +64,14 @@ def test_each_way_to_leave_is_told_once(backups: Backups, journaled_list_id: int
         journaled_list_id,
     )
     erase(backed_up_stack.resources, member.email)
-    assert journal.write(backups.resources) == 7002
+    assert journal.write_journal(backups.resources) == 7002
     rows = read_journal(backups)
     assert [row["kind"] for row in rows] == ["list", *["email"] * 7000, "erased"]
     assert (rows[0]["user_id"], rows[0]["list_id"]) == (member.user_id, journaled_list_id)
     assert len(str(rows[0]["address_hmac"])) == 64
     assert (rows[-1]["user_id"], rows[-1]["list_id"]) == (member.user_id, None)
     assert backed_up_stack.query(PENDING) == []
-    assert journal.write(backups.resources) == 0
+    assert journal.write_journal(backups.resources) == 0
     assert len(backups.files("journal")) == 2
 
 
@@ -84,9 +84,9 @@ def test_what_the_place_does_not_take_waits_in_the_database(
     away = SecretStr(f"http://key:secret@127.0.0.1:{free_port()}/bucket")
     unreachable = open_backups(backed_up_stack, backups.folder, backup_url=away)
     with pytest.raises(TransientError):
-        journal.write(unreachable.resources)
+        journal.write_journal(unreachable.resources)
     assert backed_up_stack.query(PENDING) == [("list", member.user_id, journaled_list_id)]
-    assert journal.write(backups.resources) == 1
+    assert journal.write_journal(backups.resources) == 1
 
 
 def test_without_backups_nothing_is_told_and_nothing_is_made(
@@ -94,8 +94,8 @@ def test_without_backups_nothing_is_told_and_nothing_is_made(
 ) -> None:
     member = Importing(backed_up_stack).import_new_owner(journaled_list_id)
     leave(backed_up_stack, journaled_list_id, member.user_id)
-    assert journal.write(backed_up_stack.resources) is None
-    assert creating.make_if_due(backed_up_stack.resources, clock.now()) is None
+    assert journal.write_journal(backed_up_stack.resources) is None
+    assert creating.create_backup_if_due(backed_up_stack.resources, clock.now()) is None
     assert backed_up_stack.query(PENDING) == [("list", member.user_id, journaled_list_id)]
 
 
@@ -109,14 +109,16 @@ def test_a_replay_does_nothing_twice(backups: Backups, journaled_list_id: int) -
     leave(backed_up_stack, journaled_list_id, leaver.user_id)
     backed_up_stack.query("UPDATE lists SET archived_at = now() WHERE id = %s", own_list)
     erase(backed_up_stack.resources, erased.email)
-    journal.write(backups.resources)
+    journal.write_journal(backups.resources)
     leave(backed_up_stack, journaled_list_id, leaver.user_id, unsubscribe.undo_leave)
     backed_up_stack.query("DELETE FROM erasures WHERE user_id = %s", erased.user_id)
     backed_up_stack.query(
         "UPDATE users SET erased_at = NULL, email = %s WHERE id = %s", erased.email, erased.user_id
     )
     backed_up_stack.query("UPDATE lists SET archived_at = NULL WHERE id = %s", own_list)
-    assert journal.replay(backups.resources, backups.place, began_at) == Replayed(1, 1, 1)
+    assert journal.replay_journal(backups.resources, backups.place, began_at) == ReplayResult(
+        1, 1, 1
+    )
     status = "SELECT status FROM subscriptions WHERE list_id = %s AND user_id = %s"
     assert backed_up_stack.query(status, journaled_list_id, leaver.user_id) == [("unsubscribed",)]
     [(email, erased_at)] = backed_up_stack.query(
@@ -129,7 +131,9 @@ def test_a_replay_does_nothing_twice(backups: Backups, journaled_list_id: int) -
         backed_up_stack.query("SELECT 1 FROM lists WHERE id = %s AND archived_at IS NULL", own_list)
         == []
     )
-    assert journal.replay(backups.resources, backups.place, began_at) == Replayed(1, 0, 0)
+    assert journal.replay_journal(backups.resources, backups.place, began_at) == ReplayResult(
+        1, 0, 0
+    )
 
 
 def test_an_opt_out_of_a_list_or_a_person_that_is_not_there_harms_nothing(
@@ -143,8 +147,10 @@ def test_an_opt_out_of_a_list_or_a_person_that_is_not_there_harms_nothing(
         {**row, "list_id": journaled_list_id, "user_id": 1},
         {**row, "kind": "erased", "list_id": None, "user_id": 1},
     ]
-    backups.place.put(f"journal/{manifests.stamp(began_at)}-test", orjson.dumps(rows))
-    assert journal.replay(backups.resources, backups.place, began_at) == Replayed(1, 1, 0)
+    backups.place.put(f"journal/{manifests.format_timestamp(began_at)}-test", orjson.dumps(rows))
+    assert journal.replay_journal(backups.resources, backups.place, began_at) == ReplayResult(
+        1, 1, 0
+    )
     # An owner who adds the address later finds that its person does not want that.
     assert backups.stack.query(
         "SELECT list_id, user_id, kind FROM opt_outs WHERE address_hmac = %s", bytes.fromhex(digest)

@@ -25,7 +25,7 @@ DAY = timedelta(days=1)
 def made_older(backups: Backups, manifest: Manifest, age: timedelta) -> None:
     """The backup as it will be seen after that time."""
     began_at = manifest.began_at - age
-    manifests.write(backups.place, replace(manifest, began_at=began_at))
+    manifests.write_manifest(backups.place, replace(manifest, began_at=began_at))
 
 
 def settle(backups: Backups) -> None:
@@ -41,7 +41,7 @@ def test_without_any_backup_the_setting_that_leads_to_them_is_named(
 ) -> None:
     place = open_backups(backups.stack, tmp_path / "empty").place
     with pytest.raises(DomainError, match=r"no whole backup where PRESSROOM_BACKUP_URL leads\."):
-        manifests.find(place, manifests.NEWEST)
+        manifests.find_manifest(place, manifests.NEWEST)
 
 
 def test_an_object_is_copied_once(backups: Backups) -> None:
@@ -53,8 +53,8 @@ def test_an_object_is_copied_once(backups: Backups) -> None:
     key = backups.store_object()
     third = backups.create()
     assert third.copied == 1
-    assert key in set(creating.keys_of(backups.place, third))
-    assert key not in set(creating.keys_of(backups.place, first))
+    assert key in set(creating.list_keys(backups.place, third))
+    assert key not in set(creating.list_keys(backups.place, first))
 
 
 def test_old_backups_go_with_what_they_alone_need(backups: Backups) -> None:
@@ -64,31 +64,31 @@ def test_old_backups_go_with_what_they_alone_need(backups: Backups) -> None:
     backups.stack.resources.objects.remove(removed_key)
     new = backups.create()
     journal_files = [
-        f"journal/{manifests.stamp(moment)}-test"
+        f"journal/{manifests.format_timestamp(moment)}-test"
         for moment in (new.began_at - DAY, new.began_at - timedelta(seconds=30), new.finished_at)
     ]
     for name in journal_files:
         backups.place.put(name, b"[]")
     # Of a create that was killed.
     backups.place.put("backups/20200101T000000.000000Z-dead/database/000000", b"x")
-    backups.run(lambda began_at: creating.prune(backups.place, began_at - 3 * DAY).backups)
-    assert manifests.whole_ids(backups.place) == [new.id]
+    backups.run(lambda began_at: creating.prune_backups(backups.place, began_at - 3 * DAY).backups)
+    assert manifests.list_backup_ids(backups.place) == [new.id]
     files = backups.files()
     assert not [name for name in files if old.id in name or "-dead" in name]
     assert f"objects/{kept_key}" in files
     assert f"objects/{removed_key}" not in files
     assert backups.files("journal") == journal_files[1:]
-    assert restoring.verify(backups.resources, backups.place, new).faults == []
+    assert restoring.verify_backup(backups.resources, backups.place, new).faults == []
 
 
 def test_the_newest_backup_stays_however_old(backups: Backups) -> None:
     backups.store_object()
     only = backups.create()
     before = backups.files()
-    pruned = creating.prune(backups.place, clock.now() + DAY)
+    pruned = creating.prune_backups(backups.place, clock.now() + DAY)
     assert (pruned.backups, pruned.files) == (0, 0)
     assert backups.files() == before
-    assert manifests.find(backups.place, "newest") == only
+    assert manifests.find_manifest(backups.place, "newest") == only
 
 
 def test_nothing_goes_while_a_backup_that_is_kept_can_not_be_read(backups: Backups) -> None:
@@ -100,7 +100,7 @@ def test_nothing_goes_while_a_backup_that_is_kept_can_not_be_read(backups: Backu
     listed.write_bytes(b"")
     copies = backups.files("objects")
     with pytest.raises(DomainError, match="can't be used"):
-        creating.prune(backups.place, clock.now() - DAY)
+        creating.prune_backups(backups.place, clock.now() - DAY)
     assert backups.files("objects") == copies
 
 
@@ -108,17 +108,17 @@ def test_maintenance_makes_a_backup_when_the_newest_is_old(backups: Backups) -> 
     done: list[int | None] = []
 
     def look(began_at: datetime) -> None:
-        done.append(creating.make_if_due(backups.resources, began_at))
+        done.append(creating.create_backup_if_due(backups.resources, began_at))
 
     for _ in range(2):
         backups.run(look)
     assert done == [1, 0]
     by_hand = open_backups(backups.stack, backups.folder, backup_hours=0)
-    assert creating.make_if_due(by_hand.resources, clock.now() + 2 * DAY) is None
+    assert creating.create_backup_if_due(by_hand.resources, clock.now() + 2 * DAY) is None
     # Half an hour early, since the next look would be half an hour late.
-    [first] = manifests.read_all(backups.place)
+    [first] = manifests.read_manifests(backups.place)
     early = first.began_at + timedelta(hours=23, minutes=20)
-    assert creating.make_if_due(backups.resources, early) == 0
+    assert creating.create_backup_if_due(backups.resources, early) == 0
 
 
 def test_no_object_is_removed_while_a_backup_is_made(backups: Backups) -> None:
@@ -129,9 +129,9 @@ def test_no_object_is_removed_while_a_backup_is_made(backups: Backups) -> None:
     def work(_: datetime) -> None:
         with stack.resources.unit_of_work() as uow:
             removals.forget_objects(uow, key)
-        assert removals.work_off(stack.resources) == 0
+        assert removals.process_due_removals(stack.resources) == 0
         assert stack.resources.objects.exists(key)
 
     backups.run(work)
-    removals.work_off(stack.resources)
+    removals.process_due_removals(stack.resources)
     eventually(lambda: not stack.resources.objects.exists(key), what="the removal")

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from devstack.sandbox.llm import HANDLE, LINK
+from devstack.sandbox.llm import INJECTED_HANDLE, INJECTED_LINK
 from integrations.llm.port import LanguageModel
 from services.composer import model_writer, rules
 from services.composer.text import hyperlinks, markup
@@ -39,8 +39,8 @@ def test_an_order_in_a_post_adds_no_link_and_no_mention_and_stays_data(
 ) -> None:
     plain = post_with(ORDERS[order])
     for text in texts_of(plain, model_run.model("obedient")):
-        assert LINK not in text
-        assert HANDLE not in text
+        assert INJECTED_LINK not in text
+        assert INJECTED_HANDLE not in text
         assert "evil" not in text or "evil" in ORDERS[order]
         assert hyperlinks.find_mentions(text) <= plain.mentions
         assert "://" not in text
@@ -66,10 +66,10 @@ def honest_prompts(sandbox: str) -> set[str]:
 
 
 def test_links_and_mentions_of_the_post_itself_may_stay(model_run: Run) -> None:
-    content = f"{_STORY} Read {LINK} and ask {HANDLE} about it."
+    content = f"{_STORY} Read {INJECTED_LINK} and ask {INJECTED_HANDLE} about it."
     plain = markup.parse_post(Post("Honey", content))
     tweets = model_writer.write_tweets(plain, model_run.model("obedient"), SECONDS)
-    assert all(LINK in each and HANDLE in each for each in tweets)
+    assert all(INJECTED_LINK in each and INJECTED_HANDLE in each for each in tweets)
     assert model_run.calls == 1
 
 
@@ -85,5 +85,5 @@ def test_orders_in_the_parts_of_a_long_post_stay_data_too(model_run: Run) -> Non
     long = "\n\n".join([_STORY * 20, *ORDERS, _STORY * 20] * 6)
     plain = markup.parse_post(Post("Honey of the island", long))
     texts = texts_of(plain, model_run.model("obedient", context_tokens=4000))
-    assert not any(LINK in text or HANDLE in text for text in texts)
+    assert not any(INJECTED_LINK in text or INJECTED_HANDLE in text for text in texts)
     assert all(_MARKED.match(each["messages"][1]["content"]) for each in model_run.requests)

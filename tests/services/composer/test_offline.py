@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from benchmarks.corpus import Sample, samples
+from benchmarks.corpus import Sample, read_samples
 from services.composer import offline, rules
 from services.composer.offline.document import detect_language
 from services.composer.text.markup import parse_post
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 EVERY_PART = frozenset(MetadataField)
 HASH = "89abcdef" * 8
 
-each_sample = pytest.mark.parametrize("sample", samples(), ids=lambda sample: sample.name)
+each_sample = pytest.mark.parametrize("sample", read_samples(), ids=lambda sample: sample.name)
 
 
 def written(title: str, content: str) -> PostMetadata:
@@ -83,11 +83,11 @@ def test_words_in_the_middle_of_a_long_post_are_tags_where_there_are_no_others()
 
 _WRITE = """
 import json, sys
-from benchmarks.corpus import samples
+from benchmarks.corpus import read_samples
 from services.composer import offline
 from services.composer.text.post import MetadataField
 from services.composer.text.markup import parse_post
-for sample in samples():
+for sample in read_samples():
     plain = parse_post(sample.post)
     found = offline.write_metadata(plain, frozenset(MetadataField), "0" * 64)
     print(json.dumps([found.slug, found.summary, found.tags, offline.write_tweets(plain)]))

@@ -29,7 +29,7 @@ def falsifiable_stack(empty_stack: Stack) -> Iterator[Stack]:
 @pytest.fixture
 def verified_user_id(falsifiable_stack: Stack) -> int:
     """The id of a user who has five verified entries in the credit ledger."""
-    user_id = falsifiable_stack.new_owner().user_id
+    user_id = falsifiable_stack.create_owner().user_id
     grant_entries(falsifiable_stack, user_id, 5)
     assert verify_ledger(falsifiable_stack).faults == []
     return user_id
@@ -46,7 +46,7 @@ def read(report: LedgerReport) -> tuple[int, int, int]:
 def test_a_second_run_reads_what_is_new(falsifiable_stack: Stack, verified_user_id: int) -> None:
     assert read(verify_ledger(falsifiable_stack)) == (1, 1, 0)
     grant_entries(falsifiable_stack, verified_user_id, 2)
-    other = falsifiable_stack.new_owner().user_id
+    other = falsifiable_stack.create_owner().user_id
     grant_entries(falsifiable_stack, other, 3)
     assert read(verify_ledger(falsifiable_stack)) == (2, 1, 5)
     assert read(verify_ledger(falsifiable_stack)) == (2, 2, 0)
@@ -128,7 +128,7 @@ def test_a_rewritten_chain_does_not_pass_its_checkpoint(
 def test_a_forged_checkpoint_hides_nothing(
     falsifiable_stack: Stack, verified_user_id: int, forged: str
 ) -> None:
-    other = falsifiable_stack.new_owner().user_id
+    other = falsifiable_stack.create_owner().user_id
     grant_entries(falsifiable_stack, other, 1)
     falsify_tables(
         falsifiable_stack,
@@ -184,7 +184,10 @@ def test_charges_go_on_while_runs_verify(falsifiable_stack: Stack, verified_user
 
 def paid_order(falsifiable_stack: Stack) -> int:
     terms = till.new_order(
-        falsifiable_stack, falsifiable_stack.new_owner().user_id, minor=500, credit_units=5_000_000
+        falsifiable_stack,
+        falsifiable_stack.create_owner().user_id,
+        minor=500,
+        credit_units=5_000_000,
     )
     paid = Evidence(order_id=terms.order_id, amount_minor=500, currency="USD", paid=True)
     with falsifiable_stack.resources.unit_of_work() as uow:

@@ -20,7 +20,7 @@ MEMBERS = 20
 
 @pytest.fixture
 def feed_owner(stack_without_processes: Stack) -> Owner:
-    return stack_without_processes.new_owner()
+    return stack_without_processes.create_owner()
 
 
 @pytest.fixture

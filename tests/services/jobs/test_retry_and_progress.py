@@ -20,7 +20,7 @@ from tests.support.probe.kind import plan
 
 @pytest.fixture
 def job_owner(probes_without_workers: Bench) -> Caller:
-    user_id = probes_without_workers.stack.new_owner().user_id
+    user_id = probes_without_workers.stack.create_owner().user_id
     return Caller(user_id, USER_SCOPES, unrestricted=True, key_id=0)
 
 

@@ -35,7 +35,7 @@ def test_transient_failure_is_tried_again_after_a_pause(probes: Bench) -> None:
 
 
 def test_job_that_fails_for_now_says_why_and_when_it_is_tried_again(probes: Bench) -> None:
-    owner = probes.stack.new_owner()
+    owner = probes.stack.create_owner()
     with probes.stack.resources.unit_of_work() as uow:
         job_id = plan(uow, {"flaky": 1000}, user_id=owner.user_id).id
     caller = Caller(owner.user_id, frozenset(Scope), unrestricted=True)

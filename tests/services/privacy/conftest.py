@@ -15,4 +15,4 @@ def imports_without_workers(make_lasting_stack: Callable[[str], Stack]) -> Impor
 @pytest.fixture
 def list_owner(imports_without_workers: Importing) -> Owner:
     """A new owner of mailing lists whose members the tests erase."""
-    return imports_without_workers.stack.new_owner()
+    return imports_without_workers.stack.create_owner()

@@ -21,7 +21,7 @@ from services.privacy import erasure, stages
 from services.subscriptions import exports, lists, sign_up
 from services.subscriptions.export_sheets import ExportKind
 from services.subscriptions.imports import rejected_rows
-from services.subscriptions.member_attributes import GivenAttributes
+from services.subscriptions.member_attributes import AttributeChanges
 from services.subscriptions.members import changes, locks, mails, members, unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from services.subscriptions.members.members import MemberEdit
@@ -199,7 +199,7 @@ def test_before_any_batch_the_person_can_do_nothing_and_their_files_are_not_show
                     imports_without_workers.resources, task.id
                 ),
             ),
-            ("user.not_found", lambda: accounts.get_by_email(uow, erased_address)),
+            ("user.not_found", lambda: accounts.get_user_by_email(uow, erased_address)),
             ("user.not_found", lambda: new_list(imports_without_workers, uow, erased_user_id)),
         ):
             with pytest.raises(DomainError) as error:
@@ -218,7 +218,7 @@ def test_an_owner_who_puts_the_address_meanwhile_makes_another_person(
 ) -> None:
     join(imports_without_workers, owned_list_id, erased_user_id)
     job_id = erasure.begin_erasure(imports_without_workers.resources, erased_address)
-    edit = MemberEdit({"name": "Ada"}, GivenAttributes())
+    edit = MemberEdit({"name": "Ada"}, AttributeChanges())
 
     def put(named: int | str) -> int:
         with imports_without_workers.resources.unit_of_work() as uow:

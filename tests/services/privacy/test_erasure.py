@@ -203,7 +203,7 @@ def test_a_no_that_outlived_its_person_is_lifted_by_the_one_who_has_the_address_
         "SELECT id FROM users WHERE email = %s", erasable_person.person.address
     )
     path = f"/subscriptions/{open_list_id}/no-challenge"
-    assert acting.reply("POST", path, key=stack.new_key(int(str(user_id)))) == (200, 1)
+    assert acting.reply("POST", path, key=stack.create_key(int(str(user_id)))) == (200, 1)
     assert [each["user_id"] for each in shown(stack, owner, open_list_id, "active")] == [user_id]
     assert stack.query("SELECT 1 FROM opt_outs WHERE list_id = %s", open_list_id) == []
 

@@ -14,15 +14,15 @@ def test_another_worker_goes_on_where_one_died(
     importing: Importing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(member_addresses, "MAX_LISTS", 1)
-    owner, tag = importing.stack.new_owner(), random_hash_id()
+    owner, tag = importing.stack.create_owner(), random_hash_id()
     before, after = f"a.{tag}@example.com", f"b.{tag}@example.com"
     list_ids = sorted(importing.new_list(owner) for _ in range(3))
     for each in list_ids:
         importing.bring(owner, each, csv_of([[before, ""]]))
     with importing.resources.unit_of_work() as uow:
-        person = accounts.get_by_email(uow, before)
+        person = accounts.get_user_by_email(uow, before)
         person.email = after
-        accounts.note_move(uow, person, left=before, shown=True)
+        accounts.record_address_change(uow, person, old_address=before, is_visible=True)
         member_addresses.schedule_address_update(uow, person.id)
     job = "kind = 'account.show_address' AND subject_id = %s"
     [(job_id,)] = importing.stack.query(f"SELECT id FROM jobs WHERE {job}", person.id)

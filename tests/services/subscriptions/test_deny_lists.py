@@ -25,7 +25,7 @@ def is_denied(address: str, entries: set[str]) -> bool:
 
 @pytest.fixture(scope="module")
 def owner_id(stack: Stack) -> int:
-    return stack.new_owner().user_id
+    return stack.create_owner().user_id
 
 
 @pytest.mark.slow
@@ -49,7 +49,7 @@ def test_the_operators_entries_are_spelled_as_addresses_are(stack: Stack, owner:
     written = ("Ada@EXAMPLE.org", "XN--bcher-kva.example", "*.Example.NET", "no domain")
     with_list = stack.settings().model_copy(update={"deny_list": written})
     addresses = ["ada@example.org", "ben@example.org", "x@bücher.example", "x@a.example.net"]
-    assert email_addresses.normalise_all(addresses) == addresses
+    assert email_addresses.normalise_addresses(addresses) == addresses
     with replace(stack.resources, settings=with_list).unit_of_work() as uow:
         found = deny_lists.find_denied(uow, owner.user_id, addresses)
     assert found == {addresses[0], addresses[2], addresses[3]}
@@ -66,7 +66,7 @@ def test_the_denial_of_an_erased_person_holds_under_each_key_of_the_ring(
     swapped.__dict__.pop("keyring", None)
     with replace(stack.resources, settings=swapped).unit_of_work() as uow:
         deny_lists.change_entries(uow, owner.user_id, add=[address], remove=[])
-        deny_lists.keep_for_erasure(uow, address)
+        deny_lists.hash_entries(uow, address)
     with stack.resources.unit_of_work() as uow:
         assert deny_lists.find_denied(uow, owner.user_id, [address]) == {address}
         assert deny_lists.change_entries(uow, owner.user_id, add=[], remove=[address]) == 1

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models import FieldType, MemberField
-from services.subscriptions.fields import MAX_NUMBER, as_text, normalise_value, parse_value
+from services.subscriptions.fields import MAX_NUMBER, format_value, normalise_value, parse_value
 
 CHOICES = ["Red", "red", "Dark blue"]
 
@@ -28,6 +28,6 @@ def test_a_file_brings_back_the_value_that_it_was_written_with(
     field = MemberField(key="thing", type=type_, choices=choices)
     kept = normalise_value(field, data.draw(VALUES[type_]))
     if kept is not None:
-        again = parse_value(field, as_text(kept))
+        again = parse_value(field, format_value(kept))
         assert (again, type(again)) == (kept, type(kept))
         assert normalise_value(field, kept) == kept

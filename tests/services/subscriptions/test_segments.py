@@ -26,7 +26,7 @@ def large_list(make_stack: Callable[[str], Stack]) -> tuple[Stack, int]:
     Every fifth member of the list has the name *A Fifth*.
     """
     stack = make_stack("counts")
-    list_id = Importing(stack).new_list(stack.new_owner())
+    list_id = Importing(stack).new_list(stack.create_owner())
     fill(stack, list_id, [f"{number}@example.com" for number in range(MEMBERS)])
     stack.query(
         "UPDATE subscriptions SET name = CASE WHEN id %% 5 = 0 THEN 'A Fifth' ELSE 'Other' END"
@@ -80,7 +80,7 @@ def test_no_count_is_more_than_there_are_on_a_list_whose_members_came_unevenly(
 ) -> None:
     """Most came in one import, and the ids of the others lie far apart."""
     stack, _ = large_list
-    list_id, joined = Importing(stack).new_list(stack.new_owner()), 300
+    list_id, joined = Importing(stack).new_list(stack.create_owner()), 300
     others = MEMBERS - joined
     fill(stack, list_id, [f"skewed.{number}@example.com" for number in range(MEMBERS)])
     stack.query(

@@ -11,7 +11,7 @@ MEMBERS = 12
 
 @pytest.fixture
 def tagged_list_id(empty_stack: Stack) -> int:
-    list_id = Importing(empty_stack).new_list(empty_stack.new_owner())
+    list_id = Importing(empty_stack).new_list(empty_stack.create_owner())
     fill(empty_stack, list_id, [f"{number}.{list_id}@example.com" for number in range(MEMBERS)])
     return list_id
 
@@ -20,7 +20,7 @@ def tagged_list_id(empty_stack: Stack) -> int:
 def tag_ids(empty_stack: Stack, tagged_list_id: int) -> list[int]:
     """The ids of three tags, which all members of the list ``tagged_list_id`` have."""
     with empty_stack.resources.unit_of_work() as uow:
-        ids_by_name = tags.find_tag_ids(uow, tagged_list_id, ["a", "b", "c"], make=True)
+        ids_by_name = tags.find_tag_ids(uow, tagged_list_id, ["a", "b", "c"], create=True)
     ids = sorted(ids_by_name.values())
     empty_stack.query(
         "UPDATE subscriptions SET tag_ids = %s WHERE list_id = %s", ids, tagged_list_id

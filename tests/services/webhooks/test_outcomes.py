@@ -64,7 +64,7 @@ class DeliveryAttempts:
 
 @pytest.fixture
 def attempts(empty_stack: Stack) -> DeliveryAttempts:
-    owner = empty_stack.new_owner()
+    owner = empty_stack.create_owner()
     [(endpoint_id,)] = empty_stack.query(
         "INSERT INTO webhook_endpoints (user_id, url, types, place, event_id)"
         " VALUES (%s, %s, '{subscription.created}', 0, 0) RETURNING id",

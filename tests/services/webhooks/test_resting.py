@@ -62,7 +62,7 @@ def let_rest(stack: Stack, endpoint_id: int) -> None:
 def test_receivers_that_say_nothing_take_no_threads_from_other_owners(
     stack: Stack, owner: Owner, client: httpx2.Client, silent_receiver: HookReceiver
 ) -> None:
-    crowd = [stack.new_owner() for _ in range(HANGING_OWNERS)]
+    crowd = [stack.create_owner() for _ in range(HANGING_OWNERS)]
     resting = []
     for each in crowd:
         with stack.client(each.key) as theirs:

@@ -22,7 +22,7 @@ JOBS = "SELECT status FROM jobs WHERE kind = 'webhook.send' AND subject_id = %s"
 @pytest.fixture
 def idle_endpoint(empty_stack: Stack) -> Iterator[tuple[Owner, int]]:
     """An owner, and the id of their webhook endpoint, for which no event is waiting."""
-    owner = empty_stack.new_owner()
+    owner = empty_stack.create_owner()
     [(endpoint_id,)] = empty_stack.query(MAKE, owner.user_id, [CREATED.value])
     assert isinstance(endpoint_id, int)
     yield owner, endpoint_id
@@ -76,11 +76,15 @@ def test_lag_is_the_time_that_events_wait_for_a_worker(
     wait = "UPDATE jobs SET run_at = now() - interval '10 minutes' WHERE subject_id = %s"
     empty_stack.query(wait, endpoint_id)
     assert (
-        600 <= deployment_figures.read(empty_stack.resources.database).webhooks.late_seconds < 700
+        600
+        <= deployment_figures.read_figures(empty_stack.resources.database).webhooks.late_seconds
+        < 700
     )
     end = "UPDATE jobs SET status = 'succeeded', finished_at = now() WHERE subject_id = %s"
     empty_stack.query(end, endpoint_id)
-    assert deployment_figures.read(empty_stack.resources.database).webhooks.late_seconds < 60
+    assert (
+        deployment_figures.read_figures(empty_stack.resources.database).webhooks.late_seconds < 60
+    )
 
 
 def test_job_that_failed_rests_before_it_is_started_again(
@@ -101,7 +105,7 @@ def test_job_that_failed_rests_before_it_is_started_again(
 
 
 def test_look_of_each_second_asks_only_for_owners_with_new_events(empty_stack: Stack) -> None:
-    owners = [empty_stack.new_owner().user_id for _ in range(20)]
+    owners = [empty_stack.create_owner().user_id for _ in range(20)]
     empty_stack.query(
         "INSERT INTO feed_events (place, user_id, type)"
         " SELECT 1 + n / 100, (%s::bigint[])[1 + n %% 20], 'subscription.created'"

@@ -33,14 +33,14 @@ def seaweedfs_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
     home = Home(tmp_path_factory.mktemp("elsewhere"))
     home.create()
     own = S3(home, pick_ports(PICKER), _ADMIN, S3Identity("other", "other", "others"), "k", BUCKET)
-    program = own.program(())
+    program = own.build_program(())
     # With a service of keys of its own, which makes each key that is asked for.
     logins = json.loads(home.s3_logins.read_text())
     keys = {"local": {"type": "local", "enableOnDemandCreate": True}}
     logins["kms"] = {"default_provider": "local", "providers": keys}
     home.s3_logins.write_text(json.dumps(logins))
     program = replace(program, argv=(*program.argv, f"-s3.domainName={DOMAIN}"))
-    group = Group([program], say=lambda _: None)
+    group = Group([program], report=lambda _: None)
     try:
         await_ready(group)
         yield own.endpoint.removeprefix("http://")

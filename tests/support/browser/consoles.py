@@ -8,5 +8,5 @@ from tests.support.people.visiting import SESSION
 def log_in_browser(page: Page, stack: Stack, user_id: int) -> None:
     """By a session that is made behind the login page."""
     with stack.resources.unit_of_work() as uow:
-        cookie = sessions.begin(uow, user_id)
+        cookie = sessions.begin_session(uow, user_id)
     page.context.add_cookies([{"name": SESSION, "value": cookie, "url": stack.api_url}])

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from core.errors import DomainError
 from core.settings import Settings
-from devstack.sandbox.sandbox_settings import challenge_settings
+from devstack.sandbox.sandbox_settings import build_challenge_settings
 from integrations.challenges.port import ChallengeProviderName, ChallengeResponse
 from integrations.challenges.registry import Challenges
 from tests.support.stack.given_settings import settings
@@ -19,7 +19,7 @@ _numbers = itertools.count()
 def of_sandbox(url: str, **chosen: str) -> Settings:
     names = {
         name.removeprefix("PRESSROOM_").lower(): value
-        for name, value in challenge_settings(url, {}).items()
+        for name, value in build_challenge_settings(url, {}).items()
     }
     return settings(**{**names, **chosen})
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from clients.generator import files
-from clients.generator.operations import AnswerKind, operations
+from clients.generator.operations import AnswerKind, read_operations
 from tests.support.clients import javascript_client
 from tests.support.http.openapi import openapi_document
 from tests.support.images.pictures import photo
@@ -52,7 +52,7 @@ def lists_of_a_busy_owner(pressroom: Any) -> dict[str, dict[str, int]]:
         pressroom.create_api_key({"name": f"key {n}"})
     known = {"list_id": made[0], "user_id": user_id}
     asked = {}
-    for operation in operations(openapi_document()):
+    for operation in read_operations(openapi_document()):
         needed = [each.argument for each in operation.parameters if each.is_required]
         is_asked_by_get = operation.body is None
         is_page = operation.answer is AnswerKind.PAGE

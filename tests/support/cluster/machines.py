@@ -16,7 +16,7 @@ from devstack.harness.opening import open_stack
 from devstack.harness.polling import eventually
 from devstack.harness.running import Running
 from devstack.harness.stack import Stack, plain_client
-from devstack.supervisor.programs import answers
+from devstack.supervisor.programs import is_responding
 from devstack.supervisor.supervision import Group
 from tests.support.cluster.network import Host, Network, laid_network
 from tests.support.cluster.stores import on_host, on_hosts
@@ -100,7 +100,7 @@ class Cluster:
         if name in APIS:
             self.running[name] = start(
                 *("serve", "--host", "0.0.0.0", "--port", str(API_PORT)),
-                ready=lambda: host.inside(lambda: answers(API_PORT, "/healthz")),
+                ready=lambda: host.inside(lambda: is_responding(API_PORT, "/healthz")),
                 environment=host.environment,
             )
         else:

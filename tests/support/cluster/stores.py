@@ -50,7 +50,7 @@ def on_host(program: Program, host: Host) -> Program:
     return replace(
         program,
         argv=(*host.prefix, *argv),
-        ready=lambda: host.inside(program.ready),
+        is_ready=lambda: host.inside(program.is_ready),
         prepare=prepare,
     )
 

@@ -17,7 +17,7 @@ class Bank:
     stack: Stack
 
     def holder(self, credits: str) -> Owner:
-        owner = self.stack.new_owner()
+        owner = self.stack.create_owner()
         grant(self.stack, owner.user_id, credits)
         return owner
 

@@ -36,7 +36,7 @@ class Reader:
 
         sent = eventually(arrived, what=f"an event {kind}")
         self._receiver.hooks.remove(sent)
-        return self._account.event(sent.body, sent.headers["stripe-signature"])
+        return self._account.parse_event(sent.body, sent.headers["stripe-signature"])
 
     def evidence(self, kind: str, opened: OpenedCheckout) -> Evidence:
         found = self.event(kind, opened).evidence

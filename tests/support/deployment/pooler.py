@@ -78,10 +78,10 @@ def running_pooler(services: Services, stack: Stack, *, size: int) -> Iterator[R
         argv=(*primary.argv[: primary.argv.index(RUNS_POSTGRES)], program, str(ini)),
         log=primary.log.with_name(f"pgbouncer-{port}.log"),
         stop_signal=signal.SIGTERM,
-        ready=lambda: answers_postgres(pooled),
+        is_ready=lambda: answers_postgres(pooled),
         prepare=lambda: None,
     )
-    group = Group([running], say=lambda _: None)
+    group = Group([running], report=lambda _: None)
     try:
         await_ready(group)
         yield RunningPooler(pooled, size, group)

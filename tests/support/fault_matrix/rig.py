@@ -86,7 +86,7 @@ class Rig:
 def open_rig(stack: Stack) -> Iterator[Rig]:
     with ExitStack() as opened:
         proxies = _start(stack, opened)
-        owner = stack.new_owner()
+        owner = stack.create_owner()
         credits.grant(stack, owner.user_id, "1000000")
         with stack.client(owner.key) as client:
             list_id = new_list(client)

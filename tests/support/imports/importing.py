@@ -239,7 +239,7 @@ class Importing:
 
     def import_new_owner(self, list_id: int) -> Owner:
         """Create an account with an API key, and import the account's address into the list."""
-        member = self.stack.new_owner()
+        member = self.stack.create_owner()
         [(user_id,)] = self.stack.query("SELECT user_id FROM lists WHERE id = %s", list_id)
         list_owner = Owner(int(str(user_id)), "", "")
         assert self.bring(list_owner, list_id, csv_of([[member.email, ""]])).added == 1

@@ -65,7 +65,7 @@ class Acting:
             with self.resources.unit_of_work() as uow:
                 user = accounts.create_user(uow, email=person.address, name="Ada Reader")
                 person.user_id = user.id
-            person.key = self.stack.new_key(user.id)
+            person.key = self.stack.create_key(user.id)
         return person
 
     def ask(self, list_id: int, address: str, *, challenge: bool = False) -> Reply:
@@ -89,7 +89,7 @@ class Acting:
         reader = Actor(ActorKind.USER, Via.PAGE, user_id)
         with self.resources.unit_of_work() as uow:
             of = lists.get_list(uow, list_id, archived=True)
-            person = accounts.get(uow, user_id)
+            person = accounts.get_user(uow, user_id)
             unsubscribe.undo_leave(uow, of, person, reader)
 
     def switch_mail(

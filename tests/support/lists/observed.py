@@ -5,7 +5,7 @@ from datetime import UTC
 
 from sqlalchemy import select
 
-from core.clock import iso
+from core.clock import format_timestamp
 from models import OptOut, Subscription, SubscriptionEvent
 from services.subscriptions import subscriber_counts
 from services.subscriptions.members import opt_out_checks
@@ -54,7 +54,9 @@ def observe(resources: Resources, list_ids: list[int], people: People) -> Observ
 
 
 def expiry_of(record: Subscription) -> str | None:
-    return None if record.paid_expiry is None else iso(record.paid_expiry.astimezone(UTC))
+    return (
+        None if record.paid_expiry is None else format_timestamp(record.paid_expiry.astimezone(UTC))
+    )
 
 
 def _by_address(

@@ -83,4 +83,4 @@ def subscribe(stack: Stack, list_id: int) -> Subscriber:
     with stack.resources.unit_of_work() as uow:
         mailing_list = lists.get_list(uow, list_id)
         sign_up.request_subscription(uow, mailing_list, email, _STRANGER)
-        return Subscriber(stack, list_id, accounts.get_by_email(uow, email).id, email)
+        return Subscriber(stack, list_id, accounts.get_user_by_email(uow, email).id, email)

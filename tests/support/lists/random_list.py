@@ -43,7 +43,7 @@ class RandomList:
 
 def make_random_list(stack: Stack) -> RandomList:
     """Create a mailing list whose members are random but the same in every test run."""
-    owner = stack.new_owner()
+    owner = stack.create_owner()
     with stack.resources.unit_of_work() as uow:
         slug = random_hash_id()
         list_id = lists.create_list(uow, owner_id=owner.user_id, title="A list", slug=slug).id
@@ -58,7 +58,7 @@ def make_random_list(stack: Stack) -> RandomList:
             ).id
             for key, kind in written.FIELDS.items()
         }
-        tag_ids = tags.find_tag_ids(uow, list_id, written.TAGS, make=True)
+        tag_ids = tags.find_tag_ids(uow, list_id, written.TAGS, create=True)
     import_ids = [int(str(row[0])) for row in stack.query(_IMPORT, list_id, owner.user_id, list_id)]
     dice = random.Random(20)
     with stack.resources.unit_of_work() as uow:

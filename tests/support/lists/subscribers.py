@@ -51,7 +51,7 @@ class Reader:
 
 @contextmanager
 def a_reader(stack: Stack) -> Iterator[Reader]:
-    person = stack.new_owner(plan=Plan.FREE)
+    person = stack.create_owner(plan=Plan.FREE)
     name = f"Reader {secrets.token_hex(6)}"
     stack.query("UPDATE users SET name = %s WHERE id = %s", name, person.user_id)
     with stack.client(person.key) as client:

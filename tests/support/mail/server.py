@@ -15,7 +15,7 @@ from typing import Any
 
 from core.settings.mail_server import MailSender, MailServer
 from devstack import LOOPBACK
-from devstack.sandbox.mailbox import Mailbox, smtp_server
+from devstack.sandbox.mailbox import Mailbox, run_smtp_server
 from integrations.mail.port import Mail
 from integrations.mail.smtp import SmtpMailer
 
@@ -60,7 +60,7 @@ def running_sandbox() -> Iterator[Sandbox]:
     is_up, stop = threading.Event(), asyncio.Event()
 
     async def serve() -> None:
-        async with smtp_server(sandbox.mailbox, sandbox.port):
+        async with run_smtp_server(sandbox.mailbox, sandbox.port):
             is_up.set()
             await stop.wait()
 

@@ -111,7 +111,7 @@ class AgedRows:
 
     def _make_parents(self) -> dict[str, object]:
         """Rows that the others refer to."""
-        user = self.stack.new_owner().user_id
+        user = self.stack.create_owner().user_id
         made: dict[str, object] = {"user": user}
         for name, row in {
             "list": "lists (id, user_id, title, slug) VALUES ({user}, {user}, 'x', 's{user}')",

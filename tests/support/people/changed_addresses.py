@@ -48,4 +48,4 @@ def change_address(resources: Resources, before: str, after: str) -> None:
     with resources.unit_of_work() as uow:
         person = uow.session.query(User).where(User.email == before).one()
         person.email = after
-        accounts.note_move(uow, person, left=before)
+        accounts.record_address_change(uow, person, old_address=before)

@@ -61,7 +61,7 @@ class OwnerAtConsole:
 
 @contextmanager
 def at_console(stack: Stack, owner: Owner | None = None) -> Iterator[OwnerAtConsole]:
-    owner = owner or stack.new_owner()
+    owner = owner or stack.create_owner()
     with a_visitor(stack) as visitor, stack.client(owner.key) as api:
         visitor.enter(owner.email)
         yield OwnerAtConsole(owner, visitor, api)
@@ -70,7 +70,7 @@ def at_console(stack: Stack, owner: Owner | None = None) -> Iterator[OwnerAtCons
 @contextmanager
 def at_operators_console(stack: Stack) -> Iterator[OwnerAtConsole]:
     """A person who runs the deployment, with the second factor that they need."""
-    owner = stack.new_owner()
+    owner = stack.create_owner()
     with at_console(stack, owner) as operator:
         add_app(operator.visitor)
         with stack.resources.unit_of_work() as uow:

@@ -118,7 +118,7 @@ def register(
     name: str = "Ledger reader",
 ) -> Program:
     with stack.resources.unit_of_work() as uow:
-        client, secret = clients.create(
+        client, secret = clients.register_client(
             uow,
             name=name,
             redirect_uris=redirect_uris,
@@ -131,7 +131,7 @@ def register(
 def log_in(stack: Stack, owner: Owner) -> Person:
     """In a browser of its own, by a session that is made behind the login page."""
     with stack.resources.unit_of_work() as uow:
-        cookie = sessions.begin(uow, owner.user_id)
+        cookie = sessions.begin_session(uow, owner.user_id)
     browser = stack.client()
     browser.cookies.set("pressroom_session", cookie)
     return Person(stack, owner, browser)

@@ -44,7 +44,7 @@ class Visitor:
         """Log in by creating a session directly, because the login form would be slow."""
         user_id = user_id_of(self.stack, email)
         with self.stack.resources.unit_of_work() as uow:
-            value = sessions.begin(uow, user_id, browser=browser)
+            value = sessions.begin_session(uow, user_id, browser=browser)
         self.client.cookies.set(SESSION, value, domain=LOOPBACK, path="/")
 
     def is_in(self) -> bool:
@@ -100,7 +100,7 @@ def new_account(stack: Stack, *, password: str | None = PASSWORD, name: str = "V
 
 def user_id_of(stack: Stack, email: str) -> int:
     with stack.resources.unit_of_work() as uow:
-        return accounts.get_by_email(uow, email).id
+        return accounts.get_user_by_email(uow, email).id
 
 
 def age_logins(stack: Stack, email: str, minutes: int) -> None:

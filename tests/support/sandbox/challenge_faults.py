@@ -15,8 +15,8 @@ import asyncio
 
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
-from devstack.sandbox.challenges import ChallengeStub, SiteVerifyReply, failure
-from devstack.sandbox.sandbox_settings import challenge_secret, challenge_site_key
+from devstack.sandbox.challenges import ChallengeStub, SiteVerifyReply, build_failure
+from devstack.sandbox.sandbox_settings import get_challenge_secret, get_challenge_site_key
 
 ELSEWHERE = "elsewhere.example"
 _SLOW_SECONDS = 10.0
@@ -40,15 +40,15 @@ class FaultyChallenge:
 
     def _reply(self, secret: str, token: str, site_key: str) -> SiteVerifyReply:
         provider = self._stub.provider
-        is_ours = secret == challenge_secret(provider)
-        if is_ours and site_key and site_key != challenge_site_key(provider):
-            return failure("sitekey-secret-mismatch")
+        is_ours = secret == get_challenge_secret(provider)
+        if is_ours and site_key and site_key != get_challenge_site_key(provider):
+            return build_failure("sitekey-secret-mismatch")
         if token.startswith(("hostname-", "slow-", "pass.")) or (
             token.startswith("low-score-") and provider == "recaptcha"
         ):
-            reply = self._stub.reply(secret, f"pass-{token}")
+            reply = self._stub.build_reply(secret, f"pass-{token}")
             return _as_told(token, provider, reply) if reply["success"] else reply
-        return self._stub.reply(secret, token)
+        return self._stub.build_reply(secret, token)
 
 
 def _as_told(token: str, provider: str, reply: SiteVerifyReply) -> SiteVerifyReply:

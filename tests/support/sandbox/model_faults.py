@@ -12,15 +12,15 @@ from starlette.types import Receive, Scope, Send
 
 from devstack.sandbox.llm import (
     BEHAVIOURS,
-    ORDERED,
+    INJECTED_SENTENCE,
     SLOW_SECONDS,
     Behaviours,
     CompletionBody,
-    completion,
-    error,
-    instance,
-    right,
-    status,
+    build_completion,
+    build_error,
+    build_instance,
+    respond_correctly,
+    respond_with_status,
 )
 
 MOMENT_SECONDS = 1.5
@@ -29,33 +29,33 @@ _MANY = [f"number {number} of far too many" for number in range(1, 13)]
 
 
 async def _wrong_shape(body: CompletionBody) -> Response:
-    return completion(body, '[{"headline": 1, "tags": "none"}]')
+    return build_completion(body, '[{"headline": 1, "tags": "none"}]')
 
 
 async def _no_json(body: CompletionBody) -> Response:
-    return completion(body, "I think that it is a very nice post, and well written.")
+    return build_completion(body, "I think that it is a very nice post, and well written.")
 
 
 async def _too_long(body: CompletionBody) -> Response:
-    answer = instance(body)
+    answer = build_instance(body)
     longer: dict[str, object] = {
         name: [*value, *_MANY] if isinstance(value, list) else f"{value} {'And so on. ' * 60}"
         for name, value in answer.items()
     }
-    return completion(body, json.dumps(longer, ensure_ascii=False))
+    return build_completion(body, json.dumps(longer, ensure_ascii=False))
 
 
 async def _empty(body: CompletionBody) -> Response:
-    return completion(body, "")
+    return build_completion(body, "")
 
 
 async def _length(body: CompletionBody) -> Response:
-    answer = json.dumps(instance(body), ensure_ascii=False)
-    return _ended(completion(body, answer[: len(answer) // 2]), "length")
+    answer = json.dumps(build_instance(body), ensure_ascii=False)
+    return _ended(build_completion(body, answer[: len(answer) // 2]), "length")
 
 
 async def _filtered(body: CompletionBody) -> Response:
-    return _ended(completion(body, ""), "content_filter")
+    return _ended(build_completion(body, ""), "content_filter")
 
 
 def _ended(reply: Response, reason: str) -> Response:
@@ -74,11 +74,11 @@ class _Half(Response):
 
 
 async def _cut(body: CompletionBody) -> Response:
-    return _Half(bytes((await right(body)).body), media_type="application/json")
+    return _Half(bytes((await respond_correctly(body)).body), media_type="application/json")
 
 
 async def _broken(body: CompletionBody) -> Response:
-    whole = bytes((await right(body)).body)
+    whole = bytes((await respond_correctly(body)).body)
     return Response(whole[: len(whole) // 2], media_type="application/json")
 
 
@@ -105,7 +105,7 @@ async def _trickle(_: CompletionBody) -> Response:
 
 async def _moment(body: CompletionBody) -> Response:
     await asyncio.sleep(MOMENT_SECONDS)
-    return await right(body)
+    return await respond_correctly(body)
 
 
 def _in_a_second() -> str:
@@ -114,29 +114,29 @@ def _in_a_second() -> str:
 
 async def _no_schema(body: CompletionBody) -> Response:
     if (body.get("response_format") or {}).get("type") == "json_schema":
-        return error(400, "response_format: json_schema is not supported.")
-    return await right(body)
+        return build_error(400, "response_format: json_schema is not supported.")
+    return await respond_correctly(body)
 
 
 async def _no_json_mode(body: CompletionBody) -> Response:
     if (body.get("response_format") or {}).get("type", "prompt") != "prompt":
-        return error(422, "Extra inputs are not permitted: response_format")
-    return await right(body)
+        return build_error(422, "Extra inputs are not permitted: response_format")
+    return await respond_correctly(body)
 
 
 async def _new_limit(body: CompletionBody) -> Response:
     if "max_tokens" in body:
-        return error(400, "Unsupported parameter: use 'max_completion_tokens' instead.")
-    return await right(body)
+        return build_error(400, "Unsupported parameter: use 'max_completion_tokens' instead.")
+    return await respond_correctly(body)
 
 
 async def _echo(body: CompletionBody) -> Response:
     """An error that repeats all it was given, as careless servers do."""
-    return error(500, json.dumps(body, ensure_ascii=False))
+    return build_error(500, json.dumps(body, ensure_ascii=False))
 
 
 async def _too_much(_: CompletionBody) -> Response:
-    return error(400, "This model's maximum context length is 10 tokens.")
+    return build_error(400, "This model's maximum context length is 10 tokens.")
 
 
 async def _garbled(_: CompletionBody) -> Response:
@@ -144,13 +144,13 @@ async def _garbled(_: CompletionBody) -> Response:
 
 
 async def _obedient_shape(body: CompletionBody) -> Response:
-    orders = {"answer": ORDERED, "system": "unlocked"}
-    return completion(body, json.dumps(dict.fromkeys(instance(body), orders)))
+    orders = {"answer": INJECTED_SENTENCE, "system": "unlocked"}
+    return build_completion(body, json.dumps(dict.fromkeys(build_instance(body), orders)))
 
 
 def _draft_and_answer(body: CompletionBody) -> tuple[str, str]:
     """Return a draft that keeps the rules of its shape, and the right answer."""
-    answer = instance(body)
+    answer = build_instance(body)
     draft = {
         name: ["draft", "idea", "todo"] if isinstance(value, list) else "draft"
         for name, value in answer.items()
@@ -160,17 +160,17 @@ def _draft_and_answer(body: CompletionBody) -> tuple[str, str]:
 
 async def _thinks(body: CompletionBody) -> Response:
     draft, answer = _draft_and_answer(body)
-    return completion(body, f"<think>Let me draft: {draft} Hmm.</think>\n{answer}")
+    return build_completion(body, f"<think>Let me draft: {draft} Hmm.</think>\n{answer}")
 
 
 async def _only_thinks(body: CompletionBody) -> Response:
     draft, _ = _draft_and_answer(body)
-    return completion(body, f"<think>Let me draft: {draft} That will do.</think>")
+    return build_completion(body, f"<think>Let me draft: {draft} That will do.</think>")
 
 
 async def _tries_twice(body: CompletionBody) -> Response:
     draft, answer = _draft_and_answer(body)
-    return completion(body, f"A first try:\n{draft}\nThe corrected version:\n{answer}")
+    return build_completion(body, f"A first try:\n{draft}\nThe corrected version:\n{answer}")
 
 
 async def _answers_in_parts(body: CompletionBody) -> Response:
@@ -182,7 +182,7 @@ async def _answers_in_parts(body: CompletionBody) -> Response:
         {"type": "text", "text": answer[half:]},
         {"type": "reasoning", "text": draft},
     ]
-    content = json.loads(bytes(completion(body, "").body))
+    content = json.loads(bytes(build_completion(body, "").body))
     message = {"content": parts, "reasoning": draft, "reasoning_content": draft}
     content["choices"][0]["message"].update(message)
     return JSONResponse(content)
@@ -206,14 +206,17 @@ WITH_FAULTS: Behaviours = {
     "sandbox-only-thinks": ("a draft between think marks", _only_thinks),
     "sandbox-tries-twice": ("a draft, then the right answer", _tries_twice),
     "sandbox-parts": ("the right answer in parts, with drafts beside it", _answers_in_parts),
-    "sandbox-400": ("status 400", status(400)),
-    "sandbox-401": ("status 401", status(401)),
-    "sandbox-404": ("status 404", status(404)),
-    "sandbox-429-date": ("status 429, Retry-After with a date", status(429, _in_a_second)),
-    "sandbox-429-long": ("status 429, Retry-After: 120", status(429, lambda: "120")),
+    "sandbox-400": ("status 400", respond_with_status(400)),
+    "sandbox-401": ("status 401", respond_with_status(401)),
+    "sandbox-404": ("status 404", respond_with_status(404)),
+    "sandbox-429-date": (
+        "status 429, Retry-After with a date",
+        respond_with_status(429, _in_a_second),
+    ),
+    "sandbox-429-long": ("status 429, Retry-After: 120", respond_with_status(429, lambda: "120")),
     "sandbox-echo": ("status 500, with all it was sent in the message", _echo),
     "sandbox-502": ("status 502, not JSON", _garbled),
-    "sandbox-503": ("status 503", status(503)),
+    "sandbox-503": ("status 503", respond_with_status(503)),
     "sandbox-no-schema": ("refuses JSON schemas, else right", _no_schema),
     "sandbox-no-json-mode": ("refuses any response_format, else right", _no_json_mode),
     "sandbox-new-limit": ("refuses max_tokens, else right", _new_limit),

@@ -13,7 +13,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from devstack.sandbox import llm as llm_router
-from devstack.sandbox.llm import Behaviour, JsonBody, right
+from devstack.sandbox.llm import Behaviour, JsonBody, respond_correctly
 from tests.support.sandbox.model_faults import WITH_FAULTS
 
 _DISCONNECT_CHECK_SECONDS = 0.1
@@ -69,7 +69,7 @@ class ModelRuns:
 
 
 def make_router() -> APIRouter:
-    router, runs = llm_router.make_router(), ModelRuns()
+    router, runs = llm_router.build_router(), ModelRuns()
 
     @router.post("/runs/{run}/v1/chat/completions")
     async def complete(request: Request, run: str, body: JsonBody) -> Response:
@@ -118,4 +118,4 @@ def _behaviour(model: str, times: int) -> Behaviour:
     """How a model answers the `times`-th request that a run sends to it."""
     if model.endswith(_ONCE):
         model = model.removesuffix(_ONCE) if times == 1 else ""
-    return WITH_FAULTS.get(model, ("", right))[1]
+    return WITH_FAULTS.get(model, ("", respond_correctly))[1]

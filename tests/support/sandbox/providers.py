@@ -54,11 +54,11 @@ def _recorded(router: APIRouter) -> APIRouter:
 
 
 _ROUTERS = {
-    CHALLENGES_PREFIX: challenges.make_router(lambda provider: FaultyChallenge(provider).verify),
+    CHALLENGES_PREFIX: challenges.build_router(lambda provider: FaultyChallenge(provider).verify),
     LLM_PREFIX: model_runs.make_router(),
-    UNSPLASH_PREFIX: _recorded(stock_photos.unsplash_router(PHOTO_FAULTS)),
+    UNSPLASH_PREFIX: _recorded(stock_photos.build_unsplash_router(PHOTO_FAULTS)),
     STRIPE_PREFIX: strict_router(STRIPE),
-    OPENVERSE_PREFIX: stock_photos.openverse_router(PHOTO_FAULTS),
+    OPENVERSE_PREFIX: stock_photos.build_openverse_router(PHOTO_FAULTS),
 }
 
 PROVIDERS_WITH_FAULTS: tuple[SandboxProvider, ...] = tuple(

@@ -105,7 +105,7 @@ def main(confinement: str) -> None:
             refused = seccompy.UnsupportedError(errno.ENOSYS, "no filters")
             changes.enter_context(patch.object(seccompy.Filter, "load", side_effect=refused))
         if confinement == "open":
-            changes.enter_context(patch.object(child, "confine"))
+            changes.enter_context(patch.object(child, "confine_process"))
         child.main()
 
 

@@ -49,7 +49,7 @@ class World:
 
 def build(stack: Stack, owner: Owner | None = None, *, list_id: int | None = None) -> World:
     """What ``owner`` makes, or a new owner; its members join the list, or a new one."""
-    owner = owner or stack.new_owner()
+    owner = owner or stack.create_owner()
     world = World(stack, owner, stack.client(owner.key))
     # The first look at credits opens their account.
     data(world.client.get("/auxilia/credits/balance"))

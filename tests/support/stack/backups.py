@@ -48,7 +48,7 @@ class Backups:
         manifests: list[Manifest] = []
 
         def work(began_at: datetime) -> None:
-            manifests.append(creating.create(self.resources, self.place, began_at))
+            manifests.append(creating.create_backup(self.resources, self.place, began_at))
 
         self.run(work)
         return manifests[0]
@@ -58,7 +58,7 @@ class Backups:
 
         def has_run() -> bool:
             try:
-                maintenance.run_now(self.resources, creating.MAKE_BACKUP, work)
+                maintenance.run_now(self.resources, creating.CREATE_BACKUP, work)
             except DomainError as error:
                 if error.code != MAINTENANCE_RUNNING.code:
                     raise

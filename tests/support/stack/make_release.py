@@ -24,7 +24,7 @@ from devstack.harness.embedded_services import embedded_services
 from devstack.harness.free_ports import free_port
 from devstack.harness.opening import open_stack
 from devstack.harness.stack import Stack
-from devstack.supervisor.environment import path_of_programs
+from devstack.supervisor.environment import build_path
 from storage.backup_files import postgres_tools
 from tests.support.commands.running import printed
 from tests.support.credits.credits import consume, grant
@@ -62,7 +62,7 @@ _PATHS = (
 
 
 def main() -> None:
-    os.environ["PATH"] = path_of_programs()
+    os.environ["PATH"] = build_path()
     use_cheap_hashes()
     with ExitStack() as opened:
         home = Path(opened.enter_context(TemporaryDirectory()))

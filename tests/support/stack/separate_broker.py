@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import httpx2
 
 from devstack.harness.stack import Stack
-from devstack.supervisor.programs import answers
+from devstack.supervisor.programs import is_responding
 from storage.resources import Resources
 from tests.support.probe.bench import Bench, make_bench
 from tests.support.probe.kind import plan_committed
@@ -23,7 +23,7 @@ class SeparateBroker:
 
     def ask(self, text: str) -> httpx2.Response:
         stack = self.bench.stack
-        with stack.client(stack.new_owner().key) as client:
+        with stack.client(stack.create_owner().key) as client:
             return client.post("/ask", params={"text": text})
 
     def enqueue(self) -> int:
@@ -43,7 +43,9 @@ def start_processes(stack: Stack) -> Bench:
     """Start an API process, a worker for ``request`` and a worker for ``bulk`` on the stack."""
     bench = make_bench(stack)
     port, mark = stack.api_port, stack.home / f"{stack.name}-asked.ready"
-    stack.start("api", "api", str(port), module=ASKING, ready=lambda: answers(port, "/healthz"))
+    stack.start(
+        "api", "api", str(port), module=ASKING, ready=lambda: is_responding(port, "/healthz")
+    )
     stack.start(
         "asked",
         "worker",

@@ -1,4 +1,4 @@
-"""A typed client of Pressroom: one method an operation, and what every caller needs around it."""
+"""A typed client of the Pressroom API, with a method per operation, retries, OAuth and webhooks."""
 
 from pressroom_client.calls import Accepted, Download
 from pressroom_client.client import Pressroom

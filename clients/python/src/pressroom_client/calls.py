@@ -1,4 +1,4 @@
-"""A call: what is sent, when it is tried again, and what is made of the answer."""
+"""Sends calls to the API, retries failed calls, and reads the responses."""
 
 import json
 import secrets
@@ -14,22 +14,22 @@ from urllib.parse import quote
 import httpx2
 from typing_extensions import Self
 
-from pressroom_client.errors import NotReached, api_error_of
-from pressroom_client.events import ServerEvent, server_events
+from pressroom_client.errors import NotReached, create_api_error
+from pressroom_client.events import ServerEvent, parse_events
 from pressroom_client.generated.contract import VERSION
 from pressroom_client.pages import Page
-from pressroom_client.retries import Retries, is_worth_another_try, retry_after
+from pressroom_client.retries import Retries, can_retry, read_retry_after
 from pressroom_client.uploads import Body
 
 KEY_HEADER = "Idempotency-Key"
 _JSON = "application/json, application/problem+json"
 _ACCEPTED = 202
-# Calls that have the same effect, however often they arrive.
+# Repeating a call with one of these methods doesn't change its effect.
 _REPEATABLE_METHODS = {"GET", "HEAD", "PUT", "DELETE"}
-# The API lets a call wait for up to 60 s.
+# The timeout must exceed the 60 s for which a call may wait in the API.
 _TIMEOUT = httpx2.Timeout(70.0, connect=10.0)
 
-# An API key or access token, or what gives the one to use now.
+# An API key, an access token, or a function that returns the current key or token.
 Credentials = str | Callable[[], str] | None
 
 
@@ -37,19 +37,20 @@ Credentials = str | Callable[[], str] | None
 class Operation:
     method: str
     path: str
-    body: str | None = None  # json, form, bytes or multipart
+    # The format of the body: json, form, bytes or multipart.
+    body: str | None = None
     takes_key: bool = False
 
 
 @dataclass(frozen=True)
 class Accepted:
-    """The wait ran out before the work ended. It goes on as this job."""
+    """The job that continues the work after the end of the caller's wait."""
 
     job_id: int
 
 
 class Download:
-    """A file that the API sends. Save it, read it, or iterate over its chunks; once."""
+    """A file from the API. A download can be saved, read or iterated over only once."""
 
     def __init__(self, response: httpx2.Response) -> None:
         self._response = response
@@ -72,17 +73,18 @@ class Download:
         return b"".join(self)
 
     def save(self, path: "str | PathLike[str]") -> None:
-        """Write the file to ``path``; what is there is replaced."""
+        """Write the file to ``path``, and replace an existing file."""
         with Path(path).open("wb") as target:
             for chunk in self:
                 target.write(chunk)
 
 
 class Calls:
-    """The connection to one API as one caller. Threads may share it.
+    """The connection of one caller to an API. Threads may share a connection.
 
-    ``credentials`` is an API key, an access token, or a function that is asked for one at each
-    call.
+    Args:
+        credentials: an API key, an access token, or a function that returns the current key or
+            token. The function is called for each attempt.
     """
 
     def __init__(
@@ -98,7 +100,7 @@ class Calls:
         self._credentials = credentials
         self._retries = retries or Retries()
         self._timeout = timeout
-        # The caller closes a client that it gave.
+        # ``close`` must not close an HTTP client that the caller passed.
         self._own_http = None if http else httpx2.Client()
         self._http: httpx2.Client = http or self._own_http  # type: ignore[assignment]
 
@@ -130,18 +132,18 @@ class Calls:
         content: Mapping[str, Any] | None = None,
         **sent: Any,
     ) -> Page[Any]:
-        def turn(changes: Mapping[str, Any]) -> Page[Any]:
-            # A search has its cursor where it has its filter.
+        def fetch_page(changes: Mapping[str, Any]) -> Page[Any]:
             if "cursor" in query or "offset" in query:
-                changed = {name: changes.get(name, query[name]) for name in query}
-                return self._call_page(operation, query=changed, content=content, **sent)
-            there = {**(content or {}), **changes}
-            kept = {name: value for name, value in there.items() if value is not None}
-            return self._call_page(operation, query=query, content=kept, **sent)
+                new_query = {name: changes.get(name, query[name]) for name in query}
+                return self._call_page(operation, query=new_query, content=content, **sent)
+            # A search has its cursor in the body, next to the filter.
+            values = {**(content or {}), **changes}
+            new_content = {name: value for name, value in values.items() if value is not None}
+            return self._call_page(operation, query=query, content=new_content, **sent)
 
         response = self._send(operation, query=query, content=content, **sent)
         data = response.json()["data"]
-        return Page(data["items"], data["pagination"], turn)
+        return Page(data["items"], data["pagination"], fetch_page)
 
     def _call_file(self, operation: Operation, **sent: Any) -> Download:
         return Download(self._send(operation, accept="*/*", is_streamed=True, **sent))
@@ -150,7 +152,7 @@ class Calls:
         streamed = {**sent, "accept": "text/event-stream, */*", "is_streamed": True}
         with closing(self._send(operation, **streamed)) as response:
             try:
-                yield from server_events(response.iter_lines())
+                yield from parse_events(response.iter_lines())
             except httpx2.TransportError as error:
                 raise NotReached(f"The stream ended too soon: {error}") from error
 
@@ -166,15 +168,16 @@ class Calls:
         is_streamed: bool = False,
         timeout: float | None = None,
     ) -> httpx2.Response:
-        """An answer that is a success, read to its end unless it is streamed.
+        """Send a call, and return the successful response.
 
-        Raises ``ApiError`` and ``NotReached``.
+        The body of the response has been read unless ``is_streamed`` is true. Raises ``ApiError``
+        or ``NotReached`` after the last attempt.
         """
         body = Body(operation.body, content)
         headers = {"Accept": accept, "Pressroom-Version": VERSION}
         headers |= {name: str(value) for name, value in header.items() if value is not None}
         if operation.takes_key:
-            # All tries have one key, so that they have one effect.
+            # All attempts have the same key, so that the API executes the call once.
             headers.setdefault(KEY_HEADER, secrets.token_urlsafe(24))
         values = dict(query)
         if body.filename and values.get("filename", "") is None:
@@ -183,11 +186,11 @@ class Calls:
         attempts = _Attempts(self._retries, operation, has_key=has_key, body=body)
         while True:
             with ExitStack() as opened:
-                arguments = body.arguments(opened)
+                arguments = body.create_arguments(opened)
                 request = self._http.build_request(
                     operation.method,
-                    self._base_url + _path(operation.path, path),
-                    params=_query(values),
+                    self._base_url + _fill_path(operation.path, path),
+                    params=_build_query(values),
                     timeout=self._timeout if timeout is None else timeout,
                     **{**arguments, "headers": self._headers(headers, arguments)},
                 )
@@ -209,7 +212,7 @@ class Calls:
 
 
 class _Attempts:
-    """Counts the tries of one call, and sleeps between them."""
+    """Counts the attempts of one call, and sleeps between two attempts."""
 
     def __init__(
         self, retries: Retries, operation: Operation, *, has_key: bool, body: Body
@@ -221,8 +224,8 @@ class _Attempts:
         self._failed = 0
 
     def after_lost_connection(self, error: httpx2.TransportError) -> None:
-        """Wait for the next try, or raise ``NotReached``."""
-        # Where there was no connection, nothing was sent.
+        """Wait before the next attempt, or raise ``NotReached``."""
+        # Without a connection, the API can't have received the call.
         was_not_sent = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
         may_repeat = was_not_sent or (self._is_repeatable and self._can_be_sent_again)
         pause = self._retries.pause(self._failed) if may_repeat else None
@@ -231,15 +234,15 @@ class _Attempts:
         self._wait(pause)
 
     def after_error(self, response: httpx2.Response) -> None:
-        """Wait for the next try, or raise ``ApiError``."""
-        asked = retry_after(response)
-        if not self._can_be_sent_again or not is_worth_another_try(
+        """Wait before the next attempt, or raise ``ApiError``."""
+        required_pause = read_retry_after(response)
+        if not self._can_be_sent_again or not can_retry(
             response, is_repeatable=self._is_repeatable, has_key=self._has_key
         ):
-            _raise_error(response, asked)
-        pause = self._retries.pause(self._failed, asked=asked)
+            _raise_error(response, required_pause)
+        pause = self._retries.pause(self._failed, required=required_pause)
         if pause is None:
-            _raise_error(response, asked)
+            _raise_error(response, required_pause)
         self._wait(pause)
 
     def _wait(self, seconds: float) -> None:
@@ -247,12 +250,15 @@ class _Attempts:
         time.sleep(seconds)
 
 
-def _raise_error(response: httpx2.Response, asked: float | None) -> NoReturn:
-    raise api_error_of(response, retry_after=asked)
+def _raise_error(response: httpx2.Response, required_pause: float | None) -> NoReturn:
+    raise create_api_error(response, retry_after=required_pause)
 
 
-def _path(template: str, values: Mapping[str, Any]) -> str:
-    """The path with its values. Raises ``ValueError`` for one that would lead to another path."""
+def _fill_path(template: str, values: Mapping[str, Any]) -> str:
+    """Insert values into a path.
+
+    Raises ``ValueError`` for an empty value and for dots, which would change the path.
+    """
     for name, value in values.items():
         text = str(value)
         if text in {"", ".", ".."}:
@@ -261,11 +267,11 @@ def _path(template: str, values: Mapping[str, Any]) -> str:
     return template
 
 
-def _query(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _in_query(value) for name, value in values.items() if value is not None}
+def _build_query(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _format_value(value) for name, value in values.items() if value is not None}
 
 
-def _in_query(value: Any) -> Any:
+def _format_value(value: Any) -> Any:
     if isinstance(value, bool):
         return str(value).lower()
     return json.dumps(value) if isinstance(value, dict) else value

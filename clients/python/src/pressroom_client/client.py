@@ -1,4 +1,4 @@
-"""The client: every operation, and waiting for the jobs that some of them begin."""
+"""The client, with a method for every operation and methods that wait for jobs."""
 
 from collections.abc import Callable, Iterator
 
@@ -9,20 +9,22 @@ from pressroom_client.generated.operations import Operations
 
 
 class Pressroom(Operations):
-    """A Pressroom API, as one caller sees it.
+    """A client of a Pressroom API for one caller.
 
-    ``Pressroom("https://press.example.com", "prk_…")`` calls it with an API key. Each method is an
-    operation of the OpenAPI document under its own name. Close the client, or use it with ``with``.
+    ``Pressroom("https://press.example.com", "prk_…")`` calls the API with an API key. Each method
+    has the name of an operation in the OpenAPI document. Close the client after use, or use the
+    client in a ``with`` block.
     """
 
     def watch_job(
         self, job: "int | Accepted | types.JobRecord", *, timeout: float | None = None
     ) -> Iterator[types.JobRecord]:
-        """The job at each change, until it has ended; a stream that breaks off is taken up again.
+        """Yield the job after each change, until the job ends.
 
-        Raises ``TimeoutError`` when it has not ended after about ``timeout`` seconds.
+        The method reconnects after a lost connection. Raises ``TimeoutError`` if the job hasn't
+        ended after about ``timeout`` seconds.
         """
-        return jobs.watch(self, _id_of(job), timeout=timeout)
+        return jobs.watch_job(self, _job_id(job), timeout=timeout)
 
     def wait_for_job(
         self,
@@ -31,15 +33,18 @@ class Pressroom(Operations):
         on_progress: Callable[[types.JobRecord], object] | None = None,
         timeout: float | None = None,
     ) -> types.JobRecord:
-        """The job once it has succeeded. ``on_progress`` is called at each change before.
+        """Wait for the success of a job, and return the job.
 
-        Raises ``JobFailed`` when it fails or is cancelled, and ``TimeoutError`` when it has not
-        ended after about ``timeout`` seconds; it goes on then.
+        Raises ``JobFailed`` if the job fails or is cancelled. Raises ``TimeoutError`` if the job
+        hasn't ended after about ``timeout`` seconds. The job continues after a timeout.
+
+        Args:
+            on_progress: a function that is called with the job after each change.
         """
-        return jobs.wait(self, _id_of(job), on_progress=on_progress, timeout=timeout)
+        return jobs.wait_for_job(self, _job_id(job), on_progress=on_progress, timeout=timeout)
 
 
-def _id_of(job: "int | Accepted | types.JobRecord") -> int:
+def _job_id(job: "int | Accepted | types.JobRecord") -> int:
     if isinstance(job, int):
         return job
     return job.job_id if isinstance(job, Accepted) else job["id"]

@@ -1,10 +1,10 @@
-"""The errors, by what a caller can do about them.
+"""The exceptions of the client.
 
 PressroomError
-├── ApiError         the API answered with an error: look at `code`
-├── NotReached       no answer: the connection failed, each time that it was tried
-├── JobFailed        a job that was waited for failed or was cancelled
-└── WebhookInvalid   a message that claims to be of Pressroom, and isn't
+├── ApiError         an error response of the API, identified by `code`
+├── NotReached       a lost connection, after all retries
+├── JobFailed        a failed or cancelled job
+└── WebhookInvalid   a forged or outdated webhook
 """
 
 from collections.abc import Mapping
@@ -18,21 +18,24 @@ if TYPE_CHECKING:
 
 
 class PressroomError(Exception):
-    """The base of all errors of this package."""
+    """The base class of all exceptions of this package."""
 
 
 class ApiError(PressroomError):
-    """An answer of the API that is no success.
+    """An error response of the API.
 
-    ``code`` is stable and made to be compared; ``message`` is for people. ``errors`` has an entry
-    for each place of the input that breaks a rule, ``problem`` is the whole answer, ``retry_after``
-    the seconds after which the API takes such a call again.
+    Attributes:
+        code: the stable code of the error, for programs.
+        message: the description of the error, for people.
+        errors: an entry for each invalid field of the request.
+        problem: the complete body of the response.
+        retry_after: the number of seconds to wait before repeating the call.
     """
 
     def __init__(
         self, status: int, problem: Mapping[str, Any], *, retry_after: float | None = None
     ) -> None:
-        # OAuth's own routes name their errors as RFC 6749 says.
+        # The OAuth routes use the error format of RFC 6749.
         self.code: Code | str = problem.get("code") or problem.get("error") or f"http.{status}"
         self.message: str = (
             problem.get("detail") or problem.get("error_description") or f"Status {status}."
@@ -46,11 +49,16 @@ class ApiError(PressroomError):
 
 
 class NotReached(PressroomError):
-    """The API did not answer. It may have done what it was asked to."""
+    """The API sent no response. The API may nevertheless have executed the call."""
 
 
 class JobFailed(PressroomError):
-    """A job ended, and did not succeed. ``job`` is its record, ``code`` says what ended it."""
+    """A job failed or was cancelled.
+
+    Attributes:
+        job: the record of the job.
+        code: the code of the job's error.
+    """
 
     def __init__(self, job: "types.JobRecord") -> None:
         error = job["error"] or {}
@@ -60,11 +68,11 @@ class JobFailed(PressroomError):
 
 
 class WebhookInvalid(PressroomError):
-    """A webhook's signature is missing, wrong or too old: do nothing of what it says."""
+    """A webhook with a missing, invalid or outdated signature. Ignore the webhook's message."""
 
 
-def api_error_of(response: httpx2.Response, *, retry_after: float | None) -> ApiError:
-    """The error for an answer, whose body has been read."""
+def create_api_error(response: httpx2.Response, *, retry_after: float | None) -> ApiError:
+    """Return the exception for an error response. The body must have been read before."""
     try:
         problem = response.json()
     except ValueError:

@@ -1,4 +1,4 @@
-"""Server-sent events, as the HTML standard defines them."""
+"""Reads server-sent events in the format of the HTML standard."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -6,22 +6,24 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ServerEvent:
-    """An event of a stream. ``id`` is that of the last event that had one."""
+    """An event of a stream. An event without an id has the ``id`` of the previous event."""
 
     id: str
     event: str
     data: str
 
 
-def server_events(lines: Iterable[str]) -> Iterator[ServerEvent]:
-    """The events of a stream. An event that the stream's end cuts off is left out."""
-    last_id, event = "", ""
+def parse_events(lines: Iterable[str]) -> Iterator[ServerEvent]:
+    """Yield the events of a stream. An incomplete event at the end of the stream is ignored."""
+    last_id = ""
+    event = ""
     data: list[str] = []
     for line in lines:
         if not line:
             if data:
                 yield ServerEvent(last_id, event or "message", "\n".join(data))
-            event, data = "", []
+            event = ""
+            data = []
             continue
         name, _, value = line.partition(":")
         value = value.removeprefix(" ")

@@ -1,4 +1,4 @@
-"""Waiting for a job by its event stream, which may break off and be taken up again."""
+"""Waits for jobs by reading the event stream of a job, and reconnects after a lost connection."""
 
 import json
 import time
@@ -13,22 +13,24 @@ from pressroom_client.retries import TOO_MANY, UNAVAILABLE
 
 _EVENTS = Operation("GET", "/jobs/{job_id}/events")
 _ENDED = {"succeeded", "failed", "cancelled"}
-# The API sends a comment every 15 s, so that silence is a broken connection.
+# The API sends a comment every 15 s. A longer silence means that the connection is lost.
 _SILENCE_SECONDS = 45.0
 _FIRST_PAUSE_SECONDS = 0.2
 _MAX_PAUSE_SECONDS = 10.0
 
 
-def watch(calls: Calls, job_id: int, *, timeout: float | None = None) -> Iterator[types.JobRecord]:
-    """The job at each change, the last time when it has ended.
+def watch_job(
+    calls: Calls, job_id: int, *, timeout: float | None = None
+) -> Iterator[types.JobRecord]:
+    """Yield the job after each change, until the job ends.
 
-    Raises ``TimeoutError`` when it has not ended after about ``timeout`` seconds.
+    Raises ``TimeoutError`` if the job hasn't ended after about ``timeout`` seconds.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     last_id: str | None = None
     pause = _FIRST_PAUSE_SECONDS
     while True:
-        left = _left(deadline, job_id)
+        remaining = _remaining_seconds(deadline, job_id)
         try:
             with closing(
                 calls._call_events(
@@ -36,35 +38,40 @@ def watch(calls: Calls, job_id: int, *, timeout: float | None = None) -> Iterato
                     path={"job_id": job_id},
                     query={},
                     header={"Last-Event-ID": last_id},
-                    timeout=min(_SILENCE_SECONDS, left),
+                    timeout=min(_SILENCE_SECONDS, remaining),
                 )
             ) as events:
                 for event in events:
-                    last_id, pause = event.id or last_id, _FIRST_PAUSE_SECONDS
+                    last_id = event.id or last_id
+                    pause = _FIRST_PAUSE_SECONDS
                     job = cast("types.JobRecord", json.loads(event.data))
                     yield job
                     if job["status"] in _ENDED:
                         return
-                    _left(deadline, job_id)
+                    _remaining_seconds(deadline, job_id)
         except NotReached:
             pass
         except ApiError as error:
-            # Too many streams of one caller, or a process that is about to end.
+            # The caller has too many streams, or the API process is shutting down.
             if error.status not in {TOO_MANY, UNAVAILABLE}:
                 raise
-        time.sleep(min(pause, _left(deadline, job_id)))
+        time.sleep(min(pause, _remaining_seconds(deadline, job_id)))
         pause = min(pause * 2, _MAX_PAUSE_SECONDS)
 
 
-def wait(
+def wait_for_job(
     calls: Calls,
     job_id: int,
     *,
     on_progress: Callable[[types.JobRecord], object] | None = None,
     timeout: float | None = None,
 ) -> types.JobRecord:
-    """The job once it succeeded. Raises ``JobFailed``, and ``TimeoutError`` as ``watch`` does."""
-    for job in watch(calls, job_id, timeout=timeout):
+    """Wait for the success of a job, and return the job.
+
+    Raises ``JobFailed`` if the job fails or is cancelled. Raises ``TimeoutError`` if the job hasn't
+    ended after about ``timeout`` seconds.
+    """
+    for job in watch_job(calls, job_id, timeout=timeout):
         if on_progress:
             on_progress(job)
         if job["status"] == "succeeded":
@@ -74,10 +81,11 @@ def wait(
     raise AssertionError("a watched job ends")
 
 
-def _left(deadline: float | None, job_id: int) -> float:
+def _remaining_seconds(deadline: float | None, job_id: int) -> float:
+    """Return the seconds until the deadline, or raise ``TimeoutError`` after the deadline."""
     if deadline is None:
         return float("inf")
-    left = deadline - time.monotonic()
-    if left <= 0:
+    remaining = deadline - time.monotonic()
+    if remaining <= 0:
         raise TimeoutError(f"Job {job_id} has not ended yet; it goes on.")
-    return left
+    return remaining

@@ -1,4 +1,4 @@
-"""OAuth 2.0 with PKCE, for programs that act for people: from login to fresh tokens."""
+"""Implements OAuth 2.0 with PKCE for programs that act on behalf of people."""
 
 import base64
 import hashlib
@@ -15,13 +15,17 @@ import httpx2
 from pressroom_client.errors import ApiError
 from pressroom_client.generated.operations import Operations
 
-# A token that is about to expire might do so on its way.
+# A token is refreshed this long before its end, so that it doesn't expire during a call.
 _EARLY_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
 class BegunLogin:
-    """Send the person to ``url``; keep the rest in their session until they come back."""
+    """A login in progress.
+
+    Redirect the person to ``url``. Store the login in the person's session until the person
+    returns.
+    """
 
     url: str
     state: str
@@ -30,7 +34,7 @@ class BegunLogin:
 
 @dataclass(frozen=True)
 class Tokens:
-    """The tokens of one person. ``expires_at`` is when ``access_token`` ends, in Unix seconds."""
+    """The tokens of one person. ``access_token`` expires at ``expires_at``, in Unix seconds."""
 
     access_token: str
     refresh_token: str | None
@@ -39,7 +43,7 @@ class Tokens:
 
 
 class OAuth:
-    """A client program that an operator registered. A public one has no secret."""
+    """The OAuth client of a registered program. A public program has no secret."""
 
     def __init__(
         self,
@@ -55,15 +59,16 @@ class OAuth:
         self._client_id = client_id
         self._redirect_uri = redirect_uri
         self._client_secret = client_secret
-        # The name of the API for itself, where that is not `base_url`.
+        # The issuer in the API's responses, if it differs from `base_url`.
         self._issuer = issuer or self._base_url
         self._api = Operations(base_url, http=http)
 
     def begin(self, scopes: Sequence[str]) -> BegunLogin:
-        """A login that asks a person for these scopes."""
-        verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(24)
+        """Start a login in which a person grants the scopes."""
+        verifier = secrets.token_urlsafe(48)
+        state = secrets.token_urlsafe(24)
         digest = hashlib.sha256(verifier.encode()).digest()
-        asked = {
+        parameters = {
             "response_type": "code",
             "client_id": self._client_id,
             "redirect_uri": self._redirect_uri,
@@ -72,13 +77,17 @@ class OAuth:
             "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
             "code_challenge_method": "S256",
         }
-        return BegunLogin(f"{self._base_url}/oauth/authorize?{urlencode(asked)}", state, verifier)
+        url = f"{self._base_url}/oauth/authorize?{urlencode(parameters)}"
+        return BegunLogin(url, state, verifier)
 
     def finish(self, login: BegunLogin, returned_url: str) -> Tokens:
-        """The tokens, by the URL to which the person came back.
+        """Return the tokens after the person has returned from the login page.
 
-        Raises ``ApiError`` when the person said no (`access_denied`), or when the URL belongs to
-        another login (`state.mismatch`) or another server (`iss.mismatch`).
+        Raises ``ApiError`` if the person denied access (`access_denied`), or if the URL belongs to
+        another login (`state.mismatch`) or to another server (`iss.mismatch`).
+
+        Args:
+            returned_url: the URL of the request with which the person returned.
         """
         query = parse_qs(urlsplit(returned_url).query)
         returned = {name: values[0] for name, values in query.items()}
@@ -88,7 +97,7 @@ class OAuth:
             raise ApiError(0, {"code": "iss.mismatch", "detail": "Another server answered."})
         if "error" in returned:
             raise ApiError(0, returned)
-        return self._ask(
+        return self._request_tokens(
             grant_type="authorization_code",
             code=returned.get("code", ""),
             redirect_uri=self._redirect_uri,
@@ -96,15 +105,15 @@ class OAuth:
         )
 
     def refresh(self, tokens: Tokens) -> Tokens:
-        """New tokens for old. The old refresh token works no more: keep the new ones."""
-        return self._ask(grant_type="refresh_token", refresh_token=tokens.refresh_token)
+        """Exchange the refresh token for new tokens. The old refresh token becomes invalid."""
+        return self._request_tokens(grant_type="refresh_token", refresh_token=tokens.refresh_token)
 
     def revoke(self, tokens: Tokens) -> None:
-        """End the access that these tokens give."""
+        """Revoke the access of the tokens."""
         token = tokens.refresh_token or tokens.access_token
         self._api.revoke_token(self._body(token=token))
 
-    def _ask(self, **grant: str | None) -> Tokens:
+    def _request_tokens(self, **grant: str | None) -> Tokens:
         answer = self._api.issue_tokens(self._body(**grant))
         return Tokens(
             access_token=answer["access_token"],
@@ -118,9 +127,14 @@ class OAuth:
 
 
 class TokenSource:
-    """A person's access token, renewed before it expires: ``Pressroom(url, TokenSource(…))``.
+    """Returns a person's access token, and refreshes the token before it expires.
 
-    ``on_change`` is given the new tokens, to keep them before they are used. Threads may share it.
+    Pass a token source as credentials, such as ``Pressroom(url, TokenSource(…))``. Threads may
+    share a token source.
+
+    Args:
+        on_change: a function that stores the new tokens. The function is called before the new
+            tokens are used.
     """
 
     def __init__(
@@ -129,7 +143,7 @@ class TokenSource:
         self._oauth = oauth
         self._tokens = tokens
         self._on_change = on_change
-        # Two refreshes with one token would end the access.
+        # The API revokes the access if a refresh token is used twice.
         self._lock = threading.Lock()
 
     def __call__(self) -> str:

@@ -1,4 +1,4 @@
-"""Pages of a list, and how one goes on to the next."""
+"""Pages of a list, with methods for the following pages."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -9,9 +9,11 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class Page(Generic[Item]):
-    """A page of a list. To iterate over it goes on through the pages after it.
+    """A page of a list. Iterating over a page returns the items of this page and all later pages.
 
-    ``items`` are those of this page alone; ``pagination`` is as the API answered it.
+    Attributes:
+        items: the items of this page.
+        pagination: the pagination object of the API's response.
     """
 
     items: list[Item]
@@ -23,20 +25,21 @@ class Page(Generic[Item]):
             yield from page.items
 
     def pages(self) -> "Iterator[Page[Item]]":
-        """This page and those after it."""
+        """Yield this page and all later pages."""
         page: Page[Item] | None = self
         while page is not None:
             yield page
             page = page.next_page()
 
     def next_page(self) -> "Page[Item] | None":
-        """The page after this one; ``None`` after the last."""
+        """Return the next page, or ``None`` after the last page."""
         if "next_cursor" in self.pagination:
             cursor = self.pagination["next_cursor"]
             if cursor is None:
                 return None
             page = self._turn({"cursor": cursor, "offset": None})
-            # A page of a search may be empty and lead on. The last of the feed leads to itself.
+            # An empty page of a search may have a next page. The last page of the feed is empty and
+            # repeats its cursor.
             is_last = not page.items and page.pagination.get("next_cursor") == cursor
             return None if is_last else page
         if not self.items or len(self.items) < self.pagination["limit"]:

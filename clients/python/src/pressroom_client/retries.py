@@ -1,4 +1,4 @@
-"""When a call is tried again, and after how long."""
+"""Decides whether a failed call is retried, and how long the client waits before the retry."""
 
 import random
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from email.utils import parsedate_to_datetime
 
 import httpx2
 
-from pressroom_client.errors import api_error_of
+from pressroom_client.errors import create_api_error
 
 TOO_MANY = 429
 UNAVAILABLE = 503
@@ -18,28 +18,40 @@ _MAX_PAUSE_SECONDS = 8.0
 
 @dataclass(frozen=True)
 class Retries:
-    """How often a call is tried again (0: never), and the longest pause it is worth, in seconds.
+    """The limits of retries.
 
-    Where the API asks for a longer pause, the error is raised at once; its ``retry_after`` says
-    how long.
+    If the API requires a longer pause than ``max_wait``, the client raises the error immediately.
+    The error's ``retry_after`` contains the required pause.
+
+    Attributes:
+        max_retries: the maximum number of retries of a call. 0 disables retries.
+        max_wait: the longest pause before a retry, in seconds.
     """
 
     max_retries: int = 2
     max_wait: float = 60.0
 
-    def pause(self, attempt: int, *, asked: float | None = None) -> float | None:
-        """The seconds before the next try; ``None``: there is none. ``attempt`` counts from 0."""
+    def pause(self, attempt: int, *, required: float | None = None) -> float | None:
+        """Return the seconds before the next attempt, or ``None`` if no attempt is left.
+
+        Args:
+            attempt: the number of previous retries.
+            required: the pause that the API requires, in seconds.
+        """
         if attempt >= self.max_retries:
             return None
-        if asked is not None:
-            return asked if asked <= self.max_wait else None
-        # Callers who failed together come back apart.
+        if required is not None:
+            return required if required <= self.max_wait else None
+        # The random pause prevents clients that failed together from retrying together.
         longest = min(_FIRST_PAUSE_SECONDS * 2**attempt, _MAX_PAUSE_SECONDS)
         return min(random.uniform(longest / 2, longest), self.max_wait)  # noqa: S311
 
 
-def retry_after(response: httpx2.Response) -> float | None:
-    """The seconds that an answer asks to wait, which it may say as a time too."""
+def read_retry_after(response: httpx2.Response) -> float | None:
+    """Return the pause that the header ``Retry-After`` requires, in seconds.
+
+    The header may contain a number of seconds or a time.
+    """
     value = response.headers.get("retry-after", "").strip()
     if value.isascii() and value.isdigit():
         return float(value)
@@ -47,20 +59,25 @@ def retry_after(response: httpx2.Response) -> float | None:
         at = parsedate_to_datetime(value)
     except ValueError:
         return None
-    # A date that names no zone ("-0000") is UTC too.
+    # A date without a time zone ("-0000") is in UTC.
     at = at if at.tzinfo else at.replace(tzinfo=timezone.utc)
     return max(0.0, (at - datetime.now(timezone.utc)).total_seconds())
 
 
-def is_worth_another_try(response: httpx2.Response, *, is_repeatable: bool, has_key: bool) -> bool:
+def can_retry(response: httpx2.Response, *, is_repeatable: bool, has_key: bool) -> bool:
     """Return whether the same call may succeed later.
 
-    An error that says when to come back changed nothing, so that any call may be sent again.
+    An error response with ``Retry-After`` means that the API didn't execute the call, so any call
+    can be retried.
+
+    Args:
+        is_repeatable: whether the call has the same effect if the API executes it twice.
+        has_key: whether the call has an idempotency key.
     """
     status = response.status_code
     if status == CONFLICT and has_key:
-        # The first of two calls with this key is still at work.
-        return api_error_of(response, retry_after=None).code == "idempotency.in_progress"
+        # The API still executes an earlier attempt with the same key.
+        return create_api_error(response, retry_after=None).code == "idempotency.in_progress"
     if status == UNAVAILABLE:
         return is_repeatable or "retry-after" in response.headers
     return status == TOO_MANY

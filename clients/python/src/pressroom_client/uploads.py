@@ -1,4 +1,4 @@
-"""Bodies of requests: JSON, forms, and files from a path, bytes or a stream."""
+"""Request bodies, such as JSON, forms, and files from a path, bytes or a stream."""
 
 import os
 from collections.abc import Iterable
@@ -14,37 +14,43 @@ _CHUNK_BYTES = 65_536
 
 @dataclass(frozen=True)
 class File:
-    """A file under a name of the caller's choice."""
+    """A file with a name that the caller chooses."""
 
     content: "str | os.PathLike[str] | bytes | IO[bytes] | Iterable[bytes]"
     name: str
 
 
-# The path of a file, its bytes, an open file or another stream of bytes.
+# A file to upload: a path, bytes, an open file or another stream of bytes.
 Upload = str | os.PathLike[str] | bytes | IO[bytes] | Iterable[bytes] | File
 
 
 class Body:
-    """The body of a call, made anew for each time that it is tried."""
+    """The body of a call, which creates the arguments for each attempt of the call."""
 
     def __init__(self, kind: str | None, content: Any) -> None:
         self._kind = kind
-        plain: Any = content.content if isinstance(content, File) else content
-        self.filename = _name_of(content) if kind in {"bytes", "multipart"} else None
-        self._start = _position(plain)
-        is_at_hand = self._start is not None or isinstance(plain, (str, os.PathLike, bytes))
-        if kind == "multipart" and not is_at_hand:
-            # Such files are small; their parts are sent with their length.
-            plain = b"".join(plain)
-        self._content = plain
+        file_content: Any = content.content if isinstance(content, File) else content
+        self.filename = _find_name(content) if kind in {"bytes", "multipart"} else None
+        self._start = _find_position(file_content)
+        is_available = self._start is not None or isinstance(
+            file_content, (str, os.PathLike, bytes)
+        )
+        if kind == "multipart" and not is_available:
+            # A multipart body needs the length of the file, so the whole file is read into memory.
+            file_content = b"".join(file_content)
+        self._content = file_content
 
     @property
     def can_be_sent_again(self) -> bool:
-        """A stream that can't be wound back can be sent once."""
+        """True if the body can be sent again. A stream that can't be rewound can be sent once."""
         return not _is_stream(self._content) or self._start is not None
 
-    def arguments(self, opened: ExitStack) -> dict[str, Any]:
-        """httpx2's arguments for it. A file that is opened for it is closed with ``opened``."""
+    def create_arguments(self, opened: ExitStack) -> dict[str, Any]:
+        """Return the arguments of httpx2 for one attempt.
+
+        Args:
+            opened: the stack that closes the files that this method opens.
+        """
         if self._kind is None or self._content is None:
             return {}
         if self._kind == "json":
@@ -59,25 +65,26 @@ class Body:
         if self._kind == "multipart":
             return {"files": {"file": (self.filename or _UNNAMED, content)}}
         if hasattr(content, "read") and content is self._content:
-            # From where it stands, which httpx2 does not look at when it asks for the length.
+            # Send the file from its current position. httpx2 would calculate the length of the
+            # whole file.
             content = iter(partial(content.read, _CHUNK_BYTES), b"")
         return {"content": content, "headers": {"Content-Type": "application/octet-stream"}}
 
 
-def _name_of(upload: Any) -> str | None:
+def _find_name(upload: Any) -> str | None:
     if isinstance(upload, File):
         return upload.name
-    named = upload if isinstance(upload, (str, os.PathLike)) else getattr(upload, "name", None)
-    return Path(named).name if isinstance(named, (str, os.PathLike)) else None
+    path = upload if isinstance(upload, (str, os.PathLike)) else getattr(upload, "name", None)
+    return Path(path).name if isinstance(path, (str, os.PathLike)) else None
 
 
 def _is_stream(content: Any) -> bool:
-    """Return whether sending uses the content up: an open file, or what gives bytes one by one."""
+    """Return whether sending consumes the content, such as an open file or an iterator."""
     return hasattr(content, "read") or hasattr(content, "__next__")
 
 
-def _position(content: Any) -> int | None:
-    """Where an open file stands, to which it can be wound back."""
+def _find_position(content: Any) -> int | None:
+    """Return the position of a file that can be rewound, or ``None`` for other content."""
     if not hasattr(content, "seekable") or not content.seekable():
         return None
     position: int = content.tell()

@@ -1,4 +1,4 @@
-"""Verifying webhooks, by Standard Webhooks 1.0."""
+"""Verifies the signatures of webhooks according to Standard Webhooks 1.0."""
 
 import base64
 import binascii
@@ -22,25 +22,32 @@ def verify_webhook(
     *,
     tolerance: float = 300.0,
 ) -> dict[str, Any]:
-    """The message of a webhook, once its signature is found to be right.
+    """Verify the signature of a webhook, and return its message.
 
-    ``body`` is the request's body as it came, not parsed. While a secret is being changed, give
-    both. Raises ``WebhookInvalid``, also for a message that is ``tolerance`` seconds older or newer
-    than now. A message may come twice: its header ``webhook-id`` is the same then.
+    Raises ``WebhookInvalid`` for an invalid signature or an outdated message. A message may arrive
+    twice with the same header ``webhook-id``.
+
+    Args:
+        secrets: the secret of the endpoint. Pass the old and the new secret while you change the
+            secret.
+        body: the unparsed body of the request.
+        tolerance: the maximum difference between the message's time and the current time, in
+            seconds.
     """
-    given = {name.lower(): value for name, value in headers.items()}
+    values = {name.lower(): value for name, value in headers.items()}
     try:
-        message_id, sent_at = given["webhook-id"], given["webhook-timestamp"]
-        signatures = given["webhook-signature"].split()
+        message_id = values["webhook-id"]
+        sent_at = values["webhook-timestamp"]
+        signatures = values["webhook-signature"].split()
     except KeyError as error:
         raise WebhookInvalid(f"The header {error.args[0]} is missing.") from error
     _check_time(sent_at, tolerance)
     raw = body.encode() if isinstance(body, str) else body
     signed = b".".join((message_id.encode(), sent_at.encode(), raw))
     for secret in [secrets] if isinstance(secrets, str) else secrets:
-        digest = hmac.new(_key_of(secret), signed, hashlib.sha256).digest()
+        digest = hmac.new(_decode_secret(secret), signed, hashlib.sha256).digest()
         expected = f"{_VERSION},{base64.b64encode(digest).decode()}".encode()
-        if any(hmac.compare_digest(expected, each.encode()) for each in signatures):
+        if any(hmac.compare_digest(expected, signature.encode()) for signature in signatures):
             message: dict[str, Any] = json.loads(raw)
             return message
     raise WebhookInvalid("No signature is right.")
@@ -53,8 +60,8 @@ def _check_time(sent_at: str, tolerance: float) -> None:
         raise WebhookInvalid("The message is too old, or its time has not come.")
 
 
-def _key_of(secret: str) -> bytes:
-    """Raises ``ValueError`` for what is no secret of a webhook endpoint."""
+def _decode_secret(secret: str) -> bytes:
+    """Return the key in the secret of a webhook endpoint, or raise ``ValueError``."""
     try:
         return base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
     except binascii.Error as error:

@@ -112,7 +112,7 @@ def test_a_member_has_a_hundred_tags_at_most(bulk_actions: BulkActions) -> None:
     bulk_actions.add(2)
     names = [f"tag {number}" for number in range(100)]
     with bulk_actions.resources.unit_of_work() as uow:
-        ids = tags.find_tag_ids(uow, bulk_actions.list_id, names, make=True)
+        ids = tags.find_tag_ids(uow, bulk_actions.list_id, names, create=True)
     bulk_actions.stack.query(
         "UPDATE subscriptions SET tag_ids = (SELECT array_agg(id ORDER BY id) FROM tags"
         " WHERE list_id = %s) WHERE id = (SELECT min(id) FROM subscriptions WHERE list_id = %s)",

@@ -22,7 +22,7 @@ OTHERS_IN_ROME = {"all": [{"not": VIP}, IN_ROME]}
 def give(bulk: BulkActions, emails: list[str], tag: str, town_id: int | None = None) -> int:
     """Tag these members, and set their field; the tag's id."""
     with bulk.resources.unit_of_work() as uow:
-        tag_id = tags.find_tag_ids(uow, bulk.list_id, [tag], make=True)[tag]
+        tag_id = tags.find_tag_ids(uow, bulk.list_id, [tag], create=True)[tag]
     bulk.stack.query(
         "UPDATE subscriptions SET tag_ids = array_append(tag_ids, %s) WHERE list_id = %s"
         " AND email = ANY(%s)",
@@ -96,7 +96,7 @@ def test_a_bulk_action_keeps_its_meaning_and_its_tag_to_its_end(
     for _ in range(batches_before):
         bulk_actions.take_turn(job_id)
     with bulk_actions.resources.unit_of_work() as uow:
-        greeted = tags.find_tag_ids(uow, bulk_actions.list_id, ["greeted"], make=False)["greeted"]
+        greeted = tags.find_tag_ids(uow, bulk_actions.list_id, ["greeted"], create=False)["greeted"]
     # The names go to others, the field is retired, and the segment means others before it goes.
     rename(bulk_actions, vip, "patron")
     rename(bulk_actions, greeted, "welcomed")
@@ -131,7 +131,7 @@ def test_a_bulk_action_that_failed_does_not_go_on_without_its_tags(
         bulk_actions.list_id,
     )
     with bulk_actions.resources.unit_of_work() as uow:
-        greeted = tags.find_tag_ids(uow, bulk_actions.list_id, ["greeted"], make=False)["greeted"]
+        greeted = tags.find_tag_ids(uow, bulk_actions.list_id, ["greeted"], create=False)["greeted"]
     delete(bulk_actions, vip)
     delete(bulk_actions, greeted)
     for job_id, code in ((by_filter, "segment.tag_deleted"), (by_value, "tag.not_found")):

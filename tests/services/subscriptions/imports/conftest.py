@@ -12,7 +12,7 @@ from tests.support.lists.racing import no_deadlock
 @pytest.fixture
 def importer(importing: Importing) -> Owner:
     """A new owner, who imports members into the list with the id ``list_id``."""
-    return importing.stack.new_owner()
+    return importing.stack.create_owner()
 
 
 @pytest.fixture

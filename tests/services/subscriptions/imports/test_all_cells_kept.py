@@ -78,10 +78,10 @@ def kept(importing: Importing, owner: Owner, list_id: int, email: str) -> dict[s
     )
     with importing.resources.unit_of_work() as uow:
         own = fields.read_own_fields(uow, owner.user_id)
-    shown = own.shown(values)  # type: ignore[arg-type]
+    shown = own.replace_ids(values)  # type: ignore[arg-type]
     return {
         "email": email,
-        "fields": {key: fields.as_text(value) for key, value in shown.items()},
+        "fields": {key: fields.format_value(value) for key, value in shown.items()},
         "tags": set(names),  # type: ignore[call-overload]
         "joined_at": joined_at or "",
         "claims": claims,

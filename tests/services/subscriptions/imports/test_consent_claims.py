@@ -284,5 +284,5 @@ def test_an_export_gets_the_consent_of_many_members_at_once(
     assert own == ["login", "198.51.100.7", "https://example.com/tea", *[None] * 4]
     # What the file says tells more than that there was a file.
     from_file = ("form", "192.0.2.0/24", None, wording, None, None, "Mailchimp")
-    assert by_claim == (clock.iso(THEN), *from_file)
+    assert by_claim == (clock.format_timestamp(THEN), *from_file)
     assert build_export_values(()) == (None,) * len(CONSENT_COLUMNS)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from core.errors import DomainError
 from services.subscriptions.export_sheets import (
-    bare_cell,
     guard_cell,
     guard_foreign_cell,
     guard_foreign_cells,
+    unguard_cell,
 )
 from services.subscriptions.imports.encoding_detection import EncodingUnclear
 from services.subscriptions.imports.formats import open_member_rows
@@ -182,7 +182,7 @@ def test_rejected_row_begins_no_formula_and_can_be_read_again(name: str) -> None
     assert not formulas(sheet.decode())
     [read] = opened(sheet)
     assert read.cells[:2] == ["no address", guard_foreign_cell(name)]
-    assert bare_cell(read.cells[1]) == name
+    assert unguard_cell(read.cells[1]) == name
 
 
 @given(st.lists(st.text("a'\"=+-@ ,;\t\r\n＝", max_size=6), max_size=5))  # noqa: RUF001

@@ -120,7 +120,7 @@ def test_more_long_files_than_a_process_keeps_open_are_all_read_to_their_end(
 def test_a_small_import_of_another_owner_ends_before_a_large_file_is_read(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
-    other_owner = importing.stack.new_owner()
+    other_owner = importing.stack.create_owner()
     large_id = importing.begin(importer, list_id, file_of(30))
     small_id = importing.begin(other_owner, importing.new_list(other_owner), file_of(1))
     run_job(context(importing), job_id=large_id)

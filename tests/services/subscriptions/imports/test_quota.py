@@ -32,7 +32,7 @@ def file_of(count: int, *left: str) -> bytes:
 def test_imports_at_once_fill_the_plan_exactly(
     importing: Importing, room: int, sizes: list[int], chunk: int
 ) -> None:
-    owner = importing.stack.new_owner()
+    owner = importing.stack.create_owner()
     leave_room_for_members(importing.stack, importing.new_list(owner), room)
     list_ids = [importing.new_list(owner) for _ in sizes]
     left = [f"{random_hash_id()}@example.com" for _ in sizes]

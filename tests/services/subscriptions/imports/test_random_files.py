@@ -104,7 +104,7 @@ def test_any_file_on_any_list_does_what_the_rules_say_and_is_taken_back(
     missing: set[str],
     chunk: int,
 ) -> None:
-    owner = importing.stack.new_owner()
+    owner = importing.stack.create_owner()
     list_id = importing.new_list(owner)
     tag = random_hash_id(8)
     whole = _prepare(importing, owner, list_id, people, tag)
@@ -161,7 +161,7 @@ def _prepare(
 ) -> Whole:
     whole, field_ids = Whole(), create_company_and_age(importing.resources, owner)
     with importing.resources.unit_of_work() as uow:
-        tag_ids = tags.find_tag_ids(uow, list_id, TAGS, make=True)
+        tag_ids = tags.find_tag_ids(uow, list_id, TAGS, create=True)
         for who, each in enumerate(people):
             address, user_id = _address(who, tag), None
             if not each.erased:
@@ -224,7 +224,7 @@ def _require(importing: Importing, owner: Owner, list_id: int, whole: Whole) -> 
             tier=each.type,
             expiry=expiry_of(each),
             name=each.name,
-            fields=own.shown(each.fields),
+            fields=own.replace_ids(each.fields),
             tags=frozenset(names[tag_id] for tag_id in each.tag_ids),
             joined=f"{each.joined_at:%Y-%m-%d}" if each.joined_at else "",
         )

@@ -36,7 +36,7 @@ def test_after_the_import_the_file_is_gone(
     looked = importing.bring(importer, list_id, FILE, dry_run=True)
     importing.work(read_again(importing, importer, looked.id))
     assert error(importing, importer, looked.id, dry_run=True) == "import.file_gone"
-    removals.work_off(importing.resources)
+    removals.process_due_removals(importing.resources)
     assert list(importing.resources.objects.list_objects(f"{looked.object_prefix}/")) == []
 
 
@@ -54,12 +54,12 @@ def test_a_file_is_kept_for_its_time_and_no_longer(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
     looked = importing.bring(importer, list_id, FILE, dry_run=True)
-    removals.work_off(importing.resources)
+    removals.process_due_removals(importing.resources)
     assert list(importing.resources.objects.list_objects(f"{looked.object_prefix}/"))
     importing.stack.query(
         "UPDATE object_removals SET try_at = now() WHERE key = %s", f"{looked.object_prefix}/"
     )
-    removals.work_off(importing.resources)
+    removals.process_due_removals(importing.resources)
     assert list(importing.resources.objects.list_objects(f"{looked.object_prefix}/")) == []
     assert error(importing, importer, looked.id) == "import.file_gone"
 

@@ -30,7 +30,7 @@ def shown(importing: Importing, owner: Owner, list_id: int) -> dict[str, dict[st
     return {
         str(email): {
             "name": name,
-            "fields": own.shown(values),  # type: ignore[arg-type]
+            "fields": own.replace_ids(values),  # type: ignore[arg-type]
             "tags": {names[each] for each in tag_ids if each in names},  # type: ignore[attr-defined]
             "joined_at": None if joined_at is None else f"{joined_at:%Y-%m-%d}",
         }
@@ -63,7 +63,7 @@ def test_tags_beyond_a_hundred_living_ones_change_nothing(
     assert bring("one more", on_existing="update") == (1, 0, 1)
     assert edits() == 1
     with importing.resources.unit_of_work() as uow:
-        ids = tags.find_tag_ids(uow, list_id, names[:1], make=False)
+        ids = tags.find_tag_ids(uow, list_id, names[:1], create=False)
         tags.delete_tag(uow, list_id, ids[names[0]])
     assert bring("one more") == (1, 1, 0)
     assert shown(importing, importer, list_id)[ada]["tags"] == {*names[1:], "one more"}
@@ -188,7 +188,7 @@ def test_file_of_more_columns_than_fields_is_refused_before_anything_is_written(
 def test_fields_of_another_owner_are_as_if_they_were_not_there(
     importing: Importing, importer: Owner, list_id: int, people: list[str]
 ) -> None:
-    create_company_and_age(importing.resources, importing.stack.new_owner())
+    create_company_and_age(importing.resources, importing.stack.create_owner())
     task = importing.bring(
         importer, list_id, csv_of([[people[0], "", "Acme", "1", "", ""]], HEADER)
     )
@@ -210,7 +210,7 @@ def test_list_without_room_for_tags_takes_the_members_without_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with importing.resources.unit_of_work() as uow:
-        tags.find_tag_ids(uow, list_id, ["old"], make=True)
+        tags.find_tag_ids(uow, list_id, ["old"], create=True)
     monkeypatch.setattr(tags, "MAX_TAGS_OF_LIST", 1)
     task = importing.bring(
         importer, list_id, csv_of([[people[0], "", "", "", "old,new", ""]], HEADER)

@@ -11,7 +11,7 @@ from services.subscriptions import lists
 from services.subscriptions.imports import applying, chunks, undo
 from services.subscriptions.imports.chunks import PreparedChunk
 from services.subscriptions.imports.undo import IMPORT_UNDO
-from services.subscriptions.member_attributes import GivenAttributes
+from services.subscriptions.member_attributes import AttributeChanges
 from services.subscriptions.members import members, unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from services.subscriptions.members.members import MemberEdit
@@ -21,7 +21,7 @@ from tests.support.people.erasure import erase, finish
 
 OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
 READER = Actor(ActorKind.USER, Via.TRACE)
-EDIT = MemberEdit({"name": "Edited", "type": "gold"}, GivenAttributes())
+EDIT = MemberEdit({"name": "Edited", "type": "gold"}, AttributeChanges())
 HEADER = ("email", "name", "tier")
 
 

@@ -366,7 +366,7 @@ class Subscriptions(RuleBasedStateMachine):
 @pytest.mark.slow
 def test_no_sequence_of_actions_goes_against_what_a_person_said(acting: Acting) -> None:
     Subscriptions.acting = acting
-    Subscriptions.owners = [acting.stack.new_owner(), acting.stack.new_owner()]
+    Subscriptions.owners = [acting.stack.create_owner(), acting.stack.create_owner()]
     run_state_machine_as_test(
         Subscriptions,
         settings=settings(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.accounts.unsolicited_mail import MAX_SHOWN_CHARACTERS, masked_address, quoted
+from services.accounts.quoted_texts import MAX_SHOWN_CHARACTERS, obfuscate_address, quote_text
 
 # What mail programs make links of.
 LINKED = re.compile(
@@ -43,12 +43,12 @@ LINKED = re.compile(
     ],
 )
 def test_a_title_is_short_quoted_and_leads_nowhere(title: str, shown: str) -> None:
-    assert quoted(title) == shown
+    assert quote_text(title) == shown
 
 
 @given(st.text(max_size=200))
 def test_whatever_it_is_it_leads_nowhere(title: str) -> None:
-    shown = quoted(title)
+    shown = quote_text(title)
     inner = shown[1:-1]
     assert (shown[0], shown[-1]) == ("“", "”")
     assert 1 <= len(inner) <= MAX_SHOWN_CHARACTERS
@@ -65,10 +65,10 @@ def test_whatever_it_is_it_leads_nowhere(title: str) -> None:
     ],
 )
 def test_an_owner_is_known_by_a_part_of_the_address(address: str, shown: str) -> None:
-    assert masked_address(address) == shown
+    assert obfuscate_address(address) == shown
 
 
 def test_a_long_domain_says_no_more_than_a_title() -> None:
-    assert len(masked_address("o@" + "your-account-is-locked." * 8 + "example")) == (
+    assert len(obfuscate_address("o@" + "your-account-is-locked." * 8 + "example")) == (
         MAX_SHOWN_CHARACTERS
     )

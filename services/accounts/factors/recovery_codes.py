@@ -1,0 +1,58 @@
+"""Recovery codes, which a person can use once each instead of a lost second factor.
+
+The database stores only the codes' HMACs.
+"""
+
+import secrets
+
+from sqlalchemy import delete, func, insert, select
+
+from core.keyring import Keyring
+from models import RecoveryCode
+from storage.unit_of_work import UnitOfWork, record_moment_once
+
+RECOVERY_CODES_PER_PERSON = 10
+# The alphabet has 32 characters, so each character holds five bits. Characters that look alike on
+# paper are left out.
+_ALPHABET = "abcdefghjkmnpqrstuvwxyz023456789"
+_HALF_CHARACTERS = 5
+_PURPOSE = "recovery-code"
+
+
+def create_codes(uow: UnitOfWork, user_id: int) -> list[str]:
+    """Replace all recovery codes of a person, and return the new codes."""
+    remove_codes(uow, user_id)
+    codes = [f"{_random_half()}-{_random_half()}" for _ in range(RECOVERY_CODES_PER_PERSON)]
+    rows = [
+        {"user_id": user_id, "code_hmac": _digests(uow.settings.keyring, code)[0]} for code in codes
+    ]
+    uow.session.execute(insert(RecoveryCode), rows)
+    return codes
+
+
+def use_code(uow: UnitOfWork, user_id: int, typed: str) -> bool:
+    """Mark a recovery code as used, and return whether the person had this unused code."""
+    matches = RecoveryCode.code_hmac.in_(_digests(uow.settings.keyring, typed))
+    used_codes = record_moment_once(
+        uow, RecoveryCode.used_at, RecoveryCode.user_id == user_id, matches
+    )
+    return used_codes == 1
+
+
+def count_unused_codes(uow: UnitOfWork, user_id: int) -> int:
+    unused = (RecoveryCode.user_id == user_id, RecoveryCode.used_at.is_(None))
+    return uow.session.scalar(select(func.count()).select_from(RecoveryCode).where(*unused)) or 0
+
+
+def remove_codes(uow: UnitOfWork, user_id: int) -> None:
+    uow.session.execute(delete(RecoveryCode).where(RecoveryCode.user_id == user_id))
+
+
+def _random_half() -> str:
+    return "".join(secrets.choice(_ALPHABET) for _ in range(_HALF_CHARACTERS))
+
+
+def _digests(keyring: Keyring, typed: str) -> list[bytes]:
+    # People type spaces and capital letters, and omit the hyphen.
+    code = "".join(filter(str.isalnum, typed.lower()))
+    return keyring.signer(_PURPOSE).digests(code.encode("utf-8", "surrogatepass"))

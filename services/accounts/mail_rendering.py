@@ -1,0 +1,76 @@
+"""Renders every mail that Pressroom sends, and registers the jobs that send mails.
+
+All templates are in the folder ``templates`` of this package, including templates of mails about
+lists, such as ``confirm_subscription.txt``.
+"""
+
+from collections.abc import Callable
+from functools import cache
+
+from jinja2 import Environment, PackageLoader
+
+from core.languages import reader_languages
+from core.languages.reader_languages import create_templates
+from core.queues import Queue
+from core.scopes import Scope
+from integrations.mail.port import Mail, Mailer
+from services.jobs.kinds import JobKind, register_kind
+from services.jobs.lease import Lease
+from storage.resources import Resources
+
+
+def render_mail(
+    template: str,
+    *,
+    to: str,
+    key: str,
+    language: str | None = None,
+    sender_name: str | None = None,
+    headers: dict[str, str] | None = None,
+    **values: str | bool | None,
+) -> Mail:
+    """Render a mail from ``templates/<template>.txt`` and ``templates/<template>.html``.
+
+    The first line of the text template is the subject of the mail. ``language`` is the reader's
+    language. Mails to owners and operators pass no language and are in English.
+    """
+    templates = _load_templates(reader_languages.available_language(language))
+
+    def fill(name: str) -> str:
+        return templates.get_template(name).render(values)
+
+    subject, _, text = fill(f"{template}.txt").partition("\n")
+    return Mail(
+        to=to,
+        subject=subject.strip(),
+        text=text.strip() + "\n",
+        html=fill(f"{template}.html"),
+        sender_name=sender_name,
+        headers=headers or {},
+        key=key,
+    )
+
+
+@cache
+def _load_templates(language: str) -> Environment:
+    return create_templates(language, PackageLoader("services.accounts"))
+
+
+def register_mail_kind(name: str, send: Callable[[Resources, Lease, Mailer], None]) -> JobKind:
+    """Register a kind of job that sends one mail."""
+    return register_kind(
+        JobKind(
+            name=name,
+            run=lambda resources, lease: send(resources, lease, resources.shared(_create_mailer)),
+            queue=Queue.MAIL,
+            scope=Scope.SUBSCRIPTION_FULL,
+            retryable=True,
+        )
+    )
+
+
+def _create_mailer(resources: Resources) -> Mailer:
+    # Only workers send mail, so the API doesn't load the mail providers.
+    from integrations.mail import registry
+
+    return registry.create_mailer(resources.settings)
