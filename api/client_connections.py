@@ -47,8 +47,8 @@ class JoinedWrites:
     """A transport that sends the headers of a response together with the start of its body.
 
     Uvicorn writes the headers and the body separately. If the process were killed between the two
-    writes, the client would get headers without a body. A proxy can't retry such a request on
-    another host.
+    writes, the client would get headers without a body. A proxy can't retry a request on another
+    host after the client has received headers.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:

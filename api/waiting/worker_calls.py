@@ -82,7 +82,7 @@ class WorkerCalls:
         return outcome["result"]
 
     def deliver(self, topic: str, value: str) -> None:
-        """Deliver the result in a notification. A notification without a result causes a lookup."""
+        """Deliver the result in a notification. Look up the result if the notification has none."""
         if value:
             self.results.fulfil(topic, value)
         else:
