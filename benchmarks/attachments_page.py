@@ -46,8 +46,8 @@ def main() -> int:
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir()
     with httpx2.Client(base_url=run["api_url"], headers=headers, timeout=60) as client:
-        rows = [_row(client, sample) for sample in _samples()]
-    (DOCS / "before-and-after.md").write_text(_page(rows))
+        rows = [_build_row(client, sample) for sample in _create_samples()]
+    (DOCS / "before-and-after.md").write_text(_build_page(rows))
     print(f"{sum(file.stat().st_size for file in FOLDER.iterdir()):,} bytes of pictures.")
     return 0
 
@@ -55,38 +55,38 @@ def main() -> int:
 # -- what is sent --------------------------------------------------------------------------------
 
 
-def _samples() -> Iterator[Sample]:
-    scene = _scene(320, 240)
+def _create_samples() -> Iterator[Sample]:
+    scene = _draw_scene(320, 240)
     exif = Image.Exif()
     exif[ExifTags.Base.Orientation] = _SIDEWAYS
     sideways = scene.transpose(Image.Transpose.ROTATE_90)
-    photo = _saved(sideways, "JPEG", quality=92, exif=exif)
+    photo = _encode(sideways, "JPEG", quality=92, exif=exif)
     yield Sample("JPEG", "photo.jpg", photo, "lies on its side; EXIF says how to turn it")
-    badge = _saved(_badge(240), "PNG")
+    badge = _encode(_draw_badge(240), "PNG")
     yield Sample("PNG", "badge.png", badge, "transparent around a shaded disc")
-    turning = [_badge(160, angle) for angle in range(0, 360, 30)]
-    moving = _animated(turning, "PNG", duration=80, loop=0, disposal=1)
+    turning = [_draw_badge(160, angle) for angle in range(0, 360, 30)]
+    moving = _encode_animation(turning, "PNG", duration=80, loop=0, disposal=1)
     yield Sample("APNG", "turning.png", moving, "twelve transparent frames, for ever")
-    counting = [_number(digit) for digit in (3, 2, 1, 0)]
-    countdown = _animated(counting, "GIF", duration=[700, 700, 700, 2000], loop=2)
+    counting = [_draw_number(digit) for digit in (3, 2, 1, 0)]
+    countdown = _encode_animation(counting, "GIF", duration=[700, 700, 700, 2000], loop=2)
     yield Sample("GIF", "countdown.gif", countdown, "the last frame shown longest; three plays")
-    still = _saved(scene, "WEBP", quality=95)
+    still = _encode(scene, "WEBP", quality=95)
     yield Sample("WebP", "scene.webp", still, "a lossy still")
-    icon = _saved(_badge(64), "ICO", sizes=[(16, 16), (32, 32), (64, 64)])
+    icon = _encode(_draw_badge(64), "ICO", sizes=[(16, 16), (32, 32), (64, 64)])
     yield Sample("ICO", "icon.ico", icon, "16, 32 and 64 pixels wide")
 
 
-def _saved(picture: Image.Image, file_format: str, **options: object) -> bytes:
+def _encode(picture: Image.Image, file_format: str, **options: object) -> bytes:
     buffer = io.BytesIO()
     picture.save(buffer, file_format, **options)
     return buffer.getvalue()
 
 
-def _animated(frames: list[Image.Image], file_format: str, **options: object) -> bytes:
-    return _saved(frames[0], file_format, save_all=True, append_images=frames[1:], **options)
+def _encode_animation(frames: list[Image.Image], file_format: str, **options: object) -> bytes:
+    return _encode(frames[0], file_format, save_all=True, append_images=frames[1:], **options)
 
 
-def _scene(width: int, height: int) -> Image.Image:
+def _draw_scene(width: int, height: int) -> Image.Image:
     """Return a picture of three overlaid gradients, which is the same in every run."""
     fractal = Image.effect_mandelbrot((width, height), (-2.0, -1.2, 0.9, 1.2), 60)
     down = Image.linear_gradient("L").resize((width, height))
@@ -96,7 +96,7 @@ def _scene(width: int, height: int) -> Image.Image:
     return scene
 
 
-def _badge(side: int, angle: int = 0) -> Image.Image:
+def _draw_badge(side: int, angle: int = 0) -> Image.Image:
     badge = Image.new("RGBA", (side, side))
     draw = ImageDraw.Draw(badge)
     for ring in range(side // 2):
@@ -107,7 +107,7 @@ def _badge(side: int, angle: int = 0) -> Image.Image:
     return badge
 
 
-def _number(digit: int) -> Image.Image:
+def _draw_number(digit: int) -> Image.Image:
     frame = Image.new("RGB", (160, 160), (24, 32, 64))
     draw = ImageDraw.Draw(frame)
     draw.ellipse((10, 10, 150, 150), outline=(255, 220, 60), width=6)
@@ -118,7 +118,7 @@ def _number(digit: int) -> Image.Image:
 # -- what comes back -----------------------------------------------------------------------------
 
 
-def _row(client: httpx2.Client, sample: Sample) -> dict[str, str]:
+def _build_row(client: httpx2.Client, sample: Sample) -> dict[str, str]:
     record = _upload(client, sample)
     # Fetch the stored picture without credentials, like a mail client.
     stored = httpx2.get(record["view_url"], timeout=60).raise_for_status()
@@ -133,10 +133,12 @@ def _row(client: httpx2.Client, sample: Sample) -> dict[str, str]:
         "note": sample.note,
         "sent": f"![{sample.filename}](attachments/{sample.filename})",
         "stored": f"![{result}](attachments/{result})",
-        "sent_facts": _facts(mime_type, width, height, len(sample.data)),
-        "stored_facts": _facts(stored_type, record["width"], record["height"], record["size"]),
+        "sent_facts": _format_facts(mime_type, width, height, len(sample.data)),
+        "stored_facts": _format_facts(
+            stored_type, record["width"], record["height"], record["size"]
+        ),
         "frames": f"{frames} → {record['frames']}",
-        "plays": _plays(stored.content) if record["frames"] > 1 else "",
+        "plays": _format_plays(stored.content) if record["frames"] > 1 else "",
         "blurhash": f"`{record['blurhash'].replace('|', _ESCAPED_BAR)}`",
     }
 
@@ -152,11 +154,11 @@ def _extension(filename: str) -> str:
     return filename.rpartition(".")[2]
 
 
-def _facts(mime_type: str, width: int, height: int, size: int) -> str:
+def _format_facts(mime_type: str, width: int, height: int, size: int) -> str:
     return f"`{mime_type}`, {width} × {height}, {size:,} bytes"
 
 
-def _plays(data: bytes) -> str:
+def _format_plays(data: bytes) -> str:
     return str(webp.read_webp(data).plays or "for ever")
 
 
@@ -174,7 +176,7 @@ has no EXIF.
 """
 
 
-def _page(rows: list[dict[str, str]]) -> str:
+def _build_page(rows: list[dict[str, str]]) -> str:
     pictures = [
         f"| **{row['name']}**: {row['note']} | {row['sent']} | {row['stored']} |" for row in rows
     ]

@@ -21,21 +21,26 @@ MIN_SPEEDUP_OF_SINGLE = 30.0
 
 def run() -> list[Finding]:
     with bulk_bench() as bench:
-        return [_new(bench), _lean(bench), _again(bench), _single(bench)]
+        return [
+            _compare_new(bench),
+            _compare_lean(bench),
+            _compare_repeated(bench),
+            _compare_single(bench),
+        ]
 
 
-def _new(bench: BulkBench) -> Finding:
+def _compare_new(bench: BulkBench) -> Finding:
     def baseline() -> float:
         fresh, list_id = create_people(MEMBERS), bench.new_list()
         seconds = measure_seconds(lambda: bench.add_plainly(list_id, fresh))
         assert bench.count_members(list_id) == MEMBERS
         return seconds
 
-    pairs = alternate(lambda: _seconds_of_new(bench), baseline, rounds=ROUNDS)
-    return _finding("bulk-add: 100,000 new members", pairs, MIN_SPEEDUP)
+    pairs = alternate(lambda: _measure_new(bench), baseline, rounds=ROUNDS)
+    return _build_finding("bulk-add: 100,000 new members", pairs, MIN_SPEEDUP)
 
 
-def _lean(bench: BulkBench) -> Finding:
+def _compare_lean(bench: BulkBench) -> Finding:
     """Compare with minimal tables, which shows the cost of the product's own tables."""
 
     def baseline() -> float:
@@ -45,57 +50,60 @@ def _lean(bench: BulkBench) -> Finding:
         return seconds
 
     bench.make_lean_tables()
-    pairs = alternate(lambda: _seconds_of_new(bench), baseline, rounds=ROUNDS)
-    return _finding("bulk-lean: 100,000 new members", pairs, MIN_SPEEDUP_OF_LEAN)
+    pairs = alternate(lambda: _measure_new(bench), baseline, rounds=ROUNDS)
+    return _build_finding("bulk-lean: 100,000 new members", pairs, MIN_SPEEDUP_OF_LEAN)
 
 
-def _seconds_of_new(bench: BulkBench) -> float:
-    body, list_id = _body(create_people(MEMBERS)), bench.new_list()
-    seconds = measure_seconds(lambda: _add(bench, list_id, body, MEMBERS))
+def _measure_new(bench: BulkBench) -> float:
+    body, list_id = _build_body(create_people(MEMBERS)), bench.new_list()
+    seconds = measure_seconds(lambda: _add_members(bench, list_id, body, MEMBERS))
     assert bench.count_members(list_id) == MEMBERS
     return seconds
 
 
-def _again(bench: BulkBench) -> Finding:
+def _compare_repeated(bench: BulkBench) -> Finding:
     members = create_people(MEMBERS)
-    body, list_id = _body(members), bench.new_list()
-    _add(bench, list_id, body, MEMBERS)
+    body, list_id = _build_body(members), bench.new_list()
+    _add_members(bench, list_id, body, MEMBERS)
     pairs = alternate(
-        lambda: measure_seconds(lambda: _add(bench, list_id, body, 0)),
+        lambda: measure_seconds(lambda: _add_members(bench, list_id, body, 0)),
         lambda: measure_seconds(lambda: bench.add_plainly(list_id, members)),
         rounds=ROUNDS,
     )
-    return _finding("bulk-again: 100,000 known members", pairs, MIN_SPEEDUP)
+    return _build_finding("bulk-again: 100,000 known members", pairs, MIN_SPEEDUP)
 
 
-def _single(bench: BulkBench) -> Finding:
+def _compare_single(bench: BulkBench) -> Finding:
     """Compare one request with many members with many requests with one member."""
 
     def many() -> float:
-        body, list_id = _body(create_people(MEMBERS)), bench.new_list()
-        return measure_seconds(lambda: _add(bench, list_id, body, MEMBERS)) / MEMBERS
+        body, list_id = _build_body(create_people(MEMBERS)), bench.new_list()
+        return measure_seconds(lambda: _add_members(bench, list_id, body, MEMBERS)) / MEMBERS
 
     def one() -> float:
-        bodies, list_id = [_body([person]) for person in create_people(SINGLE)], bench.new_list()
-        times = [measure_seconds(partial(_add, bench, list_id, body, 1)) for body in bodies]
+        bodies, list_id = (
+            [_build_body([person]) for person in create_people(SINGLE)],
+            bench.new_list(),
+        )
+        times = [measure_seconds(partial(_add_members, bench, list_id, body, 1)) for body in bodies]
         return sum(times) / SINGLE
 
     pairs = alternate(many, one, rounds=3)
     ratio, spread = median_and_spread(
         [baseline_time / product_time for product_time, baseline_time in pairs]
     )
-    details = {"many_per_s": _rate(pairs, 0), "one_per_s": _rate(pairs, 1)}
+    details = {"many_per_s": _median_rate(pairs, 0), "one_per_s": _median_rate(pairs, 1)}
     met = ratio >= MIN_SPEEDUP_OF_SINGLE
     # The unit excludes this finding from the chart, because its large ratio would compress the
     # axis.
     return Finding("bulk-add: beside one a call", ratio, "times", "≥ 30 ×", met, spread, details)
 
 
-def _rate(pairs: Sequence[tuple[float, float]], which: int) -> int:
+def _median_rate(pairs: Sequence[tuple[float, float]], which: int) -> int:
     return round(1 / median_and_spread([pair[which] for pair in pairs])[0])
 
 
-def _finding(name: str, pairs: list[tuple[float, float]], min_speedup: float) -> Finding:
+def _build_finding(name: str, pairs: list[tuple[float, float]], min_speedup: float) -> Finding:
     ratio, spread = median_and_spread(
         [baseline_time / product_time for product_time, baseline_time in pairs]
     )
@@ -110,12 +118,12 @@ def _finding(name: str, pairs: list[tuple[float, float]], min_speedup: float) ->
     return Finding(name, ratio, "×", f"≥ {min_speedup:g} ×", ratio >= min_speedup, spread, details)
 
 
-def _body(members: Sequence[Person]) -> bytes:
+def _build_body(members: Sequence[Person]) -> bytes:
     listed = [{"email": email, "name": name} for email, name in members]
     return json.dumps({"members": listed}).encode()
 
 
-def _add(bench: BulkBench, list_id: int, body: bytes, expected: int) -> None:
+def _add_members(bench: BulkBench, list_id: int, body: bytes, expected: int) -> None:
     reply = bench.client.post(
         f"/auxilia/subscriptions/{list_id}/members/add",
         content=body,

@@ -22,8 +22,8 @@ def run() -> list[Finding]:
         TemporaryDirectory(prefix="pressroom-bench-") as services_only,
     ):
         pairs = alternate(
-            lambda: _until_first_upload(Path(whole)),
-            lambda: _until_services(Path(services_only)),
+            lambda: _measure_first_upload(Path(whole)),
+            lambda: _measure_services(Path(services_only)),
             rounds=7 if is_full_size() else 5,
         )
     seconds, spread = median_and_spread([product_time for product_time, _ in pairs])
@@ -52,7 +52,7 @@ def run() -> list[Finding]:
     ]
 
 
-def _until_first_upload(home: Path) -> float:
+def _measure_first_upload(home: Path) -> float:
     start = time.perf_counter()
     stack = start_stack(home)
     try:
@@ -68,7 +68,7 @@ def _until_first_upload(home: Path) -> float:
         stop_stack(home)
 
 
-def _until_services(home: Path) -> float:
+def _measure_services(home: Path) -> float:
     start = time.perf_counter()
     with embedded_services(home):
         return time.perf_counter() - start

@@ -27,14 +27,14 @@ def run() -> list[Finding]:
             for name, value in os.environ.items()
             if not name.startswith("PRESSROOM_") and name != "PYTHONDONTWRITEBYTECODE"
         } | {"PRESSROOM_HOME": str(stack["home"]), "PYTHONPYCACHEPREFIX": compiled}
-        return [_finding(words, environment) for words in _BARS]
+        return [_compare(words, environment) for words in _BARS]
 
 
-def _finding(words: str, environment: Mapping[str, str]) -> Finding:
+def _compare(words: str, environment: Mapping[str, str]) -> Finding:
     ours = [str(Path(sys.executable).with_name("pressroom")), *words.split()]
     pairs = alternate(
-        lambda: _seconds(ours, environment),
-        lambda: _seconds([sys.executable, "-c", "pass"], environment),
+        lambda: _measure_command(ours, environment),
+        lambda: _measure_command([sys.executable, "-c", "pass"], environment),
         rounds=_ROUNDS,
     )
     ratio, spread = median_and_spread(
@@ -53,7 +53,7 @@ def _finding(words: str, environment: Mapping[str, str]) -> Finding:
     return Finding(name, ratio, "×", f"≤ {bar:g} ×", ratio <= bar, spread, details)
 
 
-def _seconds(command: list[str], environment: Mapping[str, str]) -> float:
+def _measure_command(command: list[str], environment: Mapping[str, str]) -> float:
     return measure_seconds(
         lambda: subprocess.run(
             command, env=environment, stdout=subprocess.DEVNULL, check=True, timeout=60

@@ -27,9 +27,9 @@ BODY = b'{"amount_credit": 0.0001, "source_id": "post-1", "meta": {"words": 12}}
 
 
 def run() -> list[Finding]:
-    with _stacks() as (stack, bare_port):
+    with _start_stacks() as (stack, bare_port):
         keys = [stack.create_key(stack.create_owner().user_id) for _ in range(ACCOUNTS)]
-        _fill(stack)
+        _grant_credits(stack)
         return [
             *_compare(stack, bare_port, "one hot account", keys[:1]),
             *_compare(stack, bare_port, "1,000 accounts", keys),
@@ -37,7 +37,7 @@ def run() -> list[Finding]:
 
 
 @contextmanager
-def _stacks() -> Iterator[tuple[Stack, int]]:
+def _start_stacks() -> Iterator[tuple[Stack, int]]:
     with TemporaryDirectory(prefix="pressroom-bench-") as directory:
         home = Path(directory)
         picker = PortPicker(home / "ports.json")
@@ -56,7 +56,7 @@ def _stacks() -> Iterator[tuple[Stack, int]]:
             yield stack, bare_port
 
 
-def _fill(stack: Stack) -> None:
+def _grant_credits(stack: Stack) -> None:
     stack.query(
         "SELECT e.id FROM users AS u CROSS JOIN LATERAL credit_append("
         "u.id, 'grant', 1000000, 1000000, 'operator', 'benchmark', NULL, NULL, NULL, NULL) AS e"

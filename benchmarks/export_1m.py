@@ -20,10 +20,10 @@ def run() -> list[Finding]:
         bench.add_plainly(list_id, create_people(MEMBERS))
         key = bench.stack.create_key(bench.owner.user_id, Scope.DELIVERY)
         roster = _export(bench, list_id, key)
-        _keep(bench, gzip.decompress(roster))
+        _store_lines(bench, gzip.decompress(roster))
         pairs = alternate(
             lambda: measure_seconds(lambda: _export(bench, list_id, key)),
-            lambda: measure_seconds(lambda: _copy(bench, len(gzip.decompress(roster)))),
+            lambda: measure_seconds(lambda: _copy_lines(bench, len(gzip.decompress(roster)))),
             rounds=ROUNDS,
         )
     ratio, spread = median_and_spread(
@@ -63,7 +63,7 @@ def _export(bench: BulkBench, list_id: int, key: str) -> bytes:
         return client.get(job["result"]["url"]).content
 
 
-def _keep(bench: BulkBench, text: bytes) -> None:
+def _store_lines(bench: BulkBench, text: bytes) -> None:
     """Store the lines of the roster in a table, so that a plain query returns the same bytes."""
     with bench.plain, bench.plain.cursor() as cursor:
         cursor.execute("CREATE TABLE roster (id bigserial, line text)")
@@ -71,7 +71,7 @@ def _keep(bench: BulkBench, text: bytes) -> None:
         cursor.copy_expert("COPY roster (line) FROM STDIN", lines)
 
 
-def _copy(bench: BulkBench, expected: int) -> None:
+def _copy_lines(bench: BulkBench, expected: int) -> None:
     packed = io.BytesIO()
     with gzip.GzipFile("", "wb", GZIP_LEVEL, packed) as out, bench.plain.cursor() as cursor:
         cursor.copy_expert("COPY (SELECT line || E'\\r' FROM roster ORDER BY id) TO STDOUT", out)

@@ -25,20 +25,20 @@ def write_load_table(record: dict[str, Any], growth: dict[str, Any]) -> None:
 
 def _build_table(record: dict[str, Any], growth: dict[str, Any]) -> list[str]:
     rows = (
-        ("charges a second", _joined(_charges(record)), "`make bench NAME=consume`"),
+        ("charges a second", _join_figures(_charge_rates(record)), "`make bench NAME=consume`"),
         (
             "new members a second",
-            _joined(_new_members(record)),
+            _join_figures(_import_rates(record)),
             "`make bench NAME=bulk-add`, `import-1m`",
         ),
         (
             "members exported a second",
-            _joined(_rates(record, r"export-1m: .*", "product_per_s", "{}")),
+            _join_figures(_rates(record, r"export-1m: .*", "product_per_s", "{}")),
             "`make bench NAME=export-1m`",
         ),
         (
             "the same call on ten times the data (29 GB)",
-            _cases(growth),
+            _format_growth(growth),
             "`make bench NAME=growth`",
         ),
     )
@@ -49,12 +49,12 @@ def _build_table(record: dict[str, Any], growth: dict[str, Any]) -> list[str]:
     ]
 
 
-def _charges(record: dict[str, Any]) -> Iterator[str]:
+def _charge_rates(record: dict[str, Any]) -> Iterator[str]:
     yield from _rates(record, "consume: one hot account", "product_per_s", "{} of one account")
     yield from _rates(record, "consume: 1,000 accounts", "product_per_s", "{} of 1,000 accounts")
 
 
-def _new_members(record: dict[str, Any]) -> Iterator[str]:
+def _import_rates(record: dict[str, Any]) -> Iterator[str]:
     yield from _rates(record, "bulk-add: .* new members", "product_per_s", "{} in one call")
     yield from _rates(record, "import-1m: .* from CSV.gz", "product_per_s", "{} from a file")
     yield from _rates(record, "import-1m: .* by 2 .*", "product_per_s", "{} by two processes")
@@ -74,11 +74,11 @@ def _rates(record: dict[str, Any], name: str, detail: str, words: str) -> Iterat
             yield words.format(f"{rate:,.0f}")
 
 
-def _joined(figures: Iterator[str]) -> str:
+def _join_figures(figures: Iterator[str]) -> str:
     return ", ".join(figures) or "not measured"
 
 
-def _cases(growth: dict[str, Any]) -> str:
+def _format_growth(growth: dict[str, Any]) -> str:
     findings = growth["findings"]
     met = sum(finding["met"] for finding in findings)
     others = "; the [table](performance.md#growth) names the others" if met < len(findings) else ""

@@ -31,11 +31,11 @@ _SAMPLE_EVERY_SECONDS = 0.05
 def run() -> list[Finding]:
     with bulk_bench() as bench:
         # Measure the memory for a small file first, because the memory never shrinks again.
-        _import(bench, bench.new_list(), _file(create_people(FEW)), FEW)
+        _import(bench, bench.new_list(), _build_file(create_people(FEW)), FEW)
         with _measure_peak(bench) as small_file_peak:
-            _import(bench, bench.new_list(), _file(create_people(FEW)), FEW)
+            _import(bench, bench.new_list(), _build_file(create_people(FEW)), FEW)
         with _measure_peak(bench) as large_file_peak:
-            _import(bench, bench.new_list(), _file(create_people(MEMBERS)), MEMBERS)
+            _import(bench, bench.new_list(), _build_file(create_people(MEMBERS)), MEMBERS)
         one_process = _compare_with_sql(bench, "", bench.add_plainly, MIN_SPEEDUP)
         with _second_worker(bench):
             name = " by 2 processes, SQL over 2 connections"
@@ -109,7 +109,7 @@ def _second_worker(bench: BulkBench) -> Iterator[None]:
 
 def _measure_import(bench: BulkBench, count: int) -> float:
     """Return how many seconds an import of ``count`` new members takes."""
-    content = _file(create_people(count))
+    content = _build_file(create_people(count))
     list_id = bench.new_list()
     seconds = measure_seconds(lambda: _import(bench, list_id, content, count))
     assert bench.count_members(list_id) == count
@@ -149,7 +149,7 @@ def _worker_megabytes(bench: BulkBench) -> float:
     return sum(measure_memory(process.pid) for process in family) / 1e6
 
 
-def _file(members: Sequence[Person]) -> bytes:
+def _build_file(members: Sequence[Person]) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(("Email Address", "Name"))

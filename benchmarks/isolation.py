@@ -219,7 +219,7 @@ def _compare(
     # Skip the first round, which only warms up the stack.
     pairs = list(zip(trouble_times[1:], quiet_times[1:], strict=True))
     return [
-        _finding(
+        _build_finding(
             f"isolation: {call} p99, {name}",
             [(trouble[call], quiet[call]) for trouble, quiet in pairs],
         )
@@ -227,7 +227,7 @@ def _compare(
     ]
 
 
-def _finding(title: str, rounds: list[tuple[list[float], list[float]]]) -> Finding:
+def _build_finding(title: str, rounds: list[tuple[list[float], list[float]]]) -> Finding:
     def pairs(share: float) -> list[tuple[float, float]]:
         return [(percentile(trouble, share), percentile(quiet, share)) for trouble, quiet in rounds]
 
@@ -252,7 +252,7 @@ def _median_ms(times: tuple[float, ...]) -> float:
 @contextmanager
 def _isolation_bench() -> Iterator[IsolationBench]:
     with own_stack("isolation") as stack, ExitStack() as opened:
-        proxies = _start(stack, opened)
+        proxies = _start_processes(stack, opened)
         owner = stack.create_owner()
         caller = stack.create_owner()
         for each in (owner, caller):
@@ -282,7 +282,7 @@ def _new_list(client: httpx2.Client, slug: str, *, confirm_required: bool) -> in
     return int(reply.json()["data"]["id"])
 
 
-def _start(stack: Stack, opened: ExitStack) -> dict[str, Proxy]:
+def _start_processes(stack: Stack, opened: ExitStack) -> dict[str, Proxy]:
     """Start all processes, and a proxy in front of each dependency that will hang."""
     stack.start_sandbox()
     environment = stack.environment

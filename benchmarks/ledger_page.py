@@ -66,19 +66,19 @@ def run() -> list[Finding]:
             connection.cursor() as sql,
         ):
             connection.autocommit = True
-            _fill(stack, sql, owner)
+            _fill_ledger(stack, sql, owner)
             pages = (("first", 0), ("last", ENTRIES - LIMIT))
             return [_compare(stack, owner, sql, *page) for page in pages]
 
 
-def _fill(stack: Stack, sql: cursor, owner: Owner) -> None:
+def _fill_ledger(stack: Stack, sql: cursor, owner: Owner) -> None:
     sql.execute(_FILL.format(user_id=owner.user_id, entries=ENTRIES))
     sql.execute("VACUUM ANALYZE credit_entries")
     assert verify.verify_ledger(stack.resources, full=True).faults == []
 
 
 def _compare(stack: Stack, owner: Owner, sql: cursor, name: str, offset: int) -> Finding:
-    statement = _statement(sql, owner, offset)
+    statement = _page_statement(sql, owner, offset)
 
     def baseline() -> None:
         sql.execute(statement)
@@ -113,7 +113,7 @@ def _run_round(action: Callable[[], object]) -> float:
     return min(measure_seconds(action) for _ in range(CALLS))
 
 
-def _statement(sql: cursor, owner: Owner, offset: int) -> bytes:
+def _page_statement(sql: cursor, owner: Owner, offset: int) -> bytes:
     """Return the exact query that the service sends to Postgres."""
     values = {"user_id": owner.user_id, "offset": offset, "limit": LIMIT + 1, "before": None}
     return sql.mogrify(ledger_pages.PAGE.text, values)

@@ -81,19 +81,19 @@ def _pages(deep: int, address: str) -> list[Page]:
 
 
 def _searches() -> list[Page]:
-    def of(name: str, **condition: object) -> Page:
+    def search_page(name: str, **condition: object) -> Page:
         return Page(name, filter={"field": name.partition(",")[0], **condition})
 
     return [
-        of("tag, of few", **{"is": "rare"}),
-        of("tag, of many", **{"is": "common"}),
-        of("tag, of all but few", is_not="rare"),
-        of("fields.city, of few", **{"is": "utqiagvik"}),
-        of("fields.city, a part of none", contains="xyz"),
-        of("name, a part of none", contains="xyz"),
-        of("email, a part of few", contains="adams12345"),
-        of("joined_at, of none", before="2001-01-01"),
-        of("status, of several", **{"in": ["active", "pending"]}),
+        search_page("tag, of few", **{"is": "rare"}),
+        search_page("tag, of many", **{"is": "common"}),
+        search_page("tag, of all but few", is_not="rare"),
+        search_page("fields.city, of few", **{"is": "utqiagvik"}),
+        search_page("fields.city, a part of none", contains="xyz"),
+        search_page("name, a part of none", contains="xyz"),
+        search_page("email, a part of few", contains="adams12345"),
+        search_page("joined_at, of none", before="2001-01-01"),
+        search_page("status, of several", **{"in": ["active", "pending"]}),
     ]
 
 

@@ -32,10 +32,10 @@ class _Subject:
 
 def run() -> list[Finding]:
     languages = tuple(LANGUAGES) if is_full_size() else _MEASURED
-    return [_finding(_subject(language)) for language in languages]
+    return [_compare(_create_subject(language)) for language in languages]
 
 
-def _finding(subject: _Subject) -> Finding:
+def _compare(subject: _Subject) -> Finding:
     baseline_rounds: list[tuple[float, float]] = []
     name = LANGUAGES[subject.language]
     with plain_writers.sumy_and_yake(
@@ -51,7 +51,7 @@ def _finding(subject: _Subject) -> Finding:
             return sum(baseline_rounds[-1])
 
         pairs = alternate(
-            lambda: measure_seconds(lambda: _write(subject)), baseline, rounds=_ROUNDS
+            lambda: measure_seconds(lambda: _write_metadata(subject)), baseline, rounds=_ROUNDS
         )
     ratio, spread = median_and_spread(
         [product_time / baseline_time for product_time, baseline_time in pairs]
@@ -71,11 +71,11 @@ def _milliseconds(seconds: list[float]) -> float:
     return round(1000 * median_and_spread(seconds)[0], 1)
 
 
-def _write(subject: _Subject) -> None:
+def _write_metadata(subject: _Subject) -> None:
     offline.write_metadata(subject.plain, frozenset(MetadataField), "0" * 64)
 
 
-def _subject(language: str) -> _Subject:
+def _create_subject(language: str) -> _Subject:
     """Return a long post of the language's sample posts, which ends after a complete paragraph."""
     tokenize = get_tokenizer(language)
     paragraphs: list[str] = []

@@ -57,10 +57,10 @@ def run() -> list[Finding]:
         ):
             for stack in (beside, without):
                 add_ended_jobs(stack, OWNER, ENDED, kind=IDLE.name)
-            return [_sweeps(beside, without), _turns(beside, without)]
+            return [_compare_sweeps(beside, without), _compare_jobs(beside, without)]
 
 
-def _sweeps(beside: Stack, without: Stack) -> Finding:
+def _compare_sweeps(beside: Stack, without: Stack) -> Finding:
     """Measure sweeps of an empty queue. The sweeper keeps its state between the sweeps."""
     first_sweep_ms: dict[str, float] = {}
 
@@ -86,7 +86,7 @@ def _sweeps(beside: Stack, without: Stack) -> Finding:
     )
 
 
-def _turns(beside: Stack, without: Stack) -> Finding:
+def _compare_jobs(beside: Stack, without: Stack) -> Finding:
     """Measure how long enqueueing, claiming and completing a job of the same owner takes."""
 
     def prepare(stack: Stack, times: list[float]) -> Callable[[], float]:

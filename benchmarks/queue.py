@@ -25,9 +25,9 @@ def run() -> list[Finding]:
     with _echo_stack() as (stack, api):
         key = stack.create_key(stack.create_owner().user_id)
         return [
-            *_round_trips(stack, key),
-            *_crowd(stack, api, key),
-            _throughput(stack, key),
+            *_compare_round_trips(stack, key),
+            *_compare_crowd(stack, api, key),
+            _compare_throughput(stack, key),
         ]
 
 
@@ -51,7 +51,7 @@ def _echo_stack() -> Iterator[tuple[Stack, Running]]:
         yield stack, api
 
 
-def _round_trips(stack: Stack, key: str) -> list[Finding]:
+def _compare_round_trips(stack: Stack, key: str) -> list[Finding]:
     request = build_request("POST", "/echo", key)
     bare = bare_app(stack.settings())
 
@@ -75,15 +75,15 @@ def _round_trips(stack: Stack, key: str) -> list[Finding]:
         [product_time / baseline_time for product_time, baseline_time in pairs]
     )
     details = {
-        "product_p50_ms": _ms(percentile(times, 0.5)),
-        "product_p99_ms": _ms(percentile(times, 0.99)),
-        "baseline_p50_ms": _ms(percentile(bare_times, 0.5)),
-        "baseline_p99_ms": _ms(percentile(bare_times, 0.99)),
+        "product_p50_ms": _to_ms(percentile(times, 0.5)),
+        "product_p99_ms": _to_ms(percentile(times, 0.99)),
+        "baseline_p50_ms": _to_ms(percentile(bare_times, 0.5)),
+        "baseline_p99_ms": _to_ms(percentile(bare_times, 0.99)),
     }
     return [Finding("queue: p50, 1 caller", ratio, "×", "≤ 1.8 ×", ratio <= 1.8, spread, details)]
 
 
-def _crowd(stack: Stack, api: Running, key: str) -> list[Finding]:
+def _compare_crowd(stack: Stack, api: Running, key: str) -> list[Finding]:
     """Compare a plain GET while 500 callers wait with the same GET while nobody waits."""
     get = build_request("GET", "/users/me", key)
     wait = build_request("POST", f"/echo?seconds={CROWD_WAIT_SECONDS}", key)
@@ -101,7 +101,7 @@ def _crowd(stack: Stack, api: Running, key: str) -> list[Finding]:
         crowd = asyncio.create_task(run_callers(stack.api_port, wait, count=CROWD, calls=1))
         await asyncio.sleep(1.5)
         assert not crowd.done()
-        threads.append(_threads(api.pid))
+        threads.append(_count_threads(api.pid))
         round_times = await run_callers(stack.api_port, get, count=1, calls=300)
         assert not crowd.done(), "the crowd had gone before the measurement ended"
         crowd.cancel()
@@ -109,15 +109,15 @@ def _crowd(stack: Stack, api: Running, key: str) -> list[Finding]:
         await asyncio.sleep(1.0)
         return percentile(round_times, 0.99)
 
-    before = _threads(api.pid)
+    before = _count_threads(api.pid)
     pairs = alternate(crowded, quiet)
     ratio, spread = median_and_spread(
         [product_time / baseline_time for product_time, baseline_time in pairs]
     )
     more = max(threads) - before
     details = {
-        "p99_ms": _ms(median_and_spread([product_time for product_time, _ in pairs])[0]),
-        "quiet_p99_ms": _ms(median_and_spread([baseline_time for _, baseline_time in pairs])[0]),
+        "p99_ms": _to_ms(median_and_spread([product_time for product_time, _ in pairs])[0]),
+        "quiet_p99_ms": _to_ms(median_and_spread([baseline_time for _, baseline_time in pairs])[0]),
     }
     return [
         Finding(
@@ -134,13 +134,13 @@ def _crowd(stack: Stack, api: Running, key: str) -> list[Finding]:
     ]
 
 
-def _throughput(stack: Stack, key: str) -> Finding:
+def _compare_throughput(stack: Stack, key: str) -> Finding:
     """Compare 500 concurrent callers with plain Celery at the same number of concurrent tasks."""
     request = build_request("POST", "/echo", key)
     bare = bare_app(stack.settings())
 
     def product() -> float:
-        times.append(_seconds_of_crowd(stack, request))
+        times.append(_measure_crowd(stack, request))
         return CROWD * CALLS_EACH / times[-1]
 
     def baseline() -> float:
@@ -169,17 +169,17 @@ def _throughput(stack: Stack, key: str) -> Finding:
     )
 
 
-def _seconds_of_crowd(stack: Stack, request: bytes) -> float:
+def _measure_crowd(stack: Stack, request: bytes) -> float:
     start = time.perf_counter()
     asyncio.run(run_callers(stack.api_port, request, count=CROWD, calls=CALLS_EACH))
     return time.perf_counter() - start
 
 
-def _threads(pid: int) -> int:
+def _count_threads(pid: int) -> int:
     match = re.search(r"^Threads:\s+(\d+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
     assert match is not None
     return int(match[1])
 
 
-def _ms(seconds: float) -> float:
+def _to_ms(seconds: float) -> float:
     return round(1000 * seconds, 2)

@@ -56,12 +56,12 @@ def write_report(record: dict[str, Any] | None, growth: dict[str, Any] | None) -
     PICTURES.mkdir(parents=True, exist_ok=True)
     parts = [_HEAD]
     if record is not None:
-        parts += _figures(record)
+        parts += _build_figures(record)
         ratios = [each for each in record["findings"] if each["unit"] == "×"]
         _draw({each["name"]: [each] for each in ratios}, PICTURES / "ratios.svg")
     if growth is not None:
-        parts += _growth(growth)
-        for (group, _), findings in _groups(growth).items():
+        parts += _build_growth(growth)
+        for (group, _), findings in _group_findings(growth).items():
             cases = {each["name"]: [each] for each in findings}
             _draw(cases, PICTURES / f"growth-{group.replace(' ', '-')}.svg")
     (DOCS / "performance.md").write_text("\n\n".join(parts) + "\n")
@@ -69,28 +69,28 @@ def write_report(record: dict[str, Any] | None, growth: dict[str, Any] | None) -
         write_load_table(record, growth)
 
 
-def _figures(record: dict[str, Any]) -> list[str]:
-    groups = _groups(record)
+def _build_figures(record: dict[str, Any]) -> list[str]:
+    groups = _group_findings(record)
     ratios = {
-        f"{_what(name, findings)} ({bar})": findings
+        f"{_format_name(name, findings)} ({bar})": findings
         for (name, bar), findings in groups.items()
         if findings[0]["unit"] == "×"
     }
     _draw(ratios, DOCS / "performance.svg")
     return [
-        f"{_measured(record)}, {record['size']} size.",
+        f"{_format_machine(record)}, {record['size']} size.",
         "![Ratios by benchmark and bar](performance.svg)",
-        _table(groups),
-        *_missed(groups),
+        _build_table(groups),
+        *_list_missed(groups),
     ]
 
 
-def _growth(record: dict[str, Any]) -> list[str]:
-    groups = _groups(record)
-    return [_GROWTH, f"{_measured(record)}.", _table(groups), *_missed(groups)]
+def _build_growth(record: dict[str, Any]) -> list[str]:
+    groups = _group_findings(record)
+    return [_GROWTH, f"{_format_machine(record)}.", _build_table(groups), *_list_missed(groups)]
 
 
-def _groups(record: dict[str, Any]) -> _Groups:
+def _group_findings(record: dict[str, Any]) -> _Groups:
     groups: _Groups = {}
     for finding in record["findings"]:
         # The name of a growth case is a route, so the details contain the name of the group.
@@ -99,15 +99,16 @@ def _groups(record: dict[str, Any]) -> _Groups:
     return groups
 
 
-def _table(groups: _Groups) -> str:
+def _build_table(groups: _Groups) -> str:
     rows = (
-        f"| {_what(name, findings)} | {_range(findings)} | {bar} | {_met(findings)} |"
+        (_format_name(name, findings), _format_range(findings), bar, _format_met(findings))
         for (name, bar), findings in groups.items()
     )
-    return "\n".join(["| what | median | bar | met |", "|---|---|---|---|", *rows])
+    lines = (f"| {' | '.join(row)} |" for row in rows)
+    return "\n".join(["| what | median | bar | met |", "|---|---|---|---|", *lines])
 
 
-def _missed(groups: _Groups) -> list[str]:
+def _list_missed(groups: _Groups) -> list[str]:
     """Return a list of all findings that miss the bar in table rows with several findings."""
     missed = {
         group: short
@@ -118,36 +119,38 @@ def _missed(groups: _Groups) -> list[str]:
         return []
     lines = [
         f"- {name} ({bar}): "
-        + "; ".join(f"{each['name'].removeprefix(f'{name}: ')} {_range([each])}" for each in short)
+        + "; ".join(
+            f"{each['name'].removeprefix(f'{name}: ')} {_format_range([each])}" for each in short
+        )
         for (name, bar), short in missed.items()
     ]
     return ["Where a row has several figures, these miss their bar:", "\n".join(lines)]
 
 
-def _what(name: str, findings: list[_Finding]) -> str:
+def _format_name(name: str, findings: list[_Finding]) -> str:
     return name if len(findings) > 1 else str(findings[0]["name"])
 
 
-def _range(findings: list[_Finding]) -> str:
+def _format_range(findings: list[_Finding]) -> str:
     smallest, largest = (
-        _number(choose(each["value"] for each in findings)) for choose in (min, max)
+        _format_number(choose(each["value"] for each in findings)) for choose in (min, max)
     )
     values = smallest if smallest == largest else f"{smallest} to {largest}"
     return f"{values} {findings[0]['unit']}".strip()
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:,.2f}" if abs(value) < 100 else f"{value:,.0f}"
 
 
-def _met(findings: list[_Finding]) -> str:
+def _format_met(findings: list[_Finding]) -> str:
     met = sum(each["met"] for each in findings)
     if met == len(findings):
         return "yes" if met == 1 else f"all {met}"
     return "**no**" if len(findings) == 1 else f"**{met} of {len(findings)}**"
 
 
-def _measured(record: dict[str, Any]) -> str:
+def _format_machine(record: dict[str, Any]) -> str:
     machine = record["machine"]
     return (
         f"Measured on {record['at'][:10]}: {machine['system']}, {machine['cores']} cores, "

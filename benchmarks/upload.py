@@ -20,11 +20,13 @@ BAR = "≤ 1.15 × + 15 ms"
 def run() -> list[Finding]:
     pictures = (
         _Picture("upload: 12 MP JPEG", "photo.jpg", create_photo),
-        _Picture("upload: 2 MP PNG", "drawing.png", _drawing),
-        _Picture("upload: 50-frame GIF", "loop.gif", _animation),
+        _Picture("upload: 2 MP PNG", "drawing.png", _create_drawing),
+        _Picture("upload: 50-frame GIF", "loop.gif", _create_animation),
         _Picture("upload: 12 MP JPEG, renditions", "photo.jpg", create_photo, renditions=True),
-        _Picture("upload: 2 MP PNG, renditions", "drawing.png", _drawing, renditions=True),
-        _Picture("upload: 50-frame GIF, renditions", "loop.gif", _animation, renditions=True),
+        _Picture("upload: 2 MP PNG, renditions", "drawing.png", _create_drawing, renditions=True),
+        _Picture(
+            "upload: 50-frame GIF, renditions", "loop.gif", _create_animation, renditions=True
+        ),
     )
     with running_stack() as stack:
         headers = {"Authorization": f"Bearer {stack['demo']['api_key']}"}
@@ -80,13 +82,13 @@ def _upload(client: httpx2.Client, filename: str, data: bytes, *, renditions: bo
     assert reply.status_code == httpx2.codes.OK, reply.text
 
 
-def _saved(picture: Image.Image, file_format: str, **options: object) -> bytes:
+def _encode(picture: Image.Image, file_format: str, **options: object) -> bytes:
     buffer = io.BytesIO()
     picture.save(buffer, file_format, **options)
     return buffer.getvalue()
 
 
-def _scene(width: int, height: int, noise: float = 12.0) -> Image.Image:
+def _draw_scene(width: int, height: int, noise: float = 12.0) -> Image.Image:
     return Image.merge(
         "RGB",
         [
@@ -98,15 +100,15 @@ def _scene(width: int, height: int, noise: float = 12.0) -> Image.Image:
 
 
 def create_photo() -> bytes:
-    return _saved(_scene(4000, 3000), "JPEG", quality=82)
+    return _encode(_draw_scene(4000, 3000), "JPEG", quality=82)
 
 
-def _drawing() -> bytes:
+def _create_drawing() -> bytes:
     """Return a PNG with 2 megapixels that resembles a slide or a screenshot.
 
     The picture contains gradients, shapes, thin lines and a photograph.
     """
-    picture = _scene(1600, 1250, noise=0.0)
+    picture = _draw_scene(1600, 1250, noise=0.0)
     draw = ImageDraw.Draw(picture)
     for step in range(60):
         corner = (step * 53 % 1500, step * 97 % 1150)
@@ -114,11 +116,11 @@ def _drawing() -> bytes:
         draw.rectangle((*corner, corner[0] + 90, corner[1] + 60), fill=colour)
         draw.line((0, step * 21, 1600, step * 13), fill=colour, width=2)
         draw.text(corner, f"Figure {step}: readers by month", fill="black")
-    picture.paste(_scene(500, 375), (1050, 820))
-    return _saved(picture, "PNG")
+    picture.paste(_draw_scene(500, 375), (1050, 820))
+    return _encode(picture, "PNG")
 
 
-def _animation() -> bytes:
-    first = _scene(480, 360, noise=1.0).quantize(64)
+def _create_animation() -> bytes:
+    first = _draw_scene(480, 360, noise=1.0).quantize(64)
     frames = [first.rotate(3 * turn) for turn in range(1, 50)]
-    return _saved(first, "GIF", save_all=True, append_images=frames, duration=40, loop=0)
+    return _encode(first, "GIF", save_all=True, append_images=frames, duration=40, loop=0)

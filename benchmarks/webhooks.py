@@ -190,13 +190,13 @@ def _webhook_bench() -> Iterator[WebhookBench]:
         )
         stack.start_worker("webhooks", concurrency=QUEUE_LIMIT, PRESSROOM_LOG_LEVEL="warning")
         hooked = [
-            _new_hooked(stack, f"http://{LOOPBACK}:{port}/hooks/{number}")
+            _create_hooked(stack, f"http://{LOOPBACK}:{port}/hooks/{number}")
             for number in range(ENDPOINTS)
         ]
         yield WebhookBench(stack, hooked, port, [])
 
 
-def _new_hooked(stack: Stack, url: str) -> Hooked:
+def _create_hooked(stack: Stack, url: str) -> Hooked:
     owner = stack.create_owner()
     caller = Caller(owner.user_id, frozenset(Scope), unrestricted=True)
     with stack.resources.unit_of_work() as uow:

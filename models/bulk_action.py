@@ -71,7 +71,7 @@ class BulkChange(Model):
 
     bulk_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     subscription_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    # The time of the change.
+    # The time at which the bulk action changed the member.
     applied_at: Mapped[datetime]
     updated_at_before: Mapped[datetime]
     status_before: Mapped[str]

@@ -251,7 +251,8 @@ class PaymentOrder(Model):
     disputes_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
     disputes_ended_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
     disputes_lost_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
-    # The worst state of the order's disputes: open, lost or won.
+    # The combined state of the order's disputes. An open dispute takes precedence over a lost
+    # dispute, and a lost dispute over a won dispute.
     dispute: Mapped[str | None]
     # The sum of open and lost disputes.
     disputed_minor: Mapped[int | None]

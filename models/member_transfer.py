@@ -16,9 +16,9 @@ class ImportKind(StrEnum):
     MEMBERS = "members"
     # Addresses that must get no mail. Each row of the file names the reason.
     SUPPRESSIONS = "suppressions"
-    # Addresses that must get no mail, because mail to them bounced.
+    # Addresses that must get no mail, because earlier mail bounced.
     BOUNCES = "bounces"
-    # Addresses that must get no mail, because their owners complained about spam.
+    # Addresses that must get no mail, because the recipients complained about spam.
     COMPLAINTS = "complaints"
 
 

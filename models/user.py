@@ -59,7 +59,7 @@ class ApiKey(Model):
     created_at: Mapped[CreatedAt]
     # NULL for a key that never expires.
     expires_at: Mapped[datetime | None]
-    # The time of the mail that warned about the end of the key's webhook endpoints.
+    # The time of the mail that warned the owner of webhook endpoints about the key's expiry.
     expiry_told_at: Mapped[datetime | None]
     last_used_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
@@ -95,7 +95,7 @@ class LoginAttempts(Model):
     __table_args__ = (CheckConstraint("octet_length(subject) = 32", name="hmac_length"),)
 
     # An HMAC of the subject of the count. The subject is a network, an e-mail address, or an e-mail
-    # address together with a client. The address needs no account.
+    # address together with a client. The e-mail address may have no account.
     subject: Mapped[bytes] = mapped_column(primary_key=True)
     attempts: Mapped[int]
     paused_until: Mapped[datetime]

@@ -66,7 +66,7 @@ def list_lists(
     state: StateOf, uow: Transaction, caller: ListReader, paging: Paging
 ) -> Envelope[Page[schemas.Channel]]:
     """The caller's lists without archived ones, newest first."""
-    read = partial(lists.list_of, uow, caller.user_id)
+    read = partial(lists.list_for_user, uow, caller.user_id)
     return build_envelope(build_page(paging, read, partial(describe_lists, uow, state)))
 
 

@@ -32,7 +32,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 class _DeadlineMixin:
-    """A mixin for socket classes. No wait of the socket outlasts the deadline of its thread."""
+    """A mixin for socket classes. No wait of the socket exceeds the time limit of the call."""
 
     def recv_into(self: Any, *arguments: Any, **options: Any) -> int:
         with _shortened_timeout(self, self.gettimeout()):

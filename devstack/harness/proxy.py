@@ -71,7 +71,7 @@ class Proxy:
         """Reset every connection. New connections work."""
         self._call(self._cut_all)
 
-    def lead_to(self, port: int) -> None:
+    def redirect_to(self, port: int) -> None:
         """Forward new connections to another port, and reset the existing connections."""
         self._target_port = port
         self.cut()
@@ -108,7 +108,7 @@ class Proxy:
         self._refusing = self._hanging = False
         self._delay_seconds = 0.0
         self._reply = None
-        self._call(self._let_flow)
+        self._call(self._resume_flow)
 
     def refuse(self) -> None:
         """Reset all existing and new connections until ``resume`` is called."""
@@ -137,7 +137,7 @@ class Proxy:
     async def _end(self) -> None:
         """Cut all connections, and wait for the tasks, because asyncio warns about lost tasks."""
         self._cut_all()
-        self._let_flow()
+        self._resume_flow()
         if running := asyncio.all_tasks() - {asyncio.current_task()}:
             await asyncio.wait(running, timeout=5)
 
@@ -145,7 +145,7 @@ class Proxy:
         for link in tuple(self._links):
             link.cut()
 
-    def _let_flow(self) -> None:
+    def _resume_flow(self) -> None:
         for link in self._links:
             link.flowing.set()
 

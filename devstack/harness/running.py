@@ -15,7 +15,7 @@ class Running:
     name: str
     process: subprocess.Popen[bytes]
     log: Path
-    _is_asked_to_end: bool = False
+    _is_terminated: bool = False
     _start_time: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -34,14 +34,14 @@ class Running:
         self.process.kill()
         self.process.wait()
 
-    def ask_to_end(self) -> None:
-        if not self._is_asked_to_end and self.process.poll() is None:
+    def terminate(self) -> None:
+        if not self._is_terminated and self.process.poll() is None:
             self.process.terminate()
-        self._is_asked_to_end = True
+        self._is_terminated = True
 
     def stop(self, within: float = 30.0) -> int:
         """Ask the program to end, return its exit code, and kill the whole process group."""
-        self.ask_to_end()
+        self.terminate()
         try:
             return self.process.wait(within)
         finally:

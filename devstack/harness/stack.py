@@ -81,8 +81,8 @@ class Stack:
     processes: list[Running] = field(default_factory=list)
     api_port: int = 0
     sandbox_url: str = ""
-    _unready: list[Callable[[], None]] = field(default_factory=list)
-    _waits_at_the_end: bool = False
+    _unready_programs: list[Callable[[], None]] = field(default_factory=list)
+    _delays_waiting: bool = False
     _users: int = 0
     _idle: list[psycopg2.extensions.connection] = field(default_factory=list)
 
@@ -155,19 +155,19 @@ class Stack:
         running = Running(program.name, process, program.log)
         self.processes.append(running)
         if ready is not None:
-            self._unready.append(lambda: self._await_ready(running, ready, port))
-            if not self._waits_at_the_end:
+            self._unready_programs.append(lambda: self._await_ready(running, ready, port))
+            if not self._delays_waiting:
                 self._await_started()
         return running
 
     @contextlib.contextmanager
     def starting_together(self) -> Iterator[None]:
         """Wait at the end of the block for all programs that the block starts."""
-        self._waits_at_the_end = True
+        self._delays_waiting = True
         try:
             yield
         finally:
-            self._waits_at_the_end = False
+            self._delays_waiting = False
         self._await_started()
 
     def start_api(
@@ -246,14 +246,14 @@ class Stack:
     def stop(self) -> None:
         # Ask all programs before waiting, because each program takes some time to end.
         for running in self.processes:
-            running.ask_to_end()
+            running.terminate()
         for running in reversed(self.processes):
             running.stop()
         self.processes.clear()
 
     def _await_started(self) -> None:
-        while self._unready:
-            self._unready.pop(0)()
+        while self._unready_programs:
+            self._unready_programs.pop(0)()
 
     def _await_ready(self, running: Running, ready: Callable[[], bool], port: int | None) -> None:
         def is_ready() -> bool:

@@ -7,6 +7,10 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
+def render(template: str, **values: object) -> str:
+    return _environment().get_template(template).render(values)
+
+
 @cache
 def _environment() -> "Environment":
     # Import Jinja with the first page, because Jinja takes megabytes and most sandboxes show no
@@ -15,7 +19,3 @@ def _environment() -> "Environment":
 
     loader = PackageLoader("devstack.sandbox", "")
     return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-
-
-def render(template: str, **values: object) -> str:
-    return _environment().get_template(template).render(values)

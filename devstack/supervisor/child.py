@@ -75,18 +75,6 @@ class Program:
         return "\n".join(text.splitlines()[-_MAX_SHOWN_LOG_LINES:])
 
 
-def _build_options(run_as: tuple[int, int] | None, keep_open: tuple[int, ...]) -> dict[str, Any]:
-    end_with_supervisor = partial(exit_with_parent, os.getpid())
-    options: dict[str, Any] = {
-        "start_new_session": True,
-        "pass_fds": keep_open,
-        "preexec_fn": end_with_supervisor,
-    }
-    if run_as is not None:
-        options |= {"user": run_as[0], "group": run_as[1], "extra_groups": []}
-    return options
-
-
 def spawn_program(program: Program) -> subprocess.Popen[bytes]:
     """Start a program in a new session, so that Ctrl-C reaches only the supervisor.
 
@@ -127,6 +115,18 @@ def run_to_end(
         env=clean_environment(),
         **_build_options(run_as, keep_open),
     )
+
+
+def _build_options(run_as: tuple[int, int] | None, keep_open: tuple[int, ...]) -> dict[str, Any]:
+    end_with_supervisor = partial(exit_with_parent, os.getpid())
+    options: dict[str, Any] = {
+        "start_new_session": True,
+        "pass_fds": keep_open,
+        "preexec_fn": end_with_supervisor,
+    }
+    if run_as is not None:
+        options |= {"user": run_as[0], "group": run_as[1], "extra_groups": []}
+    return options
 
 
 class ChildState(enum.StrEnum):

@@ -39,7 +39,7 @@ def create_demo_data(home: Home, resources: Resources, password: str) -> None:
                 uow, email=DEMO_EMAIL, name="Demo Owner", password=password
             )
             accounts.set_plan(uow, email=DEMO_EMAIL, plan=Plan.PAID)
-        own_list = lists.find_by_slug(uow, DEMO_LIST_SLUG) or lists.create_list(
+        demo_list = lists.find_by_slug(uow, DEMO_LIST_SLUG) or lists.create_list(
             uow, owner_id=owner.id, title="The Daily Demo", slug=DEMO_LIST_SLUG
         )
         demo = {
@@ -47,8 +47,8 @@ def create_demo_data(home: Home, resources: Resources, password: str) -> None:
             "password": password,
             "api_key": _get_api_key(home, resources, uow, owner),
             "user_id": owner.id,
-            "list_id": own_list.id,
-            "list_slug": own_list.slug,
+            "list_id": demo_list.id,
+            "list_slug": demo_list.slug,
         }
         owner_id = owner.id
     # Grant the credits only once. An account that was ever used has ledger entries.

@@ -1,7 +1,8 @@
-"""How a list looks to readers: its colour, its logo, its sender name, its owner's texts.
+"""The appearance of a list's pages and mails: colour, logo, sender name and the owner's texts.
 
-Anybody can own a list, but readers trust the pages and mails of an installation. Therefore the
-texts are plain text, and a mail that a stranger can request shows only short texts.
+Anybody can own a list, but readers trust the pages and mails of an installation. An owner's texts
+therefore can't contain markup. Mails that strangers can cause only contain short texts of the
+owner.
 """
 
 import re
@@ -16,8 +17,8 @@ from core.errors import mailing as errors
 from core.languages.shown_lines import is_plain
 from core.settings import Settings
 from models import Attachment, AttachmentStatus, MailingList
-from services.subscriptions.colours import LIGHT_GROUND, MIN_CONTRAST, colour_contrast
-from services.subscriptions.misleading_texts import require_harmless, require_other_name
+from services.subscriptions.colours import LIGHT_GROUND, MIN_CONTRAST, compute_contrast
+from services.subscriptions.misleading_texts import forbid_own_name, require_harmless
 from storage.unit_of_work import UnitOfWork
 
 MAX_SENDER_CHARACTERS = 40
@@ -30,74 +31,74 @@ TEXTS = {
 }
 _MAX_CHARACTERS = {"sender_name": MAX_SENDER_CHARACTERS, **TEXTS}
 _BRAND_COLUMNS = ("colour", "logo_hash_id", "sender_name", *TEXTS)
-# The texts of a list that strangers can see on public pages and in mails.
+# Strangers can see these texts of a list on public pages and in mails.
 _PUBLIC_TEXTS = frozenset({"title", "tagline", "consent_wording", "sender_name", *TEXTS})
 _COLOUR = re.compile(r"#[0-9a-f]{6}\Z")
-# These characters end the name in a mail's header, or encode other text in it.
-_NOT_IN_NAMES = re.compile(r"[<>\"()\[\]@,;:\\]|=\?")
+# These characters could end the sender name in the header of a mail, or encode another text.
+_FORBIDDEN_IN_NAMES = re.compile(r"[<>\"()\[\]@,;:\\]|=\?")
 
 
 @dataclass(frozen=True)
 class Look:
-    """The colour and logo that a page of a list shows; ``None`` for the usual look."""
+    """The colour and the logo of a list's pages, or ``None`` for the defaults."""
 
     colour: str | None = None
     logo_url: str | None = None
 
 
 def validate_values(settings: Settings, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Check the values that an owner set for a list, and return them normalised.
+    """Check an owner's values for a list, and return the normalised values.
 
-    Overlong texts are rejected first, because the search for links and misleading words is slow.
-    Raises ``list.colour``, ``list.sender_name``, ``list.words``, ``text.leads_away``,
+    The function rejects overlong texts first, because the search for links and misleading words is
+    slow. Raises ``list.colour``, ``list.sender_name``, ``list.words``, ``text.leads_away``,
     ``text.misleading``.
     """
     result = dict(values)
     for name in _BRAND_COLUMNS:
         if name in result:
-            result[name] = _normalise(name, (result[name] or "").strip()) or None
+            result[name] = _normalise_text(name, (result[name] or "").strip()) or None
     texts = {name: result[name] for name in _MAX_CHARACTERS if result.get(name)}
     for name, text in texts.items():
         if len(text) > _MAX_CHARACTERS[name]:
-            raise _text_error(name)
+            raise _create_text_error(name)
     for name in _PUBLIC_TEXTS & result.keys():
         require_harmless(name, result[name])
     if "sender_name" in result:
-        require_other_name(settings, "sender_name", result["sender_name"])
+        forbid_own_name(settings, "sender_name", result["sender_name"])
     for name, text in texts.items():
         is_name = name == "sender_name"
-        if (is_name and _NOT_IN_NAMES.search(text)) or not is_plain(text.replace("\n", " ")):
-            raise _text_error(name)
+        if (is_name and _FORBIDDEN_IN_NAMES.search(text)) or not is_plain(text.replace("\n", " ")):
+            raise _create_text_error(name)
     if result.get("colour"):
         _require_contrast(result["colour"])
     return result
 
 
 def require_logo(uow: UnitOfWork, mailing_list: MailingList) -> None:
-    """Raise the error ``list.logo`` if the logo isn't a public image of the list's owner."""
+    """Raise ``list.logo`` if the logo isn't a public image of the list's owner."""
     if mailing_list.logo_hash_id is not None and _find_logo(uow, mailing_list) is None:
         raise errors.LIST_LOGO()
 
 
 def read_look(uow: UnitOfWork, mailing_list: MailingList) -> Look:
-    """Return the look of the list, without a logo whose image was deleted."""
+    """Return the colour and the logo of a list. A deleted logo counts as no logo."""
     logo = None if mailing_list.logo_hash_id is None else _find_logo(uow, mailing_list)
     url = None if logo is None else f"{uow.settings.media_base}/media/{logo.filename}"
     return Look(mailing_list.colour, url)
 
 
-def _normalise(name: str, text: str) -> str:
+def _normalise_text(name: str, text: str) -> str:
     if name == "colour":
         return text.lower()
     if name not in TEXTS:
         return text
-    # A mail quotes this text in a single line. Otherwise a line of the text could look like part of
-    # the mail.
+    # An owner's text in a mail must be a single line, because a second line could look like a text
+    # of the installation.
     separator = "\n" if TEXTS[name] == MAX_PAGE_TEXT_CHARACTERS else " "
     return separator.join(" ".join(each.split()) for each in text.splitlines())
 
 
-def _text_error(name: str) -> DomainError:
+def _create_text_error(name: str) -> DomainError:
     max_characters = _MAX_CHARACTERS[name]
     if name == "sender_name":
         return errors.LIST_SENDER_NAME(most=max_characters)
@@ -107,9 +108,9 @@ def _text_error(name: str) -> DomainError:
 def _require_contrast(colour: str) -> None:
     if not _COLOUR.match(colour):
         raise errors.LIST_COLOUR(rule="is written #rrggbb, such as #9f2d16")
-    ratio = colour_contrast(colour, LIGHT_GROUND)
+    ratio = compute_contrast(colour, LIGHT_GROUND)
     if ratio < MIN_CONTRAST:
-        # The ratio is rounded down, so that 4.49 doesn't look like the required 4.5.
+        # The error rounds the ratio down, so that 4.49 doesn't look like the required 4.5.
         raise errors.LIST_COLOUR(
             rule=f"has a contrast of {int(ratio * 10) / 10:.1f} to the ground of our pages, "
             f"{LIGHT_GROUND}, and needs {MIN_CONTRAST}: choose a darker one"

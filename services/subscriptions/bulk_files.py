@@ -1,4 +1,4 @@
-"""Files of imports and exports: keys, creation, removal."""
+"""Creates, opens and removes the files of imports and exports."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -19,8 +19,8 @@ from storage.resources import Resources
 IMPORTS = "imports/"
 EXPORTS = "exports/"
 BULK_FILE_RETENTION = timedelta(days=7)
-# An upload takes a few hours at most. An older file without an import or export is left from a
-# crash.
+# An upload takes at most a few hours. An older file without an import or export was left behind by
+# a crash.
 STRAY_FILE_AGE = timedelta(days=1)
 SWEEP_FILES = register_maintenance(
     "maintenance.sweep_files",
@@ -31,14 +31,19 @@ SWEEP_FILES = register_maintenance(
 
 @dataclass(frozen=True)
 class NewFile:
-    """A file that is not written yet. The keys of all its objects begin with ``prefix``."""
+    """A new, empty file.
+
+    Attributes:
+        prefix: the common prefix of all objects of the file.
+        wrapped: the encrypted key of the file.
+    """
 
     prefix: str
     writer: PartWriter
     wrapped: WrappedKey
 
     def assign_to(self, row: MemberImport | MemberExport) -> None:
-        """Make this the file of an import or export."""
+        """Store the prefix and the key of the file in an import or export."""
         row.object_prefix = self.prefix
         row.wrapped_key = self.wrapped.data
         row.wrapped_by = self.wrapped.wrapped_by
@@ -51,7 +56,7 @@ def create_file(resources: Resources, folder: str) -> NewFile:
     return NewFile(prefix, PartWriter(resources.objects, prefix, key), wrapped)
 
 
-def data_key(resources: Resources, row: MemberImport | MemberExport) -> bytes:
+def unwrap_key(resources: Resources, row: MemberImport | MemberExport) -> bytes:
     """Return the encryption key of the row's file.
 
     Raises ``DecryptionFailed``, and ``ObjectMissing`` if the file was removed.
@@ -62,43 +67,52 @@ def data_key(resources: Resources, row: MemberImport | MemberExport) -> bytes:
     return resources.key_wrapper.unwrap(wrapped, row.object_prefix)
 
 
-def stored_file(resources: Resources, row: MemberImport | MemberExport) -> StoredFile:
-    """Return the row's complete file; raises the errors of ``data_key``."""
+def open_stored_file(resources: Resources, row: MemberImport | MemberExport) -> StoredFile:
+    """Return the complete file of an import or export. Raises the errors of ``unwrap_key``."""
     assert row.size is not None
-    return StoredFile(resources.objects, row.object_prefix, row.size, data_key(resources, row))
+    return StoredFile(resources.objects, row.object_prefix, row.size, unwrap_key(resources, row))
 
 
 def remove_old_files(resources: Resources, *, now: datetime) -> int:
-    """Remove old files and stray files; returns the number of removed files."""
-    removed = 0
+    """Remove old files and stray files, and return the number of removed files."""
+    removed_count = 0
     for kind in (MemberImport, MemberExport):
         while _remove_oldest(resources, kind, before=now - BULK_FILE_RETENTION):
-            removed += 1
-    previous = ""
+            removed_count += 1
+    previous_prefix = ""
     for stored in chain(
         resources.objects.list_objects(IMPORTS), resources.objects.list_objects(EXPORTS)
     ):
         prefix = "/".join(stored.key.split("/")[:2])
-        if prefix == previous or stored.modified_at > now - STRAY_FILE_AGE:
+        if prefix == previous_prefix or stored.modified_at > now - STRAY_FILE_AGE:
             continue
-        previous = prefix
+        previous_prefix = prefix
         kind = MemberImport if prefix.startswith(IMPORTS) else MemberExport
         query = select(kind.id).where(kind.object_prefix == prefix, kind.files_removed_at.is_(None))
         with resources.unit_of_work() as uow:
             row_id = uow.session.scalar(query)
         if row_id is None:
             remove_prefix(resources.objects, prefix)
-            removed += 1
-    return removed
+            removed_count += 1
+    return removed_count
 
 
 def _remove_oldest(
     resources: Resources, kind: type[MemberImport] | type[MemberExport], *, before: datetime
 ) -> bool:
-    # The condition on ``created_at`` uses an index. The job may have ended much later.
-    is_old = kind.files_removed_at.is_(None), kind.created_at < before, kind.finished_at < before
-    oldest = select(kind).where(*is_old).order_by(kind.created_at).limit(1)
-    query = oldest.with_for_update(skip_locked=True)
+    query = (
+        select(kind)
+        .where(
+            kind.files_removed_at.is_(None),
+            # An index supports the condition on ``created_at``. The job may have ended much later,
+            # so the condition on ``finished_at`` is also necessary.
+            kind.created_at < before,
+            kind.finished_at < before,
+        )
+        .order_by(kind.created_at)
+        .limit(1)
+        .with_for_update(skip_locked=True)
+    )
     with resources.unit_of_work() as uow:
         row = cast("MemberImport | MemberExport | None", uow.session.scalar(query))
         if row is None:
@@ -108,7 +122,7 @@ def _remove_oldest(
                 uow.session.execute(delete(model).where(model.import_id == row.id))
             row.samples = None
         row.files_removed_at = func.now()
-        # Without the key, nobody can decrypt a copy of the file.
+        # Without the key, nobody can decrypt a remaining copy of the file.
         row.wrapped_key = None
         row.wrapped_by = None
         removals.forget_objects(uow, f"{row.object_prefix}/")

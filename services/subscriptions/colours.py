@@ -1,29 +1,29 @@
-"""Colours of pages: their contrast, and lighter or darker shades of them."""
+"""Computes the contrast of colours, and lighter or darker shades of a colour."""
 
-# WCAG 2.2, 1.4.3.
+# The minimum contrast ratio of text by WCAG 2.2, section 1.4.3.
 MIN_CONTRAST = 4.5
-# The backgrounds in style.css on which a colour is hardest to read, in light mode and in dark mode.
+# On these backgrounds in style.css, a colour has the least contrast in light mode and in dark mode.
 LIGHT_GROUND = "#f6f2ea"
 DARK_GROUND = "#212125"
 DARK_INK = "#161618"
-# The accent colour of pages that have no other.
-USUAL_COLOUR = "#9f2d16"
+# The accent colour of pages of lists without a colour.
+DEFAULT_COLOUR = "#9f2d16"
 _WHITE = "#ffffff"
 _BLACK = "#000000"
 _MIXING_STEPS = 50
 
 
-def colour_contrast(one: str, other: str) -> float:
-    """Return the contrast ratio of two colours, from 1 to 21 (WCAG 2.2)."""
-    darker, lighter = sorted((_luminance(one), _luminance(other)))
+def compute_contrast(first_colour: str, second_colour: str) -> float:
+    """Return the contrast ratio of two colours by WCAG 2.2, from 1 to 21."""
+    darker, lighter = sorted((_compute_luminance(first_colour), _compute_luminance(second_colour)))
     return (lighter + 0.05) / (darker + 0.05)
 
 
 def lighten_for_dark_mode(colour: str) -> str:
-    """Lighten the colour just enough to be readable on a dark background."""
+    """Lighten the colour until the contrast to a dark background is sufficient."""
     for step in range(_MIXING_STEPS + 1):
         shade = _mix_colours(colour, _WHITE, step / _MIXING_STEPS)
-        if colour_contrast(shade, DARK_GROUND) >= MIN_CONTRAST:
+        if compute_contrast(shade, DARK_GROUND) >= MIN_CONTRAST:
             return shade
     return _WHITE
 
@@ -36,15 +36,18 @@ def lighten_colour(colour: str) -> str:
     return _mix_colours(colour, _WHITE, 0.2)
 
 
-def _mix_colours(colour: str, other: str, share: float) -> str:
-    """Return the colour with this share of the other colour."""
-    pairs = zip(_channels(colour), _channels(other), strict=True)
+def _mix_colours(colour: str, added_colour: str, share: float) -> str:
+    """Mix two colours.
+
+    ``share``: the share of the second colour, from 0 to 1.
+    """
+    pairs = zip(_split_channels(colour), _split_channels(added_colour), strict=True)
     return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)
 
 
-def _luminance(colour: str) -> float:
-    """Return the relative luminance (WCAG 2.2)."""
-    parts = [each / 255 for each in _channels(colour)]
+def _compute_luminance(colour: str) -> float:
+    """Return the relative luminance of a colour by WCAG 2.2."""
+    parts = [each / 255 for each in _split_channels(colour)]
     red, green, blue = (
         each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4  # noqa: PLR2004
         for each in parts
@@ -52,6 +55,6 @@ def _luminance(colour: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def _channels(colour: str) -> tuple[int, int, int]:
+def _split_channels(colour: str) -> tuple[int, int, int]:
     red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
     return red, green, blue

@@ -1,4 +1,4 @@
-"""Removes the ids of deleted tags from the members who have them."""
+"""Removes the ids of deleted tags from the records of members."""
 
 from datetime import timedelta
 
@@ -12,22 +12,39 @@ from services.subscriptions.members import locks
 from storage.resources import Resources
 
 log = get_logger(__name__)
-TAKE_OFF_TAGS = register_maintenance(
+
+REMOVE_DELETED_TAGS = register_maintenance(
     "maintenance.deleted_tags",
     every=timedelta(minutes=10),
     run=lambda resources, _: remove_deleted_tags(resources),
 )
-# A batch locks its list for a fraction of a second.
+# A batch of this size locks the list for a fraction of a second.
 MAX_BATCH_MEMBERS = 5_000
 _MAX_BATCH_TAGS = 1_000
-# A transaction that read the tag before its deletion may still give it to a member.
-_KEPT_FOR = timedelta(hours=1)
+# The row of a deleted tag stays for this time, because transactions that read the tag before the
+# deletion may still add the tag to a member.
+_ROW_RETENTION = timedelta(hours=1)
+# Postgres may assume that most members have one of the tags, and would then read the members of all
+# lists. The setting ``enable_seqscan`` makes Postgres use the index of tags.
+_REQUIRE_INDEX = text("SET LOCAL enable_seqscan = off")
+# Each tag belongs to one list, so the query needs no condition on the list. The statement keeps
+# ``updated_at``, because an undo compares this time, and no visible value of a member changes.
+_REMOVE_TAGS = text("""
+UPDATE subscriptions AS m SET tag_ids =
+    ARRAY(SELECT unnest(m.tag_ids) EXCEPT SELECT unnest(CAST(:tag_ids AS bigint[])) ORDER BY 1)
+WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM subscriptions
+    WHERE tag_ids <> '{}' AND tag_ids && CAST(:tag_ids AS bigint[]) LIMIT :most
+))
+RETURNING 1
+""")
 
 
 def remove_deleted_tags(resources: Resources) -> int:
-    """Remove deleted tags from members, list by list; returns the number of changed members.
+    """Remove deleted tags from the members of all lists, and return the number of changed members.
 
-    The next run does the lists that are busy now.
+    The function skips a list if another transaction locks the list for too long. The next run of
+    the maintenance removes the tags from the skipped lists.
     """
     with resources.unit_of_work() as uow:
         list_ids = uow.session.scalars(select(DeletedTag.list_id).distinct()).all()
@@ -40,41 +57,31 @@ def remove_deleted_tags(resources: Resources) -> int:
     return total
 
 
-# According to the statistics, most members may have one of the tags. Postgres would then read the
-# members of all lists.
-_REQUIRE_INDEX = text("SET LOCAL enable_seqscan = off")
-# Members of other lists have none of these tags. ``updated_at`` is kept, because an undo compares
-# it, and the visible data of the member doesn't change.
-_REMOVE_TAGS = text("""
-UPDATE subscriptions AS m SET tag_ids =
-    ARRAY(SELECT unnest(m.tag_ids) EXCEPT SELECT unnest(CAST(:tag_ids AS bigint[])) ORDER BY 1)
-WHERE ctid = ANY (ARRAY(
-    SELECT ctid FROM subscriptions
-    WHERE tag_ids <> '{}' AND tag_ids && CAST(:tag_ids AS bigint[]) LIMIT :most
-))
-RETURNING 1
-""")
-
-
 def _remove_from_list(resources: Resources, list_id: int) -> int:
-    of_list = DeletedTag.list_id == list_id
     total = 0
-    after = 0
+    last_tag_id = 0
     while True:
         with resources.unit_of_work() as uow:
             locks.lock_list(uow, list_id)
-            query = select(DeletedTag.id).where(of_list, DeletedTag.id > after)
-            query = query.order_by(DeletedTag.id).limit(_MAX_BATCH_TAGS)
+            query = (
+                select(DeletedTag.id)
+                .where(DeletedTag.list_id == list_id, DeletedTag.id > last_tag_id)
+                .order_by(DeletedTag.id)
+                .limit(_MAX_BATCH_TAGS)
+            )
             tag_ids = uow.session.scalars(query).all()
             if not tag_ids:
                 return total
             uow.session.execute(_REQUIRE_INDEX)
             values = {"tag_ids": tag_ids, "most": MAX_BATCH_MEMBERS}
-            changed = len(uow.session.execute(_REMOVE_TAGS, values).all())
-            total += changed
-            if changed < MAX_BATCH_MEMBERS:
-                is_old = DeletedTag.created_at < func.now() - _KEPT_FOR
+            changed_count = len(uow.session.execute(_REMOVE_TAGS, values).all())
+            total += changed_count
+            if changed_count < MAX_BATCH_MEMBERS:
                 uow.session.execute(
-                    delete(DeletedTag).where(of_list, DeletedTag.id.in_(tag_ids), is_old)
+                    delete(DeletedTag).where(
+                        DeletedTag.list_id == list_id,
+                        DeletedTag.id.in_(tag_ids),
+                        DeletedTag.created_at < func.now() - _ROW_RETENTION,
+                    )
                 )
-                after = tag_ids[-1]
+                last_tag_id = tag_ids[-1]

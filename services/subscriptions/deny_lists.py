@@ -2,8 +2,8 @@
 
 The operator may also deny addresses and domains for the lists of all owners. All code that adds a
 person to a list must call ``require_allowed`` or ``find_denied``. Unlike an opt-out, an entry of a
-deny list doesn't affect existing members. After the removal of the entry, the person can join the
-list.
+deny list doesn't affect existing members. If the owner removes an entry, people with a matching
+address can join the owner's lists again.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -59,8 +59,8 @@ class DenyList:
     """The entries of an owner's deny list, normalised and sorted.
 
     Attributes:
-        erased: the number of denied addresses of erased people. The database only stores hashes of
-            erased people's addresses.
+        erased: the number of denied addresses of erased people. The database only contains hashes
+            of the addresses of erased people.
     """
 
     addresses: Sequence[str] = ()
@@ -113,8 +113,8 @@ def _normalise_domain(written: str) -> str | None:
     written = strip_invisible(written)
     if not written.startswith(_SUBDOMAINS):
         return email_addresses.normalise_domain(written)
-    # The text after the star may be a top-level domain such as ``.com``. The normalisation rejects
-    # a top-level domain, so a letter replaces the star.
+    # Replace the star by a letter, because the normalisation rejects a top-level domain without
+    # another label. The pattern ``*.com`` is valid.
     domain = email_addresses.normalise_domain(f"a{written[1:]}")
     return domain and f"*{domain[1:]}"
 
@@ -151,7 +151,7 @@ def change_entries(
 ) -> int:
     """Add and remove entries, and return the number of changed entries.
 
-    The removed addresses may belong to erased people. Raises ``deny_list.too_long``.
+    An owner can also remove the address of an erased person. Raises ``deny_list.too_long``.
     """
     uow.session.execute(_LOCK_DENY_LIST, {"owner_id": owner_id})
     add = {*add} - {*remove}
@@ -240,6 +240,6 @@ def _normalise_operator_entries(written: tuple[str, ...]) -> frozenset[str]:
     domains = (_normalise_domain(each) for each in written if "@" not in each)
     entries |= {each for each in domains if each}
     if len(entries) < len({*written}):
-        # The numbers also differ if the setting contains two spellings of the same entry.
+        # The setting contains invalid entries, or several spellings of the same entry.
         log.warning("deny_list.entries_passed_over", read=len(entries), written=len({*written}))
     return frozenset(entries)

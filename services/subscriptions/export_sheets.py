@@ -2,9 +2,8 @@
 
 A spreadsheet program treats a cell as a formula if the cell begins with certain signs. Exports
 therefore guard such cells with an apostrophe, as OWASP recommends under "CSV Injection". Many
-spreadsheet programs also split lines at semicolons, and some programs split lines at tabs and line
-ends. A sign after these characters therefore gets an apostrophe too. Imports remove the apostrophes
-again.
+spreadsheet programs also split lines at semicolons, tabs and line ends. Exports therefore also
+guard signs after semicolons, tabs and line ends. Imports remove the apostrophes.
 """
 
 import codecs
@@ -52,11 +51,11 @@ _SIGN = r"[=+\-@\t\r\n＝＋－＠]"  # noqa: RUF001
 _CELL_START = r"(\A|[;\t\r\n])"
 # A spreadsheet program may skip blanks and quotes before the sign.
 _UNGUARDED_START = re.compile(rf'{_CELL_START}(?=[ "]*{_SIGN})')
-# This pattern searches many cells, joined by semicolons, at the same time. Without a match, no cell
-# needs a guard.
+# The pattern matches a text of several cells, joined by semicolons, if any of the cells needs a
+# guard.
 _ANY_UNGUARDED_START = re.compile(rf'[;\t\r\n][ "]*{_SIGN}')
-# A stored value may already begin with an apostrophe and a sign. Such a value gets a second
-# apostrophe, so that an import restores the stored value.
+# If a stored value begins with an apostrophe and a sign, the export adds a second apostrophe. An
+# import then restores the stored value.
 _ANY_START = re.compile(rf"{_CELL_START}(?=[ \"']*{_SIGN})")
 _GUARDED_START = re.compile(rf"{_CELL_START}'(?=[ \"']*{_SIGN})")
 # Few cells contain a sign, and a search for a single character is fast.
@@ -166,9 +165,8 @@ def build_members_sheet(
         statuses = allowed_statuses or _DEFAULT_STATUSES
     else:
         statuses = export_filter.list_statuses(allowed_statuses)
-    # One index contains active members by list, and another index contains all other members by
-    # list. A single query for all statuses would use neither index, and would search the whole
-    # table for the members of a small list.
+    # Active members and other members have separate indexes. A single query for all statuses would
+    # use neither index, and would search the whole table for the members of a small list.
     table = Subscription.__table__.alias("chosen")
     inactive_statuses = [each.value for each in statuses if each is not SubscriptionStatus.ACTIVE]
     is_exported = select(table.c.id).where(table.c.list_id == list_id)
@@ -344,9 +342,9 @@ def _quote_tag(name: str) -> str:
 
 
 def _format_csv(rows: Iterable[Sequence[Any]]) -> bytes:
-    """Return CSV lines by RFC 4180. The function is much faster than ``csv.writer``.
+    """Return CSV lines by RFC 4180, much faster than ``csv.writer``.
 
-    All cells are in quotes, so that cells may contain commas and semicolons.
+    The function puts all cells into quotes, so that cells may contain commas and semicolons.
     """
     lines = []
     for cells in rows:

@@ -46,9 +46,9 @@ from storage.unit_of_work import UnitOfWork
 # An export reads, writes and compresses this many rows at a time.
 _BATCH_ROWS = 5_000
 GZIP_LEVEL = 6
-# An export of the longest list takes less time. A user can also cancel the job.
+# The longest list takes less time than the maximum duration of an export.
 _MAX_DURATION = timedelta(hours=1)
-# Unfinished files are removed after this time, which is longer than any attempt takes.
+# No attempt to write a file takes longer than this time, after which unfinished files are removed.
 _UNFINISHED_FILE_RETENTION = timedelta(days=1)
 _SCOPES = {ExportKind.MEMBERS: Scope.SUBSCRIPTION_READ, ExportKind.DELIVERY: Scope.DELIVERY}
 
@@ -138,7 +138,8 @@ def enqueue_export(
     """
     if kind is ExportKind.DELIVERY and not mailing_list.email_channel_enabled:
         raise errors.LIST_EMAIL_CHANNEL_DISABLED()
-    # The column must not be empty. Each attempt of the job replaces the prefix.
+    # The column of the prefix must not be empty, although each attempt of the job replaces the
+    # prefix.
     prefix = EXPORTS + ids.random_hash_id(20)
     export = MemberExport(
         list_id=mailing_list.id, user_id=user_id, kind=kind, object_prefix=prefix, **columns
@@ -188,7 +189,7 @@ def get_finished_export(
 def open_export_file(resources: Resources, export: MemberExport) -> StoredFile:
     """Return the file of a finished export, or raise ``media.damaged``."""
     try:
-        return bulk_files.stored_file(resources, export)
+        return bulk_files.open_stored_file(resources, export)
     except DecryptionFailed as error:
         raise MEDIA_DAMAGED() from error
 
@@ -209,8 +210,8 @@ def write_export(resources: Resources, lease: Lease) -> None:
     with resources.unit_of_work() as uow:
         renew_lease(uow, lease)
         export = uow.session.get_one(MemberExport, export.id)
-        # Remove the file of an earlier attempt. The earlier attempt may still be writing, so each
-        # attempt uses another prefix.
+        # Remove the file of an earlier attempt. Each attempt uses a new prefix, because the earlier
+        # attempt may still be writing.
         removals.forget_objects(uow, f"{export.object_prefix}/")
         removals.forget_objects(uow, f"{file.prefix}/", after=_UNFINISHED_FILE_RETENTION)
         file.assign_to(export)

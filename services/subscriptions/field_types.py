@@ -1,7 +1,7 @@
-"""Changing the type of a field of which members have values.
+"""Changes the type of a field, and converts the members' values of the field.
 
-All values are converted in the transaction that changes the type, or none. The lists of the owner
-are held meanwhile, so nobody writes a value of the earlier type.
+The type and all values change in the same transaction. The transaction locks all lists of the
+owner, so that no other transaction writes a value of the old type.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,28 +22,29 @@ from services.subscriptions.members import locks
 from storage.expected_errors import raise_instead
 from storage.unit_of_work import UnitOfWork
 
-# Their conversion takes a second or two.
-MAX_DIFFERENT_VALUES = 50_000
-_MAX_NAMED = 3
-
-_IN_FILTER = """jsonb_path_exists(filter, 'strict $.** ? (@.field == $name)',
+# Converting the maximum number of distinct values takes one or two seconds.
+MAX_DISTINCT_VALUES = 50_000
+# An error names at most this many invalid values.
+_MAX_NAMED_VALUES = 3
+# The SQL condition that a stored filter contains the field.
+_IS_IN_FILTER = """jsonb_path_exists(filter, 'strict $.** ? (@.field == $name)',
     jsonb_build_object('name', CAST(:name AS text)), true)"""
-_USES = text(f"""
-SELECT 'segment' AS kind, id, name FROM segments WHERE list_id = ANY (:list_ids) AND {_IN_FILTER}
+_FIND_USES = text(f"""
+SELECT 'segment' AS kind, id, name FROM segments WHERE list_id = ANY (:list_ids) AND {_IS_IN_FILTER}
 UNION ALL
 SELECT 'bulk_action', id, action FROM bulk_actions
-WHERE list_id = ANY (:list_ids) AND status = 'running' AND {_IN_FILTER}
+WHERE list_id = ANY (:list_ids) AND status = 'running' AND {_IS_IN_FILTER}
 UNION ALL
 SELECT 'export', id, kind FROM exports
-WHERE list_id = ANY (:list_ids) AND finished_at IS NULL AND {_IN_FILTER}
+WHERE list_id = ANY (:list_ids) AND finished_at IS NULL AND {_IS_IN_FILTER}
 UNION ALL
 SELECT 'import', id, coalesce(filename, '') FROM imports
 WHERE list_id = ANY (:list_ids) AND status = 'running' AND NOT dry_run
 ORDER BY kind DESC, id
 """)  # noqa: S608
-# Values that an undo of an import would put back are converted too.
+# The undo of an import restores values in ``import_changes``, so these values are converted too.
 _CHANGES = "import_changes WHERE import_id IN (SELECT id FROM imports WHERE user_id = :owner_id)"
-_VALUES = text(f"""
+_FIND_VALUES = text(f"""
 SELECT DISTINCT value FROM (
     SELECT fields -> :key AS value FROM subscriptions
     WHERE list_id = ANY (:list_ids) AND fields ? :key
@@ -51,16 +52,17 @@ SELECT DISTINCT value FROM (
     UNION ALL SELECT fields_after -> :key FROM {_CHANGES} AND fields_after ? :key
 ) AS held WHERE jsonb_typeof(value) <> 'null' LIMIT :most
 """)  # noqa: S608
-_NEW = "jsonb_to_recordset(CAST(:pairs AS jsonb)) AS new (before jsonb, after jsonb)"
-# `updated_at` stays, by which an undo knows its own work.
-_CONVERT = text(f"""
+_NEW_VALUES = "jsonb_to_recordset(CAST(:pairs AS jsonb)) AS new (before jsonb, after jsonb)"
+# The statement keeps ``updated_at``, because an undo recognises its changes by this time.
+_CONVERT_MEMBERS = text(f"""
 UPDATE subscriptions AS m SET fields = m.fields || jsonb_build_object(:key, new.after)
-FROM {_NEW} WHERE list_id = ANY (:list_ids) AND m.fields ? :key AND m.fields -> :key = new.before
+FROM {_NEW_VALUES}
+WHERE list_id = ANY (:list_ids) AND m.fields ? :key AND m.fields -> :key = new.before
 """)  # noqa: S608
-_CONVERT_KEPT = [
+_CONVERT_IMPORT_CHANGES = [
     text(f"""
 UPDATE import_changes AS c SET {column} = c.{column} || jsonb_build_object(:key, new.after)
-FROM {_NEW} WHERE c.import_id IN (SELECT id FROM imports WHERE user_id = :owner_id)
+FROM {_NEW_VALUES} WHERE c.import_id IN (SELECT id FROM imports WHERE user_id = :owner_id)
     AND c.{column} ? :key AND c.{column} -> :key = new.before
 """)  # noqa: S608
     for column in ("fields_before", "fields_after")
@@ -70,62 +72,74 @@ FROM {_NEW} WHERE c.import_id IN (SELECT id FROM imports WHERE user_id = :owner_
 def change_field_and_type(
     uow: UnitOfWork, owner_id: int, field_id: int, values: Mapping[str, Any]
 ) -> MemberField:
-    """Change a field, and possibly its type. Texts are then parsed as an import parses them.
+    """Set columns of a field, including the type.
 
-    Raises the errors of ``fields.change_field``, ``field.in_use``, ``field.values_unfit``,
-    ``field.too_many_values``, ``list.busy``.
+    A change of the type converts the members' values by the rules of imports. Raises
+    ``field.in_use``, ``field.values_unfit``, ``field.too_many_values``, ``list.busy``, and the
+    errors of ``fields.change_field``.
     """
     columns = fields.validate_columns(values)
     field = fields.get_field(uow, owner_id, field_id, lock=True)
     type_ = FieldType(columns.get("type", field.type))
     if type_ != field.type:
         columns.setdefault("choices", [])
-        _convert(uow, field, MemberField(type=type_, label=field.label, choices=columns["choices"]))
+        new_field = MemberField(type=type_, label=field.label, choices=columns["choices"])
+        _convert_values(uow, field, new_field)
     return fields.change_field(uow, owner_id, field_id, columns)
 
 
-def _convert(uow: UnitOfWork, field: MemberField, changed: MemberField) -> None:
-    owned = select(MailingList.id).where(MailingList.user_id == field.user_id)
-    list_ids = list(uow.session.scalars(owned.order_by(MailingList.id)))
+def _convert_values(uow: UnitOfWork, field: MemberField, new_field: MemberField) -> None:
+    query = select(MailingList.id).where(MailingList.user_id == field.user_id)
+    list_ids = list(uow.session.scalars(query.order_by(MailingList.id)))
     with locks.limit_lock_waits(uow):
         for list_id in list_ids:
             locks.lock_list(uow, list_id)
     values = {"list_ids": list_ids, "owner_id": field.user_id, "key": str(field.id)}
     name = {"name": f"fields.{field.id}", "list_ids": list_ids}
-    if uses := [row._asdict() for row in uow.session.execute(_USES, name)]:
-        words, facts = errors.format_uses(uses), {"used_by": uses}
-        raise errors.FIELD_IN_USE(key=field.key, uses=words, facts=facts)
-    too_many = errors.FIELD_TOO_MANY_VALUES(most=MAX_DIFFERENT_VALUES)
+    if uses := [row._asdict() for row in uow.session.execute(_FIND_USES, name)]:
+        raise errors.FIELD_IN_USE(
+            key=field.key, uses=errors.format_uses(uses), facts={"used_by": uses}
+        )
+    too_many = errors.FIELD_TOO_MANY_VALUES(most=MAX_DISTINCT_VALUES)
     with raise_instead(psycopg2.errors.QueryCanceled, too_many):
-        found = uow.session.scalars(_VALUES, {**values, "most": MAX_DIFFERENT_VALUES + 1}).all()
-        if len(found) > MAX_DIFFERENT_VALUES:
+        query_values = {**values, "most": MAX_DISTINCT_VALUES + 1}
+        old_values = uow.session.scalars(_FIND_VALUES, query_values).all()
+        if len(old_values) > MAX_DISTINCT_VALUES:
             raise too_many
-        new = _converted(changed, found)
-        pairs = [{"before": each, "after": after} for each, after in zip(found, new, strict=True)]
+        new_values = _parse_values(new_field, old_values)
+        pairs = [
+            {"before": old, "after": new} for old, new in zip(old_values, new_values, strict=True)
+        ]
         values["pairs"] = orjson.dumps(pairs).decode()
-        for statement in (_CONVERT, *_CONVERT_KEPT):
+        for statement in (_CONVERT_MEMBERS, *_CONVERT_IMPORT_CHANGES):
             uow.session.execute(statement, values)
 
 
-def _converted(changed: MemberField, found: Sequence[FieldValue]) -> list[FieldValue | None]:
-    """The values of the new type; raises ``field.values_unfit``."""
-    texts = [fields.format_value(each) for each in found]
+def _parse_values(
+    new_field: MemberField, old_values: Sequence[FieldValue]
+) -> list[FieldValue | None]:
+    """Return the old values in the new type, or raise ``field.values_unfit``."""
+    texts = [fields.format_value(each) for each in old_values]
     forms = ColumnForms()
-    dates, numbers = ([0] * (changed.type == each) for each in (FieldType.DATE, FieldType.NUMBER))
+    dates, numbers = ([0] * (new_field.type == each) for each in (FieldType.DATE, FieldType.NUMBER))
     forms.learn(dates, numbers, [[each] for each in texts])
-    new: list[FieldValue | None] = []
+    new_values: list[FieldValue | None] = []
     for written in texts:
         try:
-            new.append(parse_value(written, changed, forms, 0))
+            new_values.append(parse_value(written, new_field, forms, 0))
         except ValueError:
-            new.append(None)
-    unfit = [abbreviate_cell(each) for each, value in zip(texts, new, strict=True) if value is None]
+            new_values.append(None)
+    invalid_texts = [
+        abbreviate_cell(written)
+        for written, value in zip(texts, new_values, strict=True)
+        if value is None
+    ]
     try:
-        forms.find_notations([changed.label])
+        forms.find_notations([new_field.label])
     except DomainError:
-        # Nothing shows whether the day or the month comes first.
-        unfit = [abbreviate_cell(each) for each in texts]
-    if unfit:
-        named = ", ".join(map(repr, unfit[:_MAX_NAMED]))
-        raise errors.FIELD_VALUES_UNFIT(count=len(unfit), type=changed.type, named=named)
-    return new
+        # All dates are ambiguous, because no date shows whether the day or the month comes first.
+        invalid_texts = [abbreviate_cell(each) for each in texts]
+    if invalid_texts:
+        named = ", ".join(map(repr, invalid_texts[:_MAX_NAMED_VALUES]))
+        raise errors.FIELD_VALUES_UNFIT(count=len(invalid_texts), type=new_field.type, named=named)
+    return new_values

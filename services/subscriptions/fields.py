@@ -1,8 +1,8 @@
 """The fields of an owner: further values that members of the owner's lists may have.
 
 A member's record contains values by the ids of fields, so that renaming or retiring a field changes
-no record. Texts, choices and dates are JSON strings. Dates have the form ``YYYY-MM-DD``. The record
-contains nothing for a field without a value.
+no record. The values of texts, choices and dates are JSON strings. Dates have the form
+``YYYY-MM-DD``. The record of a member without a value for a field doesn't contain the field's id.
 """
 
 import math
@@ -202,7 +202,10 @@ class OwnFields:
 def merge_values(
     values: StoredValues, changes: Mapping[str, FieldValue | None]
 ) -> dict[str, FieldValue]:
-    """Return a member's values after changes. A change to ``None`` removes the value."""
+    """Return a member's values after changes.
+
+    ``changes``: new values by the ids of fields. ``None`` removes a value.
+    """
     new_values = {**values, **changes}
     return {name: value for name, value in new_values.items() if value is not None}
 
@@ -274,8 +277,9 @@ def change_field(
 ) -> MemberField:
     """Set columns of a field, except the type.
 
-    ``field_types.change_field_and_type`` also changes the type. Members keep a removed choice as
-    their value. Raises ``field.not_found`` and the errors of the columns.
+    ``field_types.change_field_and_type`` also changes the type. If the owner removes a choice,
+    members with the removed choice keep the value. Raises ``field.not_found`` and the errors of the
+    columns.
     """
     field = get_field(uow, owner_id, field_id, lock=True)
     _set_columns(uow, field, values)
@@ -308,7 +312,7 @@ def get_field(uow: UnitOfWork, owner_id: int, field_id: int, *, lock: bool = Fal
 
 
 def _set_columns(uow: UnitOfWork, field: MemberField, values: CheckedColumns) -> None:
-    before = text_reviews.reviewed_texts(field)
+    before = text_reviews.list_reviewed_texts(field)
     for name, value in values.items():
         setattr(field, name, value)
     text_reviews.update_suspicion(uow, field, before)

@@ -1,7 +1,8 @@
-"""Folds the changes of member numbers into the counts and daily figures of lists.
+"""Adds the changes of member numbers to the counts and daily figures of lists.
 
-A trigger on ``subscriptions`` writes the changes as differences. Reading a count or a figure adds
-the differences that are left, so it stays quick only while these are few.
+A trigger on ``subscriptions`` writes each change of a number as a row, called difference. A query
+for a count or a figure adds the differences that are not folded yet. Maintenance regularly folds
+all differences into the counts and figures, so that queries stay fast.
 """
 
 from datetime import timedelta
@@ -18,23 +19,9 @@ FOLD_COUNTS = register_maintenance(
     every=timedelta(seconds=30),
     run=lambda resources, _: fold_everything(resources),
 )
-_MAX_FOLDED_DELTAS = 10_000
-
-
-def fold_everything(resources: Resources) -> int:
-    """Fold all differences, the oldest first, in batches; returns their number."""
-    total = 0
-    for fold_batch in (fold_counts, fold_days):
-        folded = _MAX_FOLDED_DELTAS
-        while folded == _MAX_FOLDED_DELTAS:
-            with resources.unit_of_work() as uow:
-                folded = fold_batch(uow, max_deltas=_MAX_FOLDED_DELTAS)
-            total += folded
-    return total
-
-
-# The array makes Postgres look up the rows by their keys. Postgres would plan a join for few rows,
-# because the table is usually nearly empty. Such a join is very slow for ten thousand rows.
+_MAX_BATCH_DELTAS = 10_000
+# The array makes Postgres look up the rows by key. Postgres would plan a join for few rows, because
+# the table is usually nearly empty. A join would be very slow for ten thousand differences.
 _FOLD_COUNTS = text("""
     WITH taken AS (
         DELETE FROM subscriber_deltas WHERE id = ANY (ARRAY(
@@ -49,21 +36,7 @@ _FOLD_COUNTS = text("""
     SELECT count(*), array(SELECT list_id FROM taken GROUP BY list_id HAVING sum(active) > 0)
     FROM taken
     """)
-
-
-def fold_counts(uow: UnitOfWork, *, max_deltas: int) -> int:
-    """Add the oldest differences to the counts of their lists; returns their number.
-
-    The owners of lists that have grown are notified. Readers may always join, so they can exceed
-    an owner's quota of members. The same transaction writes the mail, so that no
-    crash loses the mail.
-    """
-    folded, grown = uow.session.execute(_FOLD_COUNTS, {"max_deltas": max_deltas}).one()
-    notify_owners(uow, grown)
-    return int(folded)
-
-
-# An array is used for the same reason as in ``_FOLD_COUNTS``.
+# The array makes Postgres look up the rows by key, as ``_FOLD_COUNTS`` explains.
 _FOLD_DAYS = text("""
     WITH taken AS (
         DELETE FROM member_day_deltas WHERE id = ANY (ARRAY(
@@ -83,6 +56,32 @@ _FOLD_DAYS = text("""
     """)
 
 
+def fold_everything(resources: Resources) -> int:
+    """Fold all differences in batches, oldest first, and return the number of differences."""
+    total = 0
+    for fold_batch in (fold_counts, fold_days):
+        folded_count = _MAX_BATCH_DELTAS
+        while folded_count == _MAX_BATCH_DELTAS:
+            with resources.unit_of_work() as uow:
+                folded_count = fold_batch(uow, max_deltas=_MAX_BATCH_DELTAS)
+            total += folded_count
+    return total
+
+
+def fold_counts(uow: UnitOfWork, *, max_deltas: int) -> int:
+    """Add the oldest differences to the counts of lists, and return the number of differences.
+
+    The function also notifies owners whose lists exceed the quota of members. People may always
+    join a list, even if the owner's lists exceed the quota. The transaction that changes the counts
+    also enqueues the notification, so that a crash can't lose the notification.
+    """
+    folded_count, grown_list_ids = uow.session.execute(
+        _FOLD_COUNTS, {"max_deltas": max_deltas}
+    ).one()
+    notify_owners(uow, grown_list_ids)
+    return int(folded_count)
+
+
 def fold_days(uow: UnitOfWork, *, max_deltas: int) -> int:
-    """Add the oldest differences to the figures of their day; returns their number."""
+    """Add the oldest differences to the daily figures, and return the number of differences."""
     return uow.session.scalar(_FOLD_DAYS, {"max_deltas": max_deltas}) or 0

@@ -14,8 +14,8 @@ from storage.unit_of_work import UnitOfWork
 
 MAX_PAGE_REPORTS_OF_NETWORK_A_DAY = 20
 MAX_PAGE_REPORTS_OF_LIST = 1_000
-# The first part of the query chooses the lists, so that the second part only reads the chosen lists
-# and the owners of the chosen lists.
+# The subquery chooses the lists with the most reports, so that the query only reads these lists and
+# their owners.
 _REPORTED_LISTS = text("""
 WITH worst AS (
     SELECT list_id, count(*) AS reports, count(network_digest) AS by_strangers,

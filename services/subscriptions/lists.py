@@ -1,4 +1,4 @@
-"""Functions that create, find, change and archive mailing lists."""
+"""Creates, finds, changes and archives mailing lists."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -23,23 +23,23 @@ from services.subscriptions.members.locks import limit_lock_waits
 from storage.expected_errors import raise_if_taken
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
-_SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,79}\Z")
-_NUMBER = re.compile(r"[0-9]{1,20}\Z")
+_SLUG_PATTERN = re.compile(r"[a-z0-9][a-z0-9-]{0,79}\Z")
+_ID_PATTERN = re.compile(r"[0-9]{1,20}\Z")
 MAX_LIST_TITLE_CHARACTERS = 200
 MAX_IMAGE_URL_CHARACTERS = 2048
 MAX_REDIRECT_ORIGINS = 10
-_IMAGES = ("avatar_image_url", "favicon_image_url")
-# No column: each version of it is a row.
-_WORDING = "consent_wording"
-_CHALLENGE = ("challenge_enabled", "challenge_provider")
-# The columns of a list, after ``validate_values`` has checked their texts.
+_IMAGE_URL_COLUMNS = ("avatar_image_url", "favicon_image_url")
+# A list has no column for the consent wording, because each version of the wording is a row.
+_CONSENT_WORDING = "consent_wording"
+_CHALLENGE_COLUMNS = ("challenge_enabled", "challenge_provider")
+# The columns of a list, after ``validate_values`` has checked the texts.
 CheckedValues = NewType("CheckedValues", dict[str, Any])
 
 
 def validate_values(settings: Settings, fields: Mapping[str, Any]) -> CheckedValues:
-    """Check the texts that an owner set for a list, and return the values normalised.
+    """Check an owner's texts for a list, and return the normalised values.
 
-    Call this before a transaction begins, because searching the texts for links and misleading
+    Call this function before a transaction begins, because the search for links and misleading
     words takes time. Raises ``list.title`` and the errors of ``branding.validate_values``.
     """
     values = dict(fields)
@@ -48,7 +48,7 @@ def validate_values(settings: Settings, fields: Mapping[str, Any]) -> CheckedVal
         if len(values["title"]) > MAX_LIST_TITLE_CHARACTERS:
             raise errors.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
     result = branding.validate_values(settings, values)
-    # Mails contain the title. If a title could have several lines, an owner could mail any text to
+    # Mails contain the title. With a title of several lines, an owner could mail any text to
     # strangers.
     if "title" in result and not is_shown(result["title"]):
         raise errors.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
@@ -64,9 +64,9 @@ def create_own_list(
     fields: Mapping[str, Any],
     providers: Collection[str],
 ) -> MailingList:
-    """Create a list of the caller; raises ``quota.exceeded``, and the errors of ``create_list``."""
+    """Create a list of the caller. Raises ``quota.exceeded``, and the errors of ``create_list``."""
     values = validate_values(uow.settings, {**fields, "title": title, "slug": slug})
-    # A person who owns a list can't be erased, and an erased person can't create a list.
+    # The lock excludes an erasure of the caller. An erased person must not own a list.
     sessions.lock_person(uow, caller.user_id)
     quotas.require_quota(uow, caller.user_id, PlanQuota.LISTS)
     return _create(uow, caller.user_id, values, providers)
@@ -81,11 +81,10 @@ def create_list(
     fields: Mapping[str, Any] | None = None,
     providers: Collection[str] = (),
 ) -> MailingList:
-    """Create a list, with the other columns in ``fields``.
-
-    Raises the errors of ``validate_values`` and ``change_list``.
+    """Create a list. Raises the errors of ``validate_values`` and ``change_list``.
 
     Args:
+        fields: other columns of the list.
         providers: the CAPTCHA providers that the operator has configured.
     """
     values = validate_values(uow.settings, {**(fields or {}), "title": title, "slug": slug})
@@ -108,30 +107,33 @@ def change_list(
     providers: Collection[str],
 ) -> None:
     """Set columns of a list. Raises ``list.busy``, ``list.logo`` and the errors of the columns."""
-    before = text_reviews.reviewed_texts(mailing_list)
+    old_texts = text_reviews.list_reviewed_texts(mailing_list)
     columns = {
         name: value
         for name, value in fields.items()
-        if name not in {_WORDING, *sign_up_fields.FIELD_KEY_COLUMNS}
+        if name not in {_CONSENT_WORDING, *sign_up_fields.FIELD_KEY_COLUMNS}
     }
     with uow.session.no_autoflush:
         columns |= sign_up_fields.find_field_ids(uow, mailing_list, fields)
-    _set(mailing_list, columns, providers)
+    _set_columns(mailing_list, columns, providers)
     if "logo_hash_id" in columns:
         with uow.session.no_autoflush:
             branding.require_logo(uow, mailing_list)
-    text_reviews.update_suspicion(uow, mailing_list, before)
+    text_reviews.update_suspicion(uow, mailing_list, old_texts)
     slug_taken = errors.LIST_SLUG_TAKEN(slug=mailing_list.slug)
-    # A change of the slug waits until an import has written its current rows.
+    # A change of the slug may wait until an import has committed a chunk.
     with raise_if_taken("uq_lists_slug", slug_taken), limit_lock_waits(uow):
         uow.session.flush()
-    if _WORDING in fields:
+    if _CONSENT_WORDING in fields:
         with limit_lock_waits(uow):
-            wordings.choose_wording(uow, mailing_list, fields[_WORDING])
+            wordings.choose_wording(uow, mailing_list, fields[_CONSENT_WORDING])
 
 
 def archive_list(uow: UnitOfWork, mailing_list: MailingList) -> int:
-    """Archive the list: it gets no new members and sends no mail, but members can still leave."""
+    """Archive the list, and return 1, or 0 if the list was already archived.
+
+    An archived list gets no new members and sends no mail, but members can still leave.
+    """
     return record_moment_once(uow, MailingList.archived_at, MailingList.id == mailing_list.id)
 
 
@@ -140,7 +142,7 @@ def find_by_slug(uow: UnitOfWork, slug: str) -> MailingList | None:
 
 
 def get_list(uow: UnitOfWork, list_id: int, *, archived: bool = False) -> MailingList:
-    """Return a list; raises ``list.not_found``.
+    """Return a list, or raise ``list.not_found``.
 
     ``archived``: whether the list may be archived.
     """
@@ -154,17 +156,20 @@ def _require_found(mailing_list: MailingList | None, *, archived: bool) -> Maili
 
 
 def parse_list_id(name: str) -> int | None:
-    """Return the id in a name, or ``None`` for a slug; raises ``list.name_invalid``."""
-    if _NUMBER.match(name) and int(name) <= MAX_UINT64:
+    """Return the id in a name, or ``None`` if the name is a slug. Raises ``list.name_invalid``."""
+    if _ID_PATTERN.match(name) and int(name) <= MAX_UINT64:
         # No list has the id 0.
         return int(name) if int(name) <= MAX_ID else 0
-    if not _SLUG.match(name) or name.isdigit():
+    if not _SLUG_PATTERN.match(name) or name.isdigit():
         raise errors.LIST_NAME_INVALID()
     return None
 
 
 def get_named(uow: UnitOfWork, name: str, *, archived: bool = False) -> MailingList:
-    """Return the list with this id or slug; raises ``list.not_found``, ``list.name_invalid``."""
+    """Return the list with this id or slug.
+
+    Raises ``list.not_found``, ``list.name_invalid``.
+    """
     list_id = parse_list_id(name)
     if list_id is not None:
         return get_list(uow, list_id, archived=archived)
@@ -172,16 +177,16 @@ def get_named(uow: UnitOfWork, name: str, *, archived: bool = False) -> MailingL
 
 
 def get_own_list(uow: UnitOfWork, caller: Caller, list_id: int) -> MailingList:
-    """Return a list of the caller; raises ``list.not_found``, ``list.not_owner``."""
+    """Return a list of the caller, or raise ``list.not_found`` or ``list.not_owner``."""
     mailing_list = get_list(uow, list_id)
     require_owner(mailing_list.user_id, caller)
     return mailing_list
 
 
 def require_owner(owner_id: int | None, caller: Caller) -> None:
-    """Raise ``list.not_owner`` unless the caller is the owner.
+    """Raise ``list.not_owner`` unless the caller is the owner of a list.
 
-    Raises ``list.not_found`` if ``owner_id`` is ``None``, because the list doesn't exist.
+    Raise ``list.not_found`` if ``owner_id`` is ``None``, which stands for a missing list.
     """
     if owner_id is None:
         raise errors.LIST_NOT_FOUND()
@@ -189,20 +194,23 @@ def require_owner(owner_id: int | None, caller: Caller) -> None:
         raise errors.LIST_NOT_OWNER()
 
 
-def list_of(uow: UnitOfWork, user_id: int, wanted: PageRequest) -> PageOfRows[MailingList]:
-    """Return a page of the user's open lists, newest first; raises ``cursor.invalid``."""
+def list_for_user(uow: UnitOfWork, user_id: int, page: PageRequest) -> PageOfRows[MailingList]:
+    """Return a page of the user's lists except archived lists, newest first.
+
+    Raises ``cursor.invalid``.
+    """
     open_lists = select(MailingList).where(
         MailingList.user_id == user_id, MailingList.archived_at.is_(None)
     )
-    query = paging.by_moment(open_lists, MailingList.created_at, MailingList.id, wanted)
+    query = paging.by_moment(open_lists, MailingList.created_at, MailingList.id, page)
     rows = uow.session.scalars(query).all()
-    return paging.cut(rows, wanted.limit, lambda it: paging.moment_cursor(it.created_at, it.id))
+    return paging.cut(rows, page.limit, lambda each: paging.moment_cursor(each.created_at, each.id))
 
 
 def list_choices(
     uow: UnitOfWork, user_id: int, most: int = WHOLE.limit
 ) -> Sequence[Row[int, str, str]]:
-    """Return the ``id``, ``slug`` and ``title`` of the user's open lists, newest first."""
+    """Return the id, slug and title of the user's lists except archived lists, newest first."""
     query = (
         select(MailingList.id, MailingList.slug, MailingList.title)
         .where(MailingList.user_id == user_id, MailingList.archived_at.is_(None))
@@ -215,7 +223,10 @@ def list_choices(
 def list_all(
     uow: UnitOfWork, *, owner_id: int | None, archived: bool, limit: int
 ) -> list[MailingList]:
-    """Return the open or archived lists of all users or of one, newest first, for the operator."""
+    """Return lists of one user or of all users for the operator, newest first.
+
+    ``archived``: whether to return only archived lists, or only other lists.
+    """
     is_archived = MailingList.archived_at.is_not(None)
     query = select(MailingList).where(is_archived if archived else ~is_archived)
     if owner_id is not None:
@@ -224,26 +235,28 @@ def list_all(
     return list(uow.session.scalars(newest_first.limit(limit)))
 
 
-def titles_of(uow: UnitOfWork, list_ids: Collection[int]) -> dict[int, str]:
-    """Return the titles by list id, including archived lists.
+def read_titles(uow: UnitOfWork, list_ids: Collection[int]) -> dict[int, str]:
+    """Return the titles of lists by list id, including archived lists.
 
-    The caller makes sure that the person may see the titles.
+    The caller must make sure that the user may see the titles.
     """
     query = select(MailingList.id, MailingList.title).where(MailingList.id.in_(set(list_ids)))
     return {row.id: row.title for row in uow.session.execute(query)}
 
 
-def _set(mailing_list: MailingList, fields: Mapping[str, Any], providers: Collection[str]) -> None:
+def _set_columns(
+    mailing_list: MailingList, fields: Mapping[str, Any], providers: Collection[str]
+) -> None:
     for name, value in fields.items():
         setattr(mailing_list, name, value)
-    if not _SLUG.match(mailing_list.slug) or mailing_list.slug.isdigit():
+    if not _SLUG_PATTERN.match(mailing_list.slug) or mailing_list.slug.isdigit():
         raise errors.LIST_SLUG()
     parsed = [origins.normalize_origin(text) for text in (mailing_list.redirect_origins or [])]
     unique = list(dict.fromkeys(each for each in parsed if each is not None))
     if None in parsed or len(unique) > MAX_REDIRECT_ORIGINS:
         raise errors.LIST_REDIRECT_ORIGINS(most=MAX_REDIRECT_ORIGINS)
     mailing_list.redirect_origins = unique
-    for name in _IMAGES:
+    for name in _IMAGE_URL_COLUMNS:
         url = getattr(mailing_list, name)
         if url is None:
             continue
@@ -255,7 +268,8 @@ def _set(mailing_list: MailingList, fields: Mapping[str, Any], providers: Collec
         is_one_word = url.isprintable() and " " not in url
         if not is_absolute or not is_one_word or len(url) > MAX_IMAGE_URL_CHARACTERS:
             raise errors.LIST_IMAGE_URL(name=name, most=MAX_IMAGE_URL_CHARACTERS)
-    # If a provider is no longer configured, the owner can still change the title.
-    is_checked = mailing_list.challenge_enabled and not fields.keys().isdisjoint(_CHALLENGE)
+    # Only check the provider if the request changes the challenge. If the operator has removed the
+    # provider, the owner can still change other values of the list.
+    is_checked = mailing_list.challenge_enabled and not fields.keys().isdisjoint(_CHALLENGE_COLUMNS)
     if is_checked and mailing_list.challenge_provider not in providers:
         raise errors.LIST_CHALLENGE_PROVIDER(able=", ".join(sorted(providers)) or "none")

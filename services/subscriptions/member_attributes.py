@@ -1,6 +1,7 @@
 """The attributes of members: values of fields, and tags.
 
-Requests and responses contain the keys of fields and the names of tags. The database contains ids.
+Requests and responses contain the keys of fields and the names of tags. The database contains the
+ids of fields and tags.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -29,7 +30,8 @@ class AttributeChanges:
             values.
         tags: the names of all new tags, or ``None`` to keep the current tags.
         add_tags: the names of further tags.
-        remove_tags: the names of tags that the member loses, even if another attribute adds them.
+        remove_tags: the names of tags that the member loses. Removals take precedence over
+            additions.
     """
 
     fields: Mapping[str, object] = field(default_factory=dict)
@@ -121,9 +123,9 @@ def merge_attributes(
 ) -> dict[str, Any]:
     """Return the columns with attributes for the target record of a transfer.
 
-    Both lists belong to the same owner, so ids of fields stay valid. Tags belong to one list, so
-    the target list needs tags with the same names. Values in the target record take precedence,
-    unless the target record has the status ``removed``.
+    A transfer keeps the ids of fields, because both lists belong to the same owner. Each list has
+    its own tags, so a transfer looks up the tags with the same names in the target list. Values in
+    the target record take precedence, unless the target record has the status ``removed``.
 
     Raises ``tag.too_many`` and ``list.busy``.
     """
@@ -154,8 +156,8 @@ class Submission:
     """The data that a person submits with a sign-up: a name, and values of fields.
 
     Anyone can enter any address into a sign-up form. Pressroom therefore only applies submitted
-    data immediately if the list has no record of the person. Otherwise, Pressroom stores the data
-    with the confirmation link, and applies the data when the person opens the link.
+    data immediately if the list has no record of the person. If the list has a record, Pressroom
+    stores the data with the confirmation link until the person confirms.
 
     Attributes:
         fields: stored values, by the ids of fields as text.

@@ -1,4 +1,7 @@
-"""Texts of owners that could mislead readers: links, secrets, and names of the installation."""
+"""Checks texts of owners that could mislead readers.
+
+An owner's text must not contain links, ask for secrets, or use the name of the installation.
+"""
 
 import re
 import tomllib
@@ -14,10 +17,9 @@ _PHRASES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 
 
 def require_harmless(name: str, text: str | None) -> None:
-    """Raise ``text.leads_away`` for a text with a link or a control of the text's direction.
+    """Raise ``text.leads_away`` if the text contains a link or changes the text direction.
 
-    Args:
-        name: the field of the body that has the text.
+    ``name``: the field of the request that contains the text.
     """
     if text is not None and not is_harmless(text):
         raise TEXT_LEADS_AWAY(name=name)
@@ -28,43 +30,46 @@ def is_harmless(text: str) -> bool:
 
 
 def require_no_secret(name: str, text: str | None) -> None:
-    """Raise ``text.misleading`` for a label that asks for a secret."""
-    if text is not None and asks_for_secret(text):
+    """Raise ``text.misleading`` if a label asks for a secret."""
+    if text is not None and _asks_for_secret(text):
         rule = "must not ask for passwords, PINs, card numbers or one-time codes"
         raise TEXT_MISLEADING(name=name, rule=rule)
 
 
 def is_fit_for_label(text: str) -> bool:
-    return is_harmless(text) and not asks_for_secret(text)
+    return is_harmless(text) and not _asks_for_secret(text)
 
 
-def asks_for_secret(text: str) -> bool:
+def _asks_for_secret(text: str) -> bool:
     """Return whether a label asks for a password, a PIN, a card number or a one-time code."""
     return any(_SECRET.search(_HONEST.sub(" ", form)) for form in fold_words(text))
 
 
-def require_other_name(settings: Settings, name: str, text: str | None) -> None:
-    """Raise ``text.misleading`` for a sender name that contains the name of this installation."""
+def forbid_own_name(settings: Settings, name: str, text: str | None) -> None:
+    """Raise ``text.misleading`` if a sender name contains the name of this installation."""
     own_names = settings.own_names
-    if text is not None and _find_words(_phrase_pattern(_spaced(own_names)), text):
+    if text is not None and _find_words(_compile_phrases(_space_names(own_names)), text):
         rule = f"must not have the name of this installation in it: {' or '.join(own_names)}"
         raise TEXT_MISLEADING(name=name, rule=rule)
 
 
-def suspicious_words(settings: Settings, texts: Iterable[str | None]) -> list[str] | None:
-    """Return the words in these texts that an operator should look at, or ``None``.
+def find_suspicious_words(settings: Settings, texts: Iterable[str | None]) -> list[str] | None:
+    """Return the words in these texts that an operator should review, or ``None``.
 
-    A single word proves nothing, so such texts are accepted.
+    A suspicious word doesn't prove bad intentions, so texts with such words are accepted.
     """
-    patterns = (_SUSPICIOUS, _phrase_pattern(_spaced(settings.own_names)))
+    patterns = (_SUSPICIOUS, _compile_phrases(_space_names(settings.own_names)))
     words = [
         word for text in texts if text for each in patterns for word in _find_words(each, text)
     ]
     return list(dict.fromkeys(words)) or None
 
 
-def _spaced(names: Iterable[str]) -> list[str]:
-    """Return the names as phrases that may have a space between any two letters."""
+def _space_names(names: Iterable[str]) -> list[str]:
+    """Return the names with spaces between all letters.
+
+    A pattern of ``_compile_phrases`` then matches a name with or without spaces.
+    """
     return [" ".join(fold_words(each)[0].replace(" ", "")) for each in names]
 
 
@@ -73,11 +78,15 @@ def _find_words(pattern: re.Pattern[str], text: str) -> list[str]:
     return list(dict.fromkeys(match[0] for form in forms for match in pattern.finditer(form)))
 
 
-def _phrase_pattern(phrases: Iterable[str]) -> re.Pattern[str]:
+def _compile_phrases(phrases: Iterable[str]) -> re.Pattern[str]:
+    """Compile a pattern that matches any of the phrases.
+
+    A star in a phrase stands for any letters. A space in a phrase is optional.
+    """
     parts = (re.escape(each).replace(r"\*", r"\w*").replace(r"\ ", " ?") for each in phrases)
     return re.compile(rf"\b(?:{'|'.join(parts)})\b")
 
 
-_SECRET = _phrase_pattern(_PHRASES["secrets"])
-_HONEST = _phrase_pattern(_PHRASES["honest"])
-_SUSPICIOUS = _phrase_pattern(_PHRASES["secrets"] + _PHRASES["suspicious"])
+_SECRET = _compile_phrases(_PHRASES["secrets"])
+_HONEST = _compile_phrases(_PHRASES["honest"])
+_SUSPICIOUS = _compile_phrases(_PHRASES["secrets"] + _PHRASES["suspicious"])

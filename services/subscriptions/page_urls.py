@@ -1,4 +1,4 @@
-"""The addresses of the pages for readers, and of the calls that their mails lead to."""
+"""The paths and URLs of public pages, and of API calls that mails link to."""
 
 from urllib.parse import urlencode
 
@@ -21,52 +21,58 @@ REPORT_PAGE_PATH = "/s/{slug}/report"
 
 
 def unsubscribe_url(settings: Settings, trace_id: str) -> str:
-    """The page on which a person leaves a list; by POST, RFC 8058's one click for mail clients."""
+    """Return the URL of the page on which a person leaves a list.
+
+    Mail clients send a POST request to the same URL for one-click unsubscription (RFC 8058).
+    """
     return _url(settings, UNSUBSCRIBE_PATH, trace_id=trace_id)
 
 
 def confirm_url(settings: Settings, secret: str) -> str:
-    """The page that confirms a subscription; ``secret`` is a mailed token."""
+    """Return the URL of the page that confirms a subscription."""
     return _url(settings, CONFIRM_PATH, token=secret)
 
 
 def preferences_url(settings: Settings, secret: str) -> str:
-    """The page that opens a person's preferences; ``secret`` is a mailed token."""
+    """Return the URL of the page that opens a person's preferences."""
     return _url(settings, OPEN_PREFERENCES_PATH, token=secret)
 
 
 def report_url(settings: Settings, trace_id: str) -> str:
-    """The page on which a person reports a list that they did not ask for."""
+    """Return the URL of the page on which a subscriber reports a list."""
     return _url(settings, REPORT_PATH, trace_id=trace_id)
 
 
 def subscribed_url(settings: Settings, list_id: int) -> str:
-    """The page that thanks for a sign-up; it acts for no person and is in no mail."""
+    """Return the URL of the page that thanks for a sign-up.
+
+    The URL doesn't identify a person.
+    """
     return _url(settings, SUBSCRIBED_PATH, list=str(list_id))
 
 
 def sign_up_url(settings: Settings, slug: str) -> str:
-    """The page on which strangers subscribe; for everybody."""
+    """Return the URL of the public sign-up page of a list."""
     return settings.pages_base + SIGN_UP_PATH.format(slug=slug)
 
 
 def ask_preferences_url(settings: Settings, slug: str) -> str:
-    """The page that has a link to a person's preferences mailed to their address."""
+    """Return the URL of the page on which a person requests a link to the preferences."""
     return _url(settings, ASK_PREFERENCES_PATH, list=slug)
 
 
 def submission_url(settings: Settings, list_id: int) -> str:
-    """Where a form on any site sends what a stranger wrote."""
+    """Return the URL to which sign-up forms on other sites send their values."""
     return f"{settings.pages_base}/subscriptions/{list_id}"
 
 
 def report_page_url(settings: Settings, slug: str) -> str:
-    """The page on which anybody reports the list's page."""
+    """Return the URL of the page on which any visitor reports the sign-up page of a list."""
     return settings.pages_base + REPORT_PAGE_PATH.format(slug=slug)
 
 
 def one_click_url(settings: Settings, list_id: int, trace_id: str) -> str:
-    """The API's one-click URL: POST only, so that a browser that opens it finds nothing."""
+    """Return the URL of the API for one-click unsubscription, which only accepts POST requests."""
     return _url(settings, f"/subscriptions/{list_id}/delete", trace_id=trace_id)
 
 

@@ -1,6 +1,6 @@
 """Segments: named filters of a list's members.
 
-A segment stores only its filter. Its members are looked up when the segment is used.
+A segment only stores a filter. Each use of the segment looks up the current members.
 """
 
 from collections.abc import Mapping
@@ -22,13 +22,13 @@ from storage.expected_errors import raise_if_taken
 from storage.unit_of_work import UnitOfWork
 
 MAX_SEGMENT_NAME_CHARACTERS = 100
-MAX_SEGMENTS_A_LIST = 500
-# Without the lock, two concurrent calls could exceed the maximum together.
+MAX_SEGMENTS_PER_LIST = 500
+# Without the lock, two concurrent calls could exceed the maximum number of segments together.
 _LOCK_SEGMENTS = text("SELECT pg_advisory_xact_lock(hashtext('segments'), hashint8(:list_id))")
 
 
 def create_segment(uow: UnitOfWork, mailing_list: MailingList, name: str, written: Any) -> Segment:
-    """Create a segment from a filter in JSON, together with tags that the list doesn't have yet.
+    """Create a segment from a filter in JSON, and create missing tags.
 
     Raises ``segment.name``, ``segment.name_taken``, ``segment.too_many``, ``quota.exceeded``, and
     the errors of ``member_filter.prepare_stored_filter``.
@@ -38,11 +38,11 @@ def create_segment(uow: UnitOfWork, mailing_list: MailingList, name: str, writte
     )
     _require_room(uow, mailing_list, quotas.count_row_bytes(stored_filter))
     uow.session.execute(_LOCK_SEGMENTS, {"list_id": mailing_list.id})
-    counted = select(func.count()).where(Segment.list_id == mailing_list.id)
-    if (uow.session.scalar(counted) or 0) >= MAX_SEGMENTS_A_LIST:
-        raise errors.SEGMENT_TOO_MANY(most=MAX_SEGMENTS_A_LIST)
+    segment_count = select(func.count()).where(Segment.list_id == mailing_list.id)
+    if (uow.session.scalar(segment_count) or 0) >= MAX_SEGMENTS_PER_LIST:
+        raise errors.SEGMENT_TOO_MANY(most=MAX_SEGMENTS_PER_LIST)
     segment = Segment(list_id=mailing_list.id, filter=stored_filter)
-    _name(segment, name)
+    _set_name(segment, name)
     uow.session.add(segment)
     _flush(uow, segment)
     return segment
@@ -51,9 +51,11 @@ def create_segment(uow: UnitOfWork, mailing_list: MailingList, name: str, writte
 def change_segment(
     uow: UnitOfWork, mailing_list: MailingList, segment_id: int, fields: Mapping[str, Any]
 ) -> Segment:
-    """Set ``name`` and ``filter`` if ``fields`` has them.
+    """Set the name and the filter of a segment.
 
     Raises the errors of ``get_segment`` and ``create_segment``.
+
+    ``fields``: the new values of ``name`` and ``filter``. A missing value means no change.
     """
     segment = get_segment(uow, mailing_list.id, segment_id)
     if "filter" in fields:
@@ -65,19 +67,22 @@ def change_segment(
             _require_room(uow, mailing_list, growth)
         segment.filter = stored_filter
     if "name" in fields:
-        _name(segment, fields["name"])
+        _set_name(segment, fields["name"])
     _flush(uow, segment)
     return segment
 
 
 def delete_segment(uow: UnitOfWork, mailing_list: MailingList, segment_id: int) -> int:
-    """Delete the segment, but not its members; returns 1, or 0 if the segment doesn't exist."""
+    """Delete a segment, and return 1, or 0 if the segment doesn't exist.
+
+    The members of the segment stay on the list.
+    """
     is_segment = and_(Segment.id == segment_id, Segment.list_id == mailing_list.id)
     return len(uow.session.execute(delete(Segment).where(is_segment).returning(Segment.id)).all())
 
 
 def get_segment(uow: UnitOfWork, list_id: int, segment_id: int) -> Segment:
-    """Return a segment of the list, with its filter; raises ``segment.not_found``."""
+    """Return a segment of the list with the filter, or raise ``segment.not_found``."""
     query = select(Segment).where(Segment.id == segment_id, Segment.list_id == list_id)
     segment = uow.session.scalar(query.options(undefer(Segment.filter)))
     if segment is None:
@@ -88,11 +93,11 @@ def get_segment(uow: UnitOfWork, list_id: int, segment_id: int) -> Segment:
 def choose_filter(
     uow: UnitOfWork, mailing_list: MailingList, segment_id: int | None, written: Any
 ) -> dict[str, Any] | None:
-    """Return the stored form of a segment's filter or of a filter in JSON; ``None`` without either.
+    """Return the stored filter for a caller's choice of a segment or a filter in JSON.
 
-    The tags of the filter can't be deleted until the transaction ends. Raises
-    ``selection.unclear`` if the call has two filters, ``segment.not_found``, and the errors of
-    ``member_filter``.
+    Return ``None`` if the caller has chosen all members. The function locks the filter's tags
+    against deletion until the transaction ends. Raises ``selection.unclear`` if the caller has
+    chosen a segment and a filter. Raises ``segment.not_found`` and the errors of ``member_filter``.
     """
     if segment_id is None:
         return (
@@ -103,13 +108,14 @@ def choose_filter(
     if written is not None:
         raise errors.SELECTION_UNCLEAR()
     segment = get_segment(uow, mailing_list.id, segment_id)
-    # An unusable filter is refused here, so that the job doesn't fail.
+    # Parse the filter, so that the caller gets the error for a retired field or a deleted tag
+    # before a job starts.
     member_filter.read_stored_filter(uow, mailing_list, segment.filter, lock=True)
     return segment.filter
 
 
 def read_filter(uow: UnitOfWork, mailing_list: MailingList, segment_id: int) -> MemberFilter:
-    """Return the segment's filter, ready for use.
+    """Return the parsed filter of a segment.
 
     Raises ``segment.not_found``, ``segment.field_retired``.
     """
@@ -118,20 +124,20 @@ def read_filter(uow: UnitOfWork, mailing_list: MailingList, segment_id: int) -> 
 
 
 def list_segments(
-    uow: UnitOfWork, mailing_list: MailingList, wanted: PageRequest, *, with_filters: bool = False
+    uow: UnitOfWork, mailing_list: MailingList, page: PageRequest, *, with_filters: bool = False
 ) -> PageOfRows[Segment]:
-    """Return a page of the list's segments, newest first; raises ``cursor.invalid``."""
+    """Return a page of the list's segments, newest first. Raises ``cursor.invalid``."""
     query = select(Segment).where(Segment.list_id == mailing_list.id)
     if with_filters:
         query = query.options(undefer(Segment.filter))
-    return paging.read(uow, paging.by_id(query, Segment.id, wanted), wanted)
+    return paging.read(uow, paging.by_id(query, Segment.id, page), page)
 
 
 def _require_room(uow: UnitOfWork, mailing_list: MailingList, more: int) -> None:
     quotas.require_quota(uow, mailing_list.user_id, PlanQuota.STORAGE_MB, more=more)
 
 
-def _name(segment: Segment, name: str) -> None:
+def _set_name(segment: Segment, name: str) -> None:
     segment.name = name = name.strip()
     segment.folded = fold_case(name)
     if len(name) > MAX_SEGMENT_NAME_CHARACTERS or not is_plain(name):

@@ -50,8 +50,8 @@ def request_subscription(
     locks.lock_list_shared(uow, mailing_list.id)
     locked = None
     while locked is None:
-        # Another transaction may erase the person before the lock is granted. The loop then finds a
-        # new person with the address.
+        # Another transaction may erase the person before the lock is granted. After an erasure, the
+        # loop creates a new person with the address.
         locked = lock_subscription(uow, mailing_list, accounts.find_or_create_person(uow, email))
     if locked.is_active or deny_lists.find_denied(uow, mailing_list.user_id, locked.addresses):
         return
@@ -150,9 +150,11 @@ def read_confirmation(uow: UnitOfWork, secret: str) -> Confirmation:
 def confirm_subscription(uow: UnitOfWork, secret: str, actor: Actor) -> Subscription:
     """Confirm a subscription with the secret of a confirmation link.
 
-    A second confirmation changes nothing. Raises ``link.invalid`` if the link is forged or expired.
-    Raises ``link.used`` if the link was used and the subscription is pending again. Also raises
-    ``subscription.not_pending``, ``list.not_found`` and ``member.denied``.
+    A second confirmation changes nothing.
+
+    Raises ``link.invalid`` if the link is forged or expired. Raises ``link.used`` if the link was
+    used and the subscription is pending again. Raises ``subscription.not_pending``,
+    ``list.not_found`` and ``member.denied``.
     """
     link, mailing_list, user_id = _read_link(uow, secret)
     locked = lock_subscription(uow, mailing_list, accounts.get_user(uow, user_id))
@@ -234,7 +236,7 @@ def move_confirmation(
         list_id=source_record.list_id,
         to_list_id=target_record.list_id,
     )
-    # No link exists before the confirmation mail is sent. The job of the mail will find no pending
-    # record, so the target record needs a new mail.
+    # Before the confirmation mail is sent, no link exists that could be moved. The job of the old
+    # mail sends nothing, because the source record isn't pending any longer.
     if not is_moved and target_record.status == SubscriptionStatus.PENDING:
         mails.enqueue_mail(uow, mails.MAIL_CONFIRMATION, target_record)

@@ -25,8 +25,8 @@ from storage.unit_of_work import UnitOfWork
 MAX_TAGS_OF_LIST = 10_000
 MAX_TAGS_OF_MEMBER = 100
 MAX_TAG_CHARACTERS = 40
-# The SQL condition that a stored filter contains the id of a tag. Strict mode prevents that
-# Postgres unwraps JSON arrays.
+# The SQL condition that a stored filter contains the id of a tag. In strict mode, Postgres doesn't
+# unwrap JSON arrays.
 _IS_IN_FILTER = """jsonb_path_exists(filter,
     'strict $.** ? (@.field == "tag").* ? (@ == $id || exists(@[*] ? (@ == $id)))',
     jsonb_build_object('id', CAST(:tag_id AS bigint)), true)"""
@@ -69,9 +69,9 @@ def find_tag_ids(
 
     Args:
         names: results of ``normalise_tag``.
-        create: whether to create missing tags. If missing tags aren't created, the result doesn't
-            contain them. A transaction that creates tags may wait for other transactions that
-            create the same tags. Long transactions should therefore not create tags.
+        create: whether to create missing tags. Without creation, the result omits missing tags. A
+            transaction that creates tags may wait for other transactions that create the same tags.
+            Long transactions should therefore not create tags.
         lock: whether to lock the tags against deletion until the transaction ends. The call may
             wait for a transaction that deletes or renames one of the tags.
     """
@@ -163,8 +163,8 @@ def delete_tag(uow: UnitOfWork, list_id: int, tag_id: int) -> int:
     action or an unfinished export uses the tag.
     """
     with locks.limit_lock_waits(uow):
-        # A transaction that creates a use of the tag locks the tag. The search for uses therefore
-        # sees all uses.
+        # Transactions lock a tag before using the tag in a filter or a bulk action. The search for
+        # uses of the tag therefore finds all uses.
         tag = get_tag(uow, list_id, tag_id, lock=True)
     values = {"tag_id": tag_id, "list_id": list_id}
     if uses := [row._asdict() for row in uow.session.execute(_FIND_USES, values)]:

@@ -1,6 +1,6 @@
-"""Reviews of suspicious texts by an operator.
+"""Reviews of suspicious texts by the operator.
 
-After an operator has reviewed a text, the text is not listed again until it changes.
+After a review, a text counts as harmless until the owner changes the text.
 """
 
 import hashlib
@@ -8,17 +8,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import and_, select
+from sqlalchemy import select
 
 from models import MailingList, MemberField, User
 from services.subscriptions.branding import TEXTS
-from services.subscriptions.misleading_texts import suspicious_words
+from services.subscriptions.misleading_texts import find_suspicious_words
 from storage.unit_of_work import UnitOfWork
 
 Kind = Literal["list", "field"]
 Texts = tuple[str, ...]
-# Per kind: the model, the column with the end of a record, and a column that rises with time.
-_RECORDS: Mapping[Kind, tuple[Any, Any, Any]] = {
+# For each kind, the model, the column with the end of a record, and a column that sorts records by
+# time.
+_MODELS: Mapping[Kind, tuple[Any, Any, Any]] = {
     "list": (MailingList, MailingList.archived_at, MailingList.updated_at),
     "field": (MemberField, MemberField.retired_at, MemberField.id),
 }
@@ -26,11 +27,11 @@ _RECORDS: Mapping[Kind, tuple[Any, Any, Any]] = {
 
 @dataclass(frozen=True)
 class SuspiciousText:
-    """The texts of a list or field, with the suspicious words in them.
+    """The texts of a list or field that contain suspicious words.
 
     Attributes:
-        slug: the slug of a list; ``None`` for a field.
-        version: a digest of the texts, so that a review applies only to the texts that were seen.
+        slug: the slug of a list, or ``None`` for a field.
+        version: a digest of the texts. A review only applies to the texts with this digest.
     """
 
     kind: Kind
@@ -43,49 +44,59 @@ class SuspiciousText:
     version: str
 
 
-def reviewed_texts(record: MailingList | MemberField) -> Texts:
-    """Return the texts of a list or field that are searched for suspicious words."""
+def list_reviewed_texts(record: MailingList | MemberField) -> Texts:
+    """Return the texts of a list or field that Pressroom searches for suspicious words."""
     if isinstance(record, MemberField):
         return (record.label or "", *(record.choices or ()))
-    # The consent wording is left out, because it often mentions accounts. It is shown as a quote.
+    # The search omits the consent wording, because many wordings mention accounts. Pages show the
+    # consent wording as a quotation.
     names = ("title", "tagline", "sender_name", *TEXTS)
     return tuple(getattr(record, name) or "" for name in names)
 
 
 def update_suspicion(uow: UnitOfWork, record: MailingList | MemberField, before: Texts) -> None:
-    """Store the suspicious words of a record if its texts differ from ``before``."""
-    texts = reviewed_texts(record)
+    """Store the suspicious words of a record if the texts differ from ``before``."""
+    texts = list_reviewed_texts(record)
     if texts != before:
-        record.suspicious_words = suspicious_words(uow.settings, texts)
+        record.suspicious_words = find_suspicious_words(uow.settings, texts)
 
 
 def list_suspicious(uow: UnitOfWork, *, limit: int) -> list[SuspiciousText]:
-    """Return the lists and fields with suspicious words that no operator has reviewed.
+    """Return the lists and fields with suspicious words that the operator has not reviewed.
 
-    Args:
-        limit: the maximum number of lists, and of fields.
+    ``limit``: the maximum number of lists, and the maximum number of fields.
     """
     result = []
-    for kind, (model, ended_at, rises_with_time) in _RECORDS.items():
-        is_suspicious = and_(model.suspicious_words.is_not(None), ended_at.is_(None))
-        query = select(model, User.email).join(User, User.id == model.user_id).where(is_suspicious)
-        rows = uow.session.execute(query.order_by(rises_with_time.desc()).limit(limit)).all()
-        result += [_suspicious_text(kind, record, owner) for record, owner in rows]
+    for kind, (model, ended_at, time_column) in _MODELS.items():
+        query = (
+            select(model, User.email)
+            .join(User, User.id == model.user_id)
+            .where(model.suspicious_words.is_not(None), ended_at.is_(None))
+            .order_by(time_column.desc())
+            .limit(limit)
+        )
+        rows = uow.session.execute(query).all()
+        result += [_build_suspicious_text(kind, record, owner) for record, owner in rows]
     return result
 
 
 def mark_reviewed(uow: UnitOfWork, kind: Kind, record_id: int, version: str) -> bool:
-    """Mark the texts as reviewed; return false if the texts have another version."""
-    model, *_ = _RECORDS[kind]
+    """Mark the texts as reviewed, unless the texts now have another version.
+
+    Return false if the texts have another version.
+    """
+    model, *_ = _MODELS[kind]
     record = uow.session.get(model, record_id, with_for_update=True)
-    if record is None or _version(reviewed_texts(record)) != version:
+    if record is None or _compute_version(list_reviewed_texts(record)) != version:
         return False
     record.suspicious_words = None
     return True
 
 
-def _suspicious_text(kind: Kind, record: MailingList | MemberField, owner: str) -> SuspiciousText:
-    texts = reviewed_texts(record)
+def _build_suspicious_text(
+    kind: Kind, record: MailingList | MemberField, owner: str
+) -> SuspiciousText:
+    texts = list_reviewed_texts(record)
     return SuspiciousText(
         kind,
         record.id,
@@ -94,9 +105,9 @@ def _suspicious_text(kind: Kind, record: MailingList | MemberField, owner: str) 
         record.slug if isinstance(record, MailingList) else None,
         record.user_id,
         owner,
-        _version(texts),
+        _compute_version(texts),
     )
 
 
-def _version(texts: Texts) -> str:
+def _compute_version(texts: Texts) -> str:
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]

@@ -50,16 +50,16 @@ class RestoredBatch(NamedTuple):
 class Undo(Generic[Row]):
     """The undo of imports, or the undo of bulk actions.
 
-    A row is an import or a bulk action.
+    Each row in the attributes is an import or a bulk action.
 
     Attributes:
         id_name: the name of the row's id in the result of the job.
         count_changed: a function that returns the number of members that the row changed.
         restore_batch: a function that restores the next batch of members. The function returns
             ``None`` if no members are left.
-        end: a function that ends the undo. The arguments are the row, the id of the job and the
-            status of the job.
-        is_complete: a function that returns whether all members of the row are already restored.
+        end: a function that ends the undo. The arguments of ``end`` are the row, the id of the job
+            and the status of the job.
+        is_complete: a function that returns whether a further undo would restore no more members.
         has_total: whether the job shows the number of members from the start.
         initial_values: the values of the row's columns at the start of an undo.
     """
@@ -98,8 +98,8 @@ class Undo(Generic[Row]):
         query = select(self.model).where(
             self.model.id == row_id, self.model.user_id == caller.user_id
         )
-        # Other transactions may insert references to the row at the same time, such as chunks of an
-        # import. A ``key_share`` lock doesn't exclude these transactions.
+        # A ``key_share`` lock doesn't exclude transactions that insert references to the row, such
+        # as chunks of an import.
         lock_query = query.with_for_update(key_share=True).execution_options(populate_existing=True)
         row = uow.session.scalar(lock_query if lock else query)
         if row is None:
@@ -121,7 +121,8 @@ class Undo(Generic[Row]):
         Return ``None`` if the undo is complete. Raises the errors ``not_found``, ``running`` and
         ``over``.
         """
-        # Lock the job before the row. A transaction that restores a batch uses the same order.
+        # Lock the job before the row, because a transaction that restores a batch uses this order
+        # of locks.
         job_id = self.find_row(uow, caller, row_id).undo_job_id
         job = uow.session.get(Job, job_id, with_for_update=True) if job_id else None
         row = self.find_row(uow, caller, row_id, lock=True)
@@ -133,7 +134,7 @@ class Undo(Generic[Row]):
             # Another request has started the undo at the same time.
             return row.undo_job_id
         is_unfinished = job is not None and job.finished_at is None
-        # Use the clock of the database. The deletion of the earlier values uses the same clock.
+        # Use the clock of the database, because the deletion of the earlier values uses this clock.
         is_in_time = select(self.model.created_at > func.now() - UNDO_TIME)
         if not (is_unfinished or uow.session.scalar(is_in_time.where(self.model.id == row.id))):
             raise self.over(days=UNDO_TIME.days)
@@ -163,8 +164,8 @@ class Undo(Generic[Row]):
         locks.lock_list(uow, row.list_id)
         batch = self.restore_batch(uow, row)
         changed = self.count_changed(row)
-        # Write the job before the row. A transaction that ends the job and the row uses the same
-        # order of locks.
+        # Write the job before the row, because a transaction that ends the job and the row uses
+        # this order of locks.
         if batch is None:
             counts = {self.id_name: row.id, "undone": row.undone, "kept": changed - row.undone}
             complete_job(uow, lease, counts)

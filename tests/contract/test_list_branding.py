@@ -15,7 +15,7 @@ from services.subscriptions.colours import (
     DARK_INK,
     LIGHT_GROUND,
     MIN_CONTRAST,
-    colour_contrast,
+    compute_contrast,
     lighten_for_dark_mode,
 )
 from tests.support.http.pages import BROWSER_HEADERS, follow_redirect, read_heading
@@ -69,21 +69,21 @@ def test_a_colour_that_can_not_be_read_is_refused_and_says_why(client: httpx2.Cl
 
 @pytest.mark.parametrize("colour", ["#000000", "#00008b", "#6b21a8", "#9f2d16", "#0b6623"])
 def test_every_colour_that_is_taken_can_be_read_in_both_windows(colour: str) -> None:
-    assert colour_contrast(colour, LIGHT_GROUND) >= MIN_CONTRAST
-    assert colour_contrast("#ffffff", colour) >= MIN_CONTRAST
+    assert compute_contrast(colour, LIGHT_GROUND) >= MIN_CONTRAST
+    assert compute_contrast("#ffffff", colour) >= MIN_CONTRAST
     dark = lighten_for_dark_mode(colour)
-    assert colour_contrast(dark, DARK_GROUND) >= MIN_CONTRAST
-    assert colour_contrast(DARK_INK, dark) >= MIN_CONTRAST
+    assert compute_contrast(dark, DARK_GROUND) >= MIN_CONTRAST
+    assert compute_contrast(DARK_INK, dark) >= MIN_CONTRAST
     for deep, ink in (
         (colours.darken_colour(colour), "#ffffff"),
         (colours.lighten_colour(dark), DARK_INK),
     ):
-        assert colour_contrast(deep, ink) >= MIN_CONTRAST
+        assert compute_contrast(deep, ink) >= MIN_CONTRAST
 
 
 def test_contrast_is_that_of_wcag() -> None:
-    assert colour_contrast("#000000", "#ffffff") == pytest.approx(21)
-    assert colour_contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005)
+    assert compute_contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert compute_contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005)
 
 
 def test_grounds_are_those_of_the_pages() -> None:

@@ -7,7 +7,7 @@ import pytest
 from core.scopes import Scope
 from devstack.harness.stack import Owner, Stack
 from services.subscriptions.filters.member_filter import MAX_FILTER_BYTES
-from services.subscriptions.segments import MAX_SEGMENTS_A_LIST
+from services.subscriptions.segments import MAX_SEGMENTS_PER_LIST
 from tests.support.http.replies import data, problem
 from tests.support.lists.segments import (
     VIP,
@@ -195,7 +195,7 @@ def test_a_list_has_so_many_segments_at_most(
     stack.query(
         "INSERT INTO segments (list_id, name, folded, filter)"
         " SELECT %s, n::text, n::text, '{}' FROM generate_series(2, %s) AS n",
-        *(list_id, MAX_SEGMENTS_A_LIST),
+        *(list_id, MAX_SEGMENTS_PER_LIST),
     )
     new_segment(client, list_id)
     reply = client.post(f"/lists/{list_id}/segments", json={"name": "Beyond", "filter": VIP})

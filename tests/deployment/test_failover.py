@@ -52,7 +52,7 @@ class Deployment:
     def promote(self) -> None:
         """As a cluster manager does: the replica first, then the way to it."""
         self.replica.promote()
-        self.proxy.lead_to(self.replica.port)
+        self.proxy.redirect_to(self.replica.port)
 
     def rows(self, statement: str, *values: object) -> list[tuple[object, ...]]:
         """From the replica."""

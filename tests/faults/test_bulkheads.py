@@ -204,7 +204,7 @@ def test_a_process_that_is_asked_to_end_answers_its_callers_first(
         eventually(lambda: stack.query("SELECT 1 FROM jobs"), what="the upload's job")
         eventually(lambda: stack.resources.redis.keys("pressroom:input:*"), what="the question")
         began = time.monotonic()
-        api.ask_to_end()
+        api.terminate()
         assert upload.result() == 202
         answer = asked.result()
         assert (answer.status_code, answer.json()["code"]) == (503, "queue.unavailable")

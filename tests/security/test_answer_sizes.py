@@ -19,7 +19,7 @@ from services.access import sessions
 from services.access.quotas import count_row_bytes
 from services.subscriptions.fields import MAX_FIELDS
 from services.subscriptions.filters.member_filter import MAX_FILTER_BYTES
-from services.subscriptions.segments import MAX_SEGMENTS_A_LIST
+from services.subscriptions.segments import MAX_SEGMENTS_PER_LIST
 from tests.support.credits import credits
 from tests.support.http.openapi import openapi_document
 from tests.support.http.replies import data
@@ -124,7 +124,7 @@ def fill(world: World) -> None:
         "INSERT INTO segments (list_id, name, folded, filter)"
         " SELECT id, n::text, n::text, %s FROM lists, generate_series(2, %s) AS n"
         " WHERE user_id = %s",
-        *(FILTER, MAX_SEGMENTS_A_LIST, owner_id),
+        *(FILTER, MAX_SEGMENTS_PER_LIST, owner_id),
     )
     stack.query(
         "INSERT INTO bulk_actions (list_id, user_id, filter, action, status, finished_at)"
@@ -206,7 +206,7 @@ def fill(world: World) -> None:
     )
     stack.query("UPDATE users SET plan = %s WHERE id = %s", Plan.FREE, owner_id)
     used = data(client.get("/users/me"))["quotas"]["storage_mb"]["used"]
-    assert used * MB > (LISTS * MAX_SEGMENTS_A_LIST + 2000) * count_row_bytes(json.loads(FILTER))
+    assert used * MB > (LISTS * MAX_SEGMENTS_PER_LIST + 2000) * count_row_bytes(json.loads(FILTER))
 
 
 def literal(value: object) -> str:

@@ -344,7 +344,7 @@ def _read_moment(typed: Mapping[str, str]) -> datetime:
 
 
 def _build_views(uow: UnitOfWork, endpoints: Sequence[WebhookEndpoint]) -> list[EndpointView]:
-    titles = lists.titles_of(uow, [each.list_id for each in endpoints if each.list_id])
+    titles = lists.read_titles(uow, [each.list_id for each in endpoints if each.list_id])
     return [EndpointView(each, titles.get(each.list_id or 0)) for each in endpoints]
 
 

@@ -120,7 +120,7 @@ def show_exports(console: Console, uow: Transaction, cursor: Cursor = None) -> R
     return console.render_page(
         "exports.html",
         exports=[(each, find_expiry(each)) for each in page.rows],
-        titles=lists.titles_of(uow, [export.list_id for export in page.rows]),
+        titles=lists.read_titles(uow, [export.list_id for export in page.rows]),
         lists=lists.list_choices(uow, console.user_id),
         next_cursor=page.next_cursor,
     )
@@ -209,7 +209,7 @@ def download_export_file(console: RecentConsole, uow: Transaction, export_id: Pa
 def _get_view(uow: UnitOfWork, console: ConsoleRequest, export_id: int) -> ExportView:
     """Return an export of the caller, or raise ``export.not_found``."""
     export = exports.get_export(uow, console.caller, export_id)
-    title = lists.titles_of(uow, [export.list_id])[export.list_id]
+    title = lists.read_titles(uow, [export.list_id])[export.list_id]
     job = None
     if export.size is None:
         job = jobs.find_unfinished_job(uow, export.user_id, EXPORT_KINDS, export.id)

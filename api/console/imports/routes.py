@@ -95,7 +95,7 @@ START_BUTTON = "start"
 def show_imports(console: Console, uow: Transaction, cursor: Cursor = None) -> Response:
     page_request = PageRequest(IMPORTS_ON_PAGE, cursor=cursor)
     page = records.list_imports(uow, console.caller, page_request, list_id=None)
-    titles = lists.titles_of(uow, [task.list_id for task in page.rows])
+    titles = lists.read_titles(uow, [task.list_id for task in page.rows])
     return console.render_page(
         "imports.html", imports=page.rows, titles=titles, next_cursor=page.next_cursor
     )

@@ -382,7 +382,7 @@ def read_view(console: ConsoleRequest, import_id: int) -> ImportView:
     resources = console.state.resources
     with console.unit_of_work() as uow:
         task = records.get_import(uow, console.caller, import_id)
-        title = lists.titles_of(uow, [task.list_id])[task.list_id]
+        title = lists.read_titles(uow, [task.list_id])[task.list_id]
         job = records.find_job(uow, task) if task.status == "running" else None
         undo = records.find_undo_job(uow, task)
         # Read the import again after its job. The job ends in the same transaction as the job's

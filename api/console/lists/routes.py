@@ -30,7 +30,7 @@ from models import AttachmentStatus
 from services.attachments import records
 from services.paging import PageRequest
 from services.subscriptions import colours, daily_figures, fields, lists
-from services.subscriptions.colours import USUAL_COLOUR
+from services.subscriptions.colours import DEFAULT_COLOUR
 from services.subscriptions.daily_figures import DayRange, FiguresBy
 
 router = build_router(f"{CONSOLE_PATH}/lists")
@@ -70,9 +70,9 @@ IMAGES_TO_CHOOSE = 100
 
 @router.get("")
 def show_lists(console: Console, uow: Transaction, cursor: Cursor = None) -> Response:
-    page = lists.list_of(uow, console.user_id, PageRequest(LISTS_ON_PAGE, cursor=cursor))
+    page = lists.list_for_user(uow, console.user_id, PageRequest(LISTS_ON_PAGE, cursor=cursor))
     records = describe_lists(uow, console.state, page.rows)
-    net = daily_figures.list_growth(uow, [each.id for each in records], DAYS_OF_NET)
+    net = daily_figures.count_list_growth(uow, [each.id for each in records], DAYS_OF_NET)
     return console.render_page("lists.html", lists=records, net=net, next_cursor=page.next_cursor)
 
 
@@ -161,14 +161,14 @@ def show_public_pages(
     typed = {name: getattr(record, name) or "" for name in _LOOK_FIELDS}
     return console.render_form(
         "list_face.html",
-        form.fill({**typed, "colour": record.colour or USUAL_COLOUR}),
+        form.fill({**typed, "colour": record.colour or DEFAULT_COLOUR}),
         # The page embeds a preview of the sign-up page, which has the style of the list.
         other_sources={
             **console.get_media_sources(),
             "style-src": get_list_style_hashes(sign_up_form.look),
         },
         list=record,
-        contrast=colours.colour_contrast(record.colour or USUAL_COLOUR, colours.LIGHT_GROUND),
+        contrast=colours.compute_contrast(record.colour or DEFAULT_COLOUR, colours.LIGHT_GROUND),
         language=language,
         languages=names,
         embedded=render_embedded_form(state, sign_up_form, language=language),
@@ -184,7 +184,7 @@ def show_public_pages(
 @threaded_by_list
 def change_public_pages(console: ConsoleForm, list_id: ListId) -> Response:
     values = {name: read_text(console.form, name) for name in _LOOK_FIELDS}
-    if _USUAL_COLOUR_BUTTON in console.form or values["colour"] == USUAL_COLOUR:
+    if _USUAL_COLOUR_BUTTON in console.form or values["colour"] == DEFAULT_COLOUR:
         values["colour"] = None
     notice = "What readers see is changed."
     return _change_list(console, list_id, values, show_public_pages, tab="public", notice=notice)

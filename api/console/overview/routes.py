@@ -50,11 +50,13 @@ def show_overview(console: Console) -> Response:
     with console.unit_of_work() as uow:
         person = accounts.get_user(uow, console.user_id)
         usage = quotas.list_uses(uow, person)
-        page = lists.list_of(uow, console.user_id, PageRequest(LISTS_ON_OVERVIEW))
+        page = lists.list_for_user(uow, console.user_id, PageRequest(LISTS_ON_OVERVIEW))
         newest_lists = describe_lists(uow, console.state, page.rows)
         name = person.name
         plan = Plan(person.plan)
-        net = [(days, daily_figures.owner_growth(uow, console.user_id, days)) for days in (7, 30)]
+        net = [
+            (days, daily_figures.count_owner_growth(uow, console.user_id, days)) for days in (7, 30)
+        ]
         warnings = _list_warnings(uow, console.user_id)
         events = list_newest_events(uow, console.caller, only=_EVENT_TYPES, limit=EVENTS_TO_MERGE)
     account = json.loads(ledger.read_account(console.state.resources.database, console.user_id))
@@ -114,7 +116,7 @@ def _list_next_steps(
 def show_search_results(console: Console, uow: Transaction, q: str = "") -> Response:
     search_text = q.replace("\0", "")[: member_filter.MAX_SEARCH_CHARACTERS]
     results = member_filter.search_lists_and_members(uow, console.caller, search_text)
-    own_lists = lists.list_of(uow, console.user_id, PageRequest(LISTS_TO_SEARCH)).rows
+    own_lists = lists.list_for_user(uow, console.user_id, PageRequest(LISTS_TO_SEARCH)).rows
     is_operator = accounts.get_user(uow, console.user_id).is_operator
     min_characters = member_filter.MIN_SEARCH_CHARACTERS
     return console.render_page(

@@ -265,16 +265,18 @@ class WebhookSender:
         headers = {"Content-Type": "application/json; charset=utf-8", "User-Agent": "Stripe/1.0"}
         if signature != "missing":
             timestamp = int(time.time()) - (_OLD_SECONDS if signature == "old" else 0)
-            good, other = (
+            signature_hash, foreign_hash = (
                 hmac.new(
                     secret.encode(), f"{timestamp}.".encode() + body, hashlib.sha256
                 ).hexdigest()
                 for secret in (self._keys.webhook_secret, "whsec_of_another_account")
             )
-            signatures = {"wrong": [other], "rolled": [other, good]}.get(signature, [good])
+            signatures = {"wrong": [foreign_hash], "rolled": [foreign_hash, signature_hash]}.get(
+                signature, [signature_hash]
+            )
             # Add a v0 signature like Stripe's test events. A receiver must not trust this
             # signature.
-            parts = [f"t={timestamp}", *(f"v1={each}" for each in signatures), f"v0={other}"]
+            parts = [f"t={timestamp}", *(f"v1={each}" for each in signatures), f"v0={foreign_hash}"]
             headers["Stripe-Signature"] = ",".join(parts)
         try:
             url = self._keys.webhook_url or ""

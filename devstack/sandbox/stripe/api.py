@@ -40,7 +40,7 @@ class InjectedFailure(BaseModel):
 class StripeGateway:
     def __init__(self, keys: StripeKeys) -> None:
         self.failure = InjectedFailure(count=0)
-        self.check: CallCheck = lambda _request, _given: None
+        self.check: CallCheck = lambda _request, _params: None
         self._keys = keys
         # Maps each idempotency key to the first response.
         self._answers: dict[str, Object] = {}

@@ -24,10 +24,6 @@ _GRPC_OFFSET = 10_000
 _SOCKET_FOLDER = Path("/tmp")  # noqa: S108 - the server puts its sockets there, come what may
 
 
-def _get_socket_path(part: str, port: int) -> Path:
-    return _SOCKET_FOLDER / f"seaweedfs-{part}-grpc-{port + _GRPC_OFFSET}.sock"
-
-
 def pick_ports(picker: PortPicker) -> dict[str, int]:
     """Return a port for each part of the server, by name. Clients use the port of ``s3``."""
 
@@ -160,6 +156,10 @@ class S3:
         finally:
             pool.clear()
         return True
+
+
+def _get_socket_path(part: str, port: int) -> Path:
+    return _SOCKET_FOLDER / f"seaweedfs-{part}-grpc-{port + _GRPC_OFFSET}.sock"
 
 
 def _remove_sockets(ports: Mapping[str, int]) -> None:

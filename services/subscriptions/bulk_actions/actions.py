@@ -191,8 +191,8 @@ def _change_batch(uow: UnitOfWork, lease: Lease) -> bool:
     if not bulk.seen and statuses == (SubscriptionStatus.ACTIVE,):
         total = subscriber_counts.count_subscribers(uow, [bulk.list_id])[bulk.list_id]
     matched, changed = batches.change_batch(uow, bulk, batch, members.build_condition())
-    # Write the row of the job before the row of the bulk action. A transaction that ends both rows
-    # locks the rows in the same order.
+    # Write the job before the bulk action, because a transaction that ends the job and the bulk
+    # action uses this order of locks.
     record_progress(uow, lease, done=bulk.seen + batch.seen, total=total)
     bulk.reached_status = batch.status
     bulk.reached_id = batch.last

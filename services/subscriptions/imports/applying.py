@@ -127,7 +127,7 @@ def commit_chunk(
                 # import is invalid.
                 raise DomainError(Kind.INVALID, error.code, error.message) from None
             applied = apply_chunk(uow, task, chunk, tag_ids)
-            key = bulk_files.data_key(resources, task)
+            key = bulk_files.unwrap_key(resources, task)
             name = rejected_rows.get_encryption_name(task.object_prefix, chunk.number)
             not_added = seal(applied.not_added, key, name)
             _count_rows(uow, lock_job(uow), task, chunk, applied)
@@ -169,7 +169,7 @@ def apply_chunk(
         for number in numbers:
             verdicts[number] = verdict
     left_out = (
-        chunk_extras.find_left_out(uow, task, chunk.rows, tag_ids) if chunk.has_extras else {}
+        chunk_extras.describe_omissions(uow, task, chunk.rows, tag_ids) if chunk.has_extras else {}
     )
     may_update = parameters["update"] or chunk.has_extras
     updated = _fetch_count(uow, judge_statements.COUNT_UPDATED) if may_update else 0
@@ -327,8 +327,8 @@ def _count_rows(
     # Lock the job before the import, in the same order as other transactions, to prevent deadlocks.
     # If another worker has taken over the job, the chunk is rolled back.
     earlier_rows = sum(getattr(task, verdict) for verdict in _ALL_VERDICTS)
-    done_rows = earlier_rows + len(chunk.rows)
-    record_progress(uow, lease, done=done_rows, total=task.received if task.is_split else None)
+    processed_rows = earlier_rows + len(chunk.rows)
+    record_progress(uow, lease, done=processed_rows, total=task.received if task.is_split else None)
     for verdict, rows in applied.counts.items():
         setattr(task, verdict, getattr(task, verdict) + rows)
     task.updated += applied.updated

@@ -69,7 +69,7 @@ RETURNING e.number
 """  # noqa: S608
 
 
-def find_left_out(
+def describe_omissions(
     uow: UnitOfWork, task: MemberImport, rows: Sequence[JudgedRow], tag_ids: TagIds
 ) -> dict[int, list[str]]:
     """Return sentences about the omitted values of rows, by row number.
@@ -124,8 +124,8 @@ def _list_claims(email: str, claim: Mapping[str, str]) -> Iterator[ClaimedConsen
     get = claim.get
     if not claim.keys() <= {"confirmed_at", "confirmed_ip"}:
         how = ConsentHow(get("how", ConsentHow.FORM))
-        at = _parse_moment(get("at"))
-        yield ClaimedConsent(email, how, at, get("ip"), get("url"), get("wording"))
+        consented_at = _parse_moment(get("at"))
+        yield ClaimedConsent(email, how, consented_at, get("ip"), get("url"), get("wording"))
     confirmed_at = _parse_moment(get("confirmed_at"))
     if confirmed_at or get("confirmed_ip"):
         yield ClaimedConsent(email, ConsentHow.CONFIRMATION, confirmed_at, get("confirmed_ip"))

@@ -24,7 +24,7 @@ class ChunkCommitter:
         self._threads = threads
         self._running: deque[tuple[Callable[[], None], Future[None]]] = deque()
 
-    def make_room(self, max_chunks: int = MAX_CHUNKS_AT_ONCE) -> None:
+    def wait_for_room(self, max_chunks: int = MAX_CHUNKS_AT_ONCE) -> None:
         """Wait until threads are committing fewer than ``max_chunks`` chunks.
 
         Raises the error of a chunk that could not be committed.

@@ -62,11 +62,11 @@ class ColumnForms:
         self, dates: Iterable[int], numbers: Iterable[int], records: Sequence[Sequence[str]]
     ) -> None:
         """Determine the notations of columns from some records, unless the notations are known."""
-        for indexes, note in ((dates, self._note_date), (numbers, self._note_number)):
+        for indexes, record_cell in ((dates, self._record_date), (numbers, self._record_number)):
             for index in indexes:
                 for record in records:
                     if index < len(record):
-                        note(index, unguard_cell(record[index]).strip())
+                        record_cell(index, unguard_cell(record[index]).strip())
                 if len(self._evident_notations[index]) == 1:
                     self._used_notations.setdefault(index, *self._evident_notations[index])
 
@@ -76,12 +76,12 @@ class ColumnForms:
         Raises ``ValueError`` for a cell without a valid date.
         """
         text = unguard_cell(cell).strip()
-        self._note_date(index, text)
+        self._record_date(index, text)
         return parse_date(text, self._used_notations.get(index, self._usual_order))
 
     def normalise_number(self, index: int, text: str) -> str:
         """Return a number of a column with a decimal point and without group separators."""
-        self._note_number(index, text)
+        self._record_number(index, text)
         return normalise_number(text, self._used_notations.get(index))
 
     def find_notations(self, header: Sequence[str]) -> dict[str, str]:
@@ -109,7 +109,7 @@ class ColumnForms:
             self._find_used_notation(int(index), form) != form for index, form in notations.items()
         )
 
-    def _note_date(self, index: int, text: str) -> None:
+    def _record_date(self, index: int, text: str) -> None:
         match = NUMBERED_DATE.match(text)
         if match is None or match[2] == ".":
             return
@@ -120,7 +120,7 @@ class ColumnForms:
         elif match[1] != match[3]:
             self._ambiguous_dates.setdefault(index, text[:MAX_WORD_CHARACTERS])
 
-    def _note_number(self, index: int, text: str) -> None:
+    def _record_number(self, index: int, text: str) -> None:
         marks = _find_possible_marks(_remove_separators(text))
         if len(marks) == 1:
             self._evident_notations[index].add(marks[0])

@@ -42,7 +42,7 @@ class ColumnPlan:
         self._import_id = task.id
         self.keys: dict[str, str] = {}
 
-    def note_header(self, header: Sequence[str], sample: Sample) -> None:
+    def store_header(self, header: Sequence[str], sample: Sample) -> None:
         """Store the header and some cells before the roles of the columns are known.
 
         If no column is recognised as the column of addresses, the owner uses the cells to choose
@@ -108,10 +108,10 @@ class ColumnPlan:
                 if index not in layout.fields:
                     raise errors.IMPORT_MAPPING_FIELD(key=key[:60])
             return {}
-        others = [field for field in layout.fields.values() if field.id <= 0]
-        keys = [field.key for field in (*existing, *others)]
+        proposed_fields = [field for field in layout.fields.values() if field.id <= 0]
+        keys = [field.key for field in (*existing, *proposed_fields)]
         new = field_columns.propose_fields(layout, columns, keys, sample)
-        room = max(0, MAX_FIELDS - len(existing) - len(others))
+        room = max(0, MAX_FIELDS - len(existing) - len(proposed_fields))
         if len(new) > room and not first:
             labels = [repr(field.label[:60]) for field in new.values()][:MAX_COLUMN_NAMES_SHOWN]
             raise errors.IMPORT_TOO_MANY_FIELDS(count=len(new), room=room, names=", ".join(labels))

@@ -144,14 +144,14 @@ def _recognise_beginning(name: str) -> ConsentColumn | Unclear | None:
         if pattern.search(rest):
             reasons.append(kind)
             rest = pattern.sub(" ", rest)
-    others = [kind for kind, pattern in _OTHER_PATTERNS.items() if pattern.search(rest)]
-    if not reasons and (others in ([], ["status"])) and _NOT_ABOUT_MAIL.search(rest):
+    kinds = [kind for kind, pattern in _OTHER_PATTERNS.items() if pattern.search(rest)]
+    if not reasons and (kinds in ([], ["status"])) and _NOT_ABOUT_MAIL.search(rest):
         return None
-    is_contradictory = bool(reasons) and not _CONSENT_KINDS.isdisjoint(others)
-    is_negated = _NEGATIONS.search(rest) is not None and others[:1] != ["status"]
-    if is_contradictory or is_negated or not (reasons or others):
+    is_contradictory = bool(reasons) and not _CONSENT_KINDS.isdisjoint(kinds)
+    is_negated = _NEGATIONS.search(rest) is not None and kinds[:1] != ["status"]
+    if is_contradictory or is_negated or not (reasons or kinds):
         return Unclear.HEADER
-    kind = (reasons or others)[0]
+    kind = (reasons or kinds)[0]
     column = _KINDS["soft_bounced" if kind == "bounced" and _SOFT.search(rest) else kind]
     return column._replace(basis=Basis.WORDS, is_time=_TIME.search(text) is not None)
 

@@ -52,10 +52,10 @@ class ColumnEvidence:
         """Return the evidence in the cells of one column of a sample."""
         evidence = cls(column, values)
         for record in sample:
-            evidence.note(record[index] if index < len(record) else "")
+            evidence.add_cell(record[index] if index < len(record) else "")
         return evidence
 
-    def note(self, cell: str) -> None:
+    def add_cell(self, cell: str) -> None:
         """Add a cell of the column to the evidence."""
         for item in split_items(cell):
             meaning = interpret_item(item)

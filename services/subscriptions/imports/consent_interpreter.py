@@ -128,9 +128,9 @@ class ConsentInterpreter:
             if column.basis is not Basis.VALUES or self._evidence[index].may_be_status
         ]
 
-    def note(self, index: int, cell: str) -> None:
+    def add_cell(self, index: int, cell: str) -> None:
         """Add a cell of a watched column to the evidence about the column."""
-        self._evidence[index].note(cell)
+        self._evidence[index].add_cell(cell)
 
     def count(self, index: int, cell: str, answer: Answer, rows: int) -> None:
         """Increase the number of rows with a certain cell in a column."""
@@ -187,11 +187,16 @@ class ConsentInterpreter:
         return dict(self._ignored_opt_outs)
 
     def _watch_unknown_columns(self, layout: ColumnLayout, sample: Records) -> None:
-        others = {*layout.describe_roles(), *layout.mapped, *layout.unclear, *self._judged_columns}
+        known_columns = {
+            *layout.describe_roles(),
+            *layout.mapped,
+            *layout.unclear,
+            *self._judged_columns,
+        }
         column = ConsentColumn(ConsentSubject.STATUS, Basis.VALUES)
         room = MAX_COLUMNS_WATCHED
         for index in range(len(layout.header)):
-            if room and index not in others and has_only_status_words(sample, index):
+            if room and index not in known_columns and has_only_status_words(sample, index):
                 self._judged_columns[index] = column
                 room -= 1
 
@@ -255,7 +260,7 @@ class ConsentReader:
     def _add_group(self, picked: tuple[str, ...]) -> "_RowGroup":
         cells = dict(zip(self.indexes, picked, strict=False))
         for index in self._watched:
-            self._interpreter.note(index, cells[index])
+            self._interpreter.add_cell(index, cells[index])
         group = _RowGroup(*self._find_answers(cells))
         if len(self._groups) >= MAX_CACHED_ROWS:
             self.count_rows()

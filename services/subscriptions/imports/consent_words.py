@@ -200,8 +200,8 @@ def _find_longest_word(words: list[str]) -> tuple[Meaning, list[str]]:
     for count in range(len(words), 0, -1):
         word = "".join(words[:count])
         meaning = _MEANINGS.get(word)
-        can_end_here = count == len(words) or word not in _EXACT_WORDS
-        if meaning is not None and meaning in _STATUS_WORDS and can_end_here:
+        may_be_prefix = count == len(words) or word not in _EXACT_WORDS
+        if meaning is not None and meaning in _STATUS_WORDS and may_be_prefix:
             return meaning, words[count:]
     return Meaning.UNKNOWN, words
 

@@ -141,9 +141,9 @@ def _refuse_nested(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _refuse_unsupported(head: bytes) -> None:
-    for magic, what in _UNSUPPORTED_FORMATS.items():
+    for magic, format_name in _UNSUPPORTED_FORMATS.items():
         if head.startswith(magic):
-            raise errors.IMPORT_UNKNOWN_FORMAT(what=what)
+            raise errors.IMPORT_UNKNOWN_FORMAT(what=format_name)
 
 
 @dataclass

@@ -91,7 +91,7 @@ class DecodedText:
                 text = decoder.decode(data, is_end)
                 decoder.errors = "strict"
             if not is_certain:
-                self._note(data, text, is_valid=is_valid)
+                self._add_evidence(data, text, is_valid=is_valid)
             if text := text.replace("\0", ""):
                 yield text
         self._evidence.end()
@@ -115,18 +115,18 @@ class DecodedText:
         is_repaired = (self.encoding, encoding) == ("utf-8", WINDOWS_1252)
         return encoding == self.encoding or (is_repaired and self._beyond_ascii == self._invalid)
 
-    def _note(self, data: bytes, text: str, *, is_valid: bool) -> None:
+    def _add_evidence(self, data: bytes, text: str, *, is_valid: bool) -> None:
         if self.encoding != "utf-8":
-            self._evidence.note(data)
+            self._evidence.add_bytes(data)
         elif is_valid:
             # In UTF-8, a character beyond ASCII has one to three extra bytes, so the count may be
             # too high.
             self._beyond_ascii += max(0, len(data) - len(text))
-            self._evidence.note(data if data.isascii() else b"\n")
+            self._evidence.add_bytes(data if data.isascii() else b"\n")
         else:
             self._beyond_ascii += sum(not character.isascii() for character in text)
             self._invalid += len(_DAMAGE.findall(text))
-            self._evidence.note(data)
+            self._evidence.add_bytes(data)
 
 
 def is_damaged(text: str) -> bool:
@@ -167,7 +167,7 @@ def _detect_encoding(head: bytes, *, is_complete: bool) -> str:
     Raises ``EncodingUnclear`` if the head is the whole file and several encodings remain possible.
     """
     evidence = EncodingEvidence()
-    evidence.note(head)
+    evidence.add_bytes(head)
     if is_complete:
         evidence.end()
     try:

@@ -156,13 +156,13 @@ def _build_default_header(records: Sequence[Record], email: int | None) -> list[
     if email is None:
         return header
     header[email] = "email"
-    others = [index for index in range(len(header)) if index != email]
-    if len(others) == 1:
-        cells = [record[others[0]] for record in records if others[0] < len(record)]
+    other_columns = [index for index in range(len(header)) if index != email]
+    if len(other_columns) == 1:
+        cells = [record[other_columns[0]] for record in records if other_columns[0] < len(record)]
         is_status = all(is_exact_word(cell) for cell in cells if cell.strip())
         has_other_characters = any(
             character.isdecimal() or character in "@:/" for cell in cells for character in cell
         )
         if not is_status and not has_other_characters:
-            header[others[0]] = "name"
+            header[other_columns[0]] = "name"
     return header

@@ -207,8 +207,11 @@ def _extract_letters(word: str) -> str | None:
         return ""
     if unicodedata.category(letters[0])[0] == "M":
         return None
-    others = (each for each in core if each not in letters)
-    if any(each.isdigit() or not (each.isascii() or each in _INNER_CHARACTERS) for each in others):
+    other_characters = (each for each in core if each not in letters)
+    if any(
+        each.isdigit() or not (each.isascii() or each in _INNER_CHARACTERS)
+        for each in other_characters
+    ):
         return None
     return letters
 
@@ -250,7 +253,7 @@ def _is_mostly_western(
         if name in _EAST_ASIAN or name == WINDOWS_1252:
             continue
         cells = zip(western.cells, rival.cells, is_western_cell, strict=True)
-        verdicts = [is_fitting for text, other, is_fitting in cells if text != other]
+        verdicts = [is_fitting for text, rival_text, is_fitting in cells if text != rival_text]
         if sum(verdicts) < _MIN_WESTERN_SHARE * len(verdicts):
             return False
     return any(is_western_cell)
@@ -280,7 +283,7 @@ def _choose_best(
     ``ambiguous_cells``: the number of cells whose text differs between the possible encodings.
     """
     words = max((len(decoding.words) for decoding in possible.values()), default=0)
-    others = sorted(
+    alphabetic = sorted(
         (name for name in possible if name not in _EAST_ASIAN),
         key=lambda name: -confidences.get(name, 0.0),
     )
@@ -296,14 +299,14 @@ def _choose_best(
         share, name = shares[0]
         name_factor = _MIN_FACTOR if words < _MANY_CELLS else _MIN_EAST_ASIAN_FACTOR
         if share >= _MIN_NAME_SHARE and all(share >= name_factor * each for each, _ in shares[1:]):
-            confidence = confidences.get(others[0], 0.0) if others else 0.0
+            confidence = confidences.get(alphabetic[0], 0.0) if alphabetic else 0.0
             is_best = confidences.get(name, 0.0) >= _MIN_EAST_ASIAN_FACTOR * confidence
-            return name if is_best or not others else None
+            return name if is_best or not alphabetic else None
         if share >= _RIVAL_NAME_SHARE:
             return None
-    if not others:
+    if not alphabetic:
         return None
-    best = others[0]
+    best = alphabetic[0]
     confidence = confidences.get(best, 0.0)
     # The rules in ``western_text`` have already rejected Windows-1252, so Windows-1252 needs a
     # larger lead than other encodings.
@@ -311,7 +314,7 @@ def _choose_best(
     factor = _MIN_FACTOR_FEW_CELLS if is_doubtful else _MIN_FACTOR
     if ambiguous_cells >= _MANY_CELLS:
         factor = _MIN_FACTOR_MANY_CELLS
-    rivals = [name for name in others if possible[name].cells != possible[best].cells]
+    rivals = [name for name in alphabetic if possible[name].cells != possible[best].cells]
     rival_confidence = max((confidences.get(name, 0.0) for name in rivals), default=0.0)
     if not confidence or confidence < factor * rival_confidence:
         return None

@@ -36,7 +36,7 @@ class EncodingEvidence:
     def has_cells(self) -> bool:
         return bool(self._cells)
 
-    def note(self, data: bytes) -> None:
+    def add_bytes(self, data: bytes) -> None:
         """Collect cells from the next part of the file, and skip the part if it is all ASCII."""
         if data.isascii() and self._incomplete_row.isascii():
             self._incomplete_row = (self._incomplete_row + data)[-_MAX_CELL_BYTES:]

@@ -99,12 +99,12 @@ def _finish(
 
 def _remove_older_dry_runs(uow: UnitOfWork, task: MemberImport) -> None:
     """Remove the files of the owner's earlier dry runs, except the newest dry runs."""
-    others = MemberImport.user_id == task.user_id, MemberImport.id != task.id
-    recent = select(MemberImport).where(*others).order_by(MemberImport.id.desc())
+    are_earlier = MemberImport.user_id == task.user_id, MemberImport.id != task.id
+    recent = select(MemberImport).where(*are_earlier).order_by(MemberImport.id.desc())
     dry_runs = [
-        other
-        for other in uow.session.scalars(recent.limit(_MAX_RECENT_IMPORTS))
-        if other.dry_run and other.finished_at
+        recent_import
+        for recent_import in uow.session.scalars(recent.limit(_MAX_RECENT_IMPORTS))
+        if recent_import.dry_run and recent_import.finished_at
     ]
     for dry_run in dry_runs[MAX_DRY_RUN_FILES - 1 :][:MAX_DRY_RUN_FILES]:
         key = f"{dry_run.object_prefix}/"

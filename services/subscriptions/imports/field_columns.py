@@ -119,8 +119,8 @@ def _find_nameable_columns(layout: ColumnLayout, columns: Iterable[int]) -> list
         for index, column in layout.consent.items()
         if column.basis is not Basis.KNOWN and meanings[index] == "status"
     }
-    others = {*_find_unknown_columns(layout, columns)} | uncertain
-    return [index for index in columns if index in others]
+    nameable = {*_find_unknown_columns(layout, columns)} | uncertain
+    return [index for index in columns if index in nameable]
 
 
 def _find_unknown_columns(layout: ColumnLayout, columns: Iterable[int]) -> list[int]:

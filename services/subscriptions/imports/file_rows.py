@@ -67,7 +67,7 @@ class FileRows:
         self.seen = SeenAddresses()
         self._batches = judge_rows(self._file.rows, self.seen, get_rows_per_batch())
         self._opt_outs = PendingChunk()
-        self._others = PendingChunk()
+        self._ordinary_rows = PendingChunk()
         self._is_read = False
         self._problems = Problems()
         self._has_damaged_row = False
@@ -88,18 +88,18 @@ class FileRows:
     @property
     def is_complete(self) -> bool:
         """Return whether ``next_chunk`` has returned all rows of the file."""
-        return self._is_read and not (self._opt_outs.rows or self._others.rows)
+        return self._is_read and not (self._opt_outs.rows or self._ordinary_rows.rows)
 
     def next_chunk(self) -> Chunk | None:
         """Read rows until a chunk is full. Return the chunk, or ``None`` after the last chunk."""
-        while not (self._is_read or self._opt_outs.is_full() or self._others.is_full()):
+        while not (self._is_read or self._opt_outs.is_full() or self._ordinary_rows.is_full()):
             batch, characters = next(self._batches, ([], 0))
             if batch:
                 self._add_batch(batch, characters)
             else:
                 self._end_file()
         is_first = self._opt_outs.is_full() or (self._is_read and bool(self._opt_outs.rows))
-        rows = (self._opt_outs if is_first else self._others).take_rows()
+        rows = (self._opt_outs if is_first else self._ordinary_rows).take_rows()
         if not rows:
             return None
         chunk = Chunk(self.count, rows, has_opt_outs=is_first)
@@ -127,7 +127,7 @@ class FileRows:
     def _add_batch(self, batch: list[JudgedRow], characters: int) -> None:
         self.received += len(batch)
         self._has_damaged_row |= any(row.code in _CODES_OF_DAMAGED_ROWS for row in batch)
-        self._problems.note(batch)
+        self._problems.add_rows(batch)
         self.unknown_status += sum(row.code == STATUS_UNKNOWN for row in batch)
         if self._file.may_mix_opt_outs:
             opt_outs = [row for row in batch if row.opt_out or row.is_withheld]
@@ -136,17 +136,17 @@ class FileRows:
                 opt_out_characters = sum(len(cell) for row in opt_outs for cell in row.cells)
                 characters -= opt_out_characters
                 self._opt_outs.add(opt_outs, opt_out_characters)
-        self._others.add(batch, characters)
+        self._ordinary_rows.add(batch, characters)
 
     def _end_file(self) -> None:
         """Complete the last chunks and the samples."""
         self._is_read = True
-        rows = self._opt_outs.rows + self._others.rows
+        rows = self._opt_outs.rows + self._ordinary_rows.rows
         if not self.count and len(rows) <= chunks.ROWS_PER_CHUNK:
             # If all rows fit into one chunk, opt-outs and members share this chunk, because a chunk
             # is applied in one transaction.
             self._opt_outs.take_rows()
-            self._others.rows = sorted(rows, key=attrgetter("line"))
+            self._ordinary_rows.rows = sorted(rows, key=attrgetter("line"))
         preview = self.samples.preview
         strictest = self.seen.find([row["email"] for row in preview if "email" in row])
         self.samples = self.samples._replace(

@@ -54,7 +54,7 @@ Records = Sequence[Sequence[str]]
 FindFields = Callable[[ColumnLayout, Records], None]
 # A function that receives the header and a sample of the records before the roles of the columns
 # are known.
-NoteHeader = Callable[[Sequence[str], Records], None]
+StoreHeader = Callable[[Sequence[str], Records], None]
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class RowReader:
 
 
 def ignore_columns(_: object, __: object) -> None:
-    """Do nothing, for callers that need neither ``FindFields`` nor ``NoteHeader``."""
+    """Do nothing, for callers that need neither ``FindFields`` nor ``StoreHeader``."""
 
 
 def open_member_rows(
@@ -110,7 +110,7 @@ def open_member_rows(
     filename: str | None = None,
     mapping: Mapping[str, str] | None = None,
     find_fields: FindFields = ignore_columns,
-    note_header: NoteHeader = ignore_columns,
+    store_header: StoreHeader = ignore_columns,
     *,
     forms: ColumnForms | None = None,
     consent: ConsentInterpreter | None = None,
@@ -134,7 +134,7 @@ def open_member_rows(
     """
     file = _open_file(source, filename, mapping, encoding)
     sample = file.dialect.sample
-    note_header(file.dialect.header, sample)
+    store_header(file.dialect.header, sample)
     interpreter = consent or ConsentInterpreter()
 
     def add_consent(layout: ColumnLayout) -> None:

@@ -143,9 +143,11 @@ def enable_parallel_chunks(uow: UnitOfWork, task: MemberImport) -> None:
     """
     # Lock the decision, so that the second of two simultaneous imports into a list sees the first.
     uow.session.execute(_LOCK_DECISION, {"list_id": task.list_id})
-    others = MemberImport.list_id == task.list_id, MemberImport.id != task.id
+    are_other_imports = MemberImport.list_id == task.list_id, MemberImport.id != task.id
     are_allowed = MemberImport.status == "running", MemberImport.side_by_side
-    task.side_by_side = not uow.session.scalar(select(exists().where(*others, *are_allowed)))
+    task.side_by_side = not uow.session.scalar(
+        select(exists().where(*are_other_imports, *are_allowed))
+    )
 
 
 def run_helper(resources: Resources, lease: Lease) -> None:
@@ -288,7 +290,7 @@ def _apply_chunks(resources: Resources, lease: Lease, helper_task: _HelperTask) 
         # Optimization: two chunks applied at the same time by one helper (decision 17).
         with chunk_committer() as commits:
             while True:
-                commits.make_room(_find_max_chunks(resources, lease, task))
+                commits.wait_for_room(_find_max_chunks(resources, lease, task))
                 lease.check_cancelled()
                 claims = resources.database.rows(_CLAIM_CHUNK, is_first=tries == 0, **candidates)
                 if not claims and commits.end_all():

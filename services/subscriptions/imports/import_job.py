@@ -133,7 +133,7 @@ def _add_chunks(resources: Resources, lease: Lease, task: MemberImport, rows: Re
             # Skip chunks that an earlier process has applied. Skipping all chunks takes less than a
             # second.
             if chunk is not None and chunk.number not in applied:
-                commits.make_room()
+                commits.wait_for_room()
                 prepared = prepare_chunk(chunk.number, chunk.rows)
                 commits.start(partial(_commit_chunk, resources, lease, task.id, prepared))
                 if turn.is_over():

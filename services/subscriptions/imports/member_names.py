@@ -37,14 +37,14 @@ def assign_name_column(
         return
     if normalise_word(layout.header[index]) not in NAME_OR_PART:
         return
-    other_index = (first_names or last_names)[0]
+    part_index = (first_names or last_names)[0]
     pairs = [
-        (tidy_cell(record[index]), tidy_cell(record[other_index]))
+        (tidy_cell(record[index]), tidy_cell(record[part_index]))
         for record in sample
-        if max(index, other_index) < len(record)
+        if max(index, part_index) < len(record)
     ]
     pairs = [pair for pair in pairs if all(pair)]
-    repeated = sum(_contains(name, other) for name, other in pairs)
+    repeated = sum(_contains(name, part) for name, part in pairs)
     if repeated * 2 < len(pairs):
         layout.roles["last_name" if first_names else "first_name"] = layout.roles.pop("name")
 

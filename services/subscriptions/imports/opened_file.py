@@ -79,11 +79,11 @@ def _open_members(resources: Resources, task: MemberImport) -> OpenedFile:
     readings = ConsentInterpreter(task.consent_columns, task.status_values)
     plan = ColumnPlan(resources, task)
     reader = open_member_rows(
-        open_ranged_file(bulk_files.stored_file(resources, task)),
+        open_ranged_file(bulk_files.open_stored_file(resources, task)),
         task.filename,
         task.mapping,
         plan.find_fields,
-        plan.note_header if task.dry_run else ignore_columns,
+        plan.store_header if task.dry_run else ignore_columns,
         forms=forms,
         consent=readings,
         encoding=task.encoding,
@@ -111,7 +111,7 @@ def _open_members(resources: Resources, task: MemberImport) -> OpenedFile:
 
 def _open_suppressions(resources: Resources, task: MemberImport) -> OpenedFile:
     reader = open_suppression_rows(
-        convert_document(open_ranged_file(bulk_files.stored_file(resources, task)), task.size),
+        convert_document(open_ranged_file(bulk_files.open_stored_file(resources, task)), task.size),
         task.filename,
         task.mapping,
         encoding=task.encoding,

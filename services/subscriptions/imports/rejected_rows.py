@@ -104,7 +104,7 @@ def stream_rejected_rows(resources: Resources, import_id: int) -> Iterator[bytes
         if task is None or is_gone or accounts.get_user(uow, task.user_id).erased_at is not None:
             raise IMPORT_ERRORS_GONE()
     prefix = task.object_prefix
-    key = bulk_files.data_key(resources, task)
+    key = bulk_files.unwrap_key(resources, task)
 
     def stream_pieces() -> Iterator[bytes]:
         # Without a byte-order mark, Excel would open the file as Windows-1252.

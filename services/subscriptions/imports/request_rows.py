@@ -28,7 +28,7 @@ class RequestRows:
     """
 
     def __init__(self, resources: Resources, task: MemberImport) -> None:
-        body = b"".join(bulk_files.stored_file(resources, task).stream())
+        body = b"".join(bulk_files.open_stored_file(resources, task).stream())
         members = orjson.loads(body)["members"]
         self._seen = SeenAddresses()
         self._batches = judge_rows(_member_rows(members), self._seen, get_rows_per_batch())

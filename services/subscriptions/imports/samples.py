@@ -94,7 +94,7 @@ class Problems:
     def __init__(self, groups: Iterable[Mapping[str, Any]] = ()) -> None:
         self._groups = {(group["column"], group["rule"]): {**group} for group in groups}
 
-    def note(self, rows: Iterable[JudgedRow]) -> None:
+    def add_rows(self, rows: Iterable[JudgedRow]) -> None:
         """Add the problems of rows, except rows that only repeat an address."""
         for row in rows:
             if row.code is not None and row.code != DUPLICATE_CODE:
@@ -147,7 +147,7 @@ def mark_duplicates(
 
 
 def store_samples(resources: Resources, task: MemberImport, samples: ImportSamples) -> None:
-    key = bulk_files.data_key(resources, task)
+    key = bulk_files.unwrap_key(resources, task)
     values = tuple(samples._replace(consent=dict(samples.consent)))
     stored = orjson.dumps(values, option=orjson.OPT_NON_STR_KEYS)
     task.samples = seal(stored, key, _build_encryption_name(task))
@@ -209,7 +209,7 @@ def _find_consent(samples: ImportSamples, index: int) -> dict[str, Any]:
 def _load_samples(resources: Resources, task: MemberImport) -> ImportSamples:
     if task.samples is None:
         return ImportSamples((), ())
-    key = bulk_files.data_key(resources, task)
+    key = bulk_files.unwrap_key(resources, task)
     return ImportSamples(*orjson.loads(unseal(task.samples, key, _build_encryption_name(task))))
 
 

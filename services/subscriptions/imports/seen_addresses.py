@@ -66,8 +66,8 @@ class SeenAddresses:
         """Return the strictness of each address, except addresses that weren't added."""
         in_memory = self._in_memory.keys() & set(addresses)
         strictness = {address: self._in_memory[address] for address in in_memory}
-        others = [address for address in addresses if address not in strictness]
-        return strictness | self._find_on_disk(others)
+        addresses_on_disk = [address for address in addresses if address not in strictness]
+        return strictness | self._find_on_disk(addresses_on_disk)
 
     def close(self) -> None:
         self._database.close()

@@ -33,7 +33,7 @@ class StoredChunks:
     def __init__(self, resources: Resources, task: MemberImport) -> None:
         self._objects = resources.objects
         self._prefix = task.object_prefix
-        self._key = bulk_files.data_key(resources, task)
+        self._key = bulk_files.unwrap_key(resources, task)
         self._unmarked: list[int] = []
         self.count = 0
         self.opt_out_numbers: list[int] = []
@@ -82,5 +82,5 @@ class StoredChunks:
 def fetch_chunk(resources: Resources, task: MemberImport, number: int) -> PreparedChunk:
     """Return a stored chunk, ready to be applied."""
     key = get_chunk_key(task.object_prefix, number)
-    content = unseal(resources.objects.get(key), bulk_files.data_key(resources, task), key)
+    content = unseal(resources.objects.get(key), bulk_files.unwrap_key(resources, task), key)
     return prepare_chunk(number, decode_rows(content))

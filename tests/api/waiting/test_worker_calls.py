@@ -276,7 +276,7 @@ def test_what_a_stopping_worker_gives_back_another_does_at_once(
         params: Params = {"text": "on", "sleep": 3, "seconds": PATIENCE_SECONDS}
         waiting = pool.submit(probe_client.post, "/ask", params=params)
         eventually(lambda: taken(probe_stack), what="the run")
-        worker.ask_to_end()
+        worker.terminate()
         worker.process.wait(20)
         # No lease stands in the way of the next worker.
         assert not list(probe_stack.resources.redis.scan_iter("pressroom:running:*"))

@@ -13,7 +13,7 @@ from tests.support.imports.importing import Importing, csv_of
 def test_another_worker_goes_on_where_one_died(
     importing: Importing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(member_addresses, "MAX_LISTS", 1)
+    monkeypatch.setattr(member_addresses, "MAX_BATCH_LISTS", 1)
     owner, tag = importing.stack.create_owner(), random_hash_id()
     before, after = f"a.{tag}@example.com", f"b.{tag}@example.com"
     list_ids = sorted(importing.new_list(owner) for _ in range(3))
@@ -30,14 +30,14 @@ def test_another_worker_goes_on_where_one_died(
     assert isinstance(job_id, int)
     died = importing.lease(job_id)
     with importing.resources.unit_of_work() as uow:
-        assert member_addresses._show_batch(uow, died, person.id, 0) == list_ids[0]
+        assert member_addresses._update_batch(uow, died, person.id, 0) == list_ids[0]
     assert [importing.active(each) for each in list_ids] == [{after}, {before}, {before}]
     with importing.resources.unit_of_work() as uow:
         hand_back_job(uow, died)
     monkeypatch.undo()
     lease = importing.lease(job_id)
     with pytest.raises(LeaseLost), importing.resources.unit_of_work() as uow:
-        member_addresses._show_batch(uow, died, person.id, 0)
+        member_addresses._update_batch(uow, died, person.id, 0)
     member_addresses.run_address_update(importing.resources, lease)
     assert [importing.active(each) for each in list_ids] == [{after}] * 3
     assert importing.job(job_id).status == "succeeded"

@@ -40,11 +40,11 @@ def _recipients_unknown(site: Site) -> Iterator[None]:
     usual = urlsplit(site.stack.environment["PRESSROOM_MAIL_URL"]).port
     assert usual is not None
     with running_talker(Talker(answers={"RCPT": "550 5.1.1 There is no such mailbox"})) as talker:
-        site.proxies["mail"].lead_to(talker.port)
+        site.proxies["mail"].redirect_to(talker.port)
         try:
             yield
         finally:
-            site.proxies["mail"].lead_to(usual)
+            site.proxies["mail"].redirect_to(usual)
 
 
 @contextmanager

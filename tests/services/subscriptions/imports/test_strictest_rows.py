@@ -273,7 +273,7 @@ def test_no_member_is_added_while_a_chunk_of_opt_outs_cannot_be_applied(
 
 def store_chunks(importing: Importing, task: MemberImport, *chunks: list[JudgedRow]) -> None:
     """Store chunks as release 1.0.0 did: in the order of the file."""
-    key = bulk_files.data_key(importing.resources, task)
+    key = bulk_files.unwrap_key(importing.resources, task)
     for number, rows in enumerate(chunks):
         name = get_chunk_key(task.object_prefix, number)
         content = seal(judged_rows.encode_rows(rows), key, name)

@@ -159,7 +159,10 @@ def test_a_chunk_of_release_1_0_0_keeps_the_stored_end(
         importer, list_id, csv_of([[address]], ["email"]), on_existing="update"
     )
     task = importing.of_job(job_id)
-    name, key = get_chunk_key(task.object_prefix, 0), bulk_files.data_key(importing.resources, task)
+    name, key = (
+        get_chunk_key(task.object_prefix, 0),
+        bulk_files.unwrap_key(importing.resources, task),
+    )
     row = JudgedRow(2, address, tier="gold", cells=[address, "gold"])
     content = seal(judged_rows.encode_rows([row]), key, name)
     importing.resources.objects.put(name, content, "application/octet-stream")
