@@ -117,7 +117,7 @@ class BoundedConnection(HttpToolsProtocol):
             if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
                 self.send_400_response("The head of the request is too long.")
         if self.cycle is None or self.cycle.response_complete:
-            # During a response no timer starts, because the data may be the rest of the body.
+            # During a response no timer starts, because the data may be the rest of a request body.
             self._close_in(MAX_HEAD_SECONDS if self._is_in_head else KEEP_ALIVE_SECONDS)
 
     def on_message_begin(self) -> None:

@@ -22,8 +22,8 @@ from storage.redis.request_calls import RequestCalls
 
 log = get_logger(__name__)
 
-# The message is sent again after this time, because it may be lost. The pauses double, so that
-# repeated messages don't fill the queue.
+# The message to the workers is sent again after this time, because messages can get lost. The
+# pauses double, so that repeated messages don't fill the queue.
 RESEND_AFTER_SECONDS = 2.0
 
 
