@@ -68,7 +68,7 @@ class WorkerCalls:
                 except RedisError:
                     raise requests.QUEUE_UNAVAILABLE() from None
                 finally:
-                    # Leave even if ``join`` failed or was cancelled. Leaving runs in the
+                    # Leave the run even if ``join`` failed or was cancelled. Leaving runs in the
                     # background, so it doesn't delay the response.
                     self._calls.remove_caller(request_id, caller)
         if result is None and self.results.closed:
