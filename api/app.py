@@ -109,7 +109,8 @@ def create_app(settings: Settings) -> FastAPI:
 async def _respond_to_error(request: Request, error: DomainError) -> Response:
     """Return the response to an error. Record the error first if a limit of the plan caused it.
 
-    The request's own transaction can't record the error, because the error rolls it back.
+    The request's own transaction can't record the error, because the error rolls back that
+    transaction.
     """
     credential = event_origins.current_origin().credential
     user_id = None if credential is None else credential.user_id
@@ -187,7 +188,8 @@ async def run_in_background(*loops: Awaitable[None]) -> AsyncIterator[None]:
 def _end_all_waits(state: State) -> None:
     """Make all requests that wait for a result respond now, because the server is shutting down.
 
-    The server gives unfinished requests only twenty seconds, but a request may wait for a minute.
+    During shutdown, the server waits only twenty seconds for a request. A request may wait for a
+    minute.
     """
     state.jobs.close()
     state.worker_calls.results.close()
@@ -196,7 +198,7 @@ def _end_all_waits(state: State) -> None:
 
 def _build_state(resources: Resources, redis: Redis, drain: Drain) -> State:
     settings = resources.settings
-    # Only workers send requests to the photo providers. This process only checks the requests.
+    # The API process only validates requests to photo providers, which workers send later.
     stock_photos = StockPhotoProviders(settings, partial(record_quotas, resources.redis))
     # If the cache is also the broker, a Redis script puts the message into the queue.
     is_shared = settings.broker == settings.cache

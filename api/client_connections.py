@@ -47,8 +47,8 @@ class JoinedWrites:
     """A transport that sends the headers of a response together with the start of its body.
 
     Uvicorn writes the headers and the body separately. If the process were killed between the two
-    writes, the client would get headers without a body. A proxy can't retry such a request on
-    another host.
+    writes, the client would get headers without a body. A proxy can't retry a request on another
+    host after the client has received headers.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
@@ -117,7 +117,7 @@ class BoundedConnection(HttpToolsProtocol):
             if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
                 self.send_400_response("The head of the request is too long.")
         if self.cycle is None or self.cycle.response_complete:
-            # During a response no timer starts, because the data may be the rest of the body.
+            # During a response no timer starts, because the data may be the rest of a request body.
             self._close_in(MAX_HEAD_SECONDS if self._is_in_head else KEEP_ALIVE_SECONDS)
 
     def on_message_begin(self) -> None:

@@ -20,18 +20,19 @@ class Cookie:
 
 
 SESSION_COOKIE = Cookie("pressroom_session", SESSION_LIFETIME.total_seconds())
-# This cookie ties a form to the browser of a person who isn't logged in.
+# The form cookie ties a form to the browser of a person who isn't logged in.
 FORM_COOKIE = Cookie("pressroom_form", None)
-# This cookie proves that someone has logged in with this browser before
+# The cookie of a known browser proves that someone has logged in with the browser before
 # (``services.accounts.logins``).
 KNOWN_BROWSER_COOKIE = Cookie("pressroom_known", 365 * 24 * 3600)
-# This cookie proves that the password was correct while a login waits for the second factor
-# (``services.accounts.factors.second_steps``).
+# The first-step cookie proves that the password was correct while a login waits for the second
+# factor (``services.accounts.factors.second_steps``).
 FIRST_STEP_COOKIE = Cookie("pressroom_first_step", PROOF_LIFETIME.total_seconds())
-# This cookie identifies a reader who opened their preferences from a mail, because readers have no
-# login.
+# The visit cookie identifies a reader who opened their preferences from a mail, because readers
+# have no login.
 VISIT_COOKIE = Cookie("pressroom_visit", TOKEN_LIFETIMES[Purpose.VISIT_PREFERENCES].total_seconds())
-# This cookie holds the notice that the next page of the console shows (``api.console.requests``).
+# The notice cookie holds the notice that the next page of the console shows
+# (``api.console.requests``).
 NOTICE_COOKIE = Cookie("pressroom_notice", 60)
 # The only cookies that the pages for readers need if these pages have a separate host.
 READER_COOKIES = (VISIT_COOKIE, FORM_COOKIE)

@@ -74,7 +74,7 @@ def problem_response(error: DomainError) -> Response:
     if error.retry_after is not None:
         headers["Retry-After"] = str(error.retry_after)
     if error.kind is Kind.UNAUTHENTICATED or error.needed_scope is not None:
-        # This header describes the fault of the credentials (RFC 6750, section 3).
+        # ``WWW-Authenticate`` describes the fault of the credentials (RFC 6750, section 3).
         challenge = 'Bearer realm="pressroom"'
         if error.needed_scope is not None:
             challenge += f', error="insufficient_scope", scope="{error.needed_scope}"'
@@ -217,8 +217,8 @@ HANDLERS: dict[int | type[Exception], Callable[[Request, Any], Coroutine[Any, An
     TransientError: _handle_unreachable_dependency,
     OperationalError: _handle_unreachable_dependency,
     InterfaceError: _handle_unreachable_dependency,
-    # psycopg2 raises these errors for single statements. It also raises them when SQLAlchemy
-    # returns a connection to the pool after the database server has disconnected.
+    # psycopg2 raises its own errors for single statements, and when SQLAlchemy returns a connection
+    # to the pool after the database server has disconnected.
     psycopg2.OperationalError: _handle_unreachable_dependency,
     psycopg2.InterfaceError: _handle_unreachable_dependency,
     PoolTimeoutError: _handle_unreachable_dependency,

@@ -96,7 +96,7 @@ _PLAIN_DATABASE_GAUGES = (
     _LEDGER_FAULTS,
 )
 
-# These counters start at 0, so that an alert on their rate sees their first increase.
+# The counters that have alerts start at 0, so that an alert on the rate sees the first increase.
 for _outcome in ("succeeded", "failed", "paused"):
     LOGINS.labels(_outcome)
 for _error in (SERVICE_BUSY, QUEUE_OVERLOADED, QUEUE_TOO_MANY_WAITERS, LIST_BUSY):
@@ -174,6 +174,7 @@ def observe_request(method: str, route: str, status: int, seconds: float) -> Non
     _duration_histogram(method, route).observe(seconds, spans.current_ids() or None)
 
 
-# These lookups are cached, because the library takes a lock and formats the labels at each lookup.
+# The metrics with labels are cached, because the library takes a lock and formats the labels at
+# each lookup.
 _request_counter = cache(REQUESTS.labels)
 _duration_histogram = cache(REQUEST_SECONDS.labels)

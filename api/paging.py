@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 from fastapi import Depends, Query, Request, Response
 
 from core import ids
-from services.paging import WHOLE, PageOfRows, PageRequest
+from services.paging import UNPAGED, PageOfRows, PageRequest
 
 MAX_PAGE_ITEMS = 1000
 
@@ -30,7 +30,7 @@ Paging = Annotated[PageRequest, Depends(_read_page_request)]
 
 
 async def _read_array_page_request(
-    limit: Limit = WHOLE.limit, cursor: ArrayCursor = None
+    limit: Limit = UNPAGED.limit, cursor: ArrayCursor = None
 ) -> PageRequest:
     return PageRequest(limit, cursor=cursor)
 

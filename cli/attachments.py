@@ -1,16 +1,16 @@
-"""The commands of ``pressroom attachments``: uploaded images."""
+"""The commands of ``pressroom attachments``, which manage uploaded images."""
 
 from typing import Annotated
 
 import typer
 
-from cli.connection import connected
-from cli.output import Json, group, show_all
+from cli.connection import open_command_resources
+from cli.output import Json, create_group, print_records
 from core import clock
 from services.attachments import strays
 
-app = group("Uploaded images.")
-# With a callback, a group stays a group while it has only one command.
+app = create_group("Uploaded images.")
+# Without a callback, Typer would replace a group with a single command by the command itself.
 app.callback()(lambda: None)
 STRAYS_LEFT = 1
 
@@ -24,12 +24,12 @@ def sweep_attachments(
     as_json: Json = False,
 ) -> None:
     """Find rows without objects and objects without rows. The exit code is 1 if any are left."""
-    with connected() as resources:
+    with open_command_resources() as resources:
         rows = []
         for stray in strays.find_strays(resources, now=clock.now()):
             if fix:
                 strays.repair_stray(resources, stray)
             rows.append({"fault": stray.kind, "key": stray.key, "mended": fix})
-    show_all(rows, as_json=as_json)
+    print_records(rows, as_json=as_json)
     if rows and not fix:
         raise typer.Exit(STRAYS_LEFT)

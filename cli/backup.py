@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.connection import connected
-from cli.output import Json, fields, group, show, show_all
+from cli.connection import open_command_resources
+from cli.output import Json, create_group, print_record, print_records, select_fields
 from core import clock
 from services.backup import creating, manifests, restoring
 from services.backup.creating import PruneResult
@@ -17,7 +17,7 @@ from storage.backup_files.places import open_sealed_place
 
 FAULTY = 1
 
-app = group("Backups of the database and the bucket.")
+app = create_group("Backups of the database and the bucket.")
 
 Backup = Annotated[
     str, typer.Argument(metavar="ID", help="The backup's id; the newest one without it.")
@@ -28,7 +28,7 @@ Backup = Annotated[
 def create(as_json: Json = False) -> None:
     """Make a backup now. Until it has ended, no file is removed from the bucket."""
     manifests_made: list[Manifest] = []
-    with connected() as resources:
+    with open_command_resources() as resources:
         place = open_sealed_place(resources.settings)
 
         def work(began_at: datetime) -> int:
@@ -36,15 +36,15 @@ def create(as_json: Json = False) -> None:
             return len(manifests_made)
 
         maintenance.run_now(resources, creating.CREATE_BACKUP, work)
-    show(_described(manifests_made[0]), as_json=as_json)
+    print_record(_described(manifests_made[0]), as_json=as_json)
 
 
 @app.command("list")
 def list_(as_json: Json = False) -> None:
     """Show the backups that are whole, the oldest first."""
-    with connected() as resources:
+    with open_command_resources() as resources:
         backups = list(manifests.read_manifests(open_sealed_place(resources.settings)))
-    show_all([_described(each) for each in backups], as_json=as_json)
+    print_records([_described(each) for each in backups], as_json=as_json)
 
 
 @app.command("verify")
@@ -53,17 +53,17 @@ def verify(backup_id: Backup = manifests.NEWEST, as_json: Json = False) -> None:
 
     The database is made beside the owner's, and the files lie in the bucket; both go afterwards.
     """
-    with connected() as resources:
+    with open_command_resources() as resources:
         place = open_sealed_place(resources.settings)
         report = restoring.verify_backup(
             resources, place, manifests.find_manifest(place, backup_id)
         )
     if as_json:
-        show(asdict(report), as_json=True)
+        print_record(asdict(report), as_json=True)
     else:
         counts = {f"rows of {table}": count for table, count in report.rows.items()}
-        brief = fields(report, "id revision objects later_objects journal_files")
-        show({**brief, **counts, "faults": len(report.faults)}, as_json=False)
+        brief = select_fields(report, "id revision objects later_objects journal_files")
+        print_record({**brief, **counts, "faults": len(report.faults)}, as_json=False)
         for fault in report.faults:
             typer.echo(fault)
     if report.faults:
@@ -76,7 +76,7 @@ def restore(backup_id: Backup = manifests.NEWEST, as_json: Json = False) -> None
 
     A person who left or was erased since the backup stays away, as far as the journal has come.
     """
-    with connected() as resources:
+    with open_command_resources() as resources:
         place = open_sealed_place(resources.settings)
         manifest = manifests.find_manifest(place, backup_id)
         report = restoring.restore_backup(resources, place, manifest)
@@ -84,7 +84,10 @@ def restore(backup_id: Backup = manifests.NEWEST, as_json: Json = False) -> None
         "opt_outs_replayed": report.replayed.opt_outs,
         "erasures_replayed": report.replayed.erasures,
     }
-    show({"id": manifest.id, **fields(report, "revision objects"), **replayed}, as_json=as_json)
+    print_record(
+        {"id": manifest.id, **select_fields(report, "revision objects"), **replayed},
+        as_json=as_json,
+    )
 
 
 @app.command("prune")
@@ -97,7 +100,7 @@ def prune(
 ) -> None:
     """Remove old backups, and the files that no other backup needs. The newest one stays."""
     pruned: list[PruneResult] = []
-    with connected() as resources:
+    with open_command_resources() as resources:
         settings = resources.settings
         place = open_sealed_place(settings)
         before = clock.now() - timedelta(days=days or settings.backup_days)
@@ -107,9 +110,9 @@ def prune(
             return pruned[0].backups
 
         maintenance.run_now(resources, creating.CREATE_BACKUP, work)
-    show(asdict(pruned[0]), as_json=as_json)
+    print_record(asdict(pruned[0]), as_json=as_json)
 
 
 def _described(manifest: Manifest) -> dict[str, Any]:
     names = "id began_at finished_at release revision database_bytes objects copied"
-    return fields(manifest, names)
+    return select_fields(manifest, names)

@@ -1,6 +1,6 @@
-"""Prints the page of all commands, as Markdown.
+"""Prints the reference page of all commands as Markdown.
 
-``python -m cli.command_reference > docs/commands.md`` renews the committed page.
+``python -m cli.command_reference > docs/commands.md`` updates the committed page.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Any, get_args, get_origin
 
 import typer
 
-from cli.main import app, loaded
+from cli.main import app, load_command
 
 HEAD = """# Commands
 
@@ -26,41 +26,42 @@ shell complete commands and options.
 The commands from `pressroom users` on work on the services that the settings name, else on the
 development stack of this folder: its home is `.pressroom`, or what `PRESSROOM_HOME` names.
 """
-_KINDS = {int: "NUMBER", float: "NUMBER", Path: "FILE", datetime: "TIME"}
+_PLACEHOLDERS = {int: "NUMBER", float: "NUMBER", Path: "FILE", datetime: "TIME"}
 _MAX_CHOICES_SHOWN = 12
-_SHOWN_BY_ALL = {"--help", "--json", "--install-completion", "--show-completion", "--version"}
+_COMMON_OPTIONS = {"--help", "--json", "--install-completion", "--show-completion", "--version"}
 
 
-def page() -> str:
+def build_page() -> str:
     root: Any = typer.main.get_command(app)
-    return "\n".join([HEAD, *_table(root, ["pressroom"]), *_groups(root, ["pressroom"])])
+    table = _build_table(root, ["pressroom"])
+    return "\n".join([HEAD, *table, *_build_groups(root, ["pressroom"])])
 
 
-def _groups(group: Any, words: list[str]) -> Iterator[str]:
+def _build_groups(group: Any, words: list[str]) -> Iterator[str]:
     for name, each in group.commands.items():
-        command = loaded(each)
+        command = load_command(each)
         path = [*words, name]
         if hasattr(command, "commands"):
             yield f"{'#' * len(path)} `{' '.join(path)}`\n\n{_sentence(command.help)}\n"
-            yield from _table(command, path)
-            yield from _groups(command, path)
+            yield from _build_table(command, path)
+            yield from _build_groups(command, path)
 
 
-def _table(group: Any, words: list[str]) -> Iterator[str]:
-    commands = {name: loaded(each) for name, each in group.commands.items()}
+def _build_table(group: Any, words: list[str]) -> Iterator[str]:
+    commands = {name: load_command(each) for name, each in group.commands.items()}
     yield "| command | what it does, and its options with their defaults |\n|---|---|"
     for name, command in commands.items():
         if not hasattr(command, "commands"):
-            yield _row(command, [*words, name])
+            yield _build_row(command, [*words, name])
     yield ""
 
 
-def _row(command: Any, path: list[str]) -> str:
+def _build_row(command: Any, path: list[str]) -> str:
     arguments = [each for each in command.params if each.param_type_name == "argument"]
     options = [
         each
         for each in command.params
-        if each not in arguments and not each.hidden and not _SHOWN_BY_ALL & set(each.opts)
+        if each not in arguments and not each.hidden and not _COMMON_OPTIONS & set(each.opts)
     ]
     usage = [*path, *map(_usage, arguments)]
     usage += [_option(each) for each in options if each.required]
@@ -78,19 +79,19 @@ def _usage(argument: Any) -> str:
 def _option(option: Any) -> str:
     if option.is_flag:
         return str(option.opts[0])
-    value = option.metavar or _choices(option) or _KINDS.get(_annotation(option), "TEXT")
+    value = option.metavar or _choices(option) or _PLACEHOLDERS.get(_annotation(option), "TEXT")
     return f"{option.opts[0]} {value}"
 
 
 def _choices(parameter: Any) -> str | None:
-    """The few words that a parameter may be, if it may not be others."""
+    """Return the allowed values of a parameter that has only a few allowed values."""
     annotation = _annotation(parameter)
     is_choice = isinstance(annotation, type) and issubclass(annotation, StrEnum)
     return "|".join(annotation) if is_choice and len(annotation) <= _MAX_CHOICES_SHOWN else None
 
 
 def _annotation(parameter: Any) -> Any:
-    """The type of one value."""
+    """Return the type of a parameter, or the type of an item for a repeatable parameter."""
     annotation = parameter.type_descriptor.annotation
     return get_args(annotation)[0] if get_origin(annotation) is list else annotation
 
@@ -111,4 +112,4 @@ def _cell(text: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(page())
+    sys.stdout.write(build_page())

@@ -1,4 +1,4 @@
-"""Connects a command with the services that the environment names."""
+"""Connects a command to the servers in the settings, or to the running development stack."""
 
 import os
 from collections.abc import Iterator
@@ -22,20 +22,20 @@ MISCONFIGURED = 2
 
 
 def use_running_stack() -> None:
-    """Take the settings of the running development stack unless the environment names services.
+    """Use the settings of the running development stack if the environment sets no database.
 
-    Raises ``typer.Exit`` where neither names any.
+    Raises ``typer.Exit`` if no stack runs and the environment contains no settings.
     """
-    names_services = {"PRESSROOM_DATABASE_URL", "PRESSROOM_DATABASE_URL_FILE"} & os.environ.keys()
-    if names_services or find_spec("devstack") is None:
+    has_database = {"PRESSROOM_DATABASE_URL", "PRESSROOM_DATABASE_URL_FILE"} & os.environ.keys()
+    if has_database or find_spec("devstack") is None:
         return
     from devstack.supervisor import environment, home_folder
 
     home = home_folder.find_home()
     settings = home_folder.read_stack_settings(home)
-    # Any setting is one of services; the home's name is none.
-    sets_any = any(name.startswith(PREFIX) and name != "PRESSROOM_HOME" for name in os.environ)
-    if not settings and not sets_any:
+    # PRESSROOM_HOME does not count, because it only selects the folder of the stack.
+    has_settings = any(name.startswith(PREFIX) and name != "PRESSROOM_HOME" for name in os.environ)
+    if not settings and not has_settings:
         typer.echo(
             f"No stack runs on {home.path}, and no settings name services elsewhere.\n"
             "Change to the folder where the stack was started, or name its home in PRESSROOM_HOME."
@@ -49,11 +49,11 @@ def use_running_stack() -> None:
 
 
 @contextmanager
-def connected() -> Iterator[Resources]:
-    """The resources of the services that the environment names, else of the running stack."""
+def open_command_resources() -> Iterator[Resources]:
+    """Yield the resources of the servers in the settings, or of the running stack."""
     use_running_stack()
     settings = load_settings()
-    # Scripts read what a command prints, so the log must not mix with it.
+    # Only errors are logged, because log entries would disturb scripts that read the output.
     configure_logging(settings.model_copy(update={"log_level": "error"}))
     event_origins.set_origin(Origin(credential=Credential(CredentialKind.COMMAND)))
     end_start()
@@ -67,7 +67,7 @@ def connected() -> Iterator[Resources]:
 
 @contextmanager
 def database_errors() -> Iterator[None]:
-    """Turn the errors of a database that can't be reached into a sentence."""
+    """Replace the errors of an unreachable database by a ``DomainError`` with a readable text."""
     try:
         yield
     except (OperationalError, psycopg2.OperationalError) as error:

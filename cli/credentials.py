@@ -1,12 +1,12 @@
-"""The commands for credentials: ``pressroom keys`` with ``pressroom oauth-clients``."""
+"""The commands of ``pressroom keys`` and ``pressroom oauth-clients``."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 
-from cli.connection import connected
-from cli.output import Email, Json, fields, group, show, show_all
+from cli.connection import open_command_resources
+from cli.output import Email, Json, create_group, print_record, print_records, select_fields
 from core.scopes import Scope
 from models import OAuthClient
 from services.access import api_keys
@@ -14,11 +14,11 @@ from services.accounts import accounts
 from services.oauth import clients
 from services.webhooks import endpoints_of_keys
 
-keys = group("API keys.")
+keys = create_group("API keys.")
 
-_KEY = "id name last_four scopes created_at expires_at last_used_at revoked_at"
-# These have room in a narrow terminal.
-_KEY_ROW = "id name last_four expires_at revoked_at"
+_KEY_FIELDS = "id name last_four scopes created_at expires_at last_used_at revoked_at"
+# The fields of a key in a table, which must fit into a narrow terminal.
+_KEY_ROW_FIELDS = "id name last_four expires_at revoked_at"
 
 
 @keys.command("create")
@@ -39,7 +39,7 @@ def create_key(
     as_json: Json = False,
 ) -> None:
     """Create an API key. It is shown only now."""
-    with connected() as resources, resources.unit_of_work() as uow:
+    with open_command_resources() as resources, resources.unit_of_work() as uow:
         user = accounts.get_user_by_email(uow, email)
         key, secret = api_keys.create_key(
             uow,
@@ -48,18 +48,18 @@ def create_key(
             scopes=scope or None,
             expires_at=expires_at and expires_at.replace(tzinfo=UTC),
         )
-        record = fields(key, _KEY) | {"key": secret}
-    show(record, as_json=as_json)
+        record = select_fields(key, _KEY_FIELDS) | {"key": secret}
+    print_record(record, as_json=as_json)
 
 
 @keys.command("list")
 def list_keys(email: Email, as_json: Json = False) -> None:
     """Show a user's keys, newest first."""
-    with connected() as resources, resources.unit_of_work() as uow:
+    with open_command_resources() as resources, resources.unit_of_work() as uow:
         user = accounts.get_user_by_email(uow, email)
         rows = api_keys.list_keys(uow, user.id).rows
-        columns = _KEY if as_json else _KEY_ROW
-        show_all([fields(key, columns) for key in rows], as_json=as_json)
+        columns = _KEY_FIELDS if as_json else _KEY_ROW_FIELDS
+        print_records([select_fields(key, columns) for key in rows], as_json=as_json)
 
 
 @keys.command("revoke")
@@ -71,12 +71,12 @@ def revoke_key(
     as_json: Json = False,
 ) -> None:
     """Revoke a key and the keys that it made. Their webhook endpoints end too."""
-    with connected() as resources, resources.unit_of_work() as uow:
+    with open_command_resources() as resources, resources.unit_of_work() as uow:
         revoked = endpoints_of_keys.revoke_key(uow, key_id=key_id, keep_endpoints=keep_endpoints)
-    show({"id": key_id, "revoked": revoked}, as_json=as_json)
+    print_record({"id": key_id, "revoked": revoked}, as_json=as_json)
 
 
-oauth_clients = group("Programs that people may give access to.")
+oauth_clients = create_group("Programs that people may give access to.")
 
 
 @oauth_clients.command("create")
@@ -98,7 +98,7 @@ def create_client(
     as_json: Json = False,
 ) -> None:
     """Register a program. Its secret is shown only now."""
-    with connected() as resources, resources.unit_of_work() as uow:
+    with open_command_resources() as resources, resources.unit_of_work() as uow:
         client, secret = clients.register_client(
             uow,
             name=name,
@@ -108,14 +108,14 @@ def create_client(
         )
         uow.session.refresh(client)
         record = _client(client) | {"client_secret": secret}
-    show(record, as_json=as_json)
+    print_record(record, as_json=as_json)
 
 
 @oauth_clients.command("list")
 def list_clients(as_json: Json = False) -> None:
     """Show the 1,000 newest programs, newest first."""
-    with connected() as resources, resources.unit_of_work() as uow:
-        show_all([_client(each) for each in clients.list_clients(uow)], as_json=as_json)
+    with open_command_resources() as resources, resources.unit_of_work() as uow:
+        print_records([_client(each) for each in clients.list_clients(uow)], as_json=as_json)
 
 
 @oauth_clients.command("revoke")
@@ -123,14 +123,14 @@ def revoke_client(
     client_id: Annotated[str, typer.Argument(metavar="CLIENT_ID")], as_json: Json = False
 ) -> None:
     """End a program's access to all accounts. Its next request is refused."""
-    with connected() as resources, resources.unit_of_work() as uow:
+    with open_command_resources() as resources, resources.unit_of_work() as uow:
         revoked = clients.revoke_client(uow, client_id)
-    show({"client_id": client_id, "revoked": revoked}, as_json=as_json)
+    print_record({"client_id": client_id, "revoked": revoked}, as_json=as_json)
 
 
 def _client(client: OAuthClient) -> dict[str, Any]:
     return {
-        **fields(client, "client_id name"),
+        **select_fields(client, "client_id name"),
         "public": client.secret_hmac is None,
-        **fields(client, "redirect_uris scopes created_at revoked_at"),
+        **select_fields(client, "redirect_uris scopes created_at revoked_at"),
     }

@@ -1,4 +1,4 @@
-"""The commands of ``pressroom credits``: accounts, their ledger, and orders."""
+"""The commands of ``pressroom credits``, for accounts, the ledger, and orders."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from cli.connection import connected
-from cli.output import Email, Json, Limit, fields, group, show, show_all
+from cli.connection import open_command_resources
+from cli.output import Email, Json, Limit, create_group, print_record, print_records, select_fields
 from core import clock
 from core.errors.money import CREDITS_AMOUNT_TEXT, ORDER_RESOLUTION
 from models import OrderStatus, PaymentOrder, Resolution
@@ -17,7 +17,9 @@ from services.accounts import accounts
 from services.credits import ledger, ledger_pages, orders, settlement, verify
 from services.paging import PageRequest
 
-orders_app = group("Orders of credits.")
+FAULTY = 1
+
+orders_app = create_group("Orders of credits.")
 
 OrderId = Annotated[int, typer.Argument(metavar="ORDER")]
 
@@ -31,22 +33,22 @@ def list_orders(
     as_json: Json = False,
 ) -> None:
     """Show orders of all users, newest first."""
-    with connected() as resources, resources.unit_of_work() as uow:
+    with open_command_resources() as resources, resources.unit_of_work() as uow:
         page = orders.list_orders_of_all_users(uow, PageRequest(limit), status=status)
-        show_all([_brief_order(order) for order in page.rows], as_json=as_json)
+        print_records([_brief_order(order) for order in page.rows], as_json=as_json)
 
 
 @orders_app.command("show")
 def show_order(order_id: OrderId, as_json: Json = False) -> None:
     """Show one order, with the facts of its payment and its history."""
-    with connected() as resources, resources.unit_of_work() as uow:
+    with open_command_resources() as resources, resources.unit_of_work() as uow:
         order = settlement.lock_order(uow, order_id)
         history = [
             f"{clock.format_timestamp(each.created_at)} {each.to_status} ({each.via})"
             for each in orders.list_changes(uow, order_id)
         ]
         events = [f"{each.event_id} {each.type}" for each in orders.list_events(uow, order_id)]
-        show(_whole_order(order) | {"history": history, "events": events}, as_json=as_json)
+        print_record(_whole_order(order) | {"history": history, "events": events}, as_json=as_json)
 
 
 @orders_app.command("review")
@@ -64,16 +66,16 @@ def review_order(
     if credit == refunded:
         raise ORDER_RESOLUTION()
     resolution = Resolution.CREDIT if credit else Resolution.REFUNDED
-    with connected() as resources, resources.unit_of_work() as uow:
+    with open_command_resources() as resources, resources.unit_of_work() as uow:
         order = settlement.resolve_order(uow, order_id, resolution)
         uow.session.refresh(order)
-        show(_whole_order(order), as_json=as_json)
+        print_record(_whole_order(order), as_json=as_json)
 
 
 def _brief_order(order: PaymentOrder) -> dict[str, Any]:
     return {
         "order_id": order.id,
-        **fields(order, "status user_id channel"),
+        **select_fields(order, "status user_id channel"),
         "amount": f"{order.amount.normalize():f}",
         "currency": order.currency,
         "credit_amount": f"{order.credit_amount.normalize():f}",
@@ -84,18 +86,16 @@ def _brief_order(order: PaymentOrder) -> dict[str, Any]:
 def _whole_order(order: PaymentOrder) -> dict[str, Any]:
     return {
         **_brief_order(order),
-        **fields(order, "session_id payment_id paid_at"),
+        **select_fields(order, "session_id payment_id paid_at"),
         "refunded_amount": f"{order.refunded_amount:f}",
-        **fields(order, "dispute mismatch resolution"),
+        **select_fields(order, "dispute mismatch resolution"),
         "credited": f"{order.credited.normalize():f}",
         "taken": f"{order.taken.normalize():f}",
-        **fields(order, "error expires_at next_check_at"),
+        **select_fields(order, "error expires_at next_check_at"),
     }
 
 
-FAULTY = 1
-
-app = group("Credits and their ledger.")
+app = create_group("Credits and their ledger.")
 app.add_typer(orders_app, name="orders")
 
 Amount = Annotated[str, typer.Argument(metavar="AMOUNT", help="At most four decimals.")]
@@ -113,17 +113,17 @@ def grant(email: Email, amount: Amount, reason: Reason = "grant", as_json: Json 
 @app.command("balance")
 def balance(email: Email, as_json: Json = False) -> None:
     """Show a user's credits."""
-    with connected() as resources:
+    with open_command_resources() as resources:
         with resources.unit_of_work() as uow:
             user_id = accounts.get_user_by_email(uow, email).id
         account = ledger.read_account(resources.database, user_id)
-    show(orjson.loads(account), as_json=as_json)
+    print_record(orjson.loads(account), as_json=as_json)
 
 
 @app.command("ledger")
 def show_ledger(email: Email, limit: Limit = 50, as_json: Json = False) -> None:
     """Show the entries of a user's credit account, newest first."""
-    with connected() as resources:
+    with open_command_resources() as resources:
         with resources.unit_of_work() as uow:
             user_id = accounts.get_user_by_email(uow, email).id
         page = ledger_pages.list_entries(resources.database, user_id, PageRequest(limit))
@@ -131,10 +131,10 @@ def show_ledger(email: Email, limit: Limit = 50, as_json: Json = False) -> None:
     if not as_json:
         names = "seq created_at action delta_credit balance_after source_id order_id"
         entries = [{name: each[name] for name in names.split()} for each in entries]
-    show_all(entries, as_json=as_json)
+    print_records(entries, as_json=as_json)
 
 
-# Typer must not take a negative amount for an option.
+# Unknown options are allowed because Typer reads a negative amount as an option.
 @app.command("adjust", context_settings={"ignore_unknown_options": True})
 def adjust(email: Email, amount: Amount, reason: Reason = "adjust", as_json: Json = False) -> None:
     """Correct a user's balance by an amount, which may be negative."""
@@ -144,7 +144,7 @@ def adjust(email: Email, amount: Amount, reason: Reason = "adjust", as_json: Jso
 def _book(
     enter: Callable[..., str], email: str, amount: str, reason: str, *, as_json: bool
 ) -> None:
-    with connected() as resources:
+    with open_command_resources() as resources:
         with resources.unit_of_work() as uow:
             user_id = accounts.get_user_by_email(uow, email).id
         try:
@@ -152,7 +152,7 @@ def _book(
         except InvalidOperation:
             raise CREDITS_AMOUNT_TEXT(amount=amount) from None
         entry = enter(resources.database, user_id, credits_, source_id=reason)
-    show(orjson.loads(entry), as_json=as_json)
+    print_record(orjson.loads(entry), as_json=as_json)
 
 
 @app.command("verify")
@@ -166,7 +166,7 @@ def verify_ledger(
 
     It goes on from where the last run ended without a fault.
     """
-    with connected() as resources:
+    with open_command_resources() as resources:
         report = verify.verify_ledger(resources, full=full)
     if not as_json:
         typer.echo(
@@ -175,7 +175,7 @@ def verify_ledger(
             f" {'all' if report.orders is None else report.orders} orders."
         )
     if report.faults or as_json:
-        show_all([asdict(fault) for fault in report.faults], as_json=as_json)
+        print_records([asdict(fault) for fault in report.faults], as_json=as_json)
     else:
         typer.echo("All balances, debts, hashes and orders hold.")
     if report.faults:

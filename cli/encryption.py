@@ -1,12 +1,12 @@
-"""The commands of ``pressroom encryption``: the encryption keys."""
+"""The commands of ``pressroom encryption``, which manage encryption keys."""
 
-from cli.connection import connected
-from cli.output import Json, group, show
+from cli.connection import open_command_resources
+from cli.output import Json, create_group, print_record
 from services.accounts.factors import totp
 from services.attachments import key_rotation
 
-app = group("Encryption keys.")
-# With a callback, a group stays a group while it has only one command.
+app = create_group("Encryption keys.")
+# Without a callback, Typer would replace a group with a single command by the command itself.
 app.callback()(lambda: None)
 
 
@@ -16,9 +16,9 @@ def rotate_keys(as_json: Json = False) -> None:
 
     The first of PRESSROOM_ENCRYPTION_KEYS wraps them.
     """
-    with connected() as resources:
+    with open_command_resources() as resources:
         rewrapped = sum(key_rotation.rewrap_data_keys(resources))
         with resources.unit_of_work() as uow:
             rewrapped += totp.rewrap_secrets(uow, resources.key_wrapper)
         current = resources.key_wrapper.current
-    show({"rewrapped": rewrapped, "key": current}, as_json=as_json)
+    print_record({"rewrapped": rewrapped, "key": current}, as_json=as_json)

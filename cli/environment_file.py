@@ -1,4 +1,4 @@
-"""`pressroom env`: a file with every setting, and with passwords and keys of its own."""
+"""The command ``pressroom env``, which writes a file with every setting and new passwords."""
 
 import ast
 import base64
@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import AnyHttpUrl
 
-from cli.output import Json, show
+from cli.output import Json, print_record
 from core.errors import SettingsError
 from core.errors.requests import FILE_NOT_WRITTEN
 from core.settings import Settings
@@ -25,9 +25,9 @@ from core.settings.given_settings import GivenSettings, read_values, variable_of
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 _STDOUT = Path("-")
-_COMMENT_CHARACTERS = 100
-# Names of docker-compose.yml beside the settings. deploy/compose/secrets.sh takes the passwords.
-_OF_COMPOSE = {
+_MAX_LINE_CHARACTERS = 100
+# The variables in docker-compose.yml that are not settings, with their defaults and descriptions.
+_COMPOSE_VARIABLES = {
     "PRESSROOM_IMAGE": (
         "pressroom:local",
         "Image of the API and what runs beside it; the workers' has -worker behind that name",
@@ -40,7 +40,7 @@ _OF_COMPOSE = {
     "PROMETHEUS_PORT": ("9090", "Port on this machine where Prometheus is published"),
     "GRAFANA_PORT": ("3000", "Port on this machine where Grafana is published"),
 }
-_OF_TRACES = {
+_TRACING_VARIABLES = {
     "OTEL_EXPORTER_OTLP_ENDPOINT": "URL of the collector of traces; none are kept without it",
     "OTEL_EXPORTER_OTLP_TIMEOUT": "Seconds that the collector has to take what it is sent; 10 "
     "without it",
@@ -50,20 +50,21 @@ _OF_TRACES = {
     "OTEL_TRACES_SAMPLER_ARG": "Argument of that, such as 0.1 for each tenth",
     "OTEL_RESOURCE_ATTRIBUTES": "What the collector is told of each process beside its name",
 }
+# The passwords that deploy/compose/secrets.sh reads from the file.
 _PASSWORDS = {
     "POSTGRES_PASSWORD": "Password of the owner of the database's tables",
     "POSTGRES_APP_PASSWORD": "Password of the application's role in the database",
     "REDIS_PASSWORD": "Password of Redis",
     "MINIO_ROOT_PASSWORD": "Password of the administrator of the object storage",
 }
-# The containers of docker-compose.yml have these from that file itself.
-_PLACES = {
+# The values of settings that docker-compose.yml sets in its containers.
+_COMPOSE_SETTINGS = {
     "database_url": "postgresql://pressroom_app:password@postgres:5432/pressroom",
     "redis_url": "redis://pressroom:password@redis:6379/0",
     "s3_endpoint": "http://minio:9000",
 }
-# Single quotes keep all of these as they are, for Compose and for secrets.sh.
-_NEEDS_QUOTES = re.compile(r"[\s#$\"\\`]")
+# Matches characters that Docker Compose or secrets.sh would interpret without single quotes.
+_SPECIAL_CHARACTER = re.compile(r"[\s#$\"\\`]")
 
 
 @app.command()
@@ -84,7 +85,7 @@ def env(
     """
     if output != _STDOUT and output.exists():
         raise FILE_NOT_WRITTEN(target=output, reason="it is there already")
-    values = _drawn()
+    values = _create_values()
     values |= {name: os.environ[name] for name in values if os.environ.get(name)}
     url = public_url or values[variable_of("public_url")]
     if not url:
@@ -99,7 +100,7 @@ def env(
         typer.echo(text, nl=False)
         return
     try:
-        # Other users of the machine can't read the file at any moment.
+        # The file is created with its final permissions, so that other users can never read it.
         descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as file:
             file.write(text)
@@ -107,30 +108,30 @@ def env(
         raise FILE_NOT_WRITTEN(target=output, reason=error.strerror) from None
     next_step = "Run: sh deploy/compose/secrets.sh && docker compose up --detach"
     if as_json:
-        show({"file": str(output), "settings": len(values)}, as_json=True)
+        print_record({"file": str(output), "settings": len(values)}, as_json=True)
     else:
         typer.echo(f"Wrote {output}, which only you can read. {next_step}")
 
 
-def _drawn() -> dict[str, str]:
-    """The defaults, with passwords and keys for what can't do without."""
+def _create_values() -> dict[str, str]:
+    """Return the default of each variable, with new random passwords and keys."""
     values = {variable_of(name): "" for name in Settings.model_fields}
     for name, field in Settings.model_fields.items():
         if not field.is_required() and field.default not in (None, ()):
-            values[variable_of(name)] = _written(field.default)
-    values |= {name: default for name, (default, _) in _OF_COMPOSE.items()}
-    values |= dict.fromkeys(_OF_TRACES, "")
-    values |= {name: _password() for name in _PASSWORDS}
+            values[variable_of(name)] = _format_default(field.default)
+    values |= {name: default for name, (default, _) in _COMPOSE_VARIABLES.items()}
+    values |= dict.fromkeys(_TRACING_VARIABLES, "")
+    values |= {name: _create_password() for name in _PASSWORDS}
     for name in ("secret_keys", "encryption_keys"):
         key = base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
         values[variable_of(name)] = f"k1:{key}"
     for name in ("s3_secret_key", "flower_password", "metrics_token"):
-        values[variable_of(name)] = _password()
+        values[variable_of(name)] = _create_password()
     values[variable_of("s3_access_key")] = "pressroom"
     return values
 
 
-def _written(default: Any) -> str:
+def _format_default(default: Any) -> str:
     if isinstance(default, bool):
         return str(default).lower()
     if isinstance(default, AnyHttpUrl):
@@ -138,18 +139,22 @@ def _written(default: Any) -> str:
     return f"{default:g}" if isinstance(default, float) else str(default)
 
 
-def _password() -> str:
+def _create_password() -> str:
     return secrets.token_hex(24)
 
 
 def _require_usable(values: Mapping[str, str]) -> None:
-    """Raises ``SettingsError`` for what a process would refuse, or what no such file can say."""
+    """Require that the file can contain the values, and that a process would accept the values.
+
+    Raises ``SettingsError``.
+    """
     unwritable = [name for name, value in values.items() if "'" in value or "\n" in value]
     if unwritable:
         reason = "has a single quote or an end of line, which this file can't have"
         raise SettingsError("\n".join(f"{name}: {reason}" for name in unwritable))
     settings = {
-        name: values[variable_of(name)] or _PLACES.get(name, "") for name in Settings.model_fields
+        name: values[variable_of(name)] or _COMPOSE_SETTINGS.get(name, "")
+        for name in Settings.model_fields
     }
     read_values(Settings, settings)
 
@@ -157,26 +162,27 @@ def _require_usable(values: Mapping[str, str]) -> None:
 def _lines(values: Mapping[str, str]) -> Iterator[str]:
     yield from _comment("Made by pressroom env. docs/settings.md says what each setting does.")
     yield from _comment("Run deploy/compose/secrets.sh after a change: a secret is a file there.")
-    found = setting_texts()
-    texts = {variable_of(name): found[name] for name in Settings.model_fields}
-    texts |= {name: text for name, (_, text) in _OF_COMPOSE.items()} | _OF_TRACES | _PASSWORDS
+    descriptions = read_setting_descriptions()
+    texts = {variable_of(name): descriptions[name] for name in Settings.model_fields}
+    texts |= {name: text for name, (_, text) in _COMPOSE_VARIABLES.items()}
+    texts |= _TRACING_VARIABLES | _PASSWORDS
     for name, text in texts.items():
         yield ""
         yield from _comment(text)
         value = values[name]
-        yield f"{name}='{value}'" if _NEEDS_QUOTES.search(value) else f"{name}={value}"
+        yield f"{name}='{value}'" if _SPECIAL_CHARACTER.search(value) else f"{name}={value}"
 
 
-def setting_texts() -> dict[str, str]:
-    """Return the description of each setting: the text below it in the source."""
+def read_setting_descriptions() -> dict[str, str]:
+    """Return the description of each setting, which is the text below the setting in the source."""
     texts: dict[str, str] = {}
     for kind in Settings.__mro__:
         if not issubclass(kind, GivenSettings):
             continue
-        [declared] = ast.parse(inspect.getsource(kind)).body
-        assert isinstance(declared, ast.ClassDef)
-        for setting, below in pairwise(declared.body):
-            match setting, below:
+        [class_definition] = ast.parse(inspect.getsource(kind)).body
+        assert isinstance(class_definition, ast.ClassDef)
+        for setting, next_statement in pairwise(class_definition.body):
+            match setting, next_statement:
                 case (
                     ast.AnnAssign(target=ast.Name(id=name)),
                     ast.Expr(value=ast.Constant(value=str(text))),
@@ -186,4 +192,4 @@ def setting_texts() -> dict[str, str]:
 
 
 def _comment(text: str) -> list[str]:
-    return wrap(text, _COMMENT_CHARACTERS, initial_indent="# ", subsequent_indent="# ")
+    return wrap(text, _MAX_LINE_CHARACTERS, initial_indent="# ", subsequent_indent="# ")

@@ -1,11 +1,11 @@
-"""The commands of ``pressroom events``."""
+"""The commands of ``pressroom events``, which show what has happened to an account."""
 
 from typing import Annotated, Any
 
 import typer
 
-from cli.connection import connected
-from cli.output import Email, Json, Limit, fields, group, show_all
+from cli.connection import open_command_resources
+from cli.output import Email, Json, Limit, create_group, print_records, select_fields
 from services import security_events
 from services.accounts import accounts
 from services.feed import reading
@@ -13,17 +13,17 @@ from services.feed.catalogue import FeedEventType
 from services.feed.reading import render_events
 from services.paging import PageRequest
 
-app = group("What happened to a user's account, and to what they own.")
+app = create_group("What happened to a user's account, and to what they own.")
 
 
 @app.command("account")
 def account_events(email: Email, limit: Limit = 50, as_json: Json = False) -> None:
     """Show events of a user's account, such as logins, newest first."""
-    with connected() as resources, resources.unit_of_work() as uow:
+    with open_command_resources() as resources, resources.unit_of_work() as uow:
         user = accounts.get_user_by_email(uow, email)
         events = security_events.list_events(uow, user.id, PageRequest(limit)).rows
         names = "id occurred_at type ip user_agent credential_kind credential_id detail"
-        show_all([fields(each, names) for each in events], as_json=as_json)
+        print_records([select_fields(each, names) for each in events], as_json=as_json)
 
 
 @app.command("feed")
@@ -37,12 +37,12 @@ def feed_events(
     as_json: Json = False,
 ) -> None:
     """Show a user's feed, which their programs follow, newest first."""
-    with connected() as resources, resources.unit_of_work() as uow:
+    with open_command_resources() as resources, resources.unit_of_work() as uow:
         user = accounts.get_user_by_email(uow, email)
         event_types = set(types or FeedEventType)
-        found = reading.list_newest_events(uow.session, user.id, types=event_types, limit=limit)
-        events = render_events(uow.session, found)
-    show_all(events if as_json else [_brief(each) for each in events], as_json=as_json)
+        rows = reading.list_newest_events(uow.session, user.id, types=event_types, limit=limit)
+        events = render_events(uow.session, rows)
+    print_records(events if as_json else [_brief(each) for each in events], as_json=as_json)
 
 
 def _brief(event: dict[str, Any]) -> dict[str, Any]:

@@ -1,17 +1,25 @@
-"""The commands of ``pressroom jobs``: durable jobs, which the workers run."""
+"""The commands of ``pressroom jobs``, for the durable jobs that workers run."""
 
 from typing import Annotated, Any
 
 import typer
 
-from cli.connection import connected
-from cli.output import Json, Limit, fields, format_duration, group, show, show_all
+from cli.connection import open_command_resources
+from cli.output import (
+    Json,
+    Limit,
+    create_group,
+    format_duration,
+    print_record,
+    print_records,
+    select_fields,
+)
 from models import Job, JobStatus
 from services.jobs import records
 from services.paging import PageRequest
 
 NOT_SUCCEEDED = 1
-app = group("Durable jobs, which the workers do.")
+app = create_group("Durable jobs, which the workers do.")
 JobId = Annotated[int, typer.Argument(metavar="ID")]
 
 
@@ -24,32 +32,32 @@ def list_jobs(
     as_json: Json = False,
 ) -> None:
     """Show jobs of all users, newest first."""
-    with connected() as resources, resources.unit_of_work() as uow:
+    with open_command_resources() as resources, resources.unit_of_work() as uow:
         page = records.list_all_jobs(uow, PageRequest(limit), status=status)
         describe = _summary if as_json else _row
-        show_all([describe(job) for job in page.rows], as_json=as_json)
+        print_records([describe(job) for job in page.rows], as_json=as_json)
 
 
 @app.command("show")
 def show_job(job_id: JobId, as_json: Json = False) -> None:
     """Show one job, with its result or error."""
-    with connected() as resources, resources.unit_of_work() as uow:
+    with open_command_resources() as resources, resources.unit_of_work() as uow:
         job = records.get_any_job(uow, job_id)
-        details = fields(job, "user_id subject_id crashes retries request_id result")
-        failing = fields(job, "failing_since last_reason")
+        details = select_fields(job, "user_id subject_id crashes retries request_id result")
+        failing = select_fields(job, "failing_since last_reason")
         state = {"next_try_at": records.get_retry_time(job), "error": records.describe_error(job)}
-        show(_summary(job) | details | failing | state, as_json=as_json)
+        print_record(_summary(job) | details | failing | state, as_json=as_json)
 
 
 @app.command("retry")
 def retry_job(job_id: JobId, as_json: Json = False) -> None:
     """Start a failed or cancelled job again, if its kind allows that."""
     register_kinds()
-    with connected() as resources, resources.unit_of_work() as uow:
+    with open_command_resources() as resources, resources.unit_of_work() as uow:
         job = records.get_any_job(uow, job_id, lock=True)
         records.retry_locked_job(uow, job)
         uow.session.refresh(job)
-        show(_summary(job), as_json=as_json)
+        print_record(_summary(job), as_json=as_json)
 
 
 @app.command("cancel")
@@ -59,9 +67,9 @@ def cancel_job(job_id: JobId, as_json: Json = False) -> None:
     0 if the job had already ended.
     """
     register_kinds()
-    with connected() as resources, resources.unit_of_work() as uow:
+    with open_command_resources() as resources, resources.unit_of_work() as uow:
         cancelled = records.cancel_locked_job(uow, records.get_any_job(uow, job_id, lock=True))
-    show({"id": job_id, "cancelled": cancelled}, as_json=as_json)
+    print_record({"id": job_id, "cancelled": cancelled}, as_json=as_json)
 
 
 @app.command("watch")
@@ -70,14 +78,14 @@ def watch_job(job_id: JobId, as_json: Json = False) -> None:
 
     The job continues if you stop this command.
     """
-    from cli.progress import wait_for
+    from cli.progress import wait_for_job
 
-    with connected() as resources:
+    with open_command_resources() as resources:
         with resources.unit_of_work() as uow:
             kind = records.get_any_job(uow, job_id).kind
-        job = wait_for(resources, job_id, what=f"{kind} {job_id}", quiet=as_json)
-    outcome = {**fields(job, "result"), "error": records.describe_error(job)}
-    show(_summary(job) | outcome, as_json=as_json)
+        job = wait_for_job(resources, job_id, what=f"{kind} {job_id}", quiet=as_json)
+    outcome = {**select_fields(job, "result"), "error": records.describe_error(job)}
+    print_record(_summary(job) | outcome, as_json=as_json)
     if job.status != JobStatus.SUCCEEDED:
         raise typer.Exit(NOT_SUCCEEDED)
 
@@ -89,18 +97,18 @@ def register_kinds() -> None:
 
 def _summary(job: Job) -> dict[str, Any]:
     progress = {"progress": f"{job.progress_done}/{job.progress_total or '?'}"}
-    state = fields(job, "id kind status attempt")
-    return state | progress | fields(job, "created_at started_at finished_at")
+    state = select_fields(job, "id kind status attempt")
+    return state | progress | select_fields(job, "created_at started_at finished_at")
 
 
 def _row(job: Job) -> dict[str, Any]:
-    """Return the cells of a table: one time, and how long the work took."""
+    """Return the table row of a job, with a single time and the duration of the job."""
     seconds = None
     if job.started_at and job.finished_at:
         seconds = (job.finished_at - job.started_at).total_seconds()
     return {
-        **fields(job, "id kind status attempt"),
+        **select_fields(job, "id kind status attempt"),
         "progress": f"{job.progress_done}/{job.progress_total}" if job.progress_total else "",
-        **fields(job, "created_at"),
+        **select_fields(job, "created_at"),
         "took": "" if seconds is None else format_duration(seconds),
     }

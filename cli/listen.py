@@ -1,4 +1,4 @@
-"""Following an account's events, and posting them to a server of one's own, for development."""
+"""The command ``pressroom listen``, which sends an account's events to a developer's server."""
 
 import base64
 import secrets
@@ -23,11 +23,12 @@ from services.webhooks import signing
 
 _PAUSE_SECONDS = 1.0
 _PAGE_EVENTS = 1000
-# An answer of the API has a page of events.
+# The size limit is large, because a response of the API contains a whole page of events.
 _BOUNDS = HttpBounds(max_seconds=30.0, max_connect_seconds=5.0, max_reply_bytes=16 * 1024 * 1024)
 _SERVER_ERRORS = range(500, 600)
-# Too many requests, and those that a server that starts answers.
-_PASSING = {429, *_SERVER_ERRORS}
+# The command retries a call with one of these statuses. A server that is starting may return any
+# 5xx status.
+_TEMPORARY_STATUSES = {429, *_SERVER_ERRORS}
 _SUCCESSES = range(200, 300)
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -54,7 +55,8 @@ def listen(
     as_json: Json = False,
 ) -> None:
     """Post the account's events to a URL as signed webhooks. Ctrl+C ends it."""
-    signs = secret or signing.SECRET_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
+    new_secret = signing.SECRET_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
+    signing_secret = secret or new_secret
     if api is None:
         from cli.connection import use_running_stack
         from core.settings import load_settings
@@ -62,16 +64,17 @@ def listen(
         use_running_stack()
         api = load_settings().public_base
     follower = Follower(api, key, types or [])
-    forwarder = Forwarder(forward_to, base64.b64decode(signs.removeprefix(signing.SECRET_PREFIX)))
-    position = cursor or follower.newest()
-    typer.echo(f"Events go to {forward_to}, signed by {signs}", err=True)
+    secret_bytes = base64.b64decode(signing_secret.removeprefix(signing.SECRET_PREFIX))
+    forwarder = Forwarder(forward_to, secret_bytes)
+    position = cursor or follower.find_newest_cursor()
+    typer.echo(f"Events go to {forward_to}, signed by {signing_secret}", err=True)
     end_start()
     while True:
-        events, position = follower.after(position)
+        events, position = follower.fetch_events(position)
         for event in events:
             result = forwarder.forward(event)
-            words = " ".join(map(str, result.values()))
-            typer.echo(orjson.dumps(result).decode() if as_json else words)
+            line = " ".join(map(str, result.values()))
+            typer.echo(orjson.dumps(result).decode() if as_json else line)
         if events:
             typer.echo(f"Go on after these with --cursor {position}", err=True)
         else:
@@ -79,7 +82,7 @@ def listen(
 
 
 class Follower:
-    """Reads the feed by its cursor. A cursor outlives the API that gave it."""
+    """A reader of an account's feed. The cursors of the feed stay valid when the API restarts."""
 
     def __init__(self, api: str, key: str, types: list[str]) -> None:
         self._url = f"{api.rstrip('/')}/events"
@@ -87,16 +90,19 @@ class Follower:
         self._types = types
         self._http = HttpClient(_BOUNDS)
 
-    def newest(self) -> str | None:
-        """The cursor after all events of now."""
+    def find_newest_cursor(self) -> str | None:
+        """Return the cursor after the newest existing event."""
         position: str | None = None
         while True:
-            events, position = self.after(position)
+            events, position = self.fetch_events(position)
             if len(events) < _PAGE_EVENTS:
                 return position
 
-    def after(self, cursor: str | None) -> tuple[list[dict[str, Any]], str]:
-        """The next events, and the cursor after them; waits for an API that is away."""
+    def fetch_events(self, cursor: str | None) -> tuple[list[dict[str, Any]], str]:
+        """Return the events after a cursor, and the cursor after these events.
+
+        The call is retried until the API is reachable.
+        """
         query: dict[str, Any] = {"limit": _PAGE_EVENTS, "type": self._types}
         query |= {} if cursor is None else {"cursor": cursor}
         while True:
@@ -105,13 +111,13 @@ class Follower:
             except HttpFailure as failure:
                 reason = describe_failure(failure)
             else:
-                if reply.status not in _PASSING:
-                    return self._page(reply)
+                if reply.status not in _TEMPORARY_STATUSES:
+                    return self._parse_page(reply)
                 reason = f"it answers {reply.status}"
             typer.echo(f"The API is away ({reason}); trying again.", err=True)
             time.sleep(_PAUSE_SECONDS)
 
-    def _page(self, reply: HttpReply) -> tuple[list[dict[str, Any]], str]:
+    def _parse_page(self, reply: HttpReply) -> tuple[list[dict[str, Any]], str]:
         body = orjson.loads(reply.body)
         if reply.status not in _SUCCESSES:
             raise LISTEN_REFUSED(status=reply.status, message=body.get("message", ""))
@@ -120,7 +126,7 @@ class Follower:
 
 
 class Forwarder:
-    """Posts events as webhooks do, to a server that may be on this machine."""
+    """A sender of signed webhooks, whose server may be on the local machine."""
 
     def __init__(self, url: str, secret: bytes) -> None:
         self._url = url
@@ -128,7 +134,7 @@ class Forwarder:
         self._http = HttpClient(_BOUNDS)
 
     def forward(self, event: dict[str, Any]) -> dict[str, Any]:
-        """Post it until there is an answer, and say what that was."""
+        """Send an event until the server responds, and return the status of the response."""
         body = signing.serialise_event(event)
         while True:
             message_id = signing.build_message_id(event["id"])

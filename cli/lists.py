@@ -1,12 +1,23 @@
-"""The commands about mailing lists: ``pressroom lists`` with ``pressroom trace``."""
+"""The commands of ``pressroom lists`` and ``pressroom trace``."""
 
 from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 
-from cli.connection import connected
-from cli.output import Email, Json, Limit, ListName, Yes, confirm, fields, group, show, show_all
+from cli.connection import open_command_resources
+from cli.output import (
+    Email,
+    Json,
+    Limit,
+    ListName,
+    Yes,
+    confirm,
+    create_group,
+    print_record,
+    print_records,
+    select_fields,
+)
 from models import MailingList
 from services.accounts import accounts
 from services.subscriptions import (
@@ -23,7 +34,7 @@ from services.subscriptions.members.traces import Trace
 
 FAULTY = 1
 
-app = group("Lists that people subscribe to.")
+app = create_group("Lists that people subscribe to.")
 
 
 @app.command("create")
@@ -40,13 +51,13 @@ def create(
     as_json: Json = False,
 ) -> None:
     """Create a list."""
-    with connected() as resources, resources.unit_of_work() as uow:
+    with open_command_resources() as resources, resources.unit_of_work() as uow:
         owner = accounts.get_user_by_email(uow, owner_email)
         values = {"confirm_required": not no_confirm}
         mailing_list = lists.create_list(
             uow, owner_id=owner.id, title=title, slug=slug, fields=values
         )
-        show(fields(mailing_list, "id slug title user_id"), as_json=as_json)
+        print_record(select_fields(mailing_list, "id slug title user_id"), as_json=as_json)
 
 
 @app.command("list")
@@ -61,22 +72,22 @@ def list_lists(
     as_json: Json = False,
 ) -> None:
     """Show lists and how many members are active, newest first."""
-    with connected() as resources, resources.unit_of_work() as uow:
+    with open_command_resources() as resources, resources.unit_of_work() as uow:
         owner_id = None if owner is None else accounts.get_user_by_email(uow, owner).id
         mailing_lists = lists.list_all(uow, owner_id=owner_id, archived=archived, limit=limit)
         counts = subscriber_counts.count_subscribers(uow, [each.id for each in mailing_lists])
         rows = [_brief(each, counts[each.id]) for each in mailing_lists]
-    show_all(rows, as_json=as_json)
+    print_records(rows, as_json=as_json)
 
 
 @app.command("show")
 def show_list(list_name: ListName, as_json: Json = False) -> None:
     """Show one list, also an archived one."""
-    with connected() as resources, resources.unit_of_work() as uow:
+    with open_command_resources() as resources, resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_name, archived=True)
         [active] = subscriber_counts.count_subscribers(uow, [mailing_list.id]).values()
         owner = accounts.get_user(uow, mailing_list.user_id)
-        more = fields(
+        more = select_fields(
             mailing_list,
             "tagline description email_channel_enabled challenge_enabled challenge_provider"
             " confirm_required redirect_origins updated_at archived_at",
@@ -88,17 +99,17 @@ def show_list(list_name: ListName, as_json: Json = False) -> None:
             **more,
             "most_of_network": largest_network,
         }
-        show(row, as_json=as_json)
+        print_record(row, as_json=as_json)
 
 
 @app.command("archive")
 def archive(list_name: ListName, yes: Yes = False, as_json: Json = False) -> None:
     """Archive a list, for good. It takes no members and sends no mail; people can still leave."""
     confirm(f"Archive {list_name}?", yes=yes, as_json=as_json)
-    with connected() as resources, resources.unit_of_work() as uow:
+    with open_command_resources() as resources, resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_name, archived=True)
         archived = lists.archive_list(uow, mailing_list)
-        show(
+        print_record(
             {"id": mailing_list.id, "slug": mailing_list.slug, "archived": archived},
             as_json=as_json,
         )
@@ -107,26 +118,26 @@ def archive(list_name: ListName, yes: Yes = False, as_json: Json = False) -> Non
 @app.command("reports")
 def reports(limit: Limit = 100, as_json: Json = False) -> None:
     """Show the lists that people reported as not asked for."""
-    with connected() as resources, resources.unit_of_work() as uow:
+    with open_command_resources() as resources, resources.unit_of_work() as uow:
         reported = list_reports.list_reported(uow, limit=limit)
-    show_all([asdict(each) for each in reported], as_json=as_json)
+    print_records([asdict(each) for each in reported], as_json=as_json)
 
 
 @app.command("suspicious")
 def suspicious(limit: Limit = 100, as_json: Json = False) -> None:
     """Show lists and fields with suspicious words. No operator has looked at them yet."""
-    with connected() as resources, resources.unit_of_work() as uow:
+    with open_command_resources() as resources, resources.unit_of_work() as uow:
         rows = text_reviews.list_suspicious(uow, limit=limit)
-    show_all([asdict(each) for each in rows], as_json=as_json)
+    print_records([asdict(each) for each in rows], as_json=as_json)
 
 
 @app.command("verify")
 def verify(as_json: Json = False) -> None:
     """Check that the figures of all lists come to their members. With faults, show them, exit 1."""
-    with connected() as resources:
+    with open_command_resources() as resources:
         faults = daily_figures.verify_figures(resources)
     if faults or as_json:
-        show_all([asdict(each) for each in faults], as_json=as_json)
+        print_records([asdict(each) for each in faults], as_json=as_json)
     else:
         typer.echo("The figures of all lists come to their members.")
     if faults:
@@ -134,7 +145,7 @@ def verify(as_json: Json = False) -> None:
 
 
 def _brief(mailing_list: MailingList, active: int) -> dict[str, Any]:
-    named = fields(mailing_list, "id slug title user_id")
+    named = select_fields(mailing_list, "id slug title user_id")
     return {**named, "active": active, "created_at": mailing_list.created_at}
 
 
@@ -144,10 +155,10 @@ trace_app = typer.Typer(add_completion=False, rich_markup_mode=None)
 @trace_app.command()
 def trace(list_name: ListName, email: Email, as_json: Json = False) -> None:
     """Make a trace id. It stands for the person on the list, so send it to that person alone."""
-    with connected() as resources, resources.unit_of_work() as uow:
+    with open_command_resources() as resources, resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_name, archived=True)
         person = accounts.get_user_by_email(uow, email)
         new_trace = Trace(mailing_list.id, person.id, traces.allocate_delivery_number(uow))
         trace_id = traces.create_trace_id(resources.keyring, new_trace)
         url = page_urls.unsubscribe_url(resources.settings, trace_id)
-    show({"trace_id": trace_id, "unsubscribe_url": url}, as_json=as_json)
+    print_record({"trace_id": trace_id, "unsubscribe_url": url}, as_json=as_json)

@@ -1,4 +1,4 @@
-"""The ``pressroom`` command."""
+"""The command ``pressroom``, which contains all other commands."""
 
 import sys
 from importlib import import_module
@@ -11,16 +11,24 @@ from cli import processes
 from core.errors import DomainError, SettingsError, TransientError, strip_pydantic_prefix
 from core.process.garbage_collection import begin_start
 
+REFUSED = 1
+MISCONFIGURED = 2
+
 
 class CommandGroup(NamedTuple):
+    """A group of commands.
+
+    Attributes:
+        source: the module of the group, and the name of the group's app in the module.
+        sentence: the description of the group in ``pressroom --help``.
+    """
+
     source: str
-    """The module and the name in it."""
     sentence: str
 
 
 # Optimization: command groups imported at first use (decision 17).
-# The module of a command group is imported only when one of the group's commands runs.
-# `pressroom --help` shows the sentence of each group.
+# The module of a command group is imported only when a command of the group runs.
 GROUPS = {
     "env": CommandGroup(
         "cli.environment_file:app",
@@ -66,7 +74,7 @@ GROUPS = {
 
 
 class UnloadedGroup(TyperCommand):
-    """A group before it is imported: its name and its sentence."""
+    """A placeholder for a command group whose module is not yet imported."""
 
     def __init__(self, name: str, group: CommandGroup) -> None:
         super().__init__(name, help=group.sentence)
@@ -74,12 +82,14 @@ class UnloadedGroup(TyperCommand):
 
     def load(self) -> Any:
         module, _, name = self._source.partition(":")
-        loaded = typer.main.get_command(getattr(import_module(module), name))
-        loaded.name = self.name
-        return loaded
+        group = typer.main.get_command(getattr(import_module(module), name))
+        group.name = self.name
+        return group
 
 
 class LazyGroups(TyperGroup):
+    """The top level of commands, which imports a command group when one of its commands runs."""
+
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         for name, group in GROUPS.items():
@@ -87,7 +97,7 @@ class LazyGroups(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
-        return name, loaded(command), rest
+        return name, load_command(command), rest
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -97,17 +107,14 @@ class LazyGroups(TyperGroup):
             raise
 
 
-def loaded(command: Any) -> Any:
-    """The command itself, imported if it was not yet."""
+def load_command(command: Any) -> Any:
+    """Return the command, or import the command group behind a placeholder."""
     return command.load() if isinstance(command, UnloadedGroup) else command
 
 
-REFUSED = 1
-MISCONFIGURED = 2
-
 begin_start()
 
-# Without Rich, which would take half of the time that help takes.
+# Rich markup is off, because importing Rich would double the time of ``--help``.
 app = typer.Typer(
     cls=LazyGroups,
     no_args_is_help=True,
@@ -115,7 +122,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"max_content_width": 100},
 )
-processes.register(app)
+processes.register_commands(app)
 
 
 def _show_version(is_asked: bool) -> None:

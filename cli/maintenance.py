@@ -1,4 +1,4 @@
-"""The command ``pressroom maintenance``: the deployment's periodic work."""
+"""The command ``pressroom maintenance``, which shows and runs periodic work."""
 
 from datetime import datetime
 from functools import partial
@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 from sqlalchemy import func, select
 
-from cli.connection import connected
+from cli.connection import open_command_resources
 from cli.jobs import register_kinds
-from cli.output import Json, fields, format_duration, show, show_all
+from cli.output import Json, format_duration, print_record, print_records, select_fields
 from models import Maintenance
 from services.jobs import maintenance
 
@@ -24,35 +24,35 @@ def run_or_list(
     as_json: Json = False,
 ) -> None:
     """Show the deployment's periodic work, or run one kind of it."""
-    with connected() as resources:
+    with open_command_resources() as resources:
         if name is not None:
             register_kinds()
             kind = maintenance.get_kind(name)
             row = maintenance.run_now(resources, kind, partial(kind.run, resources))
-            show(_details(row), as_json=as_json)
+            print_record(_details(row), as_json=as_json)
             return
         with resources.unit_of_work() as uow:
             rows = maintenance.list_known_rows(uow)
             now = uow.session.scalar(select(func.now()))
     assert now is not None
     describe = _details if as_json else partial(_row, now=now)
-    show_all([describe(row) for row in rows], as_json=as_json)
+    print_records([describe(row) for row in rows], as_json=as_json)
 
 
 def _details(row: Maintenance) -> dict[str, Any]:
     from services.operators.maintenance_runs import run_seconds
 
     return {
-        **fields(row, "name every_seconds last_started_at last_finished_at"),
+        **select_fields(row, "name every_seconds last_started_at last_finished_at"),
         "last_seconds": run_seconds(row),
-        **fields(row, "last_result last_error"),
+        **select_fields(row, "last_result last_error"),
         "is_running": row.lease_expires_at is not None,
-        **fields(row, "due_at"),
+        **select_fields(row, "due_at"),
     }
 
 
 def _row(row: Maintenance, *, now: datetime) -> dict[str, Any]:
-    """Return the cells of a table of 80 columns, with times relative to ``now``."""
+    """Return a row for a table of 80 columns, with times relative to ``now``."""
     from services.operators.maintenance_runs import run_seconds
 
     seconds = run_seconds(row)
@@ -61,7 +61,7 @@ def _row(row: Maintenance, *, now: datetime) -> dict[str, Any]:
     started = row.last_started_at
     result = row.last_result and row.last_result["done"]
     if row.last_result and result is None:
-        # Backups are turned off.
+        # A missing time means that backups are disabled.
         result = "off"
     return {
         "name": row.name,

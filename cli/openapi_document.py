@@ -1,7 +1,7 @@
-"""Prints the OpenAPI document, as the application builds it under default settings.
+"""Prints the OpenAPI document of the API under default settings.
 
-``python -m cli.openapi_document`` prints the current document. With ``--release`` it writes
-docs/contract/<newest version>.json, with which later documents are compared.
+``python -m cli.openapi_document`` prints the current document. The option ``--release`` writes
+docs/contract/<newest version>.json instead. Tests compare later documents with the released file.
 """
 
 import argparse
@@ -14,48 +14,51 @@ from api.app import create_app
 from api.middleware.versions import VERSIONS
 from core.settings import Settings
 
-RELEASED = Path(__file__).parents[1] / "docs" / "contract"
-# Nothing compares them, and the current document has them.
-_TEXTS = {"summary", "description", "example", "examples"}
-# A node that is longer gets a line for each of its members.
-_MAX_LINE = 600
+RELEASES_FOLDER = Path(__file__).parents[1] / "docs" / "contract"
+# The keys that a released document omits, because no test compares texts and examples.
+_TEXT_KEYS = {"summary", "description", "example", "examples"}
+# A JSON value that needs more characters is split into a line per member.
+_MAX_LINE_CHARACTERS = 600
 
 
-def current_document() -> dict[str, Any]:
-    """Build the document; no setting and no service is needed for it."""
+def build_document() -> dict[str, Any]:
+    """Return the OpenAPI document of the API, without settings or a connection to any server."""
     return create_app(Settings.model_construct()).openapi()
 
 
-def released_text(document: dict[str, Any]) -> str:
-    """Return the document as it is released: without texts and examples, few lines an operation.
+def format_release(document: dict[str, Any]) -> str:
+    """Return the text of a released document, without texts and examples.
 
-    Descriptions of responses stay: OpenAPI requires them, and ours name the codes of errors.
+    The descriptions of responses stay, because OpenAPI requires descriptions of responses. These
+    descriptions also contain the error codes.
     """
-    return _lines(_without_texts(document)) + "\n"
+    return _format_node(_remove_texts(document)) + "\n"
 
 
-def _without_texts(node: Any, key: str = "") -> Any:
+def _remove_texts(node: Any, key: str = "") -> Any:
     if isinstance(node, list):
-        return [_without_texts(each) for each in node]
+        return [_remove_texts(each) for each in node]
     if not isinstance(node, dict):
         return node
-    # Their keys are names of fields and numbers of status, none of which is left out.
+    # The keys below are field names or status codes, so none of these keys is omitted.
     if key in {"properties", "responses"}:
         inner = "response" if key == "responses" else ""
-        return {name: _without_texts(each, inner) for name, each in node.items()}
-    left_out = _TEXTS - {"description"} if key == "response" else _TEXTS
-    return {name: _without_texts(each, name) for name, each in node.items() if name not in left_out}
+        return {name: _remove_texts(each, inner) for name, each in node.items()}
+    omitted = _TEXT_KEYS - {"description"} if key == "response" else _TEXT_KEYS
+    return {name: _remove_texts(each, name) for name, each in node.items() if name not in omitted}
 
 
-def _lines(node: Any, indent: str = "") -> str:
+def _format_node(node: Any, indent: str = "") -> str:
     line = json.dumps(node, ensure_ascii=False)
-    if len(indent + line) <= _MAX_LINE or not isinstance(node, dict | list):
+    if len(indent + line) <= _MAX_LINE_CHARACTERS or not isinstance(node, dict | list):
         return line
     inner = indent + " "
     if isinstance(node, list):
-        members = [_lines(each, inner) for each in node]
+        members = [_format_node(each, inner) for each in node]
     else:
-        members = [f"{json.dumps(name)}: {_lines(each, inner)}" for name, each in node.items()]
+        members = [
+            f"{json.dumps(name)}: {_format_node(each, inner)}" for name, each in node.items()
+        ]
     joined = f",\n{inner}".join(members)
     return f"{line[0]}\n{inner}{joined}\n{indent}{line[-1]}"
 
@@ -63,9 +66,9 @@ def _lines(node: Any, indent: str = "") -> str:
 def main(words: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m cli.openapi_document")
     parser.add_argument("--release", action="store_true", help="write docs/contract/<version>.json")
-    document = current_document()
+    document = build_document()
     if parser.parse_args(words).release:
-        (RELEASED / f"{VERSIONS[0]}.json").write_text(released_text(document))
+        (RELEASES_FOLDER / f"{VERSIONS[0]}.json").write_text(format_release(document))
     else:
         sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
 

@@ -1,4 +1,4 @@
-"""How commands print their results."""
+"""Prints the results of commands."""
 
 import json
 import sys
@@ -21,37 +21,37 @@ Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
 
 Row = Mapping[str, Any]
 
-_ANY_WIDTH = 100_000
+_MAX_WIDTH = 100_000
 
 
-def group(sentence: str) -> typer.Typer:
-    """A group of commands, which the sentence describes."""
+def create_group(sentence: str) -> typer.Typer:
+    """Return a group of commands with this description."""
     return typer.Typer(
         no_args_is_help=True, add_completion=False, rich_markup_mode=None, help=sentence
     )
 
 
 def confirm(question: str, *, yes: bool, as_json: bool) -> None:
-    """Ask a person at a terminal; scripts, which can't answer, are not asked."""
+    """Ask a person at a terminal to confirm. A script is not asked, because it can't answer."""
     if not (yes or as_json) and sys.stdin.isatty():
         typer.confirm(question, abort=True)
 
 
-def fields(record: object, names: str) -> dict[str, Any]:
-    """The record's fields of these names, which blanks part."""
+def select_fields(record: object, names: str) -> dict[str, Any]:
+    """Return the fields of a record with these names, which are separated by spaces."""
     return {name: getattr(record, name) for name in names.split()}
 
 
 def format_duration(seconds: float) -> str:
-    """Return the duration with a single unit, such as "3 h"."""
+    """Return a duration in a single unit, for example "3 h"."""
     for unit, length in (("d", 86_400), ("h", 3600), ("m", 60)):
         if seconds >= 2 * length or seconds == length:
             return f"{seconds / length:.0f} {unit}"
     return f"{seconds:.0f} s"
 
 
-def show(record: Row, *, as_json: bool) -> None:
-    """Print one record: as JSON, or a name and a value on each line."""
+def print_record(record: Row, *, as_json: bool) -> None:
+    """Print a record as JSON, or as lines with a name and a value."""
     if as_json:
         typer.echo(json.dumps(record, default=_plain))
         return
@@ -60,15 +60,15 @@ def show(record: Row, *, as_json: bool) -> None:
         typer.echo(f"{name:<{width}}  {_text(value)}")
 
 
-def show_all(records: Sequence[Row], *, as_json: bool) -> None:
-    """Print many records: as a JSON array, or as a table."""
+def print_records(records: Sequence[Row], *, as_json: bool) -> None:
+    """Print records as a JSON array or as a table."""
     if as_json:
         typer.echo(json.dumps(records, default=_plain))
         return
     if not records:
         typer.echo("None.")
         return
-    # Rich takes a moment to import, and only tables need it.
+    # The import is late because importing Rich is slow, and only tables need Rich.
     from rich.console import Console
     from rich.measure import Measurement
     from rich.table import Table
@@ -80,20 +80,20 @@ def show_all(records: Sequence[Row], *, as_json: bool) -> None:
         is_word = not any(" " in cell for cell in cells)
         table.add_column(name, no_wrap=is_word, overflow="ignore" if is_word else "fold")
     for row in rows:
-        # As text: what owners write is no markup.
+        # Cells are plain text, because the texts of list owners must not be read as markup.
         table.add_row(*map(Text, row))
     console = Console()
-    needed = Measurement.get(console, console.options.update(max_width=_ANY_WIDTH), table)
-    # People copy ids from here, and programs read what is piped to them. A terminal may break a
-    # cell between its words, and nothing breaks it elsewhere.
+    needed = Measurement.get(console, console.options.update(max_width=_MAX_WIDTH), table)
+    # In a terminal, cells break only between words, so that people can copy whole ids. In a pipe,
+    # cells never break, so that programs can read the table.
     is_terminal = console.is_terminal
     console.width = max(console.width, needed.minimum) if is_terminal else needed.maximum
     console.print(table, crop=False)
 
 
 @contextmanager
-def written(target: Path) -> Iterator[BinaryIO]:
-    """Open the file for a result; raise ``file.not_written`` when that or writing fails."""
+def open_output_file(target: Path) -> Iterator[BinaryIO]:
+    """Open a file for writing. Raises ``file.not_written`` if opening or writing fails."""
     try:
         with target.open("wb") as out:
             yield out
@@ -116,7 +116,10 @@ def _text(value: object) -> str:
 
 
 def _printable(text: str) -> str:
-    """The text on one line. Text of strangers must not command an operator's terminal."""
+    """Return the text on a single line, without control characters.
+
+    Control characters in the texts of other people could manipulate the operator's terminal.
+    """
     return "".join(
         each if each.isprintable() else " " if each.isspace() else "\N{REPLACEMENT CHARACTER}"
         for each in text

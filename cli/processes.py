@@ -1,7 +1,7 @@
-"""The processes that a deployment runs, each in the foreground.
+"""The commands that run the processes of a deployment in the foreground.
 
-Each command imports what it needs when it runs: these processes start many times a day on a
-developer's machine, and none needs what the others do.
+Every ``pressroom`` command imports this module, so each command in this module imports its
+libraries when the command runs. The start of a process would otherwise be slow.
 """
 
 import os
@@ -12,15 +12,17 @@ from typing import Annotated
 
 import typer
 
-from cli.output import Json, show
+from cli.output import Json, print_record
 from core.queues import Queue
 
-# Every `pressroom` command imports this module, so it imports the stack's code only when a command
-# of the stack runs.
+# The seconds that requests in progress have to end when the API stops.
+API_GRACE_SECONDS = 20
+
+Host = Annotated[str, typer.Option(help="Address to listen on.")]
 
 
-def register(app: typer.Typer) -> None:
-    # The image of a deployment has no development stack.
+def register_commands(app: typer.Typer) -> None:
+    # The container image of a deployment doesn't contain the development stack.
     stack = (up, down, status, reset) if find_spec("devstack") else ()
     for command in (*stack, serve, worker, flower, migrate, bucket):
         app.command()(command)
@@ -58,16 +60,10 @@ def reset(
     """Stop the stack and delete its data. Database, queues, images, keys and logs go."""
     from devstack.supervisor import commands, home_folder
 
-    place = home_folder.find_home()
+    home = home_folder.find_home()
     if not yes:
-        typer.confirm(f"Delete all data in {place.path}?", abort=True, err=True)
+        typer.confirm(f"Delete all data in {home.path}?", abort=True, err=True)
     raise typer.Exit(commands.reset_stack(as_json=as_json))
-
-
-# The time for requests under way, once the API is asked to end.
-API_GRACE_SECONDS = 20
-
-Host = Annotated[str, typer.Option(help="Address to listen on.")]
 
 
 def serve(
@@ -88,15 +84,16 @@ def serve(
     from core.settings import load_settings
     from storage.database import require_time_limits
 
-    # The application asks for them too, but a process of its own may start it again and again.
+    # The settings are checked before the API starts, because uvicorn may restart a failing
+    # application process again and again.
     settings = load_settings()
     settings.forwarding_networks()
     with database_errors():
         require_time_limits(settings)
     raise_file_descriptor_limit()
-    # uvicorn raises the signal again once all is answered and closed; a stop that was asked for is
-    # no failure. Python's own end would take modules apart for two seconds of a core, and many more
-    # on a busy machine, in which the process neither serves nor ends.
+    # After a graceful shutdown, uvicorn raises SIGTERM again. The handler then exits with code 0,
+    # which means that the stop was requested. A normal exit of Python would spend seconds on
+    # unloading modules.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     uvicorn.run(
         "api.main:app",
@@ -124,7 +121,8 @@ def worker(
     as_json: Json = False,
 ) -> None:
     """Run a worker for one queue or several."""
-    # SIGTERM begins a soft shutdown. Celery reads this variable when it is imported.
+    # With this variable, SIGTERM starts a soft shutdown of Celery. The variable must be set before
+    # Celery is imported.
     os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
     from core.counters.shared_counts import share_counts
 
@@ -133,11 +131,11 @@ def worker(
     from core.settings.process_settings import load_worker_settings
     from storage.database import require_time_limits
     from workers.main import run_worker
-    from workers.serving import QueuesDontMix, plan_serving
+    from workers.serving import IncompatibleQueues, plan_serving
 
     try:
         serves = plan_serving(queue, concurrency)
-    except QueuesDontMix as error:
+    except IncompatibleQueues as error:
         raise typer.BadParameter(str(error), param_hint="--queue") from None
     use_running_stack()
     with database_errors():
@@ -179,10 +177,10 @@ def migrate(
 
     settings = read_settings(MigrationSettings)
     configure_logging(settings)
-    _end_when_asked()
+    _exit_on_sigterm()
     with database_errors():
         revision = run.wait_until_migrated(settings) if wait else run.migrate(settings)
-    show({"revision": revision}, as_json=as_json)
+    print_record({"revision": revision}, as_json=as_json)
 
 
 def bucket(as_json: Json = False) -> None:
@@ -192,17 +190,17 @@ def bucket(as_json: Json = False) -> None:
     from storage.buckets import create_bucket
 
     settings = read_settings(BucketSettings)
-    _end_when_asked()
+    _exit_on_sigterm()
     create_bucket(settings)
-    show({"bucket": settings.s3_bucket}, as_json=as_json)
+    print_record({"bucket": settings.s3_bucket}, as_json=as_json)
 
 
-def _end_when_asked() -> None:
-    """End at once on SIGTERM, with the code that it has as a signal.
+def _exit_on_sigterm() -> None:
+    """Exit immediately on SIGTERM, with the exit code for a process that SIGTERM has killed.
 
-    The first process of a container ends by no signal that it does not handle, and a handler of
-    Python's own would wait until a call to the database returns. Therefore a thread waits
-    for the signal. The next run does the work that it cuts off.
+    The first process of a container ignores signals without a handler. A Python signal handler
+    would wait until a database call returns, so a separate thread waits for the signal. The next
+    run of the command resumes the interrupted work.
     """
     signals = {signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)

@@ -1,4 +1,4 @@
-"""Waiting for a job at the terminal."""
+"""Waits for a job and shows its progress in the terminal."""
 
 import time
 from typing import Any
@@ -13,8 +13,12 @@ from storage.resources import Resources
 _POLL_SECONDS = 0.2
 
 
-def wait_for(resources: Resources, job_id: int, *, what: str, quiet: bool) -> Job:
-    """Wait until the job has ended, and show its progress meanwhile unless ``quiet``."""
+def wait_for_job(resources: Resources, job_id: int, *, what: str, quiet: bool) -> Job:
+    """Wait until a job has ended, and show the progress of the job unless ``quiet``.
+
+    Args:
+        what: the label of the progress bar.
+    """
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=quiet) as progress:
@@ -28,8 +32,8 @@ def wait_for(resources: Resources, job_id: int, *, what: str, quiet: bool) -> Jo
             time.sleep(_POLL_SECONDS)
 
 
-def result_of(job: Job) -> dict[str, Any]:
-    """The job's result; raise the error of a job that did not succeed."""
+def get_result(job: Job) -> dict[str, Any]:
+    """Return the result of a job, or raise the error of a job that did not succeed."""
     if job.status != JobStatus.SUCCEEDED or job.result is None:
         reason = job.error or {"code": "job.failed", "message": "The job failed."}
         raise DomainError(Kind.INVALID, reason["code"], reason["message"])

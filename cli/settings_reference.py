@@ -1,12 +1,12 @@
-"""Prints the page of all settings, as Markdown.
+"""Prints the reference page of all settings as Markdown.
 
-``python -m cli.settings_reference > docs/settings.md`` renews the committed page.
+``python -m cli.settings_reference > docs/settings.md`` updates the committed page.
 """
 
 import sys
 from collections.abc import Iterator
 
-from cli.environment_file import setting_texts
+from cli.environment_file import read_setting_descriptions
 from core.settings import Settings
 from core.settings.given_settings import variable_of
 
@@ -17,7 +17,8 @@ at start. An empty variable counts as not set, except for the rate limits, the m
 quotas, which an empty value switches off. A process whose settings are wrong ends with code 2 and
 names each wrong setting. [install.md](install.md#configure) explains them by subject.
 """
-# The beginnings of the names; what begins otherwise is in the last group.
+# The heading of each group of settings, with the prefixes of their names. The last group contains
+# all other settings.
 _GROUPS = {
     "Database": ("database_", "migration_database_", "read_database_"),
     "Redis": ("redis_", "broker_", "cache_"),
@@ -41,19 +42,19 @@ _GROUPS = {
 }
 
 
-def page() -> str:
-    texts = setting_texts()
-    left = list(Settings.model_fields)
+def build_page() -> str:
+    texts = read_setting_descriptions()
+    remaining_names = list(Settings.model_fields)
     lines = [HEAD]
-    for heading, beginnings in _GROUPS.items():
-        names = [name for name in left if name.startswith(beginnings)]
-        left = [name for name in left if name not in names]
+    for heading, prefixes in _GROUPS.items():
+        names = [name for name in remaining_names if name.startswith(prefixes)]
+        remaining_names = [name for name in remaining_names if name not in names]
         lines += [f"## {heading}\n", "| setting | default | meaning |\n|---|---|---|"]
-        lines += [*_rows(names, texts), ""]
+        lines += [*_build_rows(names, texts), ""]
     return "\n".join(lines)
 
 
-def _rows(names: list[str], texts: dict[str, str]) -> Iterator[str]:
+def _build_rows(names: list[str], texts: dict[str, str]) -> Iterator[str]:
     for name in names:
         field = Settings.model_fields[name]
         default = "required" if field.is_required() else ""
@@ -63,4 +64,4 @@ def _rows(names: list[str], texts: dict[str, str]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(page())
+    sys.stdout.write(build_page())

@@ -1,4 +1,4 @@
-"""The commands that transfer members: ``pressroom import`` with ``pressroom export``."""
+"""The commands ``pressroom import`` and ``pressroom export``."""
 
 import shutil
 import sys
@@ -7,9 +7,9 @@ from typing import Annotated, BinaryIO, cast
 
 import typer
 
-from cli.connection import connected
-from cli.output import Json, ListName, show, written
-from cli.progress import result_of, wait_for
+from cli.connection import open_command_resources
+from cli.output import Json, ListName, open_output_file, print_record
+from cli.progress import get_result, wait_for_job
 from core.errors.imports import IMPORT_EMPTY_FILE, IMPORT_FILE, IMPORT_MAPPING_OPTION
 from models import ImportKind
 from services.subscriptions import exports, lists
@@ -72,20 +72,20 @@ def import_members(
     options = ImportOptions(
         *(dry_run, on_existing, columns, kind, create_fields, date_order, statuses, read_in)
     )
-    with connected() as resources:
+    with open_command_resources() as resources:
         job_id = _begin(resources, list_name, file, options)
-        job = wait_for(resources, job_id, what=f"import into {list_name}", quiet=as_json)
+        job = wait_for_job(resources, job_id, what=f"import into {list_name}", quiet=as_json)
         if errors is not None:
             assert job.subject_id is not None
-            with written(errors) as out:
+            with open_output_file(errors) as out:
                 out.writelines(rejected_rows.stream_rejected_rows(resources, job.subject_id))
-        result = add_samples(resources, result_of(job))
+        result = add_samples(resources, get_result(job))
     row = {"job_id": job.id, **result}
     if not as_json and "columns" in result:
         becomes = ", ".join(f"{each['name']}: {each['becomes']}" for each in result["columns"])
         ignored = ", ".join(result["ignored_columns"])
         row |= {"columns": becomes, "ignored_columns": ignored}
-    show(row, as_json=as_json)
+    print_record(row, as_json=as_json)
     if result["invalid"]:
         raise typer.Exit(NOT_ALL_VALID)
 
@@ -131,16 +131,16 @@ def export_list(
     as_json: Json = False,
 ) -> None:
     """Write a list to a CSV.gz file, as it is at one moment."""
-    with connected() as resources:
+    with open_command_resources() as resources:
         with resources.unit_of_work() as uow:
             mailing_list = lists.get_named(uow, list_name)
             owner_id = mailing_list.user_id
             job_id = exports.enqueue_export(uow, owner_id, mailing_list, kind, by_operator=True).id
-        job = wait_for(resources, job_id, what=f"export of {list_name}", quiet=as_json)
+        job = wait_for_job(resources, job_id, what=f"export of {list_name}", quiet=as_json)
         target = output or Path(f"{mailing_list.slug}-{kind}.csv.gz")
-        result = result_of(job)
+        result = get_result(job)
         with resources.unit_of_work() as uow:
             export, _ = exports.get_finished_export(uow, result["export_id"])
-        with written(target) as out:
+        with open_output_file(target) as out:
             out.writelines(exports.open_export_file(resources, export).stream())
-    show({"job_id": job.id, "file": str(target), "rows": result["rows"]}, as_json=as_json)
+    print_record({"job_id": job.id, "file": str(target), "rows": result["rows"]}, as_json=as_json)

@@ -89,9 +89,8 @@ class HttpBounds:
     def timeout(self) -> httpx2.Timeout:
         """The time limit of each network operation.
 
-        The HTTP library has no time limit for a whole call, so the callers of the library must add
-        a time limit. A server that sends its reply byte by byte exceeds no limit of a single
-        operation.
+        The HTTP library has no time limit for a whole call, so each client adds a time limit. A
+        server that sends its reply byte by byte never exceeds the time limit of an operation.
         """
         connect = min(self.max_connect_seconds, self.max_seconds)
         return httpx2.Timeout(self.max_seconds, connect=connect)

@@ -119,8 +119,8 @@ class MemberImport(Model):
     left_out: Mapped[int] = mapped_column(default=0, server_default="0")
     # The number of invalid rows whose consent value isn't recognised.
     unknown_status: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The number of rows that exceed the quota of the owner's plan. After the first such row, the
-    # import adds no new person.
+    # The number of rows that exceed the quota of the owner's plan. After the first row above the
+    # quota, the import adds no new person.
     over_quota: Mapped[int] = mapped_column(default=0, server_default="0")
 
     # The id of the job that undoes the import. The job's row may already be deleted.

@@ -9,8 +9,8 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from models.declarative import CreatedAt, Model, SerialId, UpdatedAt, allow_values
 
-# Only an operator can grant the delivery scope. The constraint enforces this rule despite mistakes
-# in the code.
+# Only an operator can grant the delivery scope. The constraint protects the delivery scope even
+# from mistakes in the code.
 _NEVER_DELIVERY = "NOT 'delivery' = ANY (scopes)"
 
 

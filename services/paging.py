@@ -1,6 +1,6 @@
-"""Pages of rows, newest first: by an offset, or by the cursor of the page before.
+"""Reads pages of rows, newest first, by an offset or by a cursor.
 
-A page by cursor costs the same at any depth, and rows that are made meanwhile move nothing on it.
+A page by cursor is fast at any depth. New rows don't shift the following pages.
 """
 
 import re
@@ -21,13 +21,20 @@ T = TypeVar("T")
 U = TypeVar("U")
 Q = TypeVar("Q", bound=Select[*tuple[Any, ...]])
 
+# A response has at most 4 MB, including the fields next to its items.
+MAX_ITEMS_BYTES = 3_990_000
+# Rows are read in batches of this size, which limits the memory. A typical page is one batch.
+_MAX_BATCH_ROWS = 50
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MOMENT_AND_ID = re.compile(r"([0-9]{1,17})-([0-9]{1,16})\Z", re.ASCII)
 
 
 @dataclass(frozen=True)
 class PageRequest:
-    """The rows that are asked for: at most ``limit``, after a ``cursor``, else ``offset`` rows."""
+    """A request for a page of up to ``limit`` rows.
+
+    The page begins after ``cursor``. Without a cursor, the page begins after ``offset`` rows.
+    """
 
     limit: int
     offset: int = 0
@@ -39,8 +46,9 @@ class PageOfRows(Generic[T]):
     """A page of rows, with the cursor of the next page.
 
     Attributes:
-        next_cursor: of the next page; ``None`` at the end.
-        cursor_of: the cursor of the page after a row, where a page may be filled with fewer rows.
+        next_cursor: the cursor of the next page, or ``None`` on the last page.
+        cursor_of: returns the cursor of the page that begins after a row. ``fill_page``
+            calls the function if a response has no room for all rows.
     """
 
     rows: list[T]
@@ -48,20 +56,16 @@ class PageOfRows(Generic[T]):
     cursor_of: Callable[[T], str] | None = None
 
     def cursor_after(self, count: int) -> str:
-        """Return the cursor of the page after so many of the rows."""
+        """Return the cursor of the page that begins after the first ``count`` rows."""
         assert self.cursor_of is not None
         return self.cursor_of(self.rows[count - 1])
 
 
-# As much as an answer without pages holds.
-WHOLE = PageRequest(1000)
-# An answer has at most 4 MB, with what it says beside its items.
-MAX_ITEMS_BYTES = 3_990_000
-# A page of the usual size is read at once, and no more than so many rows are in memory.
-_ROWS_AT_ONCE = 50
+# The request for everything that a response without pages contains.
+UNPAGED = PageRequest(1000)
 
 
-def newest_first(
+def order_newest_first(
     query: Q,
     owner: Any,
     value: Any,
@@ -70,19 +74,21 @@ def newest_first(
     before: Any = None,
     is_read_backwards: bool = False,
 ) -> Q:
-    """The query for an owner's rows in the falling order of their ids, by the index of both.
+    """Return the query for an owner's rows in descending order of their ids.
 
-    Postgres takes an owner's rows to be spread evenly over a table. For an owner of half of all
-    rows it would read the table from its newest row on, in the order of the primary key, and would
-    pass over all that others have written since: ten million rows, where an import was long ago. A
-    column that equals one value has no part in an order, so that either index would do. A column
-    that is among values has a part, even if it is one value, and the primary key can't give that
-    order.
+    The query forces Postgres to use the index on the owner and the id. Postgres assumes that an
+    owner's rows are spread evenly over the table. For an owner of half of all rows, Postgres would
+    otherwise read the table backwards by the primary key. Postgres would then read and skip all
+    newer rows of other owners, which may be ten million rows after an old import.
+
+    The condition ``owner = ANY(ARRAY[value])`` makes ``owner`` a significant part of the order, so
+    the primary key can't provide the order. With ``owner = value``, Postgres would drop ``owner``
+    from the order, and either index would do.
 
     Args:
-        owner: the column of which all rows have this ``value``.
-        before: an id, or a parameter for one; only rows with smaller ids are wanted.
-        is_read_backwards: whether ids rise in the index. Otherwise they fall.
+        owner: the column that must have this ``value``.
+        before: an id, or a parameter for an id. Only rows with smaller ids are returned.
+        is_read_backwards: whether ids rise in the index. Otherwise ids fall.
     """
     if before is not None:
         query = query.where(row_id < before)
@@ -90,97 +96,106 @@ def newest_first(
     return query.where(owner == any_(array([value]))).order_by(order, row_id.desc())
 
 
-def of_owner(query: Q, owner: InstrumentedAttribute[Any], value: int, wanted: PageRequest) -> Q:
+def select_owner_page(
+    query: Q, owner: InstrumentedAttribute[Any], value: int, page_request: PageRequest
+) -> Q:
     """Return the query for one page of an owner's rows, in descending order of their ids.
 
-    The query returns one row more than the page has, and ``read`` removes the extra row. The query
-    needs an index on (owner, id DESC). Raises ``cursor.invalid``.
+    The query returns one row more than the page has, and ``read_page`` removes the extra row. An
+    index on (owner, id DESC) must exist. Raises ``cursor.invalid``.
     """
-    before = None if wanted.cursor is None else ids.parse_id_cursor(wanted.cursor)
-    query = newest_first(query, owner, value, owner.class_.id, before=before)
+    before = None if page_request.cursor is None else ids.parse_id_cursor(page_request.cursor)
+    query = order_newest_first(query, owner, value, owner.class_.id, before=before)
     if before is None:
-        query = query.offset(wanted.offset)
-    return query.limit(wanted.limit + 1)
+        query = query.offset(page_request.offset)
+    return query.limit(page_request.limit + 1)
 
 
-def by_id(query: Q, column: InstrumentedAttribute[int], wanted: PageRequest) -> Q:
+def select_page_by_id(query: Q, column: InstrumentedAttribute[int], page_request: PageRequest) -> Q:
     """Return the query for one page of a small result, in descending order of the ids.
 
     The query returns one row more than the page has. Postgres finds all rows that meet the query's
     conditions and sorts these rows, so the result must be small.
     """
-    if wanted.cursor is None:
-        query = query.offset(wanted.offset)
+    if page_request.cursor is None:
+        query = query.offset(page_request.offset)
     else:
-        query = query.where(column < ids.parse_id_cursor(wanted.cursor))
-    return query.order_by(column.desc()).limit(wanted.limit + 1)
+        query = query.where(column < ids.parse_id_cursor(page_request.cursor))
+    return query.order_by(column.desc()).limit(page_request.limit + 1)
 
 
-def by_moment(
+def select_page_by_moment(
     query: Q,
     moment: SQLColumnExpression[Any],
     column: SQLColumnExpression[Any],
-    wanted: PageRequest,
+    page_request: PageRequest,
 ) -> Q:
     """Return the query for one page of rows whose ids don't rise with time, newest rows first.
 
     The query returns one row more than the page has. Rows with the same time are sorted by id.
     Raises ``cursor.invalid``.
     """
-    if wanted.cursor is None:
-        query = query.offset(wanted.offset)
+    if page_request.cursor is None:
+        query = query.offset(page_request.offset)
     else:
-        match = _MOMENT_AND_ID.match(wanted.cursor)
+        match = _MOMENT_AND_ID.match(page_request.cursor)
         if match is None:
             raise CURSOR_INVALID()
-        last = _EPOCH + timedelta(microseconds=int(match[1]))
-        query = query.where(tuple_(moment, column) < (last, int(match[2])))
-    return query.order_by(moment.desc(), column.desc()).limit(wanted.limit + 1)
+        last_moment = _EPOCH + timedelta(microseconds=int(match[1]))
+        query = query.where(tuple_(moment, column) < (last_moment, int(match[2])))
+    return query.order_by(moment.desc(), column.desc()).limit(page_request.limit + 1)
 
 
-def moment_cursor(moment: datetime, row_id: int) -> str:
-    """The cursor of the page after this row, for ``by_moment``."""
+def build_moment_cursor(moment: datetime, row_id: int) -> str:
+    """Return the cursor of the page that begins after this row, for ``select_page_by_moment``."""
     return f"{(moment - _EPOCH) // timedelta(microseconds=1)}-{row_id}"
 
 
-def fill(
-    wanted: PageRequest,
-    read: Callable[[PageRequest], PageOfRows[T]],
+def fill_page(
+    page_request: PageRequest,
+    read_rows: Callable[[PageRequest], PageOfRows[T]],
     show: Callable[[list[T]], Sequence[U]],
     size_of: Callable[[U], int],
 ) -> PageOfRows[U]:
-    """Return a page of shown items that ends early where it would be larger than an answer may be.
+    """Return a page of items that ends early if the response would become too large.
 
-    Rows are read few at a time, so that the memory is bounded however large they are.
+    Rows are read in small batches, so that large rows don't need much memory.
 
     Args:
-        read: gives the page that it is asked for, as ``cut`` makes it.
-        show: makes an item of each row.
-        size_of: the bytes of an item as JSON.
+        read_rows: returns the requested page of rows, as ``cut_page`` returns pages.
+        show: returns the items for the given rows.
+        size_of: returns the size of an item as JSON, in bytes.
     """
     items: list[U] = []
-    room, asked = MAX_ITEMS_BYTES, wanted
+    remaining_bytes = MAX_ITEMS_BYTES
+    batch_request = page_request
     while True:
-        asked = replace(asked, limit=min(_ROWS_AT_ONCE, wanted.limit - len(items)))
-        found = read(asked)
-        for index, item in enumerate(show(found.rows)):
-            room -= size_of(item) + 1  # and a comma
-            if room < 0 and items:
-                return PageOfRows(items, found.cursor_after(index) if index else asked.cursor)
+        limit = min(_MAX_BATCH_ROWS, page_request.limit - len(items))
+        batch_request = replace(batch_request, limit=limit)
+        batch = read_rows(batch_request)
+        for index, item in enumerate(show(batch.rows)):
+            remaining_bytes -= size_of(item) + 1  # an item is followed by a comma
+            if remaining_bytes < 0 and items:
+                cursor = batch.cursor_after(index) if index else batch_request.cursor
+                return PageOfRows(items, cursor)
             items.append(item)
-        is_over = len(found.rows) < asked.limit or found.next_cursor is None
-        if is_over or len(items) == wanted.limit:
-            return PageOfRows(items, found.next_cursor)
-        asked = PageRequest(asked.limit, cursor=found.next_cursor)
+        is_last = len(batch.rows) < batch_request.limit or batch.next_cursor is None
+        if is_last or len(items) == page_request.limit:
+            return PageOfRows(items, batch.next_cursor)
+        batch_request = PageRequest(batch_request.limit, cursor=batch.next_cursor)
 
 
-def read(uow: UnitOfWork, query: Select[T], wanted: PageRequest) -> PageOfRows[T]:
-    """Read the page that ``of_owner`` or ``by_id`` made a query for, of rows with an ``id``."""
-    found = uow.session.scalars(query).all()
-    return cut(found, wanted.limit, lambda row: str(row.id))  # type: ignore[attr-defined]
+def read_page(uow: UnitOfWork, query: Select[T], page_request: PageRequest) -> PageOfRows[T]:
+    """Run a query of ``select_owner_page`` or ``select_page_by_id``, and return the page."""
+    rows = uow.session.scalars(query).all()
+    return cut_page(rows, page_request.limit, lambda row: str(row.id))  # type: ignore[attr-defined]
 
 
-def cut(rows: Sequence[T], limit: int, cursor_of: Callable[[T], str]) -> PageOfRows[T]:
-    """Cut off the row that shows a next page; ``cursor_of`` names the page after a row."""
-    shown = list(rows[:limit])
-    return PageOfRows(shown, cursor_of(shown[-1]) if len(rows) > limit else None, cursor_of)
+def cut_page(rows: Sequence[T], limit: int, cursor_of: Callable[[T], str]) -> PageOfRows[T]:
+    """Return a page of the first ``limit`` rows. An additional row means that a next page exists.
+
+    ``cursor_of`` returns the cursor of the page that begins after a row.
+    """
+    page_rows = list(rows[:limit])
+    next_cursor = cursor_of(page_rows[-1]) if len(rows) > limit else None
+    return PageOfRows(page_rows, next_cursor, cursor_of)

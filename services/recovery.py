@@ -118,7 +118,7 @@ def erase_occupying_record(
     if not erases:
         raise ADDRESS_HAS_RECORD()
     opt_outs.transfer_opt_outs(uow, of=record, to=person)
-    erasure.mark_record(uow, record)
+    erasure.mark_record_erased(uow, record)
 
 
 def reset_password(

@@ -83,8 +83,10 @@ def list_events(
     uow: UnitOfWork, user_id: int, page_request: PageRequest
 ) -> PageOfRows[RecordedEvent]:
     """Return a page of a user's events, newest first. Raises ``cursor.invalid``."""
-    query = paging.of_owner(select(RecordedEvent), RecordedEvent.user_id, user_id, page_request)
-    return paging.read(uow, query, page_request)
+    query = paging.select_owner_page(
+        select(RecordedEvent), RecordedEvent.user_id, user_id, page_request
+    )
+    return paging.read_page(uow, query, page_request)
 
 
 def record_event(

@@ -191,7 +191,7 @@ def open_replica(url: SecretStr, *, application_name: str) -> Engine:
 def require_time_limits(settings: DatabaseSettings) -> None:
     """Raise ``TimeLimitsMissing`` if the sessions of the database role have no time limits.
 
-    An unreachable database raises nothing, because every later connection checks the limits too.
+    The check ignores an unreachable database, because every later connection checks the limits.
     """
     _, connect = build_connector(settings.database_url, "pressroom-start")
     try:

@@ -45,7 +45,7 @@ class StoredFile:
         """Yield the bytes of the file in order.
 
         Raises ``ObjectMissing`` for a missing part, and ``DecryptionFailed`` for a changed part.
-        The preceding parts are yielded before such an error.
+        The parts before the missing or changed part are yielded first.
         """
         for offset in range(0, self.size, PART_BYTES):
             length = min(PART_BYTES, self.size - offset)

@@ -40,8 +40,8 @@ def delete_rows(
 
 def is_in_places(model: type[Model], places: Select[Any]) -> ColumnElement[bool]:
     """Build the condition that a row is in one of these places."""
-    # Postgres needs no index to find a row by its physical place. An array is used because every
-    # query plan runs the subquery of an array only once.
+    # Postgres needs no index to find a row by its physical place. The subquery returns an array,
+    # because every query plan runs a subquery for an array only once.
     return _place(model) == sa.any_(func.array(places.scalar_subquery()))
 
 

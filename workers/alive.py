@@ -1,8 +1,9 @@
-"""The alive file, which a worker touches while its event loop turns and its broker responds.
+"""The alive file, which a worker touches while its event loop runs and its broker responds.
 
-If the worker is suspended, its loop hangs, or its broker is lost, the file gets old. The supervisor
-then starts another worker. The file doesn't depend on other servers or on the load: a worker whose
-threads are all busy with long work is alive.
+The alive file gets old if the worker is suspended, if the event loop hangs, or if the broker is
+unreachable. The supervisor restarts a worker whose alive file is old. The state of other servers
+and the load of the worker don't affect the file. A worker whose threads are all busy is therefore
+alive.
 """
 
 import threading
@@ -17,13 +18,13 @@ from core.settings import Settings
 from storage.broker import Broker
 
 TOUCH_EVERY_SECONDS = 1.0
-# The broker responds to a fetch within a second, even without a message.
+# The broker should respond to a fetch within a second, even if the queue is empty.
 MAX_SILENCE_SECONDS = 10.0
 
 _stopping = threading.Event()
 _started = threading.Event()
-# The time at which the event loop last turned without an overdue fetch.
-_last_turn = [0.0]
+# The monotonic time of the last iteration of the event loop without an overdue fetch.
+_last_iteration = [0.0]
 
 
 def maintain_alive_file(app: Celery, settings: Settings) -> None:
@@ -34,12 +35,14 @@ def maintain_alive_file(app: Celery, settings: Settings) -> None:
 
 
 class LoopStep(bootsteps.StartStopStep):  # type: ignore[misc]
-    """Notes the turns of the event loop while the consumer is connected."""
+    """A step of Celery that records the event loop's iterations while the broker is connected."""
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
 
     def start(self, consumer: Any) -> None:
-        self._timer = consumer.timer.call_repeatedly(TOUCH_EVERY_SECONDS, _note_turn, (consumer,))
+        self._timer = consumer.timer.call_repeatedly(
+            TOUCH_EVERY_SECONDS, _record_iteration, (consumer,)
+        )
         if not _started.is_set():
             _started.set()
             settings = consumer.app.pressroom_settings
@@ -49,13 +52,16 @@ class LoopStep(bootsteps.StartStopStep):  # type: ignore[misc]
         self._timer.cancel()
 
 
-def _note_turn(consumer: Any) -> None:
-    """Note the turn, unless a fetch is overdue. A queue without room doesn't fetch."""
+def _record_iteration(consumer: Any) -> None:
+    """Record an iteration of the event loop, unless the response to a fetch is overdue.
+
+    A queue that has reached its limit of concurrent jobs doesn't fetch messages.
+    """
     now = time.monotonic()
     channels = consumer.connection.transport.cycle._channels
     fetching = [each for each in channels if each._in_poll and each.qos.can_consume()]
     if all(now - each._brpop_sent_at <= MAX_SILENCE_SECONDS for each in fetching):
-        _last_turn[0] = now
+        _last_iteration[0] = now
 
 
 def _touch(settings: Settings) -> None:
@@ -63,10 +69,9 @@ def _touch(settings: Settings) -> None:
     assert path is not None
     broker = Broker(settings)
     while True:
-        # A stopping worker is alive until it has finished its jobs.
-        is_turning = time.monotonic() - _last_turn[0] < MAX_SILENCE_SECONDS
-        if (_stopping.is_set() or is_turning) and broker.count_waiting(
-            Queue.MAINTENANCE
-        ) is not None:
+        # A stopping worker counts as alive until its jobs have ended.
+        is_running = time.monotonic() - _last_iteration[0] < MAX_SILENCE_SECONDS
+        is_alive = _stopping.is_set() or is_running
+        if is_alive and broker.count_waiting(Queue.MAINTENANCE) is not None:
             path.touch()
         time.sleep(TOUCH_EVERY_SECONDS)

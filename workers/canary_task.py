@@ -1,4 +1,4 @@
-"""Sends a canary through each queue, which measures how long messages wait there."""
+"""The task that sends canaries through the queues, to measure how long messages wait."""
 
 import threading
 from importlib.metadata import version
@@ -17,19 +17,20 @@ _takes_messages = threading.Event()
 
 
 def register_canary(app: Celery, process: ProcessContext) -> None:
-    """Register the task of the canary, which notes its arrival."""
+    """Register the task that records the arrival of a canary."""
     signals.worker_ready.connect(lambda **_: _takes_messages.set(), weak=False)
 
-    def note_arrival(queue: str, sent: str) -> None:
+    def record_arrival(queue: str, sent: str) -> None:
         Canaries(process.get().resources.redis).record_arrival(queue, sent, version("pressroom"))
 
-    app.task(note_arrival, name=CANARY)
+    app.task(record_arrival, name=CANARY)
 
 
 def send_canaries(resources: Resources, queues: list[Queue]) -> None:
-    """Send the canaries that are due, once the worker takes messages.
+    """Send the canaries that are due, but none before the worker takes messages.
 
-    A worker can take half a minute to start. An earlier canary would count that time as a wait.
+    A worker can take half a minute to start. A canary that is sent during the start would measure
+    the start instead of the queue.
     """
     if not _takes_messages.is_set():
         return
@@ -37,7 +38,7 @@ def send_canaries(resources: Resources, queues: list[Queue]) -> None:
     for queue in queues:
         try:
             sent = canaries.start_if_due(queue)
-        except RedisError:  # the next round tries again
+        except RedisError:  # The next round of the sweep tries again.
             return
         if sent is not None:
             resources.broker.send(CANARY, queue, {"queue": queue, "sent": sent})

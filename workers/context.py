@@ -1,4 +1,4 @@
-"""The resources and the unfinished work of a worker process."""
+"""The resources and the work in progress of a worker process."""
 
 import os
 from threading import Lock
@@ -8,15 +8,18 @@ from core.settings import Settings
 from core.telemetry import spans
 from storage.redis.request_work import RequestLeases, RequestWork
 from storage.resources import open_resources
-from workers.held_work import HeldWork
+from workers.in_flight_work import InFlightWork
 from workers.serving import Pool, Serving
 
-# Queues with request-only work, which doesn't use the database.
-_WITHOUT_JOBS = {Queue.REQUEST, Queue.PHOTOS}
+# The queues of request-only work, which doesn't use the database.
+_QUEUES_WITHOUT_DATABASE = {Queue.REQUEST, Queue.PHOTOS}
 
 
 class WorkerContext:
-    """The context of a process, which its threads share. Nothing connects before its first use."""
+    """The resources and the work in progress that all threads of a process share.
+
+    The resources connect to their servers at first use.
+    """
 
     def __init__(self, settings: Settings, serves: Serving) -> None:
         self.settings = settings
@@ -29,23 +32,29 @@ class WorkerContext:
         self.resources.open_all()
         self.request_work = RequestWork(self.resources.redis)
         self.request_leases = RequestLeases()
-        self.held = HeldWork()
+        self.in_flight_work = InFlightWork()
 
 
 def count_connections(serves: Serving) -> int:
-    """Return how many connections to the database a process has at most.
+    """Return the maximum number of database connections in a process.
 
-    Each job needs one connection for its work and one for its heartbeat. A process of a pool has
-    one more, for an import that adds two chunks of members at the same time.
+    Each job needs a connection for its work and a connection for its heartbeat. A pool process has
+    a third connection, because an import may add two chunks of members at the same time.
     """
     if serves.pool is Pool.PREFORK:
         return 3
-    jobs = sum(limit for queue, limit in serves.limits.items() if queue not in _WITHOUT_JOBS)
-    return max(2 * jobs, 1)
+    job_limits = [
+        limit for queue, limit in serves.limits.items() if queue not in _QUEUES_WITHOUT_DATABASE
+    ]
+    return max(2 * sum(job_limits), 1)
 
 
 class ProcessContext:
-    """Creates a context per process, at the first use and therefore after any fork."""
+    """A holder that creates the context of a process at first use.
+
+    The context is created after the fork of a pool process, because connections must not be shared
+    between processes.
+    """
 
     def __init__(self, settings: Settings, serves: Serving) -> None:
         self.serves = serves
@@ -55,7 +64,8 @@ class ProcessContext:
         self._context: WorkerContext | None = None
 
     @property
-    def threads(self) -> bool:
+    def has_threads(self) -> bool:
+        """Return whether jobs run in threads of this process."""
         return self.serves.pool is Pool.THREADS
 
     def get(self) -> WorkerContext:

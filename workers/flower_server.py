@@ -28,10 +28,10 @@ _STYLE = """
 
 
 class _ReadableFlower(Flower):  # type: ignore[misc]
-    """Flower with aligned tables, and with a bound on the host names to which it responds.
+    """Flower with aligned tables, which responds only to allowed host names.
 
-    With DNS rebinding, a foreign page can point its own host name at our address. The page could
-    then read the paths that need no password.
+    With DNS rebinding, a malicious page can point its own host name to the address of Flower. The
+    page could then read the parts of Flower that need no password.
     """
 
     names: Collection[str] = ()
@@ -41,7 +41,8 @@ class _ReadableFlower(Flower):  # type: ignore[misc]
         self.add_handlers(r".*", _static_handlers())
 
     def start(self) -> None:
-        # Flower's own handler raises SystemExit, which is lost when it interrupts a finalizer.
+        # Flower's own signal handler raises SystemExit, which is lost if the signal interrupts a
+        # finalizer.
         self.io_loop.asyncio_loop.add_signal_handler(signal.SIGTERM, self.io_loop.stop)
         super().start()
 
@@ -62,8 +63,8 @@ def run_flower(
     """Serve Flower until a stop signal. Flower never runs without a password.
 
     Args:
-        host_names: the host names to which Flower responds. If empty, it responds to all.
-        shows_periodic: whether Flower also shows maintenance.
+        host_names: the host names to which Flower responds, or nothing to allow all host names.
+        shows_periodic: whether Flower also shows maintenance tasks.
     """
     password = settings.flower_password and settings.flower_password.get_secret_value()
     if not password:
@@ -75,7 +76,7 @@ def run_flower(
     ReadableEvents.shows_periodic = shows_periodic
     flower.events.EventsState = ReadableEvents
     app = create_celery_app(settings)
-    # Flower counts messages with an asynchronous client, which has a different kind of retries.
+    # Flower counts messages with an asynchronous Redis client, which needs another retry class.
     app.conf.broker_transport_options.get("sentinel_kwargs", {}).pop("retry", None)
     end_start()
     app.start(
@@ -91,10 +92,11 @@ def run_flower(
 
 
 class ReadableEvents(EventsState):  # type: ignore[misc]
-    """Flower's memory of tasks, with names such as ``media/attachment.process``.
+    """Flower's store of tasks, which adds the queue to each name (``media/attachment.process``).
 
-    Maintenance runs every few seconds or minutes, and would hide the tasks that people requested.
-    Only ``shows_periodic`` includes it. ``pressroom maintenance`` always shows it.
+    Maintenance tasks run every few seconds or minutes, and would hide the tasks that people have
+    requested. Maintenance tasks are therefore shown only with ``shows_periodic``. The command
+    ``pressroom maintenance`` always shows the maintenance.
     """
 
     shows_periodic = False
@@ -108,28 +110,28 @@ class ReadableEvents(EventsState):  # type: ignore[misc]
         """Return whether Flower shows the task, and complete the task's name."""
         name = event.get("name")
         if name is None:
-            # Later events of a task contain only its id. If the task is hidden, or if it began
-            # before Flower started, these events would create a row without a name.
+            # Only the first event of a task contains the name. Later events of a hidden task would
+            # create a row without a name.
             return event["uuid"] in self.tasks
-        known = list_task_queues().get(name)
-        if known is None:
+        task_queue = list_task_queues().get(name)
+        if task_queue is None:
             return True
-        event["name"] = f"{known.queue}/{name}"
-        return self.shows_periodic or not known.is_periodic
+        event["name"] = f"{task_queue.queue}/{name}"
+        return self.shows_periodic or not task_queue.is_periodic
 
 
-def flower_script() -> str:
+def load_flower_script() -> str:
     """Return Flower's script with tables that don't scroll.
 
-    The script makes a table scroll below a separate table with the headers. The columns of that
-    header table keep the widths from before the first rows. A single table stays aligned, and the
-    card around it scrolls instead.
+    By default, Flower's script puts the headers into a separate table above a scrolling table. The
+    columns of the two tables lose their alignment when the first rows arrive. Without scrolling,
+    the headers stay in the same table, and the card around the table scrolls instead.
     """
     return (_STATIC / "js" / "flower.js").read_text().replace(_SCROLLING_OPTION, "")
 
 
-def flower_style() -> str:
-    """Return Flower's style sheet, with cards that scroll."""
+def load_flower_style() -> str:
+    """Return Flower's style sheet with cards that scroll."""
     return (_STATIC / "css" / "flower.css").read_text() + _STYLE
 
 
@@ -140,14 +142,15 @@ class _StaticText(BaseHandler):  # type: ignore[misc]
 
     def get(self) -> None:
         self.set_header("Content-Type", self._content_type)
-        # The URL in the page contains a hash of Flower's original text, so it doesn't change.
+        # Browsers must not cache the changed text, because the hash in the URL belongs to the
+        # original text.
         self.set_header("Cache-Control", "no-cache")
         self.finish(self._text)
 
 
 def _static_handlers() -> list[Any]:
-    script = {"content_type": "text/javascript", "text": flower_script()}
-    style = {"content_type": "text/css", "text": flower_style()}
+    script = {"content_type": "text/javascript", "text": load_flower_script()}
+    style = {"content_type": "text/css", "text": load_flower_style()}
     return [
         (r"/static/js/flower\.js", _StaticText, script),
         (r"/static/css/flower\.css", _StaticText, style),

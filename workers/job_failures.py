@@ -1,4 +1,4 @@
-"""Records the failure of a job's work: the job is retried, cancelled or failed."""
+"""Records the failure of a job, which is then retried, cancelled or failed."""
 
 import time
 import traceback
@@ -20,12 +20,12 @@ from storage.resources import Resources
 
 log = get_logger(__name__)
 
-# The job is not at fault if the database restarts or has no free connection.
+# Errors that mean an unreachable database. The job is retried, because the job is not the cause.
 _DATABASE_FAILURES = (
     OperationalError,
     InterfaceError,
     PoolTimeoutError,
-    # Single statements don't use SQLAlchemy.
+    # Statements that bypass SQLAlchemy raise the errors of psycopg2.
     psycopg2.OperationalError,
     psycopg2.InterfaceError,
 )
@@ -35,9 +35,10 @@ _SOCKET_MODULES = frozenset({"socket", "ssl", "selectors", time_limits.__name__}
 
 
 def record_failure(resources: Resources, lease: Lease, error: Exception) -> None:
-    """Record the failure, and retry for a few seconds while the database is unreachable.
+    """Record the failure of a job.
 
-    Otherwise the lease would expire, which counts as a crash. Raises ``LeaseLost``.
+    Recording is retried for half a minute while the database is unreachable. The lease would
+    otherwise expire, which counts as a crash. Raises ``LeaseLost``.
     """
     deadline = time.monotonic() + _MAX_OUTAGE_SECONDS
     while True:
@@ -74,7 +75,10 @@ def _record_failure_once(resources: Resources, lease: Lease, error: Exception) -
 
 
 def _find_temporary_reason(error: Exception) -> str | None:
-    """Return why the work failed, in words for the job's owner, if the reason is temporary."""
+    """Return the reason of a temporary failure, in words for the owner of the job.
+
+    Return ``None`` for any other failure.
+    """
     if _is_database_unreachable(error):
         return "The database does not answer."
     if isinstance(error, TransientError):
@@ -85,13 +89,13 @@ def _find_temporary_reason(error: Exception) -> str | None:
 
 
 def _is_database_unreachable(error: Exception) -> bool:
-    # psycopg2 has several exceptions for a broken connection. SQLAlchemy knows all of them.
+    # SQLAlchemy recognises every psycopg2 exception that means a broken connection.
     is_disconnected = isinstance(error, DBAPIError) and error.connection_invalidated
     return is_disconnected or isinstance(error, _DATABASE_FAILURES)
 
 
 def _has_interrupted_socket(error: Exception) -> bool:
     """Return whether the time limit interrupted a call on a socket."""
-    # The last frame belongs to the handler of the signal.
+    # The last frame belongs to the signal handler, and the frame before is the interrupted call.
     last_frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][-2:]
     return any(frame.f_globals.get("__name__") in _SOCKET_MODULES for frame in last_frames)

@@ -1,9 +1,9 @@
 """Runs jobs in a worker process.
 
-Some jobs must run all their turns in one process, for example because they read one file from start
-to end. Such a job stays in the process: its ``run`` is a generator that yields between its turns.
-Between two turns of such a job, the process runs one turn of the next queued job. Other owners
-therefore wait for one turn only, and the job keeps its files open.
+Some jobs take several turns, which must run in one process because the job reads a file from start
+to end. The ``run`` function of such a job is a generator that yields after each turn. Between two
+turns of such a job, the process runs a turn of the next queued job. Other owners therefore wait
+only for one turn, and the first job can keep its files open.
 """
 
 import os
@@ -30,27 +30,29 @@ from services.jobs.outbox import RECENT_WINDOW
 from services.jobs.transitions import claim_job, hand_back_job
 from storage.resources import Resources
 from workers.context import WorkerContext
-from workers.held_work import WorkItem
+from workers.in_flight_work import WorkItem
 from workers.job_failures import record_failure
 
 log = get_logger(__name__)
 
 
-# If a turn hasn't ended this long after its deadline, SIGKILL ends the process.
+# The time from the deadline of a turn until SIGKILL ends the process.
 KILL_AFTER_SECONDS = 15.0
-# The jobs that stay in a process. Each of them may keep a file and a set of addresses open.
+# The maximum number of jobs with unfinished turns in a process. Each job may keep a file open and
+# addresses in memory.
 MAX_STAYING_JOBS = 4
 _HAS_ENDED = True
 
 
 class JobAttempt:
-    """A claimed job, for one turn or several turns. Its lease is renewed until ``close``."""
+    """A claimed job, which runs one or more turns. The lease is renewed until ``close``."""
 
     def __init__(self, context: WorkerContext, lease: Lease, *, has_own_limits: bool) -> None:
         """Start the heartbeat.
 
         Args:
-            has_own_limits: whether each turn has its own deadline, because a task has many turns.
+            has_own_limits: whether each turn needs a separate deadline. The time limit of the
+                Celery task covers all turns together.
         """
         self.lease = lease
         self._context = context
@@ -61,7 +63,7 @@ class JobAttempt:
         self._heart.enter_context(run_heartbeat(self._renew))
 
     def close(self) -> None:
-        """Stop renewing the lease, and close what the job keeps open between its turns."""
+        """Stop renewing the lease, and close the files that the job keeps open between turns."""
         try:
             if self._turns is not None:
                 self._turns.close()
@@ -69,17 +71,17 @@ class JobAttempt:
             self._heart.close()
 
     def hand_back(self) -> None:
-        """Requeue the job, so that another worker continues it."""
+        """Requeue the job, so that another worker continues the job."""
         with suppress(LeaseLost, SQLAlchemyError), self._context.resources.unit_of_work() as uow:
             hand_back_job(uow, self.lease)
             log.info("job.handed_back", job_id=self.lease.job_id)
 
     def take_turn(self) -> bool:
-        """Run one turn; return whether the next turn must run in this process."""
+        """Run one turn, and return whether another turn must run in this process."""
         kind = get_kind(self.lease.kind)
-        began_at = time.monotonic()
+        started_at = time.monotonic()
         seconds = kind.deadline_seconds
-        self._item = WorkItem(began_at + seconds, self.hand_back)
+        self._item = WorkItem(started_at + seconds, self.hand_back)
         log_context = {
             "job_id": self.lease.job_id,
             "kind": self.lease.kind,
@@ -95,13 +97,13 @@ class JobAttempt:
             with (
                 structlog.contextvars.bound_contextvars(**log_context),
                 spans.work_span(f"job {kind.name}", self.lease.traceparent, attributes),
-                self._context.held.holding(self._item),
-                _alarm(seconds if self._has_own_limits else 0),
+                self._context.in_flight_work.track(self._item),
+                _limit_time(seconds if self._has_own_limits else 0),
             ):
                 return self._do_work()
         finally:
             self._item = None
-            seconds_taken = time.monotonic() - began_at
+            seconds_taken = time.monotonic() - started_at
             work_metrics.running_histogram(kind.queue, kind.name).observe(seconds_taken)
 
     def _do_work(self) -> bool:
@@ -109,7 +111,7 @@ class JobAttempt:
             try:
                 self.lease.check_cancelled()
                 stays = self._continue_work()
-            except Exception as error:  # noqa: BLE001 - every failure is recorded in the job
+            except Exception as error:  # noqa: BLE001 - the job records every failure
                 spans.note_failure(error)
                 record_failure(self._context.resources, self.lease, error)
                 stays = False
@@ -131,7 +133,7 @@ class JobAttempt:
             with self._context.resources.unit_of_work() as uow:
                 renew_lease(uow, self.lease)
             return
-        # The lease expires, and the sweep requeues the job.
+        # The lease of an overdue job is not renewed, so that the sweep requeues the job.
         log.error("job.overdue", job_id=self.lease.job_id, kind=self.lease.kind)
         if not self._has_own_limits:
             raise LeaseLost(self.lease.job_id)
@@ -140,10 +142,10 @@ class JobAttempt:
 
 
 @contextmanager
-def _alarm(seconds: float) -> Iterator[None]:
-    """Raise ``SoftTimeLimitExceeded`` in the block after this time, or never if it is 0.
+def _limit_time(seconds: float) -> Iterator[None]:
+    """Raise ``SoftTimeLimitExceeded`` in the block after this time. 0 means no limit.
 
-    Only the main thread of a process can use this. In a process pool, jobs run in the main thread.
+    The limit works only in the main thread, which runs the jobs of a process pool.
     """
     if not seconds:
         yield
@@ -162,17 +164,17 @@ def _alarm(seconds: float) -> Iterator[None]:
 
 
 class TaskFailed(Exception):
-    """The work of a task failed. Its argument is the code of the error.
+    """The job of a task has failed. The text of this error is the error code.
 
-    The row of the job already has the error. This exception makes Flower show a failure.
+    The row of the job already contains the error. This exception makes Flower show the failure.
     """
 
 
 def run_job(context: WorkerContext, *, job_id: int) -> None:
-    """Run the job. If its message is delivered twice, the second claim fails.
+    """Run the job with this id, unless another worker has already claimed the job.
 
-    Raises ``TaskFailed`` or Celery's ``Retry`` if the work failed, so that Flower shows it. Celery
-    doesn't requeue anything: the row of the job does that.
+    Raises ``TaskFailed`` or Celery's ``Retry`` if the job has failed, so that Flower shows the
+    failure. Celery doesn't retry the task, because the row of the job controls retries.
     """
     with context.resources.unit_of_work() as uow:
         lease = claim_job(uow, job_id)
@@ -180,14 +182,14 @@ def run_job(context: WorkerContext, *, job_id: int) -> None:
         log.debug("job.not_claimed", job_id=job_id)
         return
     jobs = _StayingJobs(context, get_kind(lease.kind))
-    began_at = time.monotonic()
+    started_at = time.monotonic()
     with closing(jobs):
         try:
             jobs.run(lease)
         except SystemExit:
-            # The pool ends a process when the worker's grace is over, or when the task exceeded its
-            # hard time limit. Only an exceeded limit counts as a crash.
-            if time.monotonic() - began_at < current_task.time_limit:
+            # The pool ends a process after the grace period of a stopping worker, or when the task
+            # exceeds its hard time limit. Only an exceeded time limit counts as a crash.
+            if time.monotonic() - started_at < current_task.time_limit:
                 jobs.hand_back()
             raise
     if lease.failed_by is not None:
@@ -198,15 +200,16 @@ def run_job(context: WorkerContext, *, job_id: int) -> None:
 
 # Optimization: import jobs that stay in their worker process (decision 17).
 class _StayingJobs:
-    """The jobs that take turns in this process, for at most ``max_stay_seconds`` of the first one.
+    """The jobs that take turns in this process.
 
-    The job that the message names is one of them. If it doesn't stay, no other job is claimed.
+    The first job comes from the message. Its ``max_stay_seconds`` limit the time of all jobs. If
+    the first job needs only one turn, no other job is claimed.
     """
 
     def __init__(self, context: WorkerContext, kind: JobKind) -> None:
         self._context = context
-        self._first = kind
-        self._ends = time.monotonic() + kind.max_stay_seconds
+        self._first_kind = kind
+        self._deadline = time.monotonic() + kind.max_stay_seconds
         self._attempts: deque[JobAttempt] = deque()
 
     def run(self, lease: Lease) -> None:
@@ -222,7 +225,8 @@ class _StayingJobs:
                     attempt.hand_back()
                 attempt.close()
                 if stays:
-                    # The next job in the queue may be this one. The jobs that stay come first.
+                    # The next queued job may be the job that was just requeued, so the other jobs
+                    # take their turns first.
                     continue
             if self._attempts and (next_lease := self._claim_next()) is not None:
                 self._add(next_lease)
@@ -237,27 +241,28 @@ class _StayingJobs:
                 closing_all.callback(attempt.close)
 
     def _may_stay(self) -> bool:
-        """Return whether the job that just had its turn may stay in this process.
+        """Return whether the job that has just had its turn may stay in this process.
 
-        A new job can't replace one that stays. Otherwise many jobs would replace each other for
-        ever, and each would start at its beginning again.
+        A new job never replaces a job that stays in the process. Many jobs could otherwise replace
+        each other forever, and each job would start again from the beginning of its file.
         """
-        return len(self._attempts) <= MAX_STAYING_JOBS and time.monotonic() < self._ends
+        return len(self._attempts) <= MAX_STAYING_JOBS and time.monotonic() < self._deadline
 
     def _add(self, lease: Lease) -> None:
-        """Put the job before the others, which have all had a turn since the last new job."""
-        own_limits = bool(self._first.max_stay_seconds)
-        self._attempts.appendleft(JobAttempt(self._context, lease, has_own_limits=own_limits))
+        """Put a new job first, because all other jobs have had a turn since the last new job."""
+        has_own_limits = bool(self._first_kind.max_stay_seconds)
+        attempt = JobAttempt(self._context, lease, has_own_limits=has_own_limits)
+        self._attempts.appendleft(attempt)
 
     def _claim_next(self) -> Lease | None:
         resources: Resources = self._context.resources
-        waiting = (
+        next_job = (
             select(Job.id)
             .where(
                 Job.status == JobStatus.QUEUED,
-                Job.queue == self._first.queue,
+                Job.queue == self._first_kind.queue,
                 Job.sends > 0,
-                # The sweep keeps all that were sent among these.
+                # The sweep updates ``send_after`` so that all sent jobs meet this condition.
                 Job.send_after > func.now() - RECENT_WINDOW,
                 Job.run_at <= func.now(),
                 Job.kind.in_([kind.name for kind in list_kinds()]),
@@ -266,5 +271,5 @@ class _StayingJobs:
             .limit(1)
         )
         with resources.unit_of_work() as uow:
-            job_id = uow.session.scalar(waiting)
+            job_id = uow.session.scalar(next_job)
             return None if job_id is None else claim_job(uow, job_id)

@@ -1,7 +1,7 @@
-"""The process of a worker, which runs a Celery application.
+"""The entry point of a worker process, which runs a Celery application.
 
-The broker carries only the ids of jobs. The jobs are rows in Postgres, so no setting here can lose
-one. The settings make the work prompt and orderly.
+Messages contain only the ids of jobs, and the jobs are rows in Postgres. A wrong Celery setting can
+therefore delay a job, but can't lose a job.
 """
 
 import sys
@@ -21,36 +21,36 @@ from workers.context import ProcessContext
 from workers.serving import Serving
 
 _CONFIGURATION = {
-    # A message is acknowledged when its task has ended, so the broker delivers the message of a
-    # lost worker again. A worker takes no more messages than it works on, in each of its queues.
+    # A worker acknowledges a message after the task has ended. The broker therefore redelivers the
+    # messages of a crashed worker.
     "task_acks_late": True,
     "task_reject_on_worker_lost": True,
     "worker_enable_prefetch_count_reduction": False,
-    # Don't stop if the broker is lost: the job is in Postgres, and its message may be delivered
-    # twice. A stop would count as a crash of the job.
+    # Running jobs continue without the broker, because a stopped job would count as crashed. A
+    # message that is delivered twice does no harm.
     "worker_cancel_long_running_tasks_on_connection_loss": False,
-    # By default a worker gives up after 100 attempts. It also ends at once if the broker responds
-    # with an error, for example because its memory is full.
+    # By default, a worker ends after 100 failed connections. By default, a worker also ends if the
+    # broker responds with an error, for example because the memory of the broker is full.
     "broker_connection_max_retries": None,
     "broker_channel_error_retry": True,
     "worker_send_task_events": True,
     "worker_hijack_root_logger": False,
     "worker_redirect_stdouts": False,
-    # Pillow's children and Python's arenas grow a little; a fresh process starts small.
+    # Pool processes are replaced after many tasks, because the memory of a process slowly grows.
     "worker_max_tasks_per_child": 1000,
     "timezone": "UTC",
 }
 
 
 def run_worker(serves: Serving) -> None:
-    """Work on these queues until a stop signal, and then exit the process."""
-    # Hide the memory before a converter starts. The converter runs as the same user, and decodes
-    # untrusted images.
+    """Run the jobs of these queues until a stop signal, and then exit the process."""
+    # The memory of the worker is hidden from the image converter. The converter runs as the same
+    # user and decodes untrusted images.
     hide_memory()
-    options = ["--pool", serves.pool.value, "--concurrency", str(serves.jobs_at_once)]
+    options = ["--pool", serves.pool.value, "--concurrency", str(serves.max_concurrent_jobs)]
     options += ["--queues", ",".join(map(queue_name, serves.limits))]
     options += ["--hostname", f"{serves.name}@%h"]
-    # Gossip and mingle are messages between workers, which our workers don't use.
+    # Gossip and mingle are messages between workers, which Pressroom's workers don't need.
     options += ["--without-gossip", "--without-mingle", "--loglevel", "INFO"]
     settings = load_worker_settings(serves.limits)
     if Queue.REQUEST in serves.limits:
@@ -65,7 +65,7 @@ def run_worker(serves: Serving) -> None:
 def _build_app(settings: Settings, serves: Serving) -> Celery:
     app = create_celery_app(settings)
     app.conf.update(_CONFIGURATION)
-    app.amqp_cls = partial(transport.QueueQueues, limits=serves.limits)
+    app.amqp_cls = partial(transport.LimitedQueues, limits=serves.limits)
     process = ProcessContext(settings, serves)
     task_table.register_tasks(app, process)
     signals.prepare_processes(process)

@@ -1,4 +1,4 @@
-"""Decides which queues a worker process serves, with which limits."""
+"""Plans which queues a worker process serves, and how many jobs of each queue run concurrently."""
 
 import os
 from collections.abc import Collection, Mapping
@@ -7,7 +7,8 @@ from enum import StrEnum
 
 from core.queues import Queue
 
-# How many jobs of each queue a process runs at the same time.
+# The queues whose jobs wait for remote servers. The values are the maximum numbers of concurrent
+# jobs per process.
 _WAITING = {
     Queue.REQUEST: 16,
     Queue.PHOTOS: 8,
@@ -16,30 +17,32 @@ _WAITING = {
     Queue.WEBHOOKS: 8,
     Queue.MAINTENANCE: 2,
 }
+# The queues whose jobs need a processor core. The values are the maximum numbers of concurrent jobs
+# per process.
 _COMPUTING = {Queue.EXPORT: 1, Queue.MEDIA: os.cpu_count() or 1, Queue.BULK: 1}
 
 
 class Pool(StrEnum):
-    """The kinds of pools, by Celery's names."""
+    """The kinds of worker pools, with the names that Celery uses."""
 
-    # For work that waits for remote servers.
+    # A pool of threads, for jobs that wait for remote servers.
     THREADS = "threads"
-    # Processes, for work that needs a core.
+    # A pool of processes, for jobs that need a processor core.
     PREFORK = "prefork"
 
 
-class QueuesDontMix(ValueError):
+class IncompatibleQueues(ValueError):
     """The queues need different kinds of workers."""
 
 
 @dataclass(frozen=True)
 class Serving:
-    """The queues of one process.
+    """The queues that a worker process serves.
 
-    Each queue has its own limit of concurrent jobs, and the pool is large enough for all limits
-    together. A remote server that hangs therefore delays only the queue that calls it. Long
-    computations in a thread would delay all queues of the process, so they run in a process pool or
-    a child process.
+    Each queue has a separate limit of concurrent jobs, and the pool has room for the sum of all
+    limits. A remote server that hangs therefore delays only the jobs of a single queue. A long
+    computation in a thread would delay all other threads, so long computations run in a pool of
+    processes or in a child process.
     """
 
     pool: Pool
@@ -47,31 +50,32 @@ class Serving:
 
     @property
     def name(self) -> str:
-        """Return a short name for Flower, which also shows the worker's queues."""
+        """A short name of the worker for Flower."""
         if len(self.limits) == 1:
             return next(iter(self.limits))
         return "waiting" if self.pool is Pool.THREADS else "computing"
 
     @property
-    def jobs_at_once(self) -> int:
+    def max_concurrent_jobs(self) -> int:
         return sum(self.limits.values())
 
 
 def plan_serving(queues: Collection[Queue], limit: int | None = None) -> Serving:
     """Return how a process serves these queues.
 
-    Raises ``QueuesDontMix`` if the queues need processes of different kinds.
+    Raises ``IncompatibleQueues`` if the queues need different kinds of workers.
 
     Args:
-        limit: the number of concurrent jobs per queue. Without it, each queue has its default.
+        limit: the maximum number of concurrent jobs per queue, or ``None`` for the default limits.
     """
     unique_queues = frozenset(queues)
     is_waiting = unique_queues <= _WAITING.keys()
-    pool, limits = (Pool.THREADS, _WAITING) if is_waiting else (Pool.PREFORK, _COMPUTING)
+    pool = Pool.THREADS if is_waiting else Pool.PREFORK
+    limits = _WAITING if is_waiting else _COMPUTING
     if not unique_queues <= limits.keys():
         waiting = _join_names(unique_queues & _WAITING.keys())
         computing = _join_names(unique_queues & _COMPUTING.keys())
-        raise QueuesDontMix(
+        raise IncompatibleQueues(
             f"{waiting} and {computing} need "
             "different kinds of workers: start one for the queues that wait for other servers "
             f"({_join_names(_WAITING)}) and one for those that compute ({_join_names(_COMPUTING)})"

@@ -1,4 +1,4 @@
-"""Prepares a worker and its pool processes for their work."""
+"""Prepares a worker and its pool processes in response to Celery's signals."""
 
 import os
 from functools import partial
@@ -21,25 +21,25 @@ _log = get_logger(__name__)
 
 
 def prepare_processes(process: ProcessContext) -> None:
-    """Connect the preparations to Celery's signals."""
+    """Connect the preparations of a worker to Celery's signals."""
     signals.setup_logging.connect(lambda **_: configure_logging(process.settings), weak=False)
     signals.worker_before_create_process.connect(lambda **_: freeze_before_fork(), weak=False)
     signals.worker_process_init.connect(partial(_warm_up, process), weak=False)
     signals.worker_ready.connect(partial(_announce_ready, process), weak=False)
-    # The first signal ends a process of the pool, the second one the worker itself.
+    # Celery sends the first signal in a pool process, and the second signal in the worker itself.
     for shutdown in (signals.worker_process_shutdown, signals.worker_shutdown):
         shutdown.connect(lambda **_: spans.stop_tracing(), weak=False)
 
 
 def _warm_up(process: ProcessContext, **_: Any) -> None:
-    """Start the converter in a new pool process, so that the first job doesn't wait for it.
+    """Start the image converter in a new pool process, so that the first job doesn't wait.
 
-    If the processes also serve other queues, they outnumber the concurrent conversions. The first
-    conversion in a process then starts its converter, because idle converters would take memory.
+    A worker that also serves other queues has more processes than concurrent conversions. Such a
+    process starts its converter at its first conversion, because idle converters take memory.
     """
     context = process.get()
     if context.serves.limits.keys() == {Queue.MEDIA}:
-        # Imported here, because workers of other queues don't need its library.
+        # The import is late, because workers of other queues don't need the imaging library.
         from services.attachments import processing
 
         context.resources.shared(processing.create_converter).start()
@@ -49,13 +49,13 @@ def _announce_ready(process: ProcessContext, **_: Any) -> None:
     end_start()
     served = process.serves.limits
     if Queue.MEDIA in served:
-        # Imported here, because workers of other queues don't need its library.
+        # The import is late, because workers of other queues start no converter.
         from core.process.confinement import filter_error
 
         if error := filter_error():
             _log.warning("converter.unfiltered", reason=str(error))
     if Queue.REQUEST in served:
-        # Load the writers' libraries now, so that the first request doesn't wait for them.
+        # Load the libraries of the writers now, so that the first request doesn't wait.
         from services.composer.writers import MetadataWriter
 
         process.get().resources.shared(MetadataWriter.of_process).load()
@@ -76,8 +76,9 @@ def _serve(address: str, **_: Any) -> None:
     try:
         server, _thread = start_http_server(int(port), host, create_pool_registry(shared_folder()))
     except (OSError, OverflowError) as error:
-        # Don't stop the worker, because its work doesn't need metrics.
+        # The worker continues, because its jobs don't need metrics.
         _log.warning("metrics.not_served", address=address, reason=str(error))
         return
-    # Otherwise a process of the pool would keep the port after its worker has ended.
+    # Close the socket in pool processes. A pool process would otherwise keep the port open after
+    # the worker has ended.
     os.register_at_fork(after_in_child=server.socket.close)

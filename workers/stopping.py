@@ -1,10 +1,11 @@
 """Stops a worker after SIGTERM, or because a thread is stuck.
 
-The worker takes no more messages. Its work has a grace period to end. Work that hasn't ended by
-then is given back, so that another worker does it and the stop doesn't count as a crash of the job.
+A stopping worker takes no more messages, and its jobs have a grace period to end. The worker
+requeues jobs that don't end within the grace period. Another worker then continues these jobs, and
+the stop doesn't count as a crash of a job.
 
-Celery's soft shutdown doesn't suffice. It doesn't acknowledge messages, doesn't notice that all
-work has ended, and waits for threads without a bound.
+Celery's soft shutdown is not used. A soft shutdown doesn't acknowledge messages, doesn't notice
+when all jobs have ended, and waits for threads forever.
 """
 
 import os
@@ -23,12 +24,12 @@ from workers.context import ProcessContext
 
 log = get_logger(__name__)
 
-# EX_TEMPFAIL of sysexits.h. A code other than 0 makes a supervisor restart the worker.
+# The value of EX_TEMPFAIL in sysexits.h. A supervisor restarts a worker whose exit code is not 0.
 STUCK_EXIT_CODE = 75
 _POLL_SECONDS = 0.05
 _WATCH_EVERY_SECONDS = 1.0
-# The time for the shutdown of Celery once no work is left.
-MAX_END_SECONDS = 10.0
+# The maximum time for the shutdown of Celery after the last job has ended.
+MAX_SHUTDOWN_SECONDS = 10.0
 
 
 def handle_stop_signals(process: ProcessContext) -> None:
@@ -39,8 +40,8 @@ def _install_handlers(process: ProcessContext, sender: Any, **_: Any) -> None:
     stopper = _Stopper(process, sender)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopper.begin())
-    if process.threads:
-        threading.Thread(target=stopper.end_if_stuck, name="stuck threads", daemon=True).start()
+    if process.has_threads:
+        threading.Thread(target=stopper.stop_if_stuck, name="stuck threads", daemon=True).start()
 
 
 class _Stopper:
@@ -52,14 +53,14 @@ class _Stopper:
     def begin(self, exit_code: int = 0) -> None:
         if not self._has_begun.is_set():
             self._has_begun.set()
-            # The main thread must stay free to acknowledge the work that ends meanwhile.
+            # The main thread must stay free, because the main thread acknowledges messages.
             threading.Thread(target=self._stop, args=(exit_code,), daemon=True).start()
 
-    def end_if_stuck(self) -> None:
-        """End the process when a thread of its pool is stuck."""
-        held = self._process.get().held
+    def stop_if_stuck(self) -> None:
+        """Watch the threads of the pool, and stop the worker if a thread is stuck."""
+        in_flight_work = self._process.get().in_flight_work
         while not self._has_begun.wait(_WATCH_EVERY_SECONDS):
-            if held.is_stuck():
+            if in_flight_work.is_stuck():
                 log.error("worker.thread_stuck")
                 self.begin(STUCK_EXIT_CODE)
 
@@ -73,14 +74,15 @@ class _Stopper:
         )
         if not state.reserved_requests:
             state.should_stop = exit_code
-            self._consumer.call_soon(lambda: None)  # wakes the loop, which then stops
-            time.sleep(MAX_END_SECONDS)
-        elif self._process.threads:
-            self._process.get().held.give_back()
+            # Wake the event loop, so that the loop notices the stop.
+            self._consumer.call_soon(lambda: None)
+            time.sleep(MAX_SHUTDOWN_SECONDS)
+        elif self._process.has_threads:
+            self._process.get().in_flight_work.give_back()
         else:
-            # Celery ends the processes of the pool, and each process gives its work back.
+            # Celery ends the pool processes, and each pool process requeues its jobs.
             os.kill(os.getpid(), signal.SIGQUIT)
-            time.sleep(MAX_END_SECONDS)
+            time.sleep(MAX_SHUTDOWN_SECONDS)
         log.warning("worker.ended_at_once")
         remove_shared_folder()
         os._exit(exit_code)

@@ -1,4 +1,7 @@
-"""Runs the sweep in a worker's main process, each second from its start to its shutdown."""
+"""Runs the sweep every second in the main process of a worker.
+
+The sweep finds lost jobs, sends lost messages again, and starts maintenance that is due.
+"""
 
 import os
 import threading
@@ -26,22 +29,24 @@ log = get_logger(__name__)
 _Step = Callable[[Resources], object]
 
 SWEEP_EVERY_SECONDS = 1.0
-# Rare steps run once in this many rounds. Canaries are due every ten seconds, and a check for all
-# of them in each second would be most of the work.
+# Rare steps run only in every fifth round. Canaries are due every ten seconds, so checking every
+# second for due canaries would be wasteful.
 _RARE_STEP_ROUNDS = 5
-# A round takes milliseconds. If a server makes a round hang, the pool must still be able to fork.
+# The maximum time that a fork waits for the end of a round. A round takes milliseconds, but the
+# pool must be able to fork even if a server makes the round hang.
 _MAX_FORK_WAIT_SECONDS = 5.0
 
 _stopping = threading.Event()
 _round_lock = threading.Lock()
-# True if the forking thread holds the lock.
+# True if the forking thread has acquired the lock of the round. The list is empty between forks.
 _lock_results: list[bool] = []
 
 
 def start_sweep_with(app: Celery) -> None:
     app.steps["worker"].add(SweepStep)
     signals.worker_shutting_down.connect(lambda **_: _stopping.set(), weak=False)
-    # A pool process forked during a round would inherit locks that no thread releases.
+    # A fork waits for the end of the sweep's current round. A pool process that is forked during a
+    # round would inherit locks that no thread releases.
     os.register_at_fork(
         before=lambda: _lock_results.append(_round_lock.acquire(timeout=_MAX_FORK_WAIT_SECONDS)),
         after_in_parent=_release_lock,
@@ -50,10 +55,10 @@ def start_sweep_with(app: Celery) -> None:
 
 
 class SweepStep(bootsteps.StartStopStep):  # type: ignore[misc]
-    """Starts the sweep after the pool and before the connection to the broker.
+    """A step of Celery that starts the sweep after the pool, but before the broker connection.
 
-    The sweep can repair the fault that prevents the connection, for example a broker that is full
-    of messages.
+    The sweep may fix the fault that prevents the connection. An example is a broker that is full of
+    messages.
     """
 
     requires = ("celery.worker.components:Pool",)
@@ -78,7 +83,8 @@ def _sweep_until_stopped(queues: list[Queue]) -> None:
         frequent_steps.append(wake_due)
     all_steps: list[_Step] = [*frequent_steps, partial(send_canaries, queues=queues)]
     if Queue.WEBHOOKS not in queues:
-        # If no worker of that queue is left, the metrics show the jobs that wait for one.
+        # Workers of other queues also wake webhook endpoints. If no worker serves the webhook
+        # queue, the metrics then show the waiting jobs.
         all_steps.append(wake_due)
     for number in count():
         if _stopping.wait(SWEEP_EVERY_SECONDS):
@@ -87,7 +93,7 @@ def _sweep_until_stopped(queues: list[Queue]) -> None:
             for step in frequent_steps if number % _RARE_STEP_ROUNDS else all_steps:
                 try:
                     step(resources)
-                except Exception as error:  # noqa: BLE001 - the next steps must run anyway
+                except Exception as error:  # noqa: BLE001 - a failed step must not stop other steps
                     log.warning("sweep.failed", reason=f"{type(error).__name__}: {error}")
     resources.close()
 

@@ -1,7 +1,7 @@
 """Lists the queue of each task for Flower.
 
-A separate process prints the list as JSON, because that needs all services. Flower doesn't need
-them otherwise.
+A separate process imports all services and prints the list as JSON. Flower itself therefore doesn't
+have to import the services.
 """
 
 import json
@@ -24,7 +24,7 @@ def list_task_queues() -> dict[str, TaskQueue]:
 
 
 def main() -> None:
-    import workers.task_table  # noqa: F401 - registers all kinds
+    import workers.task_table  # noqa: F401 - the import registers all kinds of work
     from services.jobs import maintenance
     from services.jobs.kinds import list_kinds, list_request_work
     from workers.canary_task import CANARY
@@ -34,7 +34,7 @@ def main() -> None:
         task_queues[request_kind.task] = TaskQueue(request_kind.queue, is_periodic=False)
     for kind in maintenance.list_kinds():
         task_queues[kind.name] = TaskQueue(kind.queue, is_periodic=True)
-    # Each queue has its own canary.
+    # Every queue has a canary.
     task_queues[CANARY] = TaskQueue("every", is_periodic=True)
     sys.stdout.write(json.dumps(task_queues))
 

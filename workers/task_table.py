@@ -1,7 +1,7 @@
-"""The tasks of the workers, one for each kind of work that the services registered.
+"""The Celery tasks of the workers, one per registered kind of work.
 
-A task has the name of its kind. These names never change, because messages in the queues carry
-them.
+The name of a task is the name of its kind of work. The names of tasks never change, because the
+messages in the queues contain the names.
 """
 
 import importlib
@@ -26,15 +26,15 @@ from services.jobs.lease import LeaseLost
 from services.jobs.maintenance import MaintenanceKind
 from storage.redis.request_work import AllCallersLeft, RequestLease
 from workers.context import ProcessContext, WorkerContext
-from workers.held_work import WorkItem
+from workers.in_flight_work import WorkItem
 from workers.job_runner import KILL_AFTER_SECONDS, TaskFailed, run_job
 
 log = get_logger(__name__)
 
-# No caller waits longer than this.
+# The time limit of request-only work. The limit matches the longest time that an API caller waits.
 MAX_REQUEST_SECONDS = 60.0
 
-# The modules that register kinds. A test fails if one is missing.
+# The modules in which services register their kinds of work. A test fails if a module is missing.
 _MODULES = """
     accounts.account_mails
     attachments.strays attachments.upload
@@ -55,17 +55,17 @@ for _name in _MODULES.split():
 
 
 def register_tasks(app: Celery, process: ProcessContext) -> None:
-    """Register the tasks with an application, which runs them in this process's context."""
+    """Register all tasks with the Celery application."""
     job_task = _build_task(process, run_job)
     for kind in list_kinds():
-        # At the soft limit, a pool of processes raises an exception in the work. At the hard limit,
-        # it kills the process. A pool of threads ignores both.
+        # At the soft limit, a pool of processes raises an exception in the job. At the hard limit,
+        # the pool kills the process. A pool of threads ignores these limits.
         seconds = kind.deadline_seconds + kind.max_stay_seconds
         limits = {"soft_time_limit": seconds, "time_limit": seconds + KILL_AFTER_SECONDS}
         app.task(job_task, name=kind.name, throws=(TaskFailed,), **limits)
     for request_kind, answer in list_request_work().items():
         task = _build_task(process, partial(answer_request, kind=request_kind, answer=answer))
-        # Events would double a worker's messages for such a short task, and don't name a job.
+        # Events are off, because events would double the number of messages for short tasks.
         app.task(task, name=request_kind.task, send_events=False)
     for periodic in maintenance.list_kinds():
         run = partial(run_maintenance, kind=periodic)
@@ -95,7 +95,7 @@ def answer_request(
     try:
         with (
             spans.work_span(f"request {kind.task}", lease.traceparent, attributes),
-            context.held.holding(item),
+            context.in_flight_work.track(item),
             context.request_leases.keep_renewed(lease, until=deadline),
         ):
             outcome = {"result": answer(context.resources, lease)}
@@ -106,14 +106,14 @@ def answer_request(
         outcome = _describe_error(error)
     except TransientError as error:
         outcome = _describe_error(SERVICE_UNREACHABLE(reason=error))
-    except Exception:  # without a result, the callers would wait until their time is over
+    except Exception:  # Without a result, the callers would wait until their time limit.
         log.exception("request.broke")
         outcome = _describe_error(REQUEST_FAILED())
     work.finish(request_id, worker, outcome)
 
 
 def _give_back(context: WorkerContext, kind: RequestKind, lease: RequestLease) -> None:
-    """Let another worker do the work, so that no caller waits for a worker that has stopped."""
+    """Requeue a request for another worker, so that no caller waits for a stopped worker."""
     try:
         if lease.release():
             context.resources.broker.send(kind.task, kind.queue, {"request_id": lease.request_id})
@@ -134,11 +134,11 @@ def _describe_error(error: DomainError) -> dict[str, Any]:
 
 
 def run_maintenance(context: WorkerContext, *, kind: MaintenanceKind) -> None:
-    """Run the maintenance if it is due. For an early or repeated message, the claim fails."""
+    """Run a kind of maintenance if it is due. An early or repeated message does nothing."""
     try:
         maintenance.run_if_due(context.resources, kind, partial(kind.run, context.resources))
     except LeaseLost:
         log.warning("maintenance.lease_lost", maintenance=kind.name)
-    except Exception as error:  # its row has the error, and the next run is due soon
+    except Exception as error:  # The error is in the maintenance row, and the next run is due soon.
         log.exception("maintenance.failed", maintenance=kind.name)
         raise TaskFailed(type(error).__name__) from None

@@ -1,13 +1,13 @@
-"""Changes kombu's Redis transport and Celery's consumer for safe limits and reconnections.
+"""Changes to kombu's Redis transport and Celery's consumer.
 
-A closed channel may have to acknowledge a message or put one back. It then connects with the
-settings of a connection that it no longer has. In kombu 5.7 this raises ``AttributeError``, which
-ends the worker's main loop: the process neither works nor exits. Here it raises a connection error,
-which kombu handles like any lost connection. The sweep sends the messages again that were not put
-back.
+A closed channel may have to acknowledge a message or put a message back. In kombu 5.7, the closed
+channel then raises ``AttributeError``, because the channel has lost its connection settings. The
+error ends the main loop of the worker, so that the process neither works nor exits. The channels in
+this module raise a connection error instead, which kombu handles like any lost connection. The
+sweep of lost jobs sends messages again that were not put back.
 
-Celery fetches the messages of all queues with one consumer and one limit. If stuck work uses up
-this limit, the messages of every queue wait. Here each queue has its own channel, with the queue's
+Celery fetches the messages of all queues with one consumer and one limit. Stuck jobs that use up
+the limit would block every queue. In this module, each queue has a separate channel with a separate
 limit.
 """
 
@@ -26,18 +26,18 @@ from storage.task_messages import queue_name
 
 
 class LimitedQoS(redis.QoS):
-    """Counts the work of the pool instead of the messages of a channel.
+    """A limit that counts the running jobs of a queue instead of the messages of a channel.
 
-    kombu counts messages per channel. After a reconnect a queue could fill its limit again, while
-    the pool is still busy with earlier messages of the queue. If an acknowledgement failed, its
-    message would count forever, so that a hanging broker could leave a queue without room.
+    By default, kombu counts the unacknowledged messages of a channel. After a reconnection, a queue
+    could exceed its limit while earlier jobs of the queue are still running. A message with a
+    failed acknowledgement would count forever, so that a hanging broker could block a queue.
     """
 
     def can_consume(self) -> bool:
         if not self.prefetch_count:
             return True
         queues = self.channel.active_queues
-        # Copy the set in one step, because other threads remove their requests from it.
+        # The set is copied first, because other threads remove their requests from the set.
         requests = [reference() for reference in list(state.reserved_requests.data)]
         active = sum(
             request is not None and request.delivery_info["routing_key"] in queues
@@ -73,14 +73,14 @@ class SentinelTransport(MasterTransport):
 
 
 def install_transports() -> None:
-    """Use these transports for the URLs of Redis and Sentinel from now on."""
+    """Make kombu use these transports for the URLs of Redis and Sentinel."""
     for scheme in ("redis", "rediss"):
         TRANSPORT_ALIASES[scheme] = f"{__name__}:{RedisTransport.__name__}"
     TRANSPORT_ALIASES["sentinel"] = f"{__name__}:{SentinelTransport.__name__}"
 
 
 class QueueConsumers:
-    """Replaces Celery's single consumer of tasks by one consumer per queue."""
+    """A replacement for Celery's single consumer, with a separate consumer per queue."""
 
     def __init__(
         self, amqp: AMQP, connection: Connection, limits: Mapping[Queue, int], **options: Any
@@ -115,11 +115,11 @@ class QueueConsumers:
         self.cancel()
 
     def qos(self, **_: Any) -> None:
-        """Ignore the limit that Celery sets for its single consumer. Each queue keeps its limit."""
+        """Ignore the limit that Celery sets for a single consumer."""
 
 
-class QueueQueues(AMQP):  # type: ignore[misc]
-    """Creates the consumers of the queues that the process serves."""
+class LimitedQueues(AMQP):  # type: ignore[misc]
+    """The queues of a worker, each with a separate consumer and limit."""
 
     def __init__(self, app: Any, limits: Mapping[Queue, int]) -> None:
         super().__init__(app)

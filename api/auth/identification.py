@@ -85,7 +85,7 @@ def identify_caller(
         caller = api_keys.authenticate_key(
             database, state.used_keys, keyring, secret, recent=recent
         )
-    # A cookie of a session that has ended is ignored. Browsers may still send this cookie.
+    # Ignore the cookie of a session that has ended, because browsers still send this cookie.
     session = find_page_session(request, state)
     if session is not None and session.user_id != caller.user_id:
         raise access.AUTH_CREDENTIALS_DISAGREE()
@@ -102,8 +102,8 @@ def count_anonymous(request: Request, rate: RateLimitName | None) -> None:
 def count_trace(request: Request, token: str) -> bool:
     """Count a request against the person of its trace id; return ``False`` if the id is invalid.
 
-    The IP address isn't counted, because mail providers send the one-click requests of many people
-    from a few addresses.
+    The IP address isn't counted too, because mail providers send the one-click requests of many
+    people from a few addresses.
     """
     state = state_of(request)
     try:

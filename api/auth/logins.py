@@ -77,7 +77,7 @@ async def begin_session(
 
     Every login calls this function, including a repeated login and a login by a mailed link. The
     browser's earlier session ends, even if it belongs to another user. A person with a second
-    factor gets no session yet: the response has status 403 and asks for the factor.
+    factor gets status 403 and a page that asks for the factor, but no session yet.
 
     Args:
         identify: returns the person, or raises an error.

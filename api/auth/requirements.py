@@ -181,8 +181,8 @@ def _any_credential(sentence: str) -> Any:
 
 
 PUBLIC = Depends(PublicAccess())
-# This access rule has no rate limit. A payment provider or the image proxy of a mail provider calls
-# some routes for many people. Requests with a signature need no rate limit either.
+# No rate limit applies to routes that a payment provider or an image proxy calls for many people.
+# Requests with a signature need no rate limit either.
 UNLIMITED = Depends(PublicAccess(stranger=None))
 # This access rule is for routes where a caller could guess passwords or cause mails to other
 # people.
@@ -195,8 +195,8 @@ OPTIONAL = Depends(
         check=partial(identify_and_count, stranger=RateLimitName.LOGIN),
     )
 )
-# A route needs one of these access rules if the scope depends on the record, because only the
-# service can check such a scope.
+# The scope of some routes depends on the record, so only the service can check the scope. The
+# access rule then accepts any credentials.
 ANY_CALLER = _any_credential("Scope: any credential.")
 JOB_KIND_SCOPE = _any_credential("Scope: that of the job's kind, such as `attachment`.")
 EXPORT_KIND_SCOPE = _any_credential(

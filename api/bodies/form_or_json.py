@@ -103,8 +103,7 @@ async def read_body_fields(request: Request) -> tuple[BodyFields, bool]:
 def _has_one_click(pairs: Iterable[tuple[str, Any]]) -> bool:
     """Return whether a form has the field ``List-Unsubscribe=One-Click``.
 
-    Spaces and line breaks are ignored, because some mail systems copy the field from the mail's
-    header with them.
+    Spaces and line breaks around the field are ignored, because some mail systems add them.
     """
     return any(
         (name.strip().lower(), value.strip().lower()) == _ONE_CLICK

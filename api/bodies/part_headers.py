@@ -140,7 +140,7 @@ def _decode_raw(value: str) -> str:
 
 
 def _decode_bytes(data: bytes) -> str:
-    """Decode bytes as UTF-8. Decode other bytes as Windows-1252, which extends Latin-1."""
+    """Decode bytes as UTF-8, or as Windows-1252 if they aren't valid UTF-8."""
     return _decode(data, "utf-8") or data.decode("cp1252", "replace")
 
 

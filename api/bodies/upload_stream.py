@@ -23,8 +23,7 @@ from storage.parts import PART_BYTES, PartWriter
 # The maximum size of all fields before the file.
 MAX_FIELDS_BYTES = 16 * 1024
 
-# A function that checks a form's fields before the file is read. The function gets only the fields
-# that precede the file.
+# A function that checks the fields that precede the file in a form, before the file is read.
 Check = Callable[[Mapping[str, str]], Awaitable[None]]
 
 

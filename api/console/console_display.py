@@ -43,8 +43,8 @@ _HOUR_SECONDS = 3_600
 _DAY_SECONDS = 86_400
 # The longest distance from now that is shown in place of a date.
 _MAX_DISTANCE_SECONDS = 30 * _DAY_SECONDS
-# The units of durations. An entry contains the shortest duration for which a unit is used, the
-# length of the unit in seconds, and its name.
+# The units of formatted durations, longest first. Each tuple contains the shortest duration for
+# which a unit is used, the length of the unit in seconds, and the name of the unit.
 _UNITS = (
     (2 * _DAY_SECONDS, _DAY_SECONDS, "day"),
     (_HOUR_SECONDS, _HOUR_SECONDS, "hour"),
@@ -133,10 +133,10 @@ def build_curl_call(
 
     ``options``: additional options of curl, such as ``--form file=@members.csv``.
     """
-    words = ["curl"]
+    command = ["curl"]
     if method != "GET":
-        words += ["--request", method]
-    lines = [shlex.join([*words, base + path])]
+        command += ["--request", method]
+    lines = [shlex.join([*command, base + path])]
     # Use a variable of the shell, so that the API key doesn't get into the shell's history.
     lines.append('--header "Authorization: Bearer $PRESSROOM_KEY"')
     if body is not None:

@@ -106,7 +106,7 @@ def parse_body(schema: type[BodyT], values: Mapping[str, Any]) -> BodyT:
         ) from None
 
 
-def field_error(name: str, rule: str) -> DomainError:
+def build_field_error(name: str, rule: str) -> DomainError:
     """Return the error for an invalid value in a field that exists only in the form."""
     problem = FieldProblem(f"body.{name}", "value", rule)
     return BODY_INVALID(place=problem.field, rule=rule, problems=(problem,))

@@ -1,4 +1,4 @@
-// Asks the browser for a passkey, and sends its answer in the form around the button.
+// Requests a passkey from the browser, and submits the browser's response in the surrounding form.
 "use strict";
 (() => {
   const bytes = (text) =>
@@ -46,7 +46,7 @@
       }
     });
     form.addEventListener("submit", (event) => {
-      // By Enter in the one field of a form that has no other button.
+      // If the form has no submit button, the person pressed Enter in its only field.
       if (form.querySelector("button:not([type=button])")) return;
       event.preventDefault();
       button.click();

@@ -176,7 +176,7 @@ class ErrorDetails:
         return self.status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
 
-RenderProblem = Callable[[ErrorDetails], Response]
+ProblemRenderer = Callable[[ErrorDetails], Response]
 
 
 def render_problem(problem: ErrorDetails, *, language: str = ENGLISH) -> Response:
@@ -199,7 +199,7 @@ def describe_error(code: str) -> tuple[str, str] | None:
     return (heading, " ".join(sentences)) if heading else None
 
 
-def mark_page_request(scope: Scope, renderer: RenderProblem = render_problem) -> None:
+def mark_page_request(scope: Scope, renderer: ProblemRenderer = render_problem) -> None:
     """Mark a request whose response is a page.
 
     ``renderer``: the function that renders an error of the request as a page.
@@ -207,12 +207,12 @@ def mark_page_request(scope: Scope, renderer: RenderProblem = render_problem) ->
     scope[_RENDERER_KEY] = renderer
 
 
-def find_problem_renderer(scope: Scope) -> RenderProblem | None:
+def find_problem_renderer(scope: Scope) -> ProblemRenderer | None:
     """Return the function that renders errors of this request as pages.
 
     The result is ``None`` for a request of a program, which gets errors as JSON.
     """
-    renderer: RenderProblem | None = scope.get(_RENDERER_KEY)
+    renderer: ProblemRenderer | None = scope.get(_RENDERER_KEY)
     return renderer
 
 

@@ -20,8 +20,8 @@ MAX_HELD_SMALL_BODY_BYTES = 64 * MEGABYTE
 MAX_HELD_LARGE_BODY_BYTES = 256 * MEGABYTE
 # A holder may use one eighth of each pool.
 HOLDER_FRACTION = 8
-# The maximum number of bodies per holder that haven't arrived completely. Each such body needs a
-# task, and up to half a megabyte that the server has read ahead.
+# The maximum number of unfinished bodies per holder. Each unfinished body needs a task, and up to
+# half a megabyte that the server has read ahead.
 MAX_UNFINISHED_BODIES = 128
 
 # The result is cached, because a few IP addresses send most bodies.

@@ -1,7 +1,7 @@
 """Bulkheads, which divide the threads of this process so that hanging work can't block all threads.
 
-Each handler that blocks runs in a thread of one bulkhead. If all threads of the bulkhead are busy,
-a limited number of callers wait for a limited time. All other callers get the status 503. No
+Each handler that blocks runs in a thread of one bulkhead. If all threads of a bulkhead are busy, a
+limited number of callers wait for a limited time. Callers beyond this number get the status 503. No
 handler runs in FastAPI's own threads, which a test checks.
 """
 

@@ -17,8 +17,8 @@ LEAVING = Bulkhead("leaving", 3, wait_seconds=10.0)
 STORAGE = Bulkhead("storage", 6, wait_seconds=5.0)
 # Reads and writes of the database that have no bulkhead of their own.
 RECORDS = Bulkhead("records", 8)
-# Redis operations of requests that wait for a worker. These requests arrive in bursts, and wait
-# much longer for the worker than for a thread.
+# Redis operations of requests that wait for a worker. Requests for workers arrive in bursts, and
+# wait much longer for the worker than for a thread.
 REQUESTS = Bulkhead("requests", 6, wait_seconds=5.0, max_waiting=5_000)
 # DNS lookups of host names from callers. A hostile caller's DNS server may occupy one thread by
 # answering slowly, so there are many threads.

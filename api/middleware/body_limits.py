@@ -90,7 +90,7 @@ def find_body_limit(path: str) -> BodyLimit:
 
 
 class BodyRefused(Exception):
-    """The body was refused. The exception ends the handler, and the middleware catches it."""
+    """The body was refused. ``BodyRefused`` ends the handler, and never leaves the middleware."""
 
 
 class BoundedBody:
@@ -129,7 +129,7 @@ class BoundedBody:
     async def is_within(self, max_bytes: int) -> bool:
         """Return whether the body has at most ``max_bytes``, and read no more than necessary.
 
-        ``receive`` returns the messages that were read here again.
+        ``receive`` later returns the messages that this method has read.
         """
         if self._declared_bytes > max_bytes:
             return False

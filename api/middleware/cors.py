@@ -8,7 +8,7 @@ from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from api.html.problems import RenderProblem, mark_page_request, mark_reader_request
+from api.html.problems import ProblemRenderer, mark_page_request, mark_reader_request
 
 # The response headers that scripts of other origins may read, in addition to the headers that
 # browsers always expose. docs/conventions.md lists these headers.
@@ -51,7 +51,7 @@ class ApiCorsMiddleware:
         *,
         pages: Iterable[APIRouter],
         reader_pages: Iterable[APIRouter],
-        folders: Mapping[str, RenderProblem],
+        folders: Mapping[str, ProblemRenderer],
     ) -> None:
         self._app = app
         self._api = CORSMiddleware(

@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.drain import Drain
 from api.errors import internal_error, problem_response
-from api.html.problems import RenderProblem
+from api.html.problems import ProblemRenderer
 from api.middleware.body_limits import BodyLimitMiddleware
 from api.middleware.cors import ApiCorsMiddleware
 from api.middleware.deadlines import DeadlineMiddleware
@@ -103,7 +103,7 @@ def build_request_layers(
     reader_cookies: Collection[str] | None,
     pages: Sequence[APIRouter],
     reader_pages: Sequence[APIRouter],
-    folders: Mapping[str, RenderProblem],
+    folders: Mapping[str, ProblemRenderer],
 ) -> list[Middleware]:
     """Return the middleware of all requests, with the outermost first.
 

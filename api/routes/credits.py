@@ -33,7 +33,7 @@ from services.credits import checkout, claim_tokens, ledger, ledger_pages, order
 from services.credits.checkout import OrderRequest
 from services.credits.ledger_pages import LedgerFilter
 from services.jobs.idempotency import AcceptedJob
-from services.paging import PageRequest, fill
+from services.paging import PageRequest, fill_page
 
 WAIT_SECONDS = 20.0
 # Prices change only with the settings of a deployment, so caches may keep them for a while.
@@ -130,7 +130,7 @@ def read_ledger(
     read = partial(
         ledger_pages.list_entries, state.resources.database, caller.user_id, ledger_filter=filters
     )
-    entries = fill(
+    entries = fill_page(
         page_request, read, lambda rows: [text for _, text in rows], lambda text: len(text.encode())
     )
     pagination = Pagination.of(page_request, entries).model_dump_json()
@@ -278,7 +278,7 @@ def list_orders(
 ) -> Response:
     """The caller's orders, those that they claimed too, newest first."""
     read = partial(orders.list_orders, uow, caller.user_id, status=status)
-    records = fill(
+    records = fill_page(
         paging, read, lambda rows: [*map(schemas.describe_order, rows)], schemas.count_json_bytes
     )
     pagination = Pagination.of(paging, records).model_dump()

@@ -301,6 +301,6 @@ def fill_page(
         read: reads a page of rows.
         convert: converts rows to records.
     """
-    return paging.fill(
+    return paging.fill_page(
         request, read, convert, lambda record: len(record.model_dump_json().encode())
     )

@@ -7,7 +7,7 @@ from pydantic import Field, WithJsonSchema
 from api.schemas.envelope import AtMost, Body, Schema, Timestamp
 from core.ids import MAX_ID
 from models import BulkActionKind, SubscriptionStatus
-from services.paging import WHOLE
+from services.paging import UNPAGED
 from services.subscriptions.export_sheets import ExportFormat, ExportKind
 from services.subscriptions.filters.grammar import (
     MAX_CONDITIONS,
@@ -129,7 +129,7 @@ class MemberSearch(Body):
         strict=False,
         description="Only members who have it, instead of the active ones",
     )
-    limit: int = Field(default=50, ge=1, le=WHOLE.limit, description="How many to answer at most")
+    limit: int = Field(default=50, ge=1, le=UNPAGED.limit, description="How many to answer at most")
     cursor: str | None = Field(
         default=None, description="next_cursor of the page before", examples=[None]
     )

@@ -1,4 +1,4 @@
-"""The pages on which a person confirms a sign-up by a mailed link.
+"""The page on which a person confirms a sign-up, after opening a mailed link.
 
 Opening the link changes nothing, because mail scanners open links. The button on the page confirms
 the subscription.

@@ -20,8 +20,8 @@ class StreamCounter:
 
     def __init__(self) -> None:
         self._open: Counter[int] = Counter()
-        # This event is set when the process shuts down, so that all streams end. Clients reconnect
-        # to another process.
+        # The event is set when the process shuts down, so that all streams end and their clients
+        # reconnect to another process.
         self.closing = asyncio.Event()
 
     @contextmanager

@@ -13,9 +13,9 @@ from core.queues import Queue
 from storage.redis.canaries import Canaries
 
 READ_EVERY_SECONDS = 1.0
-# Work is refused if it would start later than after this time while a caller waits for the result.
+# The maximum delay before work starts if a caller waits for the result.
 MAX_QUEUE_SECONDS_WHILE_WAITING = 30.0
-# All other work may start later, but not so late that the workers could never catch up.
+# The maximum delay before other work starts. With longer delays, the workers might never catch up.
 MAX_QUEUE_SECONDS = 600.0
 _MAX_RETRY_AFTER_SECONDS = 60
 

@@ -29,7 +29,7 @@ class Subscriber:
     """Passes notifications to listeners.
 
     The subscriber receives notifications for all processes, and notifications for its own process.
-    ``waiter`` is the name of its own process.
+    ``waiter`` is the name of the subscriber's process.
     """
 
     def __init__(self, client: redis.asyncio.Redis, waiter: str | None) -> None:

@@ -133,7 +133,8 @@ def deliver_job_status(waiters: Waiters[bool], topic: str, status: str) -> None:
     """Look up a job after a notification about its end.
 
     The notification itself isn't trusted, because it may come from another deployment. Redis
-    delivers notifications to all deployments on the same server, even with different databases.
+    delivers notifications to all deployments on the same server, even if they use
+    different Redis databases.
     """
     if status in FINISHED:
         waiters.nudge(topic)

@@ -22,8 +22,8 @@ from storage.redis.request_calls import RequestCalls
 
 log = get_logger(__name__)
 
-# The message is sent again after this time, because it may be lost. The pauses double, so that
-# repeated messages don't fill the queue.
+# The message to the workers is sent again after this time, because messages can get lost. The
+# pauses double, so that repeated messages don't fill the queue.
 RESEND_AFTER_SECONDS = 2.0
 
 
@@ -68,7 +68,7 @@ class WorkerCalls:
                 except RedisError:
                     raise requests.QUEUE_UNAVAILABLE() from None
                 finally:
-                    # Leave even if ``join`` failed or was cancelled. Leaving runs in the
+                    # Leave the run even if ``join`` failed or was cancelled. Leaving runs in the
                     # background, so it doesn't delay the response.
                     self._calls.remove_caller(request_id, caller)
         if result is None and self.results.closed:
@@ -82,7 +82,7 @@ class WorkerCalls:
         return outcome["result"]
 
     def deliver(self, topic: str, value: str) -> None:
-        """Deliver the result in a notification. A notification without a result causes a lookup."""
+        """Deliver the result in a notification. Look up the result if the notification has none."""
         if value:
             self.results.fulfil(topic, value)
         else:

@@ -1,4 +1,4 @@
-"""`pressroom doctor`: does everything work that this deployment needs?"""
+"""The command ``pressroom doctor``, which checks everything that a deployment needs."""
 
 import logging
 import os
@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 
 from cli.connection import use_running_stack
-from cli.doctor import examination
-from cli.doctor.examination import Ask, CheckState, Diagnosis
-from cli.doctor.service_checks import ask_mail, ask_providers, ask_public_url
-from cli.doctor.store_checks import ask_broker, ask_cache, ask_database, ask_storage
-from cli.doctor.work_checks import ask_backup
-from cli.output import Json, fields, show_all
+from cli.doctor import runner
+from cli.doctor.runner import Check, CheckState, Diagnosis
+from cli.doctor.service_checks import check_mail, check_providers, check_public_url
+from cli.doctor.store_checks import check_broker, check_cache, check_database, check_storage
+from cli.doctor.work_checks import check_backup
+from cli.output import Json, print_records, select_fields
 from core.errors import SettingsError
 from core.log_output import configure_logging
 from core.settings import load_settings
@@ -32,7 +32,7 @@ def doctor(
     ] = None,
     seconds: Annotated[
         float, typer.Option(min=1, max=25, help="For how long answers are waited for.")
-    ] = examination.MAX_EXAMINATION_SECONDS,
+    ] = runner.MAX_SECONDS,
     as_json: Json = False,
 ) -> None:
     """Check everything that this deployment needs. With faults, the exit code is 1.
@@ -42,40 +42,44 @@ def doctor(
     whatever hangs. A process knows its own settings alone: run it where mail is sent to check mail.
     """
     use_running_stack()
-    diagnoses = _examined(send, seconds)
+    diagnoses = _run_all_checks(send, seconds)
     rows = [
-        fields(each, "part check state found advice")
+        select_fields(each, "part check state found advice")
         if as_json
-        else {"": _MARKS[each.state], **fields(each, "part check found"), "what to do": each.advice}
+        else {
+            "": _MARKS[each.state],
+            **select_fields(each, "part check found"),
+            "what to do": each.advice,
+        }
         for each in diagnoses
     ]
-    show_all(rows, as_json=as_json)
+    print_records(rows, as_json=as_json)
     is_faulty = any(each.state is CheckState.WRONG for each in diagnoses)
     sys.stdout.flush()
-    # At once: a thread that hangs in a call would hold up the end.
+    # A normal exit would wait for threads that hang in a call.
     os._exit(FAULTY if is_faulty else 0)
 
 
-def _examined(send: str | None, seconds: float) -> list[Diagnosis]:
+def _run_all_checks(send: str | None, seconds: float) -> list[Diagnosis]:
     try:
         settings = load_settings()
     except SettingsError as error:
         advice = "Set it as docs/install.md says."
         return [
-            examination.wrong(name, rule, advice, "settings")
+            runner.wrong(name, rule, advice, "settings")
             for name, _, rule in (line.partition(": ") for line in str(error).splitlines())
         ]
     configure_logging(settings.model_copy(update={"log_level": "error"}))
-    # We tell of each fault once; the libraries would do so at each try.
+    # The libraries would log a fault at every retry, and the command reports each fault anyway.
     logging.disable(logging.WARNING)
-    parts: dict[str, Ask] = {
-        "database": ask_database,
-        "redis": ask_cache,
-        "broker": ask_broker,
-        "object storage": ask_storage,
-        "backup": ask_backup,
-        "mail": partial(ask_mail, send),
-        "public URL": ask_public_url,
-        "providers": ask_providers,
+    parts: dict[str, Check] = {
+        "database": check_database,
+        "redis": check_cache,
+        "broker": check_broker,
+        "object storage": check_storage,
+        "backup": check_backup,
+        "mail": partial(check_mail, send),
+        "public URL": check_public_url,
+        "providers": check_providers,
     }
-    return examination.examine(parts, settings, seconds=seconds)
+    return runner.run_checks(parts, settings, seconds=seconds)

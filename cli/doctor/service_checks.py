@@ -1,14 +1,15 @@
-"""Checks of the API and of other people's servers, by calls that cost and change nothing."""
+"""Checks of the API, the mail server and the providers, with calls that cost nothing."""
 
 import json
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
+from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from pydantic import SecretStr
 
-from cli.doctor.examination import Diagnosis, fine, skipped, wrong
+from cli.doctor.runner import Diagnosis, fine, skipped, wrong
 from core import clock
 from core.languages.shown_lines import strip_invisible
 from core.settings import Settings
@@ -27,43 +28,58 @@ from integrations.mail.smtp import SmtpMailer
 
 _PROVIDER_BOUNDS = HttpBounds(max_seconds=8.0, max_connect_seconds=4.0, max_reply_bytes=1024 * 1024)
 _SERVER_ERRORS = range(500, 600)
-_WRONG_SECRET = b"invalid-input-secret"
-# No such payment exists: a key that is accepted gets 404.
-_NO_PAYMENT = "/v1/payment_intents/pi_pressroom_doctor"
-_ONE_PHOTO = "/search/photos?query=paper&per_page=1"
+_WRONG_SECRET_CODE = b"invalid-input-secret"
+# The path of a payment that doesn't exist. The reply to a valid key is 404.
+_MISSING_PAYMENT_PATH = "/v1/payment_intents/pi_pressroom_doctor"
+_PHOTO_SEARCH_PATH = "/search/photos?query=paper&per_page=1"
+_HEALTH_PATH = "/healthz"
+_API_BOUNDS = HttpBounds(max_seconds=8.0, max_connect_seconds=5.0, max_reply_bytes=64 * 1024)
+# A forged address for the test. No caller has this address, because RFC 5737 reserves its network
+# for documentation.
+_FORGED_ADDRESS = "192.0.2.1"
+# The time limit for the test mail, which must fit into the time limit of all checks.
+_MAX_MAIL_SECONDS = 10.0
+_MAIL_TEXT = "This mail was sent by pressroom doctor. Mail works."
 
 
 class _Call(NamedTuple):
+    """A call that checks a key or a secret of a provider.
+
+    Attributes:
+        setting: the setting that contains the key or the secret.
+        errors: the statuses that mean a refused key.
+        noun: ``key`` or ``secret``, depending on the provider.
+    """
+
     check: str
     url: str
-    # The setting that has the key.
     setting: str
     scheme: str = "Bearer"
     errors: frozenset[int] = frozenset({401, 403})
     noun: str = "key"
 
 
-def ask_providers(settings: Settings) -> Iterator[Diagnosis]:
-    is_asked = False
+def check_providers(settings: Settings) -> Iterator[Diagnosis]:
+    has_keys = False
     with closing(HttpClient(_PROVIDER_BOUNDS)) as http:
-        for call in _calls(settings):
-            given: SecretStr | None = getattr(settings, call.setting)
-            if given is None:
+        for call in _list_calls(settings):
+            hidden_secret: SecretStr | None = getattr(settings, call.setting)
+            if hidden_secret is None:
                 continue
-            is_asked = True
-            secret = given.get_secret_value()
+            has_keys = True
+            secret = hidden_secret.get_secret_value()
             if call.noun == "key":
                 headers = {"Authorization": f"{call.scheme} {secret}"}
-                yield _reply_to(http, call, "GET", headers=headers)
+                yield _check_call(http, call, "GET", headers=headers)
             else:
-                # Providers name a wrong secret, whatever the token is.
+                # The reply reports a wrong secret even if the token is invalid.
                 data = {"secret": secret, "response": "pressroom-doctor"}
-                yield _reply_to(http, call, "POST", data=data)
-    if not is_asked:
+                yield _check_call(http, call, "POST", data=data)
+    if not has_keys:
         yield skipped("keys", "this process has no key of a provider")
 
 
-def _reply_to(http: HttpClient, call: _Call, method: str, **content: Any) -> Diagnosis:
+def _check_call(http: HttpClient, call: _Call, method: str, **content: Any) -> Diagnosis:
     try:
         reply = http.send(method, call.url, **content)
     except HttpFailure as failure:
@@ -74,62 +90,55 @@ def _reply_to(http: HttpClient, call: _Call, method: str, **content: Any) -> Dia
     refused = f"the {call.noun} is refused"
     if call.noun == "key":
         refused += f" ({reply.status})"
-    if reply.status in call.errors or _WRONG_SECRET in reply.body:
+    if reply.status in call.errors or _WRONG_SECRET_CODE in reply.body:
         return wrong(call.check, refused, f"Check {variable_of(call.setting)}.")
     return fine(call.check, f"the {call.noun} is accepted")
 
 
-def _calls(settings: Settings) -> Iterator[_Call]:
-    # A restricted key may lack a right, and is accepted for all that.
-    accepting = frozenset({401})
-    url = _below(settings.stripe_base_url, _NO_PAYMENT)
-    yield _Call("stripe", url, "stripe_secret_key", errors=accepting)
-    url = _below(settings.payments_sandbox_url, _NO_PAYMENT)
-    yield _Call("payments sandbox", url, "payments_sandbox_secret_key", errors=accepting)
+def _list_calls(settings: Settings) -> Iterator[_Call]:
+    # A payment key may be valid although the status is 403, because a restricted key may lack a
+    # permission.
+    payment_errors = frozenset({401})
+    url = _join_url(settings.stripe_base_url, _MISSING_PAYMENT_PATH)
+    yield _Call("stripe", url, "stripe_secret_key", errors=payment_errors)
+    url = _join_url(settings.payments_sandbox_url, _MISSING_PAYMENT_PATH)
+    yield _Call("payments sandbox", url, "payments_sandbox_secret_key", errors=payment_errors)
     if settings.llm_provider == "openai":
-        yield _Call("language model", _below(settings.llm_base_url, "/models"), "llm_api_key")
-    url = _below(settings.unsplash_base_url, _ONE_PHOTO)
+        yield _Call("language model", _join_url(settings.llm_base_url, "/models"), "llm_api_key")
+    url = _join_url(settings.unsplash_base_url, _PHOTO_SEARCH_PATH)
     yield _Call("unsplash", url, "unsplash_access_key", "Client-ID")
     for name in ("turnstile", "hcaptcha", "recaptcha"):
         url = str(getattr(settings, f"{name}_url"))
         yield _Call(name, url, f"{name}_secret", noun="secret")
 
 
-def _below(base: object, path: str) -> str:
+def _join_url(base: object, path: str) -> str:
     return str(base).rstrip("/") + path
 
 
-_PATH = "/healthz"
-_BOUNDS = HttpBounds(max_seconds=8.0, max_connect_seconds=5.0, max_reply_bytes=64 * 1024)
-_OK = 200
-_NOT_FOUND = 404
-# From a network for documents (RFC 5737): no caller has it.
-_INVENTED_ADDRESS = "192.0.2.1"
-
-
-def ask_public_url(settings: Settings) -> Iterator[Diagnosis]:
-    with closing(HttpClient(_BOUNDS)) as http:
+def check_public_url(settings: Settings) -> Iterator[Diagnosis]:
+    with closing(HttpClient(_API_BOUNDS)) as http:
         try:
-            reply = _call(http, settings)
+            reply = _call_api(http, settings)
         except HttpFailure as failure:
             advice = "Check PRESSROOM_PUBLIC_URL, its name, its certificate and the proxy."
             yield wrong("reachable", f"{settings.public_base}: {describe_failure(failure)}", advice)
             return
-        if reply.status != _OK or b'"ok"' not in reply.body:
-            finding = f"{settings.public_base}{_PATH} answers {reply.status}"
+        if reply.status != HTTPStatus.OK or b'"ok"' not in reply.body:
+            finding = f"{settings.public_base}{_HEALTH_PATH} answers {reply.status}"
             yield wrong("reachable", finding, "Another server answers there, or the API is down.")
             return
         yield fine("reachable", f"{settings.public_base} answers")
         if settings.pages_url is not None:
-            yield _pages_host(http, settings.pages_base)
+            yield _check_pages_host(http, settings.pages_base)
         if SEEN_HEADER not in reply.headers:
             advice = "Give this process the secret keys of the API, and set its clock."
             yield skipped("proxy headers", "the API does not say what it sees", advice)
             return
-        yield _seen(settings, json.loads(reply.headers[SEEN_HEADER]))
-        forged = _call(http, settings, **{"X-Forwarded-For": _INVENTED_ADDRESS})
-        seen = json.loads(forged.headers.get(SEEN_HEADER, "{}"))
-        if seen.get("address") == _INVENTED_ADDRESS:
+        yield _check_seen_caller(settings, json.loads(reply.headers[SEEN_HEADER]))
+        forged_reply = _call_api(http, settings, **{"X-Forwarded-For": _FORGED_ADDRESS})
+        caller = json.loads(forged_reply.headers.get(SEEN_HEADER, "{}"))
+        if caller.get("address") == _FORGED_ADDRESS:
             finding = "the API believes what a caller says of itself"
             advice = "Let the proxy set X-Forwarded-For anew, and trust no network that callers are"
             yield wrong("invented address", finding, f"{advice} in.")
@@ -137,48 +146,47 @@ def ask_public_url(settings: Settings) -> Iterator[Diagnosis]:
             yield fine("invented address", "the API does not believe it")
 
 
-def _pages_host(http: HttpClient, base: str) -> Diagnosis:
+def _check_pages_host(http: HttpClient, base: str) -> Diagnosis:
     try:
-        health = http.send("GET", base + _PATH)
+        health = http.send("GET", base + _HEALTH_PATH)
         login = http.send("GET", f"{base}/login")
     except HttpFailure as failure:
         advice = "Check PRESSROOM_PAGES_URL, its name, its certificate and the proxy."
         return wrong("readers' pages", f"{base}: {describe_failure(failure)}", advice)
-    if health.status != _OK:
+    if health.status != HTTPStatus.OK:
         advice = "Another server answers there, or the API is down."
-        return wrong("readers' pages", f"{base}{_PATH} answers {health.status}", advice)
-    if login.status != _NOT_FOUND:
+        return wrong("readers' pages", f"{base}{_HEALTH_PATH} answers {health.status}", advice)
+    if login.status != HTTPStatus.NOT_FOUND:
         advice = "Let the proxy pass the Host header on, and give PRESSROOM_PAGES_URL to the API."
         return wrong("readers' pages", f"{base} has a login, as the public URL has", advice)
     return fine("readers' pages", f"{base} answers, and has no login")
 
 
-def _call(http: HttpClient, settings: Settings, **headers: str) -> HttpReply:
-    lifetime = timedelta(minutes=1)
-    now = clock.now()
-    base = settings.public_base
-    url, _ = SEEN_CALLERS.create(settings.keyring, _PATH, base=base, lifetime=lifetime, now=now)
+def _call_api(http: HttpClient, settings: Settings, **headers: str) -> HttpReply:
+    url, _ = SEEN_CALLERS.create(
+        settings.keyring,
+        _HEALTH_PATH,
+        base=settings.public_base,
+        lifetime=timedelta(minutes=1),
+        now=clock.now(),
+    )
     return http.send("GET", url, headers=headers)
 
 
-def _seen(settings: Settings, seen: dict[str, Any]) -> Diagnosis:
-    finding = f"{seen['address']} by {seen['scheme']}, from {seen['peer']}"
-    if seen["is_forwarded"] and not seen["is_trusted"]:
-        advice = f"Name the proxy {seen['peer']} in PRESSROOM_TRUSTED_PROXIES."
+def _check_seen_caller(settings: Settings, caller: dict[str, Any]) -> Diagnosis:
+    """Check how the API sees this command as a caller."""
+    finding = f"{caller['address']} by {caller['scheme']}, from {caller['peer']}"
+    if caller["is_forwarded"] and not caller["is_trusted"]:
+        advice = f"Name the proxy {caller['peer']} in PRESSROOM_TRUSTED_PROXIES."
         return wrong("proxy headers", f"{finding}: all callers count as one", advice)
-    if seen["scheme"] != settings.public_url.scheme:
+    if caller["scheme"] != settings.public_url.scheme:
         advice = "Let the proxy send X-Forwarded-Proto, and name it in PRESSROOM_TRUSTED_PROXIES."
         return wrong("proxy headers", finding, advice)
     return fine("proxy headers", finding)
 
 
-# Less than a mail may take: the whole examination has little more.
-_MAX_MAIL_SECONDS = 10.0
-_TEXT = "This mail was sent by pressroom doctor. Mail works."
-
-
-def ask_mail(send_to: str | None, settings: Settings) -> Iterator[Diagnosis]:
-    """``send_to``: the address that gets a mail; without it the server is only logged in to."""
+def check_mail(send_to: str | None, settings: Settings) -> Iterator[Diagnosis]:
+    """Log in to the mail server, and send a mail to ``send_to`` if that is an address."""
     if settings.mail_url is None:
         advice = "Ask where mail is sent from: a worker of the queue mail."
         yield skipped("login", "PRESSROOM_MAIL_URL is not set for this process", advice)
@@ -192,5 +200,6 @@ def ask_mail(send_to: str | None, settings: Settings) -> Iterator[Diagnosis]:
     if send_to is None:
         yield skipped("sending", "nothing was sent", "Give --send ADDRESS for a mail.")
         return
-    mailer.send(Mail(strip_invisible(send_to), "Pressroom sends mail", _TEXT, f"<p>{_TEXT}</p>"))
+    html = f"<p>{_MAIL_TEXT}</p>"
+    mailer.send(Mail(strip_invisible(send_to), "Pressroom sends mail", _MAIL_TEXT, html))
     yield fine("sending", f"the server took a mail to {send_to}, from {sender.address}")

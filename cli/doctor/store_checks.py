@@ -1,4 +1,4 @@
-"""Checks of the stores: the database, Redis and the object storage."""
+"""Checks of the database, Redis, the broker and the object storage."""
 
 import secrets
 import time
@@ -16,7 +16,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 
 from cli.doctor import work_checks
-from cli.doctor.examination import CheckState, Diagnosis, fine, judged, skipped, wrong
+from cli.doctor.runner import CheckState, Diagnosis, diagnose, fine, skipped, wrong
 from core.settings import Settings
 from integrations.http_client import HttpBounds, HttpClient, HttpFailure
 from storage.database import TimeLimitsMissing, build_connector, open_database
@@ -25,13 +25,14 @@ from storage.migrations.roles import has_excess_privileges
 from storage.objects import NO_BUCKET, ObjectStore
 from storage.redis.client import open_redis
 
-# The tests run on it.
-_TESTED_VERSION = 18
+# The version of Postgres with which the product is tested.
+_TESTED_POSTGRES_VERSION = 18
 _MAX_CLOCK_SECONDS = 5.0
 _MAX_CONNECTIONS_SHARE = 0.9
 _MAX_LAG_SECONDS = 60
 _EXTENSIONS = ["btree_gin", "pg_trgm"]
-# Statements carry their values, and so would the log: addresses, names, password hashes.
+# The settings of Postgres that keep statements out of the log of the server. Statements contain
+# addresses, names and password hashes.
 QUIET_LOG = {
     "log_min_error_statement": "panic",
     "log_error_verbosity": "terse",
@@ -40,27 +41,38 @@ QUIET_LOG = {
     "log_min_duration_statement": "-1",
     "auto_explain.log_min_duration": "-1",
 }
-_LOGGING = text("SELECT name, current_setting(name, true) FROM unnest(:names) AS name")
-_USED = text(
+_SELECT_LOG_SETTINGS = text("SELECT name, current_setting(name, true) FROM unnest(:names) AS name")
+_SELECT_CONNECTIONS = text(
     "SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),"
     " current_setting('max_connections')::int"
 )
 
+_MIN_REDIS_VERSION = (6, 2)
+_MAX_MEMORY_SHARE = 0.9
+# The policies that keep the queues. All other policies may evict keys without an expiry, and queues
+# have no expiry.
+_SAFE_POLICIES = ("volatile-lru", "volatile-lfu", "volatile-ttl", "volatile-random", "noeviction")
 
-def ask_database(settings: Settings) -> Iterator[Diagnosis]:
-    # The application's own way in: it refuses sessions without time limits.
+_OBJECT_BYTES = 4096
+_RANGE_START = 1000
+_RANGE_BYTES = 100
+_STORAGE_BOUNDS = HttpBounds(max_seconds=5.0, max_connect_seconds=2.0, max_reply_bytes=64 * 1024)
+
+
+def check_database(settings: Settings) -> Iterator[Diagnosis]:
+    # The check connects in the same way as the application, which requires time limits.
     database = open_database(settings, pool_size=1, application_name="pressroom-doctor")
     try:
         with database.engine.connect() as connection:
             connection.execute(text("SELECT 1"))
-            named = urlsplit(settings.database_url.get_secret_value())
-            yield fine("connection", f"{named.hostname}:{named.port or 5432}{named.path}")
-            yield from _server(connection)
-            revision = _revision(connection)
+            url = urlsplit(settings.database_url.get_secret_value())
+            yield fine("connection", f"{url.hostname}:{url.port or 5432}{url.path}")
+            yield from _check_server(connection)
+            revision = _check_revision(connection)
             yield revision
-            yield from _room_and_log(connection)
+            yield from _check_limits_and_log(connection)
             if revision.state is CheckState.FINE:
-                for each in work_checks.ask_maintenance(connection):
+                for each in work_checks.check_maintenance(connection):
                     yield replace(each, part="maintenance")
     except OperationalError as error:
         if not isinstance(error.orig, TimeLimitsMissing):
@@ -68,22 +80,23 @@ def ask_database(settings: Settings) -> Iterator[Diagnosis]:
         yield wrong("role", str(error.orig), "Run `pressroom migrate`.")
     finally:
         database.close()
-    yield _replica(settings.read_database_url)
+    yield _check_replica(settings.read_database_url)
 
 
-def _server(connection: Connection) -> Iterator[Diagnosis]:
+def _check_server(connection: Connection) -> Iterator[Diagnosis]:
     version = int(connection.scalar(text("SHOW server_version_num")) or 0) // 10_000
-    advice = f"Use Postgres {_TESTED_VERSION}."
-    yield judged("version", f"Postgres {version}", version < _TESTED_VERSION, advice)
+    advice = f"Use Postgres {_TESTED_POSTGRES_VERSION}."
+    is_old = version < _TESTED_POSTGRES_VERSION
+    yield diagnose("version", f"Postgres {version}", is_old, advice)
     before = time.time()
     server_time = connection.scalar(text("SELECT clock_timestamp()"))
     assert isinstance(server_time, datetime)
-    ours = datetime.fromtimestamp((before + time.time()) / 2, UTC)
-    apart = abs((server_time - ours).total_seconds())
-    is_wrong = apart > _MAX_CLOCK_SECONDS
-    finding = f"{apart:.{0 if is_wrong else 1}f} s apart from this machine's"
-    advice = "Set both machines' clocks by NTP: codes and signed URLs are judged by the time."
-    yield judged("clock", finding, is_wrong, advice)
+    local_time = datetime.fromtimestamp((before + time.time()) / 2, UTC)
+    difference = abs((server_time - local_time).total_seconds())
+    is_wrong = difference > _MAX_CLOCK_SECONDS
+    finding = f"{difference:.{0 if is_wrong else 1}f} s apart from this machine's"
+    advice = "Set both machines' clocks by NTP: codes and signed URLs are diagnose by the time."
+    yield diagnose("clock", finding, is_wrong, advice)
     role = str(connection.scalar(text("SELECT current_user")))
     if has_excess_privileges(connection, role):
         advice = "Give the application a role of its own: PRESSROOM_MIGRATION_DATABASE_URL."
@@ -92,51 +105,51 @@ def _server(connection: Connection) -> Iterator[Diagnosis]:
         yield fine("role", f"{role} reads and writes rows alone")
 
 
-def _revision(connection: Connection) -> Diagnosis:
+def _check_revision(connection: Connection) -> Diagnosis:
     needed = revisions.get_newest_revision()
     applied = "none"
     if connection.scalar(text("SELECT to_regclass('alembic_version')")) is not None:
         applied = str(connection.scalar(text("SELECT version_num FROM alembic_version")))
     if applied == "none" or applied < needed:
-        leads_on = applied == "none" or revisions.explain_unsupported(applied) is None
-        advice = "Run `pressroom migrate`" + ("." if leads_on else " in a new database.")
+        can_migrate = applied == "none" or revisions.explain_unsupported(applied) is None
+        advice = "Run `pressroom migrate`" + ("." if can_migrate else " in a new database.")
         return wrong("revision", f"{applied}, and needed is {needed}", advice)
     later = " of a later release" if applied > needed else ""
     return fine("revision", f"{applied}{later}")
 
 
-def _room_and_log(connection: Connection) -> Iterator[Diagnosis]:
+def _check_limits_and_log(connection: Connection) -> Iterator[Diagnosis]:
     query = text("SELECT extname, extversion FROM pg_extension WHERE extname = ANY(:names)")
-    there: dict[str, str] = dict(connection.execute(query, {"names": _EXTENSIONS}).all())
-    finding = ", ".join(f"{name} {there.get(name, 'is missing')}" for name in _EXTENSIONS)
+    installed: dict[str, str] = dict(connection.execute(query, {"names": _EXTENSIONS}).all())
+    finding = ", ".join(f"{name} {installed.get(name, 'is missing')}" for name in _EXTENSIONS)
     advice = "Install the package of Postgres' contrib, and run `pressroom migrate`."
-    yield judged("extensions", finding, len(there) < len(_EXTENSIONS), advice)
-    used, maximum = connection.execute(_USED).one()
+    yield diagnose("extensions", finding, len(installed) < len(_EXTENSIONS), advice)
+    used, maximum = connection.execute(_SELECT_CONNECTIONS).one()
     finding = f"{used} of {maximum} connections are open"
     advice = "Raise max_connections, or put a pool in front."
-    yield judged("connections", finding, used > maximum * _MAX_CONNECTIONS_SHARE, advice)
-    # A setting of a module that is not loaded is NULL.
-    logging = connection.execute(_LOGGING, {"names": list(QUIET_LOG)}).all()
-    loud = {name: value for name, value in logging if value not in {None, "", QUIET_LOG[name]}}
-    if loud:
-        advice = ", ".join(f"{name} = {QUIET_LOG[name]}" for name in loud)
-        settings_text = ", ".join(f"{name} = {value}" for name, value in loud.items())
+    yield diagnose("connections", finding, used > maximum * _MAX_CONNECTIONS_SHARE, advice)
+    rows = connection.execute(_SELECT_LOG_SETTINGS, {"names": list(QUIET_LOG)}).all()
+    # NULL means that the setting belongs to a module that is not loaded.
+    verbose = {name: value for name, value in rows if value not in {None, "", QUIET_LOG[name]}}
+    if verbose:
+        advice = ", ".join(f"{name} = {QUIET_LOG[name]}" for name in verbose)
+        settings_text = ", ".join(f"{name} = {value}" for name, value in verbose.items())
         yield fine("log", f"it may have addresses and hashes: {settings_text}", f"Set {advice}.")
     else:
         yield fine("log", "it has no values of statements")
 
 
-def _replica(url: SecretStr | None) -> Diagnosis:
+def _check_replica(url: SecretStr | None) -> Diagnosis:
     if url is None:
         return skipped("replica", "PRESSROOM_READ_DATABASE_URL is not set")
     _, connect = build_connector(url, "pressroom-doctor")
     try:
-        opened = connect()
+        connection = connect()
     except psycopg2.OperationalError as error:
         advice = "Check PRESSROOM_READ_DATABASE_URL."
         return wrong("replica", " ".join(str(error).split()), advice)
     try:
-        with opened.cursor() as cursor:
+        with connection.cursor() as cursor:
             cursor.execute(
                 "SELECT pg_is_in_recovery(), coalesce(extract(epoch FROM"
                 " now() - pg_last_xact_replay_timestamp()), 0)"
@@ -144,27 +157,22 @@ def _replica(url: SecretStr | None) -> Diagnosis:
             )
             [(is_replica, lag)] = cursor.fetchall()
     finally:
-        opened.close()
+        connection.close()
     if is_replica and lag > _MAX_LAG_SECONDS:
         return wrong("replica", f"{lag:.0f} s behind", "Look for what holds up its replay.")
-    what = f"{lag:.0f} s behind" if is_replica else "it is no replica"
-    advice = "" if is_replica else "Name a replica, or leave PRESSROOM_READ_DATABASE_URL empty."
-    return fine("replica", what, advice)
+    if is_replica:
+        return fine("replica", f"{lag:.0f} s behind")
+    advice = "Name a replica, or leave PRESSROOM_READ_DATABASE_URL empty."
+    return fine("replica", "it is no replica", advice)
 
 
-_MIN_REDIS_VERSION = (6, 2)
-_MAX_MEMORY_SHARE = 0.9
-# Others evict queues, which don't expire.
-_POLICIES = ("volatile-lru", "volatile-lfu", "volatile-ttl", "volatile-random", "noeviction")
-
-
-def ask_redis(settings: Settings) -> Iterator[Diagnosis]:
+def _check_redis(settings: Settings) -> Iterator[Diagnosis]:
     with closing(open_redis(settings)) as client:
         key = f"doctor:{secrets.token_hex(8)}"
         value = secrets.token_hex(8)
         client.set(key, value, ex=60)
-        found: Any = client.getdel(key)
-        if found != value.encode():
+        stored_value: Any = client.getdel(key)
+        if stored_value != value.encode():
             advice = "Look at its memory and its log."
             yield wrong("connection", "it forgets what it is given", advice)
             return
@@ -175,37 +183,37 @@ def ask_redis(settings: Settings) -> Iterator[Diagnosis]:
             advice = "Let the user ask: ACL SETUSER … +info."
             yield skipped("version, policy, persistence", "its user may not ask (INFO)", advice)
             return
-    yield from _version_and_policy(info)
-    yield _memory(info)
-    yield _persistence(info)
+    yield from _check_version_and_policy(info)
+    yield _check_memory(info)
+    yield _check_persistence(info)
 
 
-def ask_cache(settings: Settings) -> Iterator[Diagnosis]:
-    yield from ask_redis(settings)
+def check_cache(settings: Settings) -> Iterator[Diagnosis]:
+    yield from _check_redis(settings)
     with closing(open_redis(settings)) as client:
-        for each in work_checks.ask_workers(client):
+        for each in work_checks.check_workers(client):
             yield replace(each, part="workers")
 
 
-def ask_broker(settings: Settings) -> Iterator[Diagnosis]:
+def check_broker(settings: Settings) -> Iterator[Diagnosis]:
     if settings.broker == settings.cache:
         yield skipped("connection", "it is the Redis above")
     else:
-        yield from ask_redis(settings.model_copy(update={"cache_url": settings.broker_url}))
+        yield from _check_redis(settings.model_copy(update={"cache_url": settings.broker_url}))
 
 
-def _version_and_policy(info: dict[str, Any]) -> Iterator[Diagnosis]:
+def _check_version_and_policy(info: dict[str, Any]) -> Iterator[Diagnosis]:
     name = "Valkey" if "valkey_version" in info else "Redis"
     version_text = str(info.get("valkey_version") or info["redis_version"])
     protocol = tuple(int(each) for each in str(info["redis_version"]).split(".")[:2])
     advice = f"Use Redis {'.'.join(map(str, _MIN_REDIS_VERSION))} or later, or Valkey."
-    yield judged("version", f"{name} {version_text}", protocol < _MIN_REDIS_VERSION, advice)
+    yield diagnose("version", f"{name} {version_text}", protocol < _MIN_REDIS_VERSION, advice)
     policy = str(info.get("maxmemory_policy", "unknown"))
     advice = "Set maxmemory-policy volatile-lru: this one drops queues when memory is short."
-    yield judged("policy", policy, policy not in _POLICIES, advice)
+    yield diagnose("policy", policy, policy not in _SAFE_POLICIES, advice)
 
 
-def _memory(info: dict[str, Any]) -> Diagnosis:
+def _check_memory(info: dict[str, Any]) -> Diagnosis:
     used = int(info.get("used_memory", 0))
     maximum = int(info.get("maxmemory", 0))
     megabytes = f"{used / 2**20:.0f} MB"
@@ -217,7 +225,7 @@ def _memory(info: dict[str, Any]) -> Diagnosis:
     return fine("memory", finding)
 
 
-def _persistence(info: dict[str, Any]) -> Diagnosis:
+def _check_persistence(info: dict[str, Any]) -> Diagnosis:
     if info.get("loading"):
         return wrong("persistence", "it is still loading its data", "Wait, and ask again.")
     if info.get("aof_last_write_status", "ok") != "ok":
@@ -228,13 +236,7 @@ def _persistence(info: dict[str, Any]) -> Diagnosis:
     return fine("persistence", "each write goes to a file")
 
 
-_SIZE = 4096
-_FROM = 1000
-_LENGTH = 100
-_BOUNDS = HttpBounds(max_seconds=5.0, max_connect_seconds=2.0, max_reply_bytes=64 * 1024)
-
-
-def ask_storage(settings: Settings) -> Iterator[Diagnosis]:
+def check_storage(settings: Settings) -> Iterator[Diagnosis]:
     store = ObjectStore(settings, connections=1)
     if not store.has_bucket():
         yield wrong("bucket", NO_BUCKET, "Run `pressroom bucket`.")
@@ -242,20 +244,21 @@ def ask_storage(settings: Settings) -> Iterator[Diagnosis]:
     region = settings.s3_region or "its usual one"
     yield fine("bucket", f"{settings.s3_bucket}, region: {region}")
     key = f"doctor/{secrets.token_hex(16)}"
-    data = secrets.token_bytes(_SIZE)
+    data = secrets.token_bytes(_OBJECT_BYTES)
     store.put(key, data, "application/octet-stream")
     try:
-        yield fine("write", f"{_SIZE} bytes")
+        yield fine("write", f"{_OBJECT_BYTES} bytes")
         if store.get(key) == data:
             yield fine("read", "the same bytes")
         else:
             yield wrong("read", "other bytes than were written", "Use another storage.")
-        if b"".join(store.stream(key, offset=_FROM, length=_LENGTH)) == data[_FROM:][:_LENGTH]:
-            yield fine("range", f"{_LENGTH} bytes from {_FROM} on")
+        part = b"".join(store.stream(key, offset=_RANGE_START, length=_RANGE_BYTES))
+        if part == data[_RANGE_START:][:_RANGE_BYTES]:
+            yield fine("range", f"{_RANGE_BYTES} bytes from {_RANGE_START} on")
         else:
             advice = "Use storage that knows Range."
             yield wrong("range", "not the bytes that were asked for", advice)
-        yield _public_access(settings, key)
+        yield _check_public_access(settings, key)
     finally:
         store.remove(key)
     if store.exists(key):
@@ -264,11 +267,14 @@ def ask_storage(settings: Settings) -> Iterator[Diagnosis]:
         yield fine("delete", "the object is gone")
 
 
-def _public_access(settings: Settings, key: str) -> Diagnosis:
-    """Files of imports and images that owners did not publish are in the bucket too."""
+def _check_public_access(settings: Settings, key: str) -> Diagnosis:
+    """Check that the public can't read the bucket.
+
+    The bucket also contains the files of imports and images that owners have not published.
+    """
     url = f"{str(settings.s3_endpoint).rstrip('/')}/{settings.s3_bucket}/{key}"
     advice = "Take the public read access from the bucket's policy: the API serves the files."
-    with closing(HttpClient(_BOUNDS)) as http, suppress(HttpFailure):
+    with closing(HttpClient(_STORAGE_BOUNDS)) as http, suppress(HttpFailure):
         if http.send("GET", url).status in range(200, 300):
             return wrong("policy", "anybody can read the bucket", advice)
     return fine("policy", "strangers are refused")

@@ -1,4 +1,4 @@
-"""Checks of the work behind the API: the workers of each queue, maintenance and backups."""
+"""Checks of the workers of each queue, of maintenance, and of backups."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -7,7 +7,7 @@ from importlib.metadata import version
 import redis
 from sqlalchemy import Connection, text
 
-from cli.doctor.examination import Diagnosis, fine, judged, skipped, wrong
+from cli.doctor.runner import Diagnosis, diagnose, fine, skipped, wrong
 from core import clock
 from core.queues import Queue
 from core.settings import Settings
@@ -15,22 +15,22 @@ from services.backup import manifests
 from storage.backup_files.places import open_sealed_place
 from storage.redis.canaries import Canaries, QueueAge
 
-# These are the bounds of the alerts, in deploy/observability/prometheus/alerts.yml.
+# The limits are the same as in the alerts in deploy/observability/prometheus/alerts.yml.
 _MAX_QUEUE_SECONDS = 30.0
 _MAX_LATE_SECONDS = 2 * 3600
-_MAX_BACKUP_LATE = timedelta(hours=6)
+_MAX_BACKUP_LATENESS = timedelta(hours=6)
 
-_MAINTENANCE = text(
+_SELECT_MAINTENANCE = text(
     "SELECT name, extract(epoch FROM now() - due_at) AS late, last_error FROM maintenance"
     " WHERE name NOT LIKE 'backup%' ORDER BY name"
 )
 
 
-def ask_workers(client: redis.Redis) -> Iterator[Diagnosis]:
-    """Tell of each queue how long a message takes, by the canaries that its workers send."""
+def check_workers(client: redis.Redis) -> Iterator[Diagnosis]:
+    """Check how long a message takes in each queue, as measured with canaries."""
     ages = Canaries(client).read_ages()
     for queue in Queue:
-        yield _queue(queue, ages.get(queue))
+        yield _check_queue(queue, ages.get(queue))
     own_version = version("pressroom")
     others = sorted({age.version for age in ages.values()} - {own_version, ""})
     if others:
@@ -40,7 +40,7 @@ def ask_workers(client: redis.Redis) -> Iterator[Diagnosis]:
         yield fine("version", own_version)
 
 
-def _queue(queue: Queue, age: QueueAge | None) -> Diagnosis:
+def _check_queue(queue: Queue, age: QueueAge | None) -> Diagnosis:
     advice = f"Start a worker with --queue {queue}, or look at the log of the one that runs."
     if age is None:
         return wrong(queue, "no worker serves this queue", advice)
@@ -50,25 +50,25 @@ def _queue(queue: Queue, age: QueueAge | None) -> Diagnosis:
         )
     advice = "Start more workers of this queue."
     finding = f"a message takes {age.delay_seconds:.2f} s"
-    return judged(queue, finding, age.delay_seconds > _MAX_QUEUE_SECONDS, advice)
+    return diagnose(queue, finding, age.delay_seconds > _MAX_QUEUE_SECONDS, advice)
 
 
-def ask_maintenance(connection: Connection) -> Iterator[Diagnosis]:
-    rows = connection.execute(_MAINTENANCE).all()
+def check_maintenance(connection: Connection) -> Iterator[Diagnosis]:
+    rows = connection.execute(_SELECT_MAINTENANCE).all()
     if not rows:
         yield skipped("schedule", "nothing is scheduled before the first worker runs")
         return
     late = [f"{row.name} ({row.late / 3600:.0f} h)" for row in rows if row.late > _MAX_LATE_SECONDS]
     finding = f"late: {', '.join(late)}" if late else "nothing is late"
     advice = f"Start a worker with --queue {Queue.MAINTENANCE}, or look at its log."
-    yield judged("schedule", finding, bool(late), advice)
+    yield diagnose("schedule", finding, bool(late), advice)
     failing = [f"{row.name}: {row.last_error}" for row in rows if row.last_error is not None]
     advice = "Run one by `pressroom maintenance NAME` to see what fails."
-    yield judged("last runs", "; ".join(failing) or "none failed", bool(failing), advice)
+    yield diagnose("last runs", "; ".join(failing) or "none failed", bool(failing), advice)
 
 
-def ask_backup(settings: Settings) -> Iterator[Diagnosis]:
-    """Tell how old the newest whole backup is."""
+def check_backup(settings: Settings) -> Iterator[Diagnosis]:
+    """Check the age of the newest complete backup."""
     if settings.backup_url is None:
         yield skipped("newest", "not configured for this process", "See docs/backup.md.")
         return
@@ -80,6 +80,6 @@ def ask_backup(settings: Settings) -> Iterator[Diagnosis]:
         return
     newest = manifests.read_manifest(place, ids[-1])
     age = clock.now() - newest.finished_at
-    bound = timedelta(hours=settings.backup_hours) + _MAX_BACKUP_LATE
+    max_age = timedelta(hours=settings.backup_hours) + _MAX_BACKUP_LATENESS
     finding = f"{newest.id}, {age.total_seconds() / 3600:.0f} h old"
-    yield judged("newest", finding, bool(settings.backup_hours) and age > bound, advice)
+    yield diagnose("newest", finding, bool(settings.backup_hours) and age > max_age, advice)

@@ -82,7 +82,7 @@ class ServerFailed(TransientError):
     """A failure of another server, such as a timeout, a lost connection or a 5xx response.
 
     An intended error response of a server, such as a 4xx, isn't a ``ServerFailed``. All clients
-    must follow this rule, because circuit breakers count ``ServerFailed``.
+    must raise ``ServerFailed`` in the same cases, because circuit breakers count the exception.
     """
 
     def __init__(self, server: str, detail: str) -> None:

@@ -15,7 +15,8 @@ from babel.messages.pofile import read_po
 from jinja2 import BaseLoader, Environment, StrictUndefined, select_autoescape
 
 ENGLISH = "en"
-# No browser sends a longer ``Accept-Language`` header. The limit bounds the time for parsing.
+# The limit for ``Accept-Language`` headers bounds the time for parsing. No browser sends a longer
+# header.
 MAX_HEADER_CHARACTERS = 500
 
 _CATALOGUES = files(__package__).joinpath("catalogues")

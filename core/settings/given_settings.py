@@ -30,9 +30,9 @@ S = TypeVar("S", bound="GivenSettings")
 class GivenSettings(BaseSettings):
     """The base class of all settings classes. A process reads only the classes that it needs.
 
-    The text below each setting describes the setting. Only ``pressroom env`` reads these texts.
-    Pydantic would parse the source code for the texts at each start, which takes a tenth of a
-    second.
+    The text below each setting describes the setting. Only ``pressroom env`` reads the
+    descriptions. Pydantic would parse the source code for descriptions at each start, which takes a
+    tenth of a second.
     """
 
     model_config = SettingsConfigDict(

@@ -13,7 +13,7 @@ class ChallengeProviderName(StrEnum):
 
 
 class ChallengeAction(StrEnum):
-    """The form that a challenge protects. The server chooses the action, not the caller."""
+    """The form that a challenge protects. The server chooses the action for each form."""
 
     SUBSCRIBE = "subscribe"
     REGISTER = "register"

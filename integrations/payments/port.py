@@ -61,7 +61,9 @@ class DisputeStatus(StrEnum):
 
 @dataclass(frozen=True)
 class Evidence:
-    """The facts that the provider has reported about a payment. ``None`` means not reported.
+    """The facts that the provider has reported about a payment.
+
+    ``None`` means that the provider has not reported a fact.
 
     All amounts are in the minor unit of the currency, and all sums can only grow.
 

@@ -439,7 +439,7 @@ def _translate_error(error: stripe.StripeError) -> Exception:
         return TransientError(f"The {_SERVER} refuses for now ({summary}).")
     if status not in _REFUSED_STATUSES:
         return ServerFailed(_SERVER, summary)
-    # Stripe's own text is left out, because the text quotes the request and the end of the key.
+    # Stripe's own text is left out, because the text quotes the end of the secret key.
     reason = ", ".join(filter(None, (error.code, getattr(error, "param", None))))
     return _create_refusal(reason or type(error).__name__, status, request_id=error.request_id)
 

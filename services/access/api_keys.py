@@ -19,7 +19,7 @@ from models import ApiKey, User
 from services import paging
 from services.access import sessions
 from services.access.caller import Caller
-from services.paging import WHOLE, PageOfRows, PageRequest
+from services.paging import UNPAGED, PageOfRows, PageRequest
 from services.security_events import EventType, record_event
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork, record_moment_once
@@ -139,20 +139,20 @@ def authenticate_key(
 
 
 def list_keys(
-    uow: UnitOfWork, user_id: int, page_request: PageRequest = WHOLE
+    uow: UnitOfWork, user_id: int, page_request: PageRequest = UNPAGED
 ) -> PageOfRows[ApiKey]:
     """Return a page of a user's keys, newest first, including revoked keys.
 
     Raises ``cursor.invalid``.
     """
-    query = paging.of_owner(select(ApiKey), ApiKey.user_id, user_id, page_request)
-    return paging.read(uow, query, page_request)
+    query = paging.select_owner_page(select(ApiKey), ApiKey.user_id, user_id, page_request)
+    return paging.read_page(uow, query, page_request)
 
 
 def list_active_keys(uow: UnitOfWork, user_id: int) -> list[ApiKey]:
     """Return a user's keys that are neither revoked nor expired, newest first."""
     active_keys = select(ApiKey).where(*active_key_conditions(clock.now()))
-    query = paging.newest_first(active_keys, ApiKey.user_id, user_id, ApiKey.id)
+    query = paging.order_newest_first(active_keys, ApiKey.user_id, user_id, ApiKey.id)
     return list(uow.session.scalars(query))
 
 

@@ -46,7 +46,7 @@ _ROW_BYTES = 500
 LIMITED_JOB_KINDS = ("members.import", "members.suppress", "members.bulk", "export.members")
 # The queues of the limited jobs.
 _LIMITED_QUEUES = (Queue.BULK, Queue.EXPORT)
-# A running job whose lease expired longer ago doesn't count, until the job is queued again.
+# A running job stops counting this time after its lease has expired, until the job is queued again.
 _LOST_AFTER = timedelta(seconds=30)
 # The number of transactions that can have a share of a user's quota at the same time.
 MAX_SHARES = 8

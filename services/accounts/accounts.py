@@ -67,10 +67,7 @@ def find_or_create_person(uow: UnitOfWork, email: str) -> User:
 
 
 def has_account(uow: UnitOfWork, person: User) -> bool:
-    """Return whether a person can log in, or has anything that readers don't have.
-
-    Credits are an example.
-    """
+    """Return whether a person can log in, or has anything that readers lack, such as credits."""
     can_log_in = person.password_hash is not None or person.is_operator or person.plan != Plan.FREE
     row_exists = [
         exists().where(column == person.id)
@@ -162,10 +159,14 @@ def list_owners(uow: UnitOfWork, page_request: PageRequest) -> PageOfRows[tuple[
     count = func.count(MailingList.id).label("lists")
     owned = select(MailingList.user_id, newest, count).group_by(MailingList.user_id).subquery()
     # This query reads only an index. A second query loads the users of the page.
-    query = paging.by_moment(select(owned), owned.c.newest, owned.c.user_id, page_request)
+    query = paging.select_page_by_moment(
+        select(owned), owned.c.newest, owned.c.user_id, page_request
+    )
     owner_rows = uow.session.execute(query).all()
-    page = paging.cut(
-        owner_rows, page_request.limit, lambda row: paging.moment_cursor(row.newest, row.user_id)
+    page = paging.cut_page(
+        owner_rows,
+        page_request.limit,
+        lambda row: paging.build_moment_cursor(row.newest, row.user_id),
     )
     users_of_page = select(User).where(User.id.in_([row.user_id for row in page.rows]))
     users = {user.id: user for user in uow.session.scalars(users_of_page)}

@@ -15,7 +15,8 @@ from email_validator import SPECIAL_USE_DOMAIN_NAMES, EmailNotValidError, valida
 from core.errors.people import EMAIL_INVALID
 from core.languages.shown_lines import has_invisible, strip_invisible
 
-# No address is longer in UTF-8. The library's duration grows with the length of the text.
+# The largest size of an e-mail address in UTF-8. Longer texts are rejected first, because the
+# library takes longer for a longer text.
 MAX_ADDRESS_BYTES = 254
 
 _ATOM = r"[a-zA-Z0-9_!#$%&'*+\-/=?^`{|}~]++"

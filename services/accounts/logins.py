@@ -9,14 +9,14 @@ Several counts together keep a stranger from locking an owner out:
 
 - The count of an address and a client has long pauses, which affect only this client.
 - The count of an address has short pauses and limits an attacker with many clients.
-- A known browser, in which the person has logged in before, has a separate count. The first two
+- A known browser, in which the person has logged in before, has a separate count. The other
   counts don't apply to a known browser.
 - A reader who opens a mailed password reset link clears the counts of the address.
 
-An attacker who guesses at many accounts stays below these limits. Each network therefore has a
-count of the accounts at which its logins failed within an hour. An account counts once, however
-often its owner mistypes the password, and a successful login removes the account from the count.
-Known browsers are exempt.
+An attacker who guesses at many accounts stays below the limits per address. Each network therefore
+has a count of the accounts at which its logins failed within an hour. An account counts once,
+however often its owner mistypes the password, and a successful login removes the account from the
+count. Known browsers don't count for their network.
 """
 
 import secrets
@@ -48,15 +48,14 @@ _PURPOSE = "login"
 ATTEMPT_RETENTION = timedelta(days=1)
 SOURCE_WINDOW = timedelta(hours=1)
 _SOURCE_IPV4_PREFIX = 24
-# The stored end of the pause if a count has no pause yet. The date precedes every attempt, because
-# simultaneous attempts may be counted in any sequence.
+# The end of the pause that is stored before the first pause. The date precedes every attempt,
+# because simultaneous attempts may be counted in any sequence.
 _NO_PAUSE = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
 class LoginThrottle:
-    """The pauses of a count.
-
+    """The rule for the pauses after failed attempts to log in.
     The first ``free`` attempts cause no pause. Each further attempt doubles the pause, from one
     second up to ``max_pause``.
     """
@@ -155,7 +154,7 @@ def begin_code_attempt(uow: UnitOfWork, *, email: str, browser_token: str | None
 
     All clients share one count with long pauses, because six digits can be guessed from many
     clients. This count can't lock the owner out, because only a person with the right password can
-    enter a code. A known browser has a separate count.
+    enter a code. Attempts from a known browser are counted separately.
     """
     email, person, nonce = _identify(uow, email, browser_token)
     kind = "code" if nonce is None else "code-browser"
@@ -253,9 +252,9 @@ def _subject(keyring: Keyring, kind: str, name: str, email: str) -> bytes:
 def _count_account_of_network(uow: UnitOfWork, client_subject: bytes, client: str | None) -> None:
     """Count an account for the client's network. Raises ``login.paused``.
 
-    A successful login must remove only its own account from the network's count. The count of the
-    address and the client (``client_subject``) therefore refers to the network's count. An attacker
-    can't clear the network's count by logging in to an own account.
+    The row that counts the attempts per address and client (``client_subject``) refers to the row
+    of the network. A successful login deletes the first row and reduces the network's count by
+    one. An attacker who logs in to an own account can therefore not clear the network's count.
     """
     network = network_of(client, ipv4_prefix=_SOURCE_IPV4_PREFIX)
     if network is None:

@@ -37,7 +37,7 @@ TOKEN_LIFETIMES = {
     Purpose.REGISTER: timedelta(hours=1),
     Purpose.RESET_PASSWORD: timedelta(hours=1),
     Purpose.CHANGE_ADDRESS: timedelta(hours=1),
-    # The lifetime covers a weekend away from the mailbox.
+    # A person can still undo a change after a weekend without reading mail.
     Purpose.UNDO_ADDRESS: timedelta(hours=72),
     Purpose.OPEN_PREFERENCES: timedelta(hours=1),
     Purpose.VISIT_PREFERENCES: timedelta(hours=1),

@@ -49,7 +49,7 @@ class MailBound:
 
 
 class _BoundReached(Exception):
-    """A mail exceeds the bound whose name the exception holds."""
+    """A mail exceeds a bound. The message is the name of the bound."""
 
 
 def source_digest(keyring: Keyring, ip: str | None) -> bytes | None:

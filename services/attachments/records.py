@@ -63,8 +63,8 @@ def delete_failed_attachment(uow: UnitOfWork, accepted: AcceptedJob) -> None:
 
 def list_attachments(uow: UnitOfWork, caller: Caller, page: PageRequest) -> PageOfRows[Attachment]:
     """Return the caller's attachments, newest first. Raises ``cursor.invalid``."""
-    query = paging.of_owner(select(Attachment), Attachment.user_id, caller.user_id, page)
-    return paging.read(uow, query, page)
+    query = paging.select_owner_page(select(Attachment), Attachment.user_id, caller.user_id, page)
+    return paging.read_page(uow, query, page)
 
 
 def change_attachment(

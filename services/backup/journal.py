@@ -111,7 +111,7 @@ def replay_journal(resources: Resources, place: SealedPlace, began_at: datetime)
             with resources.unit_of_work() as uow:
                 for row in rows[begin : begin + _MAX_BATCH_ROWS]:
                     if row["kind"] == DepartureKind.ERASED:
-                        result.erasures += erasure.mark_again(uow, row["user_id"])
+                        result.erasures += erasure.mark_erased_again(uow, row["user_id"])
                     # A list that was created after the backup no longer exists.
                     elif uow.session.get(MailingList, row["list_id"]) is not None:
                         result.opt_outs += opt_outs.restore_opt_out(

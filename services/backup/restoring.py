@@ -1,7 +1,7 @@
 """Restores a backup into an empty database, and verifies backups.
 
 An operator restores a backup while no process of Pressroom runs. The objects are restored before
-the rows. One transaction restores the whole database, so an interrupted restore can be started
+the rows. A single transaction restores the whole database, so an interrupted restore can be started
 again.
 """
 
@@ -137,7 +137,7 @@ class VerifyResult:
             created.
         journal_files: the number of journal files that a restore would replay.
         rows: the number of rows in some tables.
-        faults: a sentence per fault. A good backup has no faults.
+        faults: the faults of the backup, one sentence per fault. A good backup has no faults.
     """
 
     id: str

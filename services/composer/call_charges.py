@@ -71,7 +71,7 @@ def charge_call(
     digest = hashlib.sha256(call.fingerprint + call.key.encode()).hexdigest()
     key = replace(call, route=SOURCE_TYPE, key=digest)
     meta = {
-        "wrote": "metadata" if request.wanted else "tweets",
+        "wrote": "metadata" if request.fields else "tweets",
         "writer": f"openai/{resources.settings.llm_model}",
     }
     work = request_scripts.build_request_id(request.kind.queue, same)

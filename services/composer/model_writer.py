@@ -51,16 +51,16 @@ class _Task(Generic[Product]):
 
 
 def write_metadata(
-    plain: PlainPost, wanted: frozenset[MetadataField], llm: LanguageModel, seconds: float
+    plain: PlainPost, fields: frozenset[MetadataField], llm: LanguageModel, seconds: float
 ) -> PostMetadata:
-    """Write the wanted fields of the metadata.
+    """Write the requested fields of the metadata.
 
     Raises ``composer.answer_unusable`` (provider_failed) and the errors of the language model.
     """
 
     def find_faults(metadata: PostMetadata) -> list[str]:
         return [
-            *rules.find_metadata_faults(plain, metadata, wanted),
+            *rules.find_metadata_faults(plain, metadata, fields),
             *rules.find_foreign_faults(plain, metadata),
         ]
 
@@ -77,7 +77,7 @@ def write_metadata(
             tags = rules.fit_tags(map(clean, metadata.tags))
         return PostMetadata(slug=slug, summary=summary, tags=tags)
 
-    prompt = build_metadata_prompt(wanted)
+    prompt = build_metadata_prompt(fields)
     task = _Task(prompt, partial(read_metadata, prompt=prompt), find_faults, correct)
     return _write(task, plain, ModelCalls(llm, seconds))
 

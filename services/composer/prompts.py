@@ -62,12 +62,14 @@ CONDENSE_PROMPT = PromptSpec(
 )
 
 
-def build_metadata_prompt(wanted: frozenset[MetadataField]) -> PromptSpec:
+def build_metadata_prompt(fields: frozenset[MetadataField]) -> PromptSpec:
     """Return the prompt that asks for these fields."""
     # Sort the fields in the order of the enumeration, so that equal requests produce equal prompts.
-    fields = [field for field in MetadataField if field in wanted]
-    instructions = "\n".join(_FIELD_INSTRUCTIONS[field] for field in fields)
-    properties = {field.value: _TEXTS if field is MetadataField.TAGS else _TEXT for field in fields}
+    ordered_fields = [field for field in MetadataField if field in fields]
+    instructions = "\n".join(_FIELD_INSTRUCTIONS[field] for field in ordered_fields)
+    properties = {
+        field.value: _TEXTS if field is MetadataField.TAGS else _TEXT for field in ordered_fields
+    }
     return PromptSpec(
         f"Write about the post:\n{instructions}", "metadata", _build_object_schema(properties)
     )

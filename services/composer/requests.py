@@ -54,19 +54,19 @@ def build_cache_key(keyring: Keyring, *parts: str) -> str:
 
 @dataclass(frozen=True)
 class MetadataRequest:
-    """A request for some fields of a post's metadata, or for tweets if ``wanted`` is empty."""
+    """A request for some fields of a post's metadata, or for tweets if ``fields`` is empty."""
 
     kind: ClassVar[RequestKind] = RequestKind("composer.write", Queue.REQUEST)
     max_seconds: ClassVar[float] = 45.0
 
     post: Post
-    wanted: frozenset[MetadataField] = frozenset()
+    fields: frozenset[MetadataField] = frozenset()
 
     def to_payload(self) -> dict[str, Any]:
         return {
             "title": self.post.title,
             "content": self.post.content,
-            "wanted": sorted(self.wanted),
+            "wanted": sorted(self.fields),
         }
 
     @classmethod
@@ -109,9 +109,9 @@ class MetadataCache:
             writer += map(
                 str, (settings.llm_base_url, settings.llm_model, settings.llm_context_tokens)
             )
-        fields = ",".join(sorted(request.wanted)) or "tweets"
+        subject = ",".join(sorted(request.fields)) or "tweets"
         key = build_cache_key(
-            self.keyring, "written", _RULES_VERSION, *writer, fields, post.title, post.content
+            self.keyring, "written", _RULES_VERSION, *writer, subject, post.title, post.content
         )
         text = self.cache.get(key)
         if text is None:

@@ -58,7 +58,7 @@ _URL = re.compile(
 )
 _JOINED_BEFORE = re.compile(r"[\w@#$./-]$", re.ASCII)
 # Top-level domains that the platform certainly knows. A URL under an unknown domain may count in
-# full, so its weight here is the larger one of the two possible weights.
+# full or as a short link, so the heavier of the two weights is used.
 _KNOWN_DOMAINS = frozenset(Path(__file__).with_name("known_domains.txt").read_text("ascii").split())
 
 
@@ -94,13 +94,13 @@ def _measure_words(text: str) -> int:
 
 
 def find_metadata_faults(
-    plain: PlainPost, metadata: PostMetadata, wanted: frozenset[MetadataField]
+    plain: PlainPost, metadata: PostMetadata, fields: frozenset[MetadataField]
 ) -> list[str]:
     """Return the broken rules as sentences, which help a writer to correct its output."""
     faults = [
-        f"{part} is {'missing' if part in wanted else 'not wanted'}"
+        f"{part} is {'missing' if part in fields else 'not wanted'}"
         for part in MetadataField
-        if (part in wanted) != (getattr(metadata, part) is not None)
+        if (part in fields) != (getattr(metadata, part) is not None)
     ]
     slug = metadata.slug
     summary = metadata.summary

@@ -56,10 +56,10 @@ class MetadataWriter:
         return cls(resources.settings, cache, TextProcesses(), llm)
 
     def load(self) -> None:
-        """Preload the models of the offline writer if the offline writer is the fallback.
+        """Preload the offline writer's models if the settings use the offline writer as a fallback.
 
-        Loading takes a second, or several seconds on a busy machine. After a timeout of the
-        language model, a caller can't wait so long. Without a language model, preloading is
+        Loading the models takes a second, or several seconds on a busy machine. After a timeout of
+        the language model, a caller can't wait so long. Without a language model, preloading is
         unnecessary, because the first call has enough time to load the models.
         """
         if self.llm is not None and self.settings.llm_fallback == OFFLINE:
@@ -73,7 +73,7 @@ class MetadataWriter:
     ) -> MetadataResult:
         """Write the requested fields with the writer that the settings select.
 
-        Raises the same errors as ``TextProcesses.read``. If the settings disable the fallback, also
+        Raises the same errors as ``TextProcesses.read``. Without the fallback, this method also
         raises the errors of the language model.
 
         Args:
@@ -95,9 +95,9 @@ class MetadataWriter:
                 seconds = total_seconds - min(
                     _MAX_FALLBACK_SECONDS, total_seconds * _FALLBACK_SHARE
                 )
-                if request.wanted:
+                if request.fields:
                     metadata = model_writer.write_metadata(
-                        plain, request.wanted, attended_model, seconds
+                        plain, request.fields, attended_model, seconds
                     )
                     fields = metadata.to_fields()
                 else:

@@ -69,7 +69,7 @@ def list_entries(
         before=before,
     )
     entries = [(int(seq), str(entry)) for seq, entry in rows]
-    return paging.cut(entries, page_request.limit, lambda entry: str(entry[0]))
+    return paging.cut_page(entries, page_request.limit, lambda entry: str(entry[0]))
 
 
 _ENTRIES_BETWEEN = Statement("""

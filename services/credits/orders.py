@@ -52,10 +52,14 @@ def list_orders_of_all_users(
     query = select(PaymentOrder).where(*conditions)
     if status is not None:
         query = query.where(PaymentOrder.status == status)
-    query = paging.by_moment(query, PaymentOrder.created_at, PaymentOrder.id, page_request)
+    query = paging.select_page_by_moment(
+        query, PaymentOrder.created_at, PaymentOrder.id, page_request
+    )
     rows = uow.session.scalars(query).all()
-    return paging.cut(
-        rows, page_request.limit, lambda order: paging.moment_cursor(order.created_at, order.id)
+    return paging.cut_page(
+        rows,
+        page_request.limit,
+        lambda order: paging.build_moment_cursor(order.created_at, order.id),
     )
 
 

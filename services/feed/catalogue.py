@@ -337,7 +337,7 @@ def announce_event(
     list_id: int | None = None,
     **data: StoredFact,
 ) -> None:
-    """Write an event into the owner's feed, in the transaction of the change that it reports.
+    """Write an event into the owner's feed, in the transaction of the reported change.
 
     Args:
         subject_id: the id of the record that the event is about.

@@ -50,7 +50,7 @@ class AcceptedJob:
 
 
 class _EqualRequestCommitted(Exception):
-    """An equal request committed first, so this transaction must be rolled back."""
+    """A signal to roll back, because an equal request committed first."""
 
 
 def find_accepted(resources: Resources, key: IdempotencyKey | None) -> AcceptedJob | None:

@@ -35,7 +35,7 @@ log = get_logger(__name__)
 # The result is the number of processed items.
 MaintenanceWork = Callable[[datetime], int | None]
 
-# Bounds of the delay before a maintenance message is sent again that no worker received. The delay
+# Bounds of the delay before an unreceived maintenance message is sent again. The delay
 # grows with the time since the due date, so that a queue without workers doesn't fill up.
 _MIN_RESEND_DELAY = timedelta(seconds=10)
 _MAX_RESEND_DELAY = timedelta(minutes=1)

@@ -69,11 +69,11 @@ def list_jobs(uow: UnitOfWork, caller: Caller, page: PageRequest) -> PageOfRows[
     if not caller.unrestricted:
         is_visible &= Job.kind.in_([kind.name for kind in known_kinds])
     # If the caller may see all kinds, Postgres finds the ids in an index-only scan.
-    ids_on_page = paging.of_owner(
+    ids_on_page = paging.select_owner_page(
         select(Job.id).where(is_visible), Job.user_id, caller.user_id, page
     )
     query = select(Job).where(Job.id.in_(ids_on_page)).order_by(Job.id.desc())
-    return paging.read(uow, query, page)
+    return paging.read_page(uow, query, page)
 
 
 def find_unfinished_job(
@@ -109,7 +109,7 @@ def find_recent_job(
 
     The search covers only the user's most recent jobs.
     """
-    recent_ids = paging.newest_first(select(Job.id), Job.user_id, user_id, Job.id)
+    recent_ids = paging.order_newest_first(select(Job.id), Job.user_id, user_id, Job.id)
     names = [kind.name for kind in of_kinds]
     query = select(Job).where(
         Job.id.in_(recent_ids.limit(_MAX_RECENT_JOBS)),
@@ -145,7 +145,7 @@ def list_all_jobs(
         query = query.where(Job.id >= scan_end)
     if queue is not None:
         query = query.where(Job.queue == queue)
-    rows = paging.read(uow, paging.by_id(query, Job.id, page), page)
+    rows = paging.read_page(uow, paging.select_page_by_id(query, Job.id, page), page)
     if rows.next_cursor is None:
         older_job_id = uow.session.scalar(select(Job.id).where(Job.id < scan_end).limit(1))
         if older_job_id:

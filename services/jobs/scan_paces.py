@@ -2,9 +2,10 @@
 
 The sweep scans the recent jobs each second. Full scans are rarer, because a full scan can become
 slow. A snapshot that stays open for hours, for example of a dump or an export, keeps old row
-versions. During such a snapshot, the indexes of queued and running jobs keep the entries of ended
-jobs, so a full scan becomes slower with each ended job. The cost of a scan of recent jobs depends
-only on the number of recent jobs. The slower a full scan was, the later the next full scan starts.
+versions. During a long snapshot, the indexes of queued and running jobs also keep the entries of
+ended jobs. A full scan then becomes slower with each ended job. The cost of a scan of recent jobs
+depends only on the number of recent jobs. The slower a full scan was, the later the next full scan
+starts.
 """
 
 import math

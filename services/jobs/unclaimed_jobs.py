@@ -111,7 +111,7 @@ _FIND_OVERLOOKED = text("""
 def resend_unclaimed_jobs(resources: Resources, queue: Queue, *, full_scan: bool = True) -> int:
     """Resend unclaimed jobs, and send waiting jobs whose turn was missed. Return their number.
 
-    Without ``full_scan``, this finds only jobs that became due recently.
+    Without ``full_scan``, only jobs that became due recently are sent.
     """
     waiting = resources.broker.count_waiting(queue)
     if waiting is None:

@@ -22,7 +22,7 @@ from services.access import sessions
 from services.access.caller import Caller
 from services.accounts import account_mails, accounts
 from services.accounts.account_mails import MailKind
-from services.paging import WHOLE, PageOfRows, PageRequest
+from services.paging import UNPAGED, PageOfRows, PageRequest
 from services.security_events import EventType, record_event
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork, record_moment_once
@@ -101,7 +101,7 @@ def lock_grant(uow: UnitOfWork, grant_id: int) -> OAuthGrant | None:
 
 
 def list_grants(
-    uow: UnitOfWork, user_id: int, page_request: PageRequest = WHOLE
+    uow: UnitOfWork, user_id: int, page_request: PageRequest = UNPAGED
 ) -> PageOfRows[GrantSummary]:
     """Return a page of a person's active grants, newest first. Raises ``cursor.invalid``."""
     grant = OAuthGrant
@@ -118,12 +118,12 @@ def list_grants(
     query = query.where(
         grant.user_id == user_id, grant.revoked_at.is_(None), client.revoked_at.is_(None)
     )
-    query = paging.by_moment(query, grant.updated_at, grant.id, page_request)
+    query = paging.select_page_by_moment(query, grant.updated_at, grant.id, page_request)
     summaries = [GrantSummary(*row) for row in uow.session.execute(query)]
-    return paging.cut(
+    return paging.cut_page(
         summaries,
         page_request.limit,
-        lambda summary: paging.moment_cursor(summary.updated_at, summary.id),
+        lambda summary: paging.build_moment_cursor(summary.updated_at, summary.id),
     )
 
 

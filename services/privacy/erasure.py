@@ -69,11 +69,11 @@ def mark_erased(uow: UnitOfWork, email: str) -> int:
     # write about an erased person.
     person = uow.session.scalar(select(User).where(User.email == address).with_for_update())
     if person is None:
-        return _resume(uow, address)
+        return _resume_erasure(uow, address)
     slugs = list(uow.session.scalars(select(MailingList.slug).where(_is_owned_by(person))))
     if slugs:
         raise USER_OWNS_LISTS(slugs=", ".join(slugs))
-    return _mark(uow, person)
+    return _mark_person(uow, person)
 
 
 def mark_own_erasure(uow: UnitOfWork, person: User) -> None:
@@ -87,7 +87,7 @@ def mark_own_erasure(uow: UnitOfWork, person: User) -> None:
     mark_erased(uow, person.email)
 
 
-def mark_again(uow: UnitOfWork, user_id: int) -> bool:
+def mark_erased_again(uow: UnitOfWork, user_id: int) -> bool:
     """Erase a person again after a backup was restored, and return whether that was necessary.
 
     Only people without lists can be erased, so the person's restored lists are archived.
@@ -97,21 +97,21 @@ def mark_again(uow: UnitOfWork, user_id: int) -> bool:
         return False
     for mailing_list in uow.session.scalars(select(MailingList).where(_is_owned_by(person))):
         lists.archive_list(uow, mailing_list)
-    _mark(uow, person)
+    _mark_person(uow, person)
     return True
 
 
-def mark_record(uow: UnitOfWork, record: User) -> None:
+def mark_record_erased(uow: UnitOfWork, record: User) -> None:
     """Mark a list's record of a person as erased, because an account takes over the address.
 
     The record's opt-outs have already been moved to the account.
     """
     for model in (models.MailedLink, models.AccountMail):
         uow.session.execute(delete(model).where(model.user_id == record.id))
-    _blank(uow, record, {"counts": {"opt_outs_kept": 0}})
+    _blank_person(uow, record, {"counts": {"opt_outs_kept": 0}})
 
 
-def _resume(uow: UnitOfWork, address: str) -> int:
+def _resume_erasure(uow: UnitOfWork, address: str) -> int:
     """Return the job of the address's erasure, and restart the job if it failed."""
     digests = uow.settings.keyring.signer(_PURPOSE).digests(address.encode())
     query = select(Erasure).where(Erasure.address_hmac.in_(digests))
@@ -121,7 +121,7 @@ def _resume(uow: UnitOfWork, address: str) -> int:
         raise USER_NOT_FOUND_BY_EMAIL(email=address)
     job = uow.session.get(Job, erasure.job_id, with_for_update=True)
     if job is None:
-        erasure.job_id = _enqueue(uow, erasure.user_id).id
+        erasure.job_id = _enqueue_erasure(uow, erasure.user_id).id
     elif job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
         records.retry_locked_job(uow, job)
     return erasure.job_id
@@ -132,7 +132,7 @@ def _is_owned_by(person: User) -> ColumnElement[bool]:
     return and_(MailingList.user_id == person.id, MailingList.archived_at.is_(None))
 
 
-def _mark(uow: UnitOfWork, person: User) -> int:
+def _mark_person(uow: UnitOfWork, person: User) -> int:
     address = person.email
     opt_out_count = opt_outs.detach_opt_outs(uow, person, address)
     for model in (models.MailedLink, models.AccountMail):
@@ -142,10 +142,10 @@ def _mark(uow: UnitOfWork, person: User) -> int:
     deny_lists.hash_entries(uow, address)
     digest = uow.settings.keyring.signer(_PURPOSE).digest(address.encode())
     counts = {"opt_outs_kept": opt_out_count}
-    return _blank(uow, person, {"address_hmac": digest, "counts": counts})
+    return _blank_person(uow, person, {"address_hmac": digest, "counts": counts})
 
 
-def _blank(uow: UnitOfWork, person: User, erasure: dict[str, Any]) -> int:
+def _blank_person(uow: UnitOfWork, person: User, erasure: dict[str, Any]) -> int:
     """Blank the person's row, and return the id of the job that erases the remaining rows."""
     person.email = f"erased-{person.id}@erased.invalid"
     person.name = None
@@ -153,12 +153,12 @@ def _blank(uow: UnitOfWork, person: User, erasure: dict[str, Any]) -> int:
     person.is_operator = False
     person.erased_at = func.now()
     uow.session.flush()
-    job = _enqueue(uow, person.id)
+    job = _enqueue_erasure(uow, person.id)
     uow.session.add(Erasure(user_id=person.id, job_id=job.id, **erasure))
     return job.id
 
 
-def _enqueue(uow: UnitOfWork, user_id: int) -> Job:
+def _enqueue_erasure(uow: UnitOfWork, user_id: int) -> Job:
     # The erasure deletes the person's jobs, so the person must not own this job. The job still
     # counts towards the person's share of the queue.
     return enqueue_job(uow, ERASE_PERSON, user_id=None, on_behalf_of=user_id, subject_id=user_id)
@@ -177,7 +177,7 @@ class ErasureReach:
     is_elsewhere: bool
 
 
-def read_reach(uow: UnitOfWork, person: User, owner_id: int) -> ErasureReach:
+def assess_erasure(uow: UnitOfWork, person: User, owner_id: int) -> ErasureReach:
     """Return the facts for a person who is on a list of this owner."""
     elsewhere = (
         exists()
@@ -225,7 +225,7 @@ def _erase_batch(uow: UnitOfWork, lease: Lease) -> bool:
             break
         place += 1
     else:
-        _finish(uow, lease, erasure)
+        _complete_erasure(uow, lease, erasure)
         return True
     counts = {**erasure.counts, names[place]: erasure.counts.get(names[place], 0) + rows}
     # If another worker has taken over the job, this call raises an error, which undoes the batch.
@@ -237,7 +237,7 @@ def _erase_batch(uow: UnitOfWork, lease: Lease) -> bool:
     return False
 
 
-def _finish(uow: UnitOfWork, lease: Lease, erasure: Erasure) -> None:
+def _complete_erasure(uow: UnitOfWork, lease: Lease, erasure: Erasure) -> None:
     """Complete the job. After the first job, schedule a second job.
 
     The second job erases rows that simultaneous requests have written during the first job.
@@ -249,7 +249,7 @@ def _finish(uow: UnitOfWork, lease: Lease, erasure: Erasure) -> None:
     erasure.address_hmac = None
     if erasure.finished_at is None:
         erasure.finished_at = func.now()
-        job = _enqueue(uow, erasure.user_id)
+        job = _enqueue_erasure(uow, erasure.user_id)
         job.sends = 0
         job.run_at = func.now() + _REPEAT_AFTER
         job.send_after = func.now() + _REPEAT_AFTER

@@ -92,54 +92,60 @@ def select_expired(
     return select_first_places(rule.model, *conditions, order=(rule.moment,), limit=limit), ()
 
 
-def _rule(moment: InstrumentedAttribute[Any], period: Retained | timedelta, **more: Any) -> Rule:
+def _create_rule(
+    moment: InstrumentedAttribute[Any], period: Retained | timedelta, **more: Any
+) -> Rule:
     model: Any = moment.class_
     return Rule(model, period, moment, **more)
 
 
-def _rule_until(moment: InstrumentedAttribute[Any], **more: Any) -> Rule:
+def _create_expiry_rule(moment: InstrumentedAttribute[Any], **more: Any) -> Rule:
     """Return a rule for rows with a column that contains the expiry time."""
-    return _rule(moment, timedelta(0), **more)
+    return _create_rule(moment, timedelta(0), **more)
 
 
-def _rule_by_key(
+def _create_key_rule(
     moment: InstrumentedAttribute[Any], period: Retained | timedelta, **more: Any
 ) -> Rule:
     """Return a rule for a table whose keys rise with time, and whose time column has no index."""
-    return _rule(moment, period, oldest_by=inspect(moment.class_).primary_key, **more)
+    return _create_rule(moment, period, oldest_by=inspect(moment.class_).primary_key, **more)
 
 
-def _rule_for_full_ip(
+def _create_ip_rule(
     moment: InstrumentedAttribute[Any], ip: InstrumentedAttribute[Any], **more: Any
 ) -> Rule:
     """Return a rule for IP addresses that must be replaced with their networks."""
     only = (ip.is_not(None), func.strpos(ip, "/") == 0)
-    return _rule(moment, Retained.IP_ADDRESSES, only=only, is_purged=False, part=".ip", **more)
+    return _create_rule(
+        moment, Retained.IP_ADDRESSES, only=only, is_purged=False, part=".ip", **more
+    )
 
 
-def _rule_for_files(kind: Any) -> Rule:
+def _create_file_rule(kind: Any) -> Rule:
     oldest = {"oldest_by": (kind.created_at,), "oldest_from": (kind.files_removed_at.is_(None),)}
-    return _rule(kind.finished_at, BULK_FILE_RETENTION, is_purged=False, part=".files", **oldest)
+    return _create_rule(
+        kind.finished_at, BULK_FILE_RETENTION, is_purged=False, part=".files", **oldest
+    )
 
 
 RULES = (
-    _rule(models.Job.finished_at, Retained.JOBS),
-    _rule_by_key(models.SubscriptionEvent.created_at, Retained.SUBSCRIPTION_EVENTS),
-    _rule_for_full_ip(
+    _create_rule(models.Job.finished_at, Retained.JOBS),
+    _create_key_rule(models.SubscriptionEvent.created_at, Retained.SUBSCRIPTION_EVENTS),
+    _create_ip_rule(
         models.SubscriptionEvent.created_at,
         models.SubscriptionEvent.ip,
         oldest_by=(models.SubscriptionEvent.id,),
         oldest_from=(models.SubscriptionEvent.id > _SHORTENED_UP_TO,),
     ),
-    _rule_for_full_ip(models.ConsentEntry.occurred_at, models.ConsentEntry.ip),
-    _rule_for_full_ip(models.ConsentClaim.occurred_at, models.ConsentClaim.ip),
-    _rule(models.RecordedEvent.occurred_at, Retained.EVENTS),
-    _rule_by_key(models.ImportChange.applied_at, Retained.IMPORT_CHANGES, longer=_UNDO_RESERVE),
-    _rule_by_key(models.BulkChange.applied_at, UNDO_TIME, longer=_UNDO_RESERVE),
+    _create_ip_rule(models.ConsentEntry.occurred_at, models.ConsentEntry.ip),
+    _create_ip_rule(models.ConsentClaim.occurred_at, models.ConsentClaim.ip),
+    _create_rule(models.RecordedEvent.occurred_at, Retained.EVENTS),
+    _create_key_rule(models.ImportChange.applied_at, Retained.IMPORT_CHANGES, longer=_UNDO_RESERVE),
+    _create_key_rule(models.BulkChange.applied_at, UNDO_TIME, longer=_UNDO_RESERVE),
     # Bulk actions are kept longer than their changes.
-    _rule(models.BulkAction.finished_at, timedelta(days=365)),
-    _rule_by_key(models.FeedEvent.occurred_at, FEED_RETENTION),
-    _rule(
+    _create_rule(models.BulkAction.finished_at, timedelta(days=365)),
+    _create_key_rule(models.FeedEvent.occurred_at, FEED_RETENTION),
+    _create_rule(
         models.MemberImport.finished_at,
         Retained.IMPORTS,
         # An import that added members is kept, because the import proves how the members joined.
@@ -148,32 +154,32 @@ RULES = (
             (models.MemberImport.added == models.MemberImport.undone) | models.MemberImport.dry_run,
         ),
     ),
-    _rule_for_files(models.MemberImport),
-    _rule(
+    _create_file_rule(models.MemberImport),
+    _create_rule(
         models.MemberExport.created_at,
         Retained.EXPORTS,
         only=(models.MemberExport.files_removed_at.is_not(None),),
     ),
-    _rule_for_files(models.MemberExport),
-    _rule_until(models.IdempotencyRecord.expires_at),
-    _rule_until(models.UserSession.expires_at),
-    _rule_until(models.UserSession.ended_at, part=".ended"),
-    _rule_until(models.MailedLink.expires_at),
-    _rule(models.AccountMail.created_at, ACCOUNT_MAIL_RETENTION),
-    _rule_until(models.MailCount.ends_at),
-    _rule(models.ListReport.created_at, Retained.LIST_REPORTS),
+    _create_file_rule(models.MemberExport),
+    _create_expiry_rule(models.IdempotencyRecord.expires_at),
+    _create_expiry_rule(models.UserSession.expires_at),
+    _create_expiry_rule(models.UserSession.ended_at, part=".ended"),
+    _create_expiry_rule(models.MailedLink.expires_at),
+    _create_rule(models.AccountMail.created_at, ACCOUNT_MAIL_RETENTION),
+    _create_expiry_rule(models.MailCount.ends_at),
+    _create_rule(models.ListReport.created_at, Retained.LIST_REPORTS),
     # The journal of backups deletes these rows earlier, but an installation may have no backups.
-    _rule_by_key(models.Departure.created_at, timedelta(days=30)),
-    _rule(models.WebhookDelivery.created_at, FEED_RETENTION),
+    _create_key_rule(models.Departure.created_at, timedelta(days=30)),
+    _create_rule(models.WebhookDelivery.created_at, FEED_RETENTION),
     # An endpoint is kept longer than its deliveries, because the database deletes all deliveries of
     # a deleted endpoint.
-    _rule(models.WebhookEndpoint.deleted_at, FEED_RETENTION + _DAY),
-    _rule_until(models.WebhookSecret.expires_at),
-    _rule(models.LoginAttempts.tried_at, ATTEMPT_RETENTION),
-    _rule_until(models.SpentProof.expires_at),
-    _rule(models.ComposerUse.day, _DAY),
-    _rule(models.OAuthCode.expires_at, _CODE_RETENTION),
-    _rule_until(models.OAuthToken.expires_at),
+    _create_rule(models.WebhookEndpoint.deleted_at, FEED_RETENTION + _DAY),
+    _create_expiry_rule(models.WebhookSecret.expires_at),
+    _create_rule(models.LoginAttempts.tried_at, ATTEMPT_RETENTION),
+    _create_expiry_rule(models.SpentProof.expires_at),
+    _create_rule(models.ComposerUse.day, _DAY),
+    _create_rule(models.OAuthCode.expires_at, _CODE_RETENTION),
+    _create_expiry_rule(models.OAuthToken.expires_at),
     Rule(models.PaymentOrder, ABANDONED_ORDER_RETENTION, is_purged=False),
     Rule(
         models.Subscription,

@@ -49,7 +49,7 @@ class Batch(NamedTuple):
 Stage = Callable[[UnitOfWork, int, int | None], Batch]
 
 
-def _blanking_events(of_person: str) -> Stage:
+def _create_event_stage(of_person: str) -> Stage:
     """Return a stage that blanks personal data in subscription events.
 
     The IP address is blanked in all matching events, because a list owner may have changed other
@@ -121,12 +121,12 @@ def _batch(ids: list[int]) -> Batch:
     return Batch(len(ids), ids[-1] if len(ids) == MAX_ROWS else None)
 
 
-def _blanking(owner: InstrumentedAttribute[Any], **values: Any) -> Stage:
+def _create_blanking_stage(owner: InstrumentedAttribute[Any], **values: Any) -> Stage:
     """Return a stage that writes these values into the rows whose ``owner`` is the person."""
     return partial(_change_batch, owner, update(owner.class_).values(values))
 
 
-def _deleting(owner: InstrumentedAttribute[Any]) -> Stage:
+def _create_deleting_stage(owner: InstrumentedAttribute[Any]) -> Stage:
     """Return a stage that deletes the rows whose ``owner`` is the person, newest first.
 
     An API key refers to the older key that created it, so the newer key must be deleted first.
@@ -155,7 +155,7 @@ def _next_ids(
     return list(uow.session.scalars(query))
 
 
-def _deleting_few(owner: InstrumentedAttribute[Any]) -> Stage:
+def _create_single_batch_stage(owner: InstrumentedAttribute[Any]) -> Stage:
     """Return a stage that deletes all rows of the person in one batch.
 
     The stage is for tables with only a few rows per person.
@@ -168,7 +168,7 @@ def _deleting_few(owner: InstrumentedAttribute[Any]) -> Stage:
     return delete_all
 
 
-def _deleting_where(model: Any, is_own: Callable[[int], Any]) -> Stage:
+def _create_unordered_stage(model: Any, is_own: Callable[[int], Any]) -> Stage:
     """Return a stage that deletes rows in any order, because no index orders the rows by id."""
 
     def delete_batch(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
@@ -179,7 +179,7 @@ def _deleting_where(model: Any, is_own: Callable[[int], Any]) -> Stage:
     return delete_batch
 
 
-def _of(refers: InstrumentedAttribute[Any], owned: Any) -> Callable[[int], Any]:
+def _refers_to_owned(refers: InstrumentedAttribute[Any], owned: Any) -> Callable[[int], Any]:
     """Return a function that builds the condition that a row refers to a row of the person."""
     return lambda user_id: refers.in_(select(owned.id).where(owned.user_id == user_id))
 
@@ -267,58 +267,67 @@ def _blank_answers(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
 # come after the rows that are counted.
 STAGES: Mapping[str, Stage] = {
     "subscriptions": _blank_subscriptions,
-    "jobs": _deleting(models.Job.user_id),
+    "jobs": _create_deleting_stage(models.Job.user_id),
     # Deliveries must be deleted before their endpoints.
-    "deliveries": _deleting_where(
-        models.WebhookDelivery, _of(models.WebhookDelivery.endpoint_id, models.WebhookEndpoint)
+    "deliveries": _create_unordered_stage(
+        models.WebhookDelivery,
+        _refers_to_owned(models.WebhookDelivery.endpoint_id, models.WebhookEndpoint),
     ),
     # Deleting an endpoint also deletes its secrets.
-    "endpoints": _deleting_few(models.WebhookEndpoint.user_id),
+    "endpoints": _create_single_batch_stage(models.WebhookEndpoint.user_id),
     "answers": _blank_answers,
     "attachments": _delete_attachments,
     "imports": _blank_imports,
     "chunks": _delete_chunks,
-    "bulk_actions": _deleting(models.BulkAction.user_id),
+    "bulk_actions": _create_deleting_stage(models.BulkAction.user_id),
     "exports": _blank_exports,
     # Archived lists are kept, because their members may still unsubscribe.
-    "lists": _blanking(
+    "lists": _create_blanking_stage(
         models.MailingList.user_id,
         title="Erased",
         slug=func.concat("erased-", models.MailingList.id),
         redirect_origins=[],
         **dict.fromkeys(_TEXTS_OF_LISTS),
     ),
-    "tags": _deleting_where(models.MemberTag, _of(models.MemberTag.list_id, models.MailingList)),
-    "segments": _deleting_where(models.Segment, _of(models.Segment.list_id, models.MailingList)),
-    "fields": _deleting_few(models.MemberField.user_id),
+    "tags": _create_unordered_stage(
+        models.MemberTag, _refers_to_owned(models.MemberTag.list_id, models.MailingList)
+    ),
+    "segments": _create_unordered_stage(
+        models.Segment, _refers_to_owned(models.Segment.list_id, models.MailingList)
+    ),
+    "fields": _create_single_batch_stage(models.MemberField.user_id),
     # Orders and payments are kept, but the payer's URLs and the claim token are blanked.
-    "orders": _blanking(
+    "orders": _create_blanking_stage(
         models.PaymentOrder.user_id, redirect_url=None, payment_url=None, claim_token_hmac=None
     ),
-    "keys": _deleting(models.ApiKey.user_id),
-    "sessions": _deleting(models.UserSession.user_id),
-    "denials": _deleting_few(models.DeniedEntry.user_id),
-    "erased_denials": _deleting_few(models.ErasedDenial.user_id),
-    "apps": _deleting_few(models.TotpSecret.user_id),
-    "passkeys": _deleting(models.Passkey.user_id),
-    "recovery_codes": _deleting(models.RecoveryCode.user_id),
+    "keys": _create_deleting_stage(models.ApiKey.user_id),
+    "sessions": _create_deleting_stage(models.UserSession.user_id),
+    "denials": _create_single_batch_stage(models.DeniedEntry.user_id),
+    "erased_denials": _create_single_batch_stage(models.ErasedDenial.user_id),
+    "apps": _create_single_batch_stage(models.TotpSecret.user_id),
+    "passkeys": _create_deleting_stage(models.Passkey.user_id),
+    "recovery_codes": _create_deleting_stage(models.RecoveryCode.user_id),
     # Deleting a grant also deletes its codes and tokens.
-    "grants": _deleting(models.OAuthGrant.user_id),
-    "addresses": _deleting_few(models.FormerAddress.user_id),
-    "mails": _deleting(models.AccountMail.user_id),
-    "links": _deleting(models.MailedLink.user_id),
+    "grants": _create_deleting_stage(models.OAuthGrant.user_id),
+    "addresses": _create_single_batch_stage(models.FormerAddress.user_id),
+    "mails": _create_deleting_stage(models.AccountMail.user_id),
+    "links": _create_deleting_stage(models.MailedLink.user_id),
     # Reports about lists are kept without the person's id, because the reports still count.
-    "reports": _blanking(models.ListReport.user_id, user_id=None),
-    "stored_bytes": _deleting_few(models.StorageUse.user_id),
-    "composer_calls": _deleting_few(models.ComposerUse.user_id),
-    "events": _blanking_events("user_id = :user_id"),
-    "acts": _blanking_events("actor_id = :user_id AND (ip IS NOT NULL OR request_id IS NOT NULL)"),
+    "reports": _create_blanking_stage(models.ListReport.user_id, user_id=None),
+    "stored_bytes": _create_single_batch_stage(models.StorageUse.user_id),
+    "composer_calls": _create_single_batch_stage(models.ComposerUse.user_id),
+    "events": _create_event_stage("user_id = :user_id"),
+    "acts": _create_event_stage(
+        "actor_id = :user_id AND (ip IS NOT NULL OR request_id IS NOT NULL)"
+    ),
     # Security events are kept for a year, as evidence of changes to the account. Only ids, the type
     # and the time of an event remain. The database allows blanking events only for erased people.
-    "account_events": _blanking(models.RecordedEvent.user_id, ip=None, user_agent=None),
+    "account_events": _create_blanking_stage(
+        models.RecordedEvent.user_id, ip=None, user_agent=None
+    ),
     "consent": _erase_consent,
     # The last stage is repeated until it finds no row, so the last stage must delete rows.
-    "idempotency": _deleting_where(
+    "idempotency": _create_unordered_stage(
         models.IdempotencyRecord, lambda user_id: models.IdempotencyRecord.caller_id == user_id
     ),
 }

@@ -167,8 +167,10 @@ def get_export(uow: UnitOfWork, caller: Caller, export_id: int) -> MemberExport:
 
 def list_exports(uow: UnitOfWork, caller: Caller, page: PageRequest) -> PageOfRows[MemberExport]:
     """Return the caller's exports of all lists, newest first. Raises ``cursor.invalid``."""
-    query = paging.of_owner(select(MemberExport), MemberExport.user_id, caller.user_id, page)
-    return paging.read(uow, query, page)
+    query = paging.select_owner_page(
+        select(MemberExport), MemberExport.user_id, caller.user_id, page
+    )
+    return paging.read_page(uow, query, page)
 
 
 def get_finished_export(

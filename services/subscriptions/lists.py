@@ -16,7 +16,7 @@ from models import MailingList
 from services import paging
 from services.access import quotas, sessions
 from services.access.caller import Caller
-from services.paging import WHOLE, PageOfRows, PageRequest
+from services.paging import UNPAGED, PageOfRows, PageRequest
 from services.subscriptions import branding, sign_up_fields, text_reviews
 from services.subscriptions.consent import wordings
 from services.subscriptions.members.locks import limit_lock_waits
@@ -202,13 +202,15 @@ def list_for_user(uow: UnitOfWork, user_id: int, page: PageRequest) -> PageOfRow
     open_lists = select(MailingList).where(
         MailingList.user_id == user_id, MailingList.archived_at.is_(None)
     )
-    query = paging.by_moment(open_lists, MailingList.created_at, MailingList.id, page)
+    query = paging.select_page_by_moment(open_lists, MailingList.created_at, MailingList.id, page)
     rows = uow.session.scalars(query).all()
-    return paging.cut(rows, page.limit, lambda each: paging.moment_cursor(each.created_at, each.id))
+    return paging.cut_page(
+        rows, page.limit, lambda each: paging.build_moment_cursor(each.created_at, each.id)
+    )
 
 
 def list_choices(
-    uow: UnitOfWork, user_id: int, most: int = WHOLE.limit
+    uow: UnitOfWork, user_id: int, most: int = UNPAGED.limit
 ) -> Sequence[Row[int, str, str]]:
     """Return the id, slug and title of the user's lists except archived lists, newest first."""
     query = (

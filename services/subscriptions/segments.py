@@ -130,7 +130,7 @@ def list_segments(
     query = select(Segment).where(Segment.list_id == mailing_list.id)
     if with_filters:
         query = query.options(undefer(Segment.filter))
-    return paging.read(uow, paging.by_id(query, Segment.id, page), page)
+    return paging.read_page(uow, paging.select_page_by_id(query, Segment.id, page), page)
 
 
 def _require_room(uow: UnitOfWork, mailing_list: MailingList, more: int) -> None:

@@ -114,7 +114,7 @@ def find_tag_names(
 def list_tags(uow: UnitOfWork, list_id: int, page: PageRequest) -> PageOfRows[MemberTag]:
     """Return a page of the list's tags, newest first. Raises ``cursor.invalid``."""
     query = select(MemberTag).where(MemberTag.list_id == list_id)
-    return paging.read(uow, paging.by_id(query, MemberTag.id, page), page)
+    return paging.read_page(uow, paging.select_page_by_id(query, MemberTag.id, page), page)
 
 
 def get_tag(uow: UnitOfWork, list_id: int, tag_id: int, *, lock: bool = False) -> MemberTag:

@@ -190,8 +190,8 @@ def choose_deliveries(pending: Sequence[Pending], now: datetime, *, limit: int) 
 
 def _queue_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
     """Queue deliveries of the endpoint's next events. Return whether any event was queued."""
-    # Read the feed's newest position before its events. If there are no new events, the endpoint
-    # moves to that position without missing an event.
+    # Read the feed's newest position before its events. Without new events, the endpoint moves to
+    # the newest position, and no event can be missed between the two reads.
     newest = newest_position(uow.session)
     position = webhook_endpoints.get_position(endpoint)
     query = reading.next_events(

@@ -54,7 +54,9 @@ def list_deliveries(
     """Return the endpoint's deliveries, newest first. Raises the errors of ``get_endpoint``."""
     endpoint = webhook_endpoints.get_endpoint(uow, caller, endpoint_id)
     query = select(WebhookDelivery).where(WebhookDelivery.endpoint_id == endpoint.id)
-    return paging.read(uow, paging.by_id(query, WebhookDelivery.id, request), request)
+    return paging.read_page(
+        uow, paging.select_page_by_id(query, WebhookDelivery.id, request), request
+    )
 
 
 def send_test(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookDelivery:
@@ -118,7 +120,7 @@ def replay_events(uow: UnitOfWork, caller: Caller, endpoint_id: int, since: date
     """
     endpoint = webhook_endpoints.lock_active_endpoint(uow, caller, endpoint_id)
     _require_storage(uow, caller)
-    # Starting at ``place``, each query skips at most the events of a few hours.
+    # The search starts shortly before ``since``, so each query reads only few older events.
     place = find_place_before(uow.session, since)
     first_by_type = [
         uow.session.scalar(build_first_event_query(_select_events(endpoint, kind), place, since))

@@ -1,8 +1,8 @@
 """Records the outcomes of delivery attempts.
 
 A receiver that doesn't answer blocks a thread that other owners need. After two calls in a row
-without an answer, the endpoint rests. Each further silent call doubles the rest. Thanks to the
-rests, the threads of one process suffice for more than a hundred silent endpoints.
+without an answer, the endpoint rests. Each further silent call doubles the rest. Because silent
+endpoints rest, the threads of one process suffice for more than a hundred silent endpoints.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Signs webhooks with the secrets of an endpoint (Standard Webhooks 1.0).
 
 The encryption keys encrypt each stored secret. For a day after a rotation, the former secret also
-signs events. The header carries a signature per live secret, and a receiver may check any of them.
+signs events. The header carries a signature per live secret. A receiver may check any signature.
 """
 
 import base64

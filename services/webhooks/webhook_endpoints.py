@@ -121,8 +121,7 @@ def change_endpoint(
     if to.url is not None and to.url != endpoint.url:
         endpoint.url = to.url
         endpoint.key_id = caller.key_id
-        # Reset the rests, because the failures of the former receiver don't concern the new
-        # receiver.
+        # Forget the silent calls of the former receiver, because the new receiver may respond.
         endpoint.silences = 0
         endpoint.rests_until = None
         if endpoint.state == EndpointState.ACTIVE:

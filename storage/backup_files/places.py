@@ -49,7 +49,7 @@ class BackupKeyMissing(Exception):
 class BackupPlace(Protocol):
     """A store of named files. Every temporary failure of a place is a ``TransientError``.
 
-    An unusable folder raises ``backup.folder_unusable`` instead.
+    A folder that can never store files raises ``backup.folder_unusable``.
     """
 
     def put(self, key: str, data: bytes, content_type: str) -> None: ...

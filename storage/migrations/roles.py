@@ -2,8 +2,8 @@
 
 A separate owner role creates and changes tables (``pressroom migrate``). The application's role
 can't alter, truncate or drop a table, disable a trigger, or create a permanent table. An attacker
-who runs SQL through the application therefore can't do so either. The application's role may create
-temporary tables, because imports stage their rows in temporary tables.
+who can run SQL as the application therefore can't change tables either. The application's role may
+create temporary tables, because imports stage their rows in temporary tables.
 
 The application's role also stores the time limits of its sessions. The limits therefore apply even
 if an external connection pooler opens the sessions.

@@ -71,8 +71,8 @@ def wait_until_migrated(settings: DatabaseSettings) -> str:
     """Wait until another process has migrated the database to this release's revision or further.
 
     Return the revision of this release. The wait has no time limit, so the database may be
-    unreachable in the meantime. The wait ends when the application's role has access. Each new
-    reason for waiting is logged.
+    unreachable in the meantime. The wait ends when the application's role can read the tables. Each
+    new reason for waiting is logged.
     """
     needed = revisions.get_newest_revision()
     database = open_database(settings, pool_size=1, application_name="pressroom-migrate-wait")

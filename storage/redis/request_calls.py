@@ -39,9 +39,9 @@ MAX_QUEUED_REQUESTS_PER_OWNER = 500
 # backlog.
 MAX_QUEUED_BYTES_PER_OWNER = 16 * 1024 * 1024
 MAX_SMALL_INPUT_BYTES = 32 * 1024
-# The API refuses calls while the oldest request in the backlog is older than this, because a later
-# response is hardly worth the wait. The limit is doubled for an owner without requests in the
-# backlog, because that owner did not cause the backlog.
+# The maximum age of the oldest request in the backlog. The API refuses calls while a request is
+# older, because a later response is hardly worth the wait. The limit is doubled for an owner
+# without requests in the backlog, because that owner did not cause the backlog.
 MAX_QUEUED_SECONDS = 10.0
 _MAX_RETRY_AFTER_SECONDS = 30
 

@@ -175,8 +175,8 @@ if redis.call('GET', running) == ARGV[1] then redis.call('PEXPIRE', running, ARG
 """
 )
 
-# Stores the result and notifies each process of the waiting callers once. For a caller in a process
-# without a name, the script notifies all processes.
+# Stores the result, and notifies each API process with waiting callers once. If the process of a
+# caller has no name, the script notifies all API processes.
 FINISH_SCRIPT = (
     _PREAMBLE
     + """

@@ -20,7 +20,7 @@ from tests.support.http.replies import data, problem, send
 from tests.support.http.webhook_receiver import happen, hooked, new_endpoint
 from tests.support.images.pictures import encoded, photo
 from tests.support.stack.maintenance import run_maintenance
-from workers.flower_server import flower_script
+from workers.flower_server import load_flower_script
 from workers.task_queues import list_task_queues
 
 MAX_PIXELS_APART = 1.0
@@ -198,5 +198,5 @@ def test_a_turn_whose_work_failed_is_no_success(
 
 def test_the_script_that_is_changed_is_the_one_that_was_looked_at() -> None:
     """A later Flower may have another table: look at its pages then."""
-    assert "DataTable({" in flower_script()
-    assert "scrollX" not in flower_script()
+    assert "DataTable({" in load_flower_script()
+    assert "scrollX" not in load_flower_script()

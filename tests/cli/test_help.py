@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from cli import command_reference
-from cli.main import GROUPS, app, loaded
+from cli.main import GROUPS, app, load_command
 from devstack.harness.stack import Stack
 from tests.support.commands.running import ended, ended_process
 from tests.support.documents.markdown import ROOT
@@ -118,14 +118,14 @@ def test_help_imports_no_library_of_the_services(words: list[str]) -> None:
 def test_help_says_of_a_group_what_the_group_says(name: str) -> None:
     root = typer.main.get_command(app)
     unloaded = root.commands[name]  # type: ignore[attr-defined] # typer's groups have it
-    first, _, _ = loaded(unloaded).help.partition("\n\n")
+    first, _, _ = load_command(unloaded).help.partition("\n\n")
     assert unloaded.help == " ".join(first.split())
 
 
 def groups_below(group: Any, *words: str) -> Iterator[list[str]]:
     yield list(words)
     for name, each in group.commands.items():
-        if hasattr(command := loaded(each), "commands"):
+        if hasattr(command := load_command(each), "commands"):
             yield from groups_below(command, *words, name)
 
 
@@ -161,7 +161,7 @@ def test_a_shell_completes_groups_their_commands_and_values() -> None:
 
 def test_the_page_of_commands_is_that_of_the_commands() -> None:
     """If it is not: ``python -m cli.command_reference > docs/commands.md``."""
-    assert (ROOT / "docs" / "commands.md").read_text() == command_reference.page()
+    assert (ROOT / "docs" / "commands.md").read_text() == command_reference.build_page()
 
 
 def test_without_a_stack_a_command_says_so(tmp_path: Path) -> None:

@@ -6,14 +6,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cli.output import show_all
+from cli.output import print_records
 
 ORDER = 3087206659863155
 KIND = "subscriptions.import"
 TITLE = "A title of many words, which has no room on a narrow terminal " * 3
 SHOWN = (
-    "from cli.output import show_all\n"
-    f"show_all([{{'id': {ORDER}, 'kind': '{KIND}', 'title': '{TITLE}'}}], as_json=False)"
+    "from cli.output import print_records\n"
+    f"print_records([{{'id': {ORDER}, 'kind': '{KIND}', 'title': '{TITLE}'}}], as_json=False)"
 )
 
 
@@ -61,7 +61,7 @@ def _on_a_terminal(columns: int) -> str:
 
 def test_what_strangers_wrote_commands_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     hostile = "[red]x[/red]\x1b[2J\x07\u202eback\nnext"
-    show_all([{"title": hostile, "at": datetime(2026, 1, 2, tzinfo=UTC)}], as_json=False)
+    print_records([{"title": hostile, "at": datetime(2026, 1, 2, tzinfo=UTC)}], as_json=False)
     shown = capsys.readouterr().out
     assert "[red]x[/red]" in shown
     assert not {"\x1b", "\x07", "\u202e"} & set(shown)

@@ -13,7 +13,7 @@ import pytest
 
 from api.middleware.versions import VERSIONS
 from api.schemas.envelope import MAX_TEXT_CHARACTERS
-from cli.openapi_document import RELEASED, released_text
+from cli.openapi_document import RELEASES_FOLDER, format_release
 from tests.support.http.openapi import Document, openapi_document
 
 Json = dict[str, Any]
@@ -203,7 +203,7 @@ DECLARED_BOUND = f" has the maxLength {MAX_TEXT_CHARACTERS}"
 
 
 def released() -> Document:
-    document: Document = json.loads((RELEASED / f"{VERSIONS[0]}.json").read_text())
+    document: Document = json.loads((RELEASES_FOLDER / f"{VERSIONS[0]}.json").read_text())
     return document
 
 
@@ -214,13 +214,13 @@ def test_nothing_of_the_released_contract_is_broken_undeclared() -> None:
 
 
 def test_each_version_has_its_released_document() -> None:
-    assert {each.stem for each in RELEASED.glob("*.json")} == set(VERSIONS)
+    assert {each.stem for each in RELEASES_FOLDER.glob("*.json")} == set(VERSIONS)
     for version in VERSIONS:
-        text = (RELEASED / f"{version}.json").read_text()
+        text = (RELEASES_FOLDER / f"{version}.json").read_text()
         document = json.loads(text)
         assert document["info"]["version"] == version
         # Nobody edits it by hand, and each operation has lines of its own.
-        assert text == released_text(document)
+        assert text == format_release(document)
 
 
 def _schema(document: Document, name: str) -> Any:

@@ -50,7 +50,7 @@ COMPUTES = "a worker of `export` and `bulk`"
 
 def most_of_computing(serves: Serving) -> int:
     """Its main process sweeps, and each of its pool works."""
-    return 1 + count_connections(serves) * serves.jobs_at_once
+    return 1 + count_connections(serves) * serves.max_concurrent_jobs
 
 
 def test_what_is_stated_is_what_processes_are_given() -> None:

@@ -68,7 +68,7 @@ def test_settings_that_are_named_exist(document: Path) -> None:
 
 def test_the_page_of_settings_is_that_of_the_settings() -> None:
     """If it is not: ``python -m cli.settings_reference > docs/settings.md``."""
-    assert (markdown.ROOT / "docs" / "settings.md").read_text() == settings_reference.page()
+    assert (markdown.ROOT / "docs" / "settings.md").read_text() == settings_reference.build_page()
 
 
 def _settings() -> set[str]:

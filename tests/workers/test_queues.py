@@ -10,7 +10,7 @@ from devstack.harness.proxy import open_proxy
 from models import JobStatus
 from tests.support.probe.bench import Bench
 from tests.support.probe.kind import PROBES
-from workers.serving import QueuesDontMix, plan_serving
+from workers.serving import IncompatibleQueues, plan_serving
 
 WAITING = ("money", "mail", "maintenance")
 COMPUTING = ("media", "export", "bulk")
@@ -56,5 +56,5 @@ def test_a_worker_that_has_not_reached_its_broker_makes_no_queue_look_slow(probe
 
 
 def test_queues_that_wait_and_queues_that_compute_are_not_for_one_worker() -> None:
-    with pytest.raises(QueuesDontMix, match="mail and bulk need different kinds of workers"):
+    with pytest.raises(IncompatibleQueues, match="mail and bulk need different kinds of workers"):
         plan_serving([Queue.MAIL, Queue.BULK])

@@ -105,9 +105,9 @@ def add_passkey(console: RecentStarterConsoleForm) -> Response:
 
 @router.post(RECOVERY_CODES_PATH, dependencies=[PUBLIC])
 def create_recovery_codes(console: RecentStarterConsoleForm, uow: Transaction) -> Response:
-    """Create new recovery codes, and show the codes only in this response.
+    """Create new recovery codes, and show the codes in the response.
 
-    No other page shows the codes, because a browser could load the page again.
+    No page that a browser can load again shows the recovery codes.
     """
     codes = service.replace_recovery_codes(uow, console.caller)
     return console.render_page("recovery_codes.html", codes=codes)

@@ -95,28 +95,28 @@ def show_composer(console: Console) -> Response:
 async def compose_post(request: Request, console: ConsoleForm) -> Response:
     """Write texts or find photos, depending on the button, and show the result in the form."""
     calls = ComposerCaller(request, console.state, console.caller)
-    typed = console.form
-    is_writing = "write" in typed
-    outcome = await (_write_parts if is_writing else _find_photos)(calls, typed)
-    finds = outcome.finds or await _read_cached_finds(console.state, typed)
-    updated_console = replace(console, form={**typed, **outcome.fields})
+    inputs = console.form
+    is_writing = "write" in inputs
+    outcome = await (_write_parts if is_writing else _find_photos)(calls, inputs)
+    finds = outcome.finds or await _read_cached_finds(console.state, inputs)
+    updated_console = replace(console, form={**inputs, **outcome.fields})
     return await RECORDS.run(
         partial(_render_outcome, updated_console, outcome, finds, is_of_photos=not is_writing)
     )
 
 
-async def _write_parts(calls: ComposerCaller, typed: Mapping[str, str]) -> _Outcome:
+async def _write_parts(calls: ComposerCaller, inputs: Mapping[str, str]) -> _Outcome:
     """Write one part of the texts for a post, or all parts in parallel."""
-    if not (typed.get("title", "").strip() or typed.get("content", "").strip()):
+    if not (inputs.get("title", "").strip() or inputs.get("content", "").strip()):
         return _Outcome({}, invalid_form=_NO_POST)
     # Remove carriage returns, because browsers send CR LF at the end of every line.
-    content = typed.get("content", "").replace("\r\n", "\n")
+    content = inputs.get("content", "").replace("\r\n", "\n")
     try:
-        values = {"title": typed.get("title", ""), "content": content}
+        values = {"title": inputs.get("title", ""), "content": content}
         post = parse_body(PostBody, values).post()
     except DomainError as error:
         return _Outcome({}, error=error)
-    part = typed["write"]
+    part = inputs["write"]
     tweets = MetadataRequest(post)
     if part == TWEETS:
         requests = [tweets]
@@ -150,7 +150,7 @@ def _build_call_key(user_id: int, metadata_request: MetadataRequest) -> Idempote
     """
     digest = hashlib.sha256()
     for text in (
-        ",".join(sorted(metadata_request.wanted)),
+        ",".join(sorted(metadata_request.fields)),
         metadata_request.post.title,
         metadata_request.post.content,
     ):
@@ -161,25 +161,27 @@ def _build_call_key(user_id: int, metadata_request: MetadataRequest) -> Idempote
     return IdempotencyKey(user_id, _ROUTE, f"{_ROUTE}-{digest.hexdigest()[:32]}", digest.digest())
 
 
-async def _find_photos(calls: ComposerCaller, typed: Mapping[str, str]) -> _Outcome:
+async def _find_photos(calls: ComposerCaller, inputs: Mapping[str, str]) -> _Outcome:
     """Search photos, or get the URL of a photo if the person pressed the photo's button."""
     state = calls.state
     try:
-        if endpoint := typed.get("use"):
-            name = _read_provider(state, typed.get("found_provider", ""))
+        if endpoint := inputs.get("use"):
+            name = _read_provider(state, inputs.get("found_provider", ""))
             photo = state.photos.providers.get_provider(name).parse_endpoint(endpoint)
             url = await calls.obtain_photo_url(PhotoUse(name, photo))
             return _Outcome({"used": endpoint, "used_url": url})
-        if "page" in typed:
-            page = typed["page"] or typed.get("found_page", "")
-            search = _read_last_search(state, typed, page)
+        if "page" in inputs:
+            page = inputs["page"] or inputs.get("found_page", "")
+            search = _read_last_search(state, inputs, page)
         else:
-            words = " ".join(typed.get("words", "").split())[:MAX_SEARCH_CHARACTERS]
+            search_text = " ".join(inputs.get("words", "").split())[:MAX_SEARCH_CHARACTERS]
             # Pressing Enter in another field of the form doesn't repeat the search.
-            is_new = words and not ("enter" in typed and words == typed.get("found_words"))
-            search = _build_search(state, words, typed.get("provider", ""), "1") if is_new else None
+            is_repeated = "enter" in inputs and search_text == inputs.get("found_words")
+            search = None
+            if search_text and not is_repeated:
+                search = _build_search(state, search_text, inputs.get("provider", ""), "1")
         if search is None:
-            return _Outcome({}, invalid_form=None if "enter" in typed else _NO_SEARCH_TEXT)
+            return _Outcome({}, invalid_form=None if "enter" in inputs else _NO_SEARCH_TEXT)
         photo_finds = _build_finds(state, search, await calls.search_photos(search))
     except DomainError as error:
         return _Outcome({}, error=error)
@@ -199,28 +201,32 @@ def _build_finds(state: State, search: PhotoSearch, result: PhotoSearchResult) -
     return PhotoFinds(search, provider.parse_photos(result.payload))
 
 
-def _read_provider(state: State, typed: str) -> PhotoProviderName:
+def _read_provider(state: State, provider: str) -> PhotoProviderName:
     names = state.photos.providers.names
-    return next((name for name in names if name == typed), names[0])
+    return next((name for name in names if name == provider), names[0])
 
 
-def _build_search(state: State, words: str, provider: str, page: str) -> PhotoSearch:
+def _build_search(state: State, search_text: str, provider: str, page: str) -> PhotoSearch:
     is_number = page.isascii() and page.isdigit() and len(page) <= len(str(MAX_PHOTO_PAGE))
     number = min(max(int(page), 1), MAX_PHOTO_PAGE) if is_number else 1
-    return PhotoSearch(_read_provider(state, provider), words, number, PHOTOS_ON_PAGE)
+    return PhotoSearch(_read_provider(state, provider), search_text, number, PHOTOS_ON_PAGE)
 
 
-def _read_last_search(state: State, typed: Mapping[str, str], page: str) -> PhotoSearch | None:
-    words = typed.get("found_words", "")
-    return _build_search(state, words, typed.get("found_provider", ""), page) if words else None
+def _read_last_search(state: State, inputs: Mapping[str, str], page: str) -> PhotoSearch | None:
+    search_text = inputs.get("found_words", "")
+    return (
+        _build_search(state, search_text, inputs.get("found_provider", ""), page)
+        if search_text
+        else None
+    )
 
 
-async def _read_cached_finds(state: State, typed: Mapping[str, str]) -> PhotoFinds | None:
+async def _read_cached_finds(state: State, inputs: Mapping[str, str]) -> PhotoFinds | None:
     """Return the photos that the page showed before, or ``None`` if they aren't cached.
 
     Cached photos cause no call to the provider of photos.
     """
-    search = _read_last_search(state, typed, typed.get("found_page", ""))
+    search = _read_last_search(state, inputs, inputs.get("found_page", ""))
     if search is None:
         return None
     _, cached = await REQUESTS.run(state.photos.look_up, search)

@@ -17,7 +17,7 @@ from api.auth.requirements import PUBLIC
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import format_credits
 from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm
-from api.console.typed_forms import TypedForm, field_error, read_text
+from api.console.typed_forms import TypedForm, build_field_error, read_text
 from api.limits.bulkheads import MONEY
 from api.paging import Cursor
 from api.record_ids import PathId
@@ -61,7 +61,7 @@ CREDITS_FIELD = "credit_amount"
 AMOUNT_FIELD = "amount"
 CURRENCY_FIELD = "currency"
 CHANNEL_FIELD = "channel"
-# The form field that shows an error, by the code of an error that names no field.
+# The form field for errors that don't name a field, by the code of the error.
 PLACES = {TOPUP_CURRENCY.code: CURRENCY_FIELD, TOPUP_CHANNEL.code: CHANNEL_FIELD}
 ACTION_LABELS = {
     CreditAction.TOPUP: "Bought",
@@ -116,23 +116,13 @@ def format_money(amount: Decimal, currency: str) -> str:
     return f"{amount:,.{minor_digits(currency)}f} {currency}"
 
 
-def _read_amount(form: Mapping[str, str], name: str) -> Decimal | None:
-    """Return the amount in a field, or ``None`` for an empty field. Raises ``body.invalid``."""
-    text = form.get(name, "").strip()
-    if not text:
-        return None
-    if not _AMOUNT_PATTERN.fullmatch(text):
-        raise field_error(name, "must be a number, such as 500 or 12.5")
-    return Decimal(text.replace(",", ""))
-
-
 @dataclass(frozen=True)
 class EntryView:
     """An entry of the ledger, as a page shows it.
 
     Attributes:
         words: the description of the change.
-        source: the reason of the change, as recorded by the app or operator who made the change.
+        source: the reason for the change, as recorded by the app or operator who made the change.
             An entry that belongs to an order has no source, because the page links to the order.
     """
 
@@ -176,11 +166,21 @@ def set_low_balance(console: ConsoleForm) -> Response:
     try:
         threshold = _read_amount(console.form, THRESHOLD_FIELD)
         if threshold is None:
-            raise field_error(THRESHOLD_FIELD, "say a number; 0: nothing is told")
+            raise build_field_error(THRESHOLD_FIELD, "say a number; 0: nothing is told")
         thresholds.set_threshold(console.state.resources.database, console.user_id, threshold)
     except DomainError as error:
         return _render_credits(console, None, console.add_error(error))
     return console.redirect_with_notice(PATH, "That is kept.")
+
+
+def _read_amount(form: Mapping[str, str], name: str) -> Decimal | None:
+    """Return the amount in a field, or ``None`` for an empty field. Raises ``body.invalid``."""
+    text = form.get(name, "").strip()
+    if not text:
+        return None
+    if not _AMOUNT_PATTERN.fullmatch(text):
+        raise build_field_error(name, "must be a number, such as 500 or 12.5")
+    return Decimal(text.replace(",", ""))
 
 
 def _render_credits(
@@ -227,12 +227,12 @@ def _render_credits(
 def _read_ledger_filter(query: Mapping[str, str]) -> LedgerFilter:
     action = read_text(query, ACTION_FIELD)
     if action is not None and action not in [*CreditAction]:
-        raise field_error(ACTION_FIELD, "must be one of those that the page offers")
+        raise build_field_error(ACTION_FIELD, "must be one of those that the page offers")
     actions = () if action is None else (CreditAction(action),)
     first_day = _read_day(query, FIRST_DAY_FIELD)
     last_day = _read_day(query, LAST_DAY_FIELD)
     if first_day is not None and last_day is not None and last_day < first_day:
-        raise field_error(LAST_DAY_FIELD, "must not be before the first day")
+        raise build_field_error(LAST_DAY_FIELD, "must not be before the first day")
     return LedgerFilter(actions, first_day, last_day)
 
 
@@ -243,7 +243,7 @@ def _read_day(query: Mapping[str, str], name: str) -> date | None:
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise field_error(name, "must be a day, such as 2026-11-22") from None
+        raise build_field_error(name, "must be a day, such as 2026-11-22") from None
 
 
 @router.get("/buy")
@@ -303,9 +303,11 @@ def _read_order(console: ConsoleRequest) -> OrderRequest:
     credit_amount = _read_amount(form, CREDITS_FIELD)
     amount = _read_amount(form, AMOUNT_FIELD)
     if credit_amount and amount:
-        raise field_error(AMOUNT_FIELD, "is for those who leave the number of credits empty")
+        raise build_field_error(AMOUNT_FIELD, "is for those who leave the number of credits empty")
     if not credit_amount and not amount:
-        raise field_error(CREDITS_FIELD, "say how many credits you want, or what you want to pay")
+        raise build_field_error(
+            CREDITS_FIELD, "say how many credits you want, or what you want to pay"
+        )
     return OrderRequest(
         amount=amount,
         credit_amount=credit_amount,
@@ -363,10 +365,10 @@ class OrderView:
         return format_money(refunded_amount, self.order.currency) if refunded_amount else None
 
     @property
-    def kept(self) -> str:
-        """The paid amount without refunds."""
-        kept_amount: Decimal = self.order.amount - self.order.refunded_amount
-        return format_money(kept_amount, self.order.currency)
+    def paid_amount(self) -> str:
+        """The paid amount, minus refunds."""
+        paid_amount: Decimal = self.order.amount - self.order.refunded_amount
+        return format_money(paid_amount, self.order.currency)
 
     @property
     def has_receipt(self) -> bool:

@@ -17,7 +17,7 @@ from api.console.requests import (
     RecentConsoleForm,
     build_router,
 )
-from api.console.typed_forms import TypedForm, field_error
+from api.console.typed_forms import TypedForm, build_field_error
 from api.record_ids import PathId
 from api.state import Transaction
 from core import clock
@@ -66,17 +66,17 @@ def show_developers(console: Console, uow: Transaction) -> Response:
     )
 
 
-def _describe_scopes(scopes: Sequence[str]) -> Sequence[str]:
-    # The only scope without an explanation is the scope that only an operator can grant.
-    operator_scope = "Get the rosters of lists that are sent by mail"
-    return [KEY_SCOPE_EXPLANATIONS.get(Scope(scope), operator_scope) for scope in scopes]
-
-
 @router.get("/access")
 def show_access(console: Console, uow: Transaction) -> Response:
     own_grants = grants.list_grants(uow, console.user_id).rows
     grants_and_scopes = [(grant, _describe_scopes(grant.scopes)) for grant in own_grants]
     return console.render_page("access.html", grants=grants_and_scopes)
+
+
+def _describe_scopes(scopes: Sequence[str]) -> Sequence[str]:
+    # The only scope without an explanation is the scope that only an operator can grant.
+    operator_scope = "Get the rosters of lists that are sent by mail"
+    return [KEY_SCOPE_EXPLANATIONS.get(Scope(scope), operator_scope) for scope in scopes]
 
 
 @router.get("/access/{grant_id}/end")
@@ -150,11 +150,11 @@ def create_key(console: RecentConsoleForm) -> Response:
     lifetime = form.get("lifetime", "")
     try:
         if reach not in {"all", "chosen"} or (reach == "chosen" and not ticked_scopes):
-            raise field_error("reach", "tick what the key may do")
+            raise build_field_error("reach", "tick what the key may do")
         if reach == "all" and ticked_scopes:
-            raise field_error("reach", "full access goes with no tick below")
+            raise build_field_error("reach", "full access goes with no tick below")
         if lifetime not in _LIFETIMES:
-            raise field_error("lifetime", "must be one of those that the page offers")
+            raise build_field_error("lifetime", "must be one of those that the page offers")
         _, lifetime_duration = _LIFETIMES[lifetime]
         with console.unit_of_work() as uow:
             key, secret = own_keys.create_own_key(

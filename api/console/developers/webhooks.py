@@ -18,7 +18,7 @@ from api.console.requests import (
     RecentConsoleForm,
     build_router,
 )
-from api.console.typed_forms import TypedForm, field_error, parse_body, read_text
+from api.console.typed_forms import TypedForm, build_field_error, parse_body, read_text
 from api.limits.bulkheads import RECORDS
 from api.paging import Cursor
 from api.record_ids import PathId, parse_id_or_text
@@ -47,7 +47,7 @@ _STATE_LABELS = {
     EndpointState.PAUSED: "paused",
     EndpointState.ENDED: "ended",
 }
-# The form field that shows an error, by the code of an error that names no field.
+# The form field for errors that don't name a field, by the code of the error.
 PLACES = {WEBHOOK_URL_NOT_ALLOWED.code: "url"}
 TYPE_PREFIX = "type."
 _STATE_CHOICES = (
@@ -140,10 +140,6 @@ class DeliveryView:
         return text[:MAX_ANSWER_CHARACTERS] + ("…" if is_cut else "")
 
 
-def _read_ticked_types(form: Mapping[str, str]) -> list[str]:
-    return [kind.value for kind in FeedEventType if TYPE_PREFIX + kind in form]
-
-
 @router.get("")
 def show_endpoints(console: Console, uow: Transaction) -> Response:
     views = _build_views(uow, webhook_endpoints.list_endpoints(uow, console.caller))
@@ -187,6 +183,10 @@ def _create_endpoint(console: ConsoleRequest, body: NewWebhookEndpoint) -> Respo
         )
         [view] = _build_views(uow, [endpoint])
     return console.render_page("webhook_secret.html", view=view, secret=secret, is_new=True)
+
+
+def _read_ticked_types(form: Mapping[str, str]) -> list[str]:
+    return [kind.value for kind in FeedEventType if TYPE_PREFIX + kind in form]
 
 
 @router.get("/{endpoint_id}")
@@ -243,7 +243,7 @@ async def change_endpoint(console: RecentConsoleForm, endpoint_id: PathId) -> Re
     state = console.form.get("state", "")
     try:
         if state not in [value for value, *_ in _STATE_CHOICES]:
-            raise field_error("state", "must be one of those that the page offers")
+            raise build_field_error("state", "must be one of those that the page offers")
         values = {"url": url, "types": _read_ticked_types(console.form), "state": state}
         body = parse_body(WebhookEndpointChange, values)
         if body.url is not None and body.url != view.endpoint.url:
@@ -319,7 +319,9 @@ def replay_events(console: ConsoleForm, endpoint_id: PathId) -> Response:
         since = _read_moment(console.form)
         with console.unit_of_work() as uow:
             if not deliveries.replay_events(uow, console.caller, endpoint_id, since):
-                raise field_error(DAY_FIELD, "nothing of what it gets has happened since then")
+                raise build_field_error(
+                    DAY_FIELD, "nothing of what it gets has happened since then"
+                )
     except DomainError as error:
         return show_replay(console, endpoint_id, console.add_error(error))
     return console.redirect_with_notice(
@@ -327,19 +329,19 @@ def replay_events(console: ConsoleForm, endpoint_id: PathId) -> Response:
     )
 
 
-def _read_moment(typed: Mapping[str, str]) -> datetime:
+def _read_moment(inputs: Mapping[str, str]) -> datetime:
     """Return the time since which events are replayed, or raise ``body.invalid``."""
     try:
-        day = date.fromisoformat(typed.get(DAY_FIELD, "").strip())
+        day = date.fromisoformat(inputs.get(DAY_FIELD, "").strip())
     except ValueError:
-        raise field_error(DAY_FIELD, "must be a day, such as 2026-11-22") from None
-    time_text = read_text(typed, TIME_FIELD)
+        raise build_field_error(DAY_FIELD, "must be a day, such as 2026-11-22") from None
+    time_text = read_text(inputs, TIME_FIELD)
     try:
         time_of_day = time() if time_text is None else time.fromisoformat(time_text)
     except ValueError:
         time_of_day = None
     if time_of_day is None or time_of_day.tzinfo is not None:
-        raise field_error(TIME_FIELD, "must be a time of the day, such as 14:30")
+        raise build_field_error(TIME_FIELD, "must be a time of the day, such as 14:30")
     return datetime.combine(day, time_of_day, UTC)
 
 

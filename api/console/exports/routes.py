@@ -37,7 +37,7 @@ from core.queues import Queue
 from models import FINISHED, Job, MemberExport, SubscriptionStatus
 from services.jobs import records as jobs
 from services.jobs.records import Progress
-from services.paging import WHOLE, PageRequest
+from services.paging import UNPAGED, PageRequest
 from services.subscriptions import exports, lists, segments
 from services.subscriptions.bulk_files import BULK_FILE_RETENTION
 from services.subscriptions.export_sheets import ExportFormat, ExportKind
@@ -49,7 +49,7 @@ router = build_router(CONSOLE_PATH)
 PATH = f"{CONSOLE_PATH}/exports"
 EXPORTS_ON_PAGE = 50
 EXPORT_KINDS = tuple(exports.EXPORT_JOBS.values())
-# The form field that shows an error, by the code of an error that names no field.
+# The form field for errors that don't name a field, by the code of the error.
 PLACES = {
     SEGMENT_NOT_FOUND.code: "segment_id",
     SEGMENT_FIELD_RETIRED.code: "segment_id",
@@ -89,7 +89,7 @@ class ExportView:
         return self.export.finished_at is None or is_retried
 
     @property
-    def lapses_at(self) -> datetime | None:
+    def expires_at(self) -> datetime | None:
         return find_expiry(self.export)
 
     @property
@@ -130,7 +130,7 @@ def show_exports(console: Console, uow: Transaction, cursor: Cursor = None) -> R
 def show_new_export(console: RecentConsole, list_id: ListId, form: EmptyForm) -> Response:
     with console.unit_of_work() as uow:
         mailing_list = console.get_own_list(uow, list_id)
-        own_segments = segments.list_segments(uow, mailing_list, WHOLE).rows
+        own_segments = segments.list_segments(uow, mailing_list, UNPAGED).rows
     return console.render_form(
         "new_export.html",
         form.fill({"format": ExportFormat.CSV}),

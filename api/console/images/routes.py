@@ -22,7 +22,7 @@ from api.console.requests import (
 )
 from api.console.typed_forms import (
     TypedForm,
-    field_error,
+    build_field_error,
     parse_body,
     read_lines,
     read_text,
@@ -165,17 +165,17 @@ def show_images(console: Console, form: EmptyForm, cursor: Cursor = None) -> Res
 @router.post("")
 async def upload_image(request: Request, console: Console) -> Response:
     state = console.state
-    typed: dict[str, str] = {}
+    inputs: dict[str, str] = {}
     try:
         state.admit(Queue.MEDIA, console.user_id, WAIT_SECONDS)
-        accepted = await _accept_upload(request, console, typed)
+        accepted = await _accept_upload(request, console, inputs)
         job_end = state.jobs.wait(
             build_job_topic(accepted.job_id), WAIT_SECONDS, owner_id=console.user_id
         )
         await run_while_connected(request.receive, job_end)
         image = await RECORDS.run(_get_uploaded_image, console, accepted)
     except DomainError as error:
-        submitted_console = replace(console, form=typed)
+        submitted_console = replace(console, form=inputs)
         is_of_file = error.code.startswith(("attachment.", "image."))
         places = {error.code: "file"} if is_of_file else {}
         form = await RECORDS.run(submitted_console.add_error, error, places)
@@ -187,7 +187,7 @@ async def upload_image(request: Request, console: Console) -> Response:
 
 
 async def _accept_upload(
-    request: Request, console: ConsoleRequest, typed: dict[str, str]
+    request: Request, console: ConsoleRequest, inputs: dict[str, str]
 ) -> AcceptedJob:
     """Store the uploaded image.
 
@@ -195,8 +195,8 @@ async def _accept_upload(
     while the request waits for the conversion.
     """
     form = await read_multipart_form(request)
-    typed.update({name: value.decode(errors="replace") for name, value in form.fields})
-    require_csrf(request, console.state, console.member.cookie, typed.get(CSRF_FIELD))
+    inputs.update({name: value.decode(errors="replace") for name, value in form.fields})
+    require_csrf(request, console.state, console.member.cookie, inputs.get(CSRF_FIELD))
     part = find_only_file(form, "file")
     accepted = await UPLOADS_BY_CALLER.run(
         console.user_id,
@@ -204,7 +204,7 @@ async def _accept_upload(
         console.state.resources,
         console.caller,
         # Request renditions, because pages show the smallest rendition as a thumbnail.
-        Upload(clean_filename(part.filename), part.data, "encrypted" in typed, True),
+        Upload(clean_filename(part.filename), part.data, "encrypted" in inputs, True),
         key=None,
     )
     release_body(request.scope)
@@ -227,14 +227,14 @@ def show_image(console: Console, hash_id: str, form: EmptyForm) -> Response:
     with console.unit_of_work() as uow:
         attachment = records.get_attachment(uow, console.caller, hash_id)
     image = _build_view(console, attachment)
-    typed = {
+    values = {
         "alt_text": image.record.alt_text or "",
         "title": image.record.title or "",
         "tags": "\n".join(image.record.tags),
     }
     return console.render_form(
         "image.html",
-        form.fill(typed),
+        form.fill(values),
         other_sources=console.get_media_sources(),
         image=image,
     )
@@ -273,7 +273,7 @@ def create_link(console: RecentConsoleForm, hash_id: str) -> Response:
     lifetime = console.form.get("lasts", "")
     try:
         if lifetime not in LINK_LIFETIMES:
-            raise field_error("lasts", "must be one of those that the page offers")
+            raise build_field_error("lasts", "must be one of those that the page offers")
         with console.unit_of_work() as uow:
             link = records.sign_link(uow, console.caller, hash_id, expires_in=int(lifetime))
     except DomainError as error:

@@ -37,7 +37,7 @@ from api.console.requests import (
     RecentConsoleForm,
     build_router,
 )
-from api.console.typed_forms import TypedForm, field_error
+from api.console.typed_forms import TypedForm, build_field_error
 from api.html.frame import redirect_to
 from api.limits.bulkheads import RECORDS
 from api.paging import Cursor
@@ -66,7 +66,7 @@ router = build_router(PREFIX)
 
 IMPORTS_ON_PAGE = 50
 FirstColumn = Annotated[int, Query(alias="columns", ge=0, le=500)]
-# The form field that shows an error, by the code of an error that names no field.
+# The form field for errors that don't name a field, by the code of the error.
 PLACES = {
     errors.IMPORT_FILE_MISSING.code: "file",
     errors.IMPORT_SEVERAL_FILES.code: "file",
@@ -124,11 +124,11 @@ async def upload_import(request: Request, console: Console) -> Response:
     state = console.state
     resources = console.state.resources
     # The fields of the form, which precede the file in the request.
-    typed: dict[str, str] = {}
+    inputs: dict[str, str] = {}
     list_options: list[tuple[int, ImportOptions]] = []
 
     async def check(fields: Mapping[str, str]) -> None:
-        typed.update(fields)
+        inputs.update(fields)
         require_csrf(request, state, console.member.cookie, fields.get(CSRF_FIELD))
         list_options.append(_read_upload_choices(fields))
         state.queue_ages.check(Queue.BULK, waits=False)
@@ -160,7 +160,7 @@ async def upload_import(request: Request, console: Console) -> Response:
             options=options,
         )
     except DomainError as error:
-        form = await RECORDS.run(replace(console, form=typed).add_error, error, PLACES)
+        form = await RECORDS.run(replace(console, form=inputs).add_error, error, PLACES)
         return await RECORDS.run(show_new_import, console, form)
     return redirect_to_path(state, f"{PREFIX}/{accepted.subject_id}")
 
@@ -172,9 +172,9 @@ def _read_upload_choices(form: Mapping[str, str]) -> tuple[int, ImportOptions]:
     except DomainError:
         list_id = None
     if list_id is None:
-        raise field_error("list_id", "Choose the list to which they come.")
+        raise build_field_error("list_id", "Choose the list to which they come.")
     if form.get("kind") not in set(ImportKind):
-        raise field_error("kind", "Choose what the rows of the file are.")
+        raise build_field_error("kind", "Choose what the rows of the file are.")
     kind = ImportKind(form["kind"])
     create_fields = "create_fields" in form
     return list_id, ImportOptions(True, _read_on_existing(form), None, kind, create_fields)
@@ -227,13 +227,13 @@ def read_import_again(
 
 
 def build_reading_form(view: ImportView) -> TypedForm:
-    typed = {each.box: each.chosen for each in view.choices}
+    inputs = {each.box: each.chosen for each in view.choices}
     if view.task.on_existing == UPDATE_FIELD:
-        typed[UPDATE_FIELD] = "on"
-    typed["date_order"] = view.task.date_order or ""
-    typed["encoding"] = view.task.encoding or ""
-    typed |= {each.box: each.chosen for each in view.status_values if each.box}
-    return TypedForm(typed)
+        inputs[UPDATE_FIELD] = "on"
+    inputs["date_order"] = view.task.date_order or ""
+    inputs["encoding"] = view.task.encoding or ""
+    inputs |= {each.box: each.chosen for each in view.status_values if each.box}
+    return TypedForm(inputs)
 
 
 def _read_reading_choices(view: ImportView, form: Mapping[str, str]) -> tuple[ImportOptions, bool]:
@@ -249,10 +249,10 @@ def _read_reading_choices(view: ImportView, form: Mapping[str, str]) -> tuple[Im
     chosen_roles = read_column_choices(form, choices)
     order = form.get("date_order", task.date_order or "")
     if order and order not in set(DateOrder):
-        raise field_error("date_order", "Choose what comes first.")
+        raise build_field_error("date_order", "Choose what comes first.")
     encoding = form.get("encoding", task.encoding or "")
     if encoding and encoding not in ENCODINGS:
-        raise field_error("encoding", "Choose the encoding of the file.")
+        raise build_field_error("encoding", "Choose the encoding of the file.")
     has_new_format = order != (task.date_order or "") or encoding != (task.encoding or "")
     differs = on_existing != task.on_existing
     differs = differs or chosen_roles != [each.chosen for each in choices]

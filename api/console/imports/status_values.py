@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from api.console.typed_forms import field_error
+from api.console.typed_forms import build_field_error
 from models import ImportKind, MemberImport
 from services.subscriptions.imports.consent_cells import STATUS_VALUES, fold_value
 from services.subscriptions.imports.known_words import MAX_WORD_CHARACTERS
@@ -74,9 +74,9 @@ def list_status_values(task: MemberImport, result: Mapping[str, Any]) -> list[St
         if is_open and is_whole and folded not in changeable:
             changeable.add(folded)
             box = f"value_{len(values)}"
-        chosen = statuses.get(folded, AS_RECOGNISED)
+        status = statuses.get(folded, AS_RECOGNISED)
         label = _MEANING_LABELS.get(meaning, meaning)
-        values.append(StatusValue(column, value, rows, label, box, chosen))
+        values.append(StatusValue(column, value, rows, label, box, status))
     return values
 
 
@@ -107,17 +107,19 @@ def read_status_choices(
 
     A value that has no select box keeps its assigned status. Raises ``body.invalid``.
     """
-    chosen = dict(task.status_values or {})
+    assigned_statuses = dict(task.status_values or {})
     for each in values:
         status = form.get(each.box, each.chosen) if each.box else each.chosen
         if status == each.chosen:
             continue
         if status and status not in STATUS_VALUES:
-            raise field_error(str(each.box), "Choose one of these statuses.")
+            raise build_field_error(str(each.box), "Choose one of these statuses.")
         folded = fold_value(each.value)
-        chosen = {
-            value: old_status for value, old_status in chosen.items() if fold_value(value) != folded
+        assigned_statuses = {
+            value: old_status
+            for value, old_status in assigned_statuses.items()
+            if fold_value(value) != folded
         }
         if status:
-            chosen[each.value] = status
-    return chosen or None
+            assigned_statuses[each.value] = status
+    return assigned_statuses or None

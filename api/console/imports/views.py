@@ -10,7 +10,7 @@ from typing import Any
 
 from api.console.imports.status_values import StatusValue, list_status_values
 from api.console.requests import ConsoleRequest
-from api.console.typed_forms import field_error
+from api.console.typed_forms import build_field_error
 from core import clock
 from core.errors import DomainError
 from core.errors.imports import IMPORT_DATE_ORDER_NEEDED
@@ -168,16 +168,16 @@ def build_column_choices(
             role = chosen_roles[index]
             name, _, type_ = role.partition(":")
             is_new = role.startswith(FIELD_PREFIX) and name not in own_roles
-            chosen = (f"{NEW_FIELD}:{type_}" if type_ else NEW_FIELD) if is_new else name
+            choice = (f"{NEW_FIELD}:{type_}" if type_ else NEW_FIELD) if is_new else name
         elif creates is not None:
-            chosen = NEW_FIELD
+            choice = NEW_FIELD
         else:
-            chosen = IGNORE if becomes == IGNORED and is_recognised else AS_RECOGNISED
+            choice = IGNORE if becomes == IGNORED and is_recognised else AS_RECOGNISED
         examples = column.get("examples", ())
         format_label = _FORMAT_LABELS.get(column.get("written", ""))
         choices.append(
             ColumnChoice(
-                *(index, names[index], examples, becomes, creates, format_label, chosen),
+                *(index, names[index], examples, becomes, creates, format_label, choice),
                 ignored_opt_outs=column.get("ignored_opt_outs"),
             )
         )
@@ -200,18 +200,18 @@ def read_column_choices(form: Mapping[str, str], choices: Sequence[ColumnChoice]
     seen: set[str] = set()
     for choice, value in zip(choices, values, strict=True):
         if value in seen and value not in _REPEATABLE_ROLES:
-            raise field_error(choice.box, "Another column is this already.")
+            raise build_field_error(choice.box, "Another column is this already.")
         seen.add(value)
     return values
 
 
 def build_mapping(
-    choices: Sequence[ColumnChoice], chosen: Sequence[str], fields: Sequence[MemberField]
+    choices: Sequence[ColumnChoice], values: Sequence[str], fields: Sequence[MemberField]
 ) -> dict[str, str]:
     names = [each.name for each in choices]
     keys = {field.key for field in fields}
     mapping: dict[str, str] = {}
-    for each, value in zip(choices, chosen, strict=True):
+    for each, value in zip(choices, values, strict=True):
         if value == AS_RECOGNISED:
             continue
         role = value
@@ -282,7 +282,7 @@ class ImportView:
 
     @property
     def undo_stopped(self) -> bool:
-        """Return whether an undo was started and failed or was cancelled."""
+        """Return whether an undo was started, but failed or was cancelled."""
         has_begun = self.undo is not None and self.task.undone_at is None
         return has_begun and not self.is_undoing
 
@@ -385,8 +385,8 @@ def read_view(console: ConsoleRequest, import_id: int) -> ImportView:
         title = lists.read_titles(uow, [task.list_id])[task.list_id]
         job = records.find_job(uow, task) if task.status == "running" else None
         undo = records.find_undo_job(uow, task)
-        # Read the import again after its job. The job ends in the same transaction as the job's
-        # last changes. If the job has ended, the second read therefore returns all changes.
+        # Read the import again after reading its job. The job ends in the same transaction as the
+        # job's last changes. If the job has ended, the second read therefore returns all changes.
         uow.session.refresh(task)
         own_fields = fields.list_fields(uow, console.user_id) if task.dry_run else []
     view = ImportView(task, title, job, undo, fields=own_fields)

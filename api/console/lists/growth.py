@@ -59,14 +59,14 @@ class GrowthPlot:
     """The chart that the template draws.
 
     Attributes:
-        whole: all days of the chart as one span.
+        total: all days of the chart as one span.
         zero: the vertical position of the zero line.
         most_joined: the number of joins that reaches the upper edge of the chart.
         most_left: the number of departures that reaches the lower edge of the chart.
         line: the points of a line through the difference between joins and departures per span.
     """
 
-    whole: GrowthSpan
+    total: GrowthSpan
     spans: list[GrowthSpan]
     bars: list[PlottedBar]
     zero: float

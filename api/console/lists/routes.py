@@ -39,7 +39,7 @@ LISTS_ON_PAGE = 50
 DAYS_OF_NET = 30
 _PERIOD_LABELS = {"30": "30 days", "90": "90 days", "365": "A year", "1095": "Three years"}
 _USUAL_PERIOD = "30"
-# The form field that shows an error, by the code of an error that names no field.
+# The form field for errors that don't name a field, by the code of the error.
 PLACES = {LIST_SLUG_TAKEN.code: "slug"}
 PROVIDERS = {"turnstile": "Cloudflare Turnstile", "hcaptcha": "hCaptcha", "recaptcha": "reCAPTCHA"}
 _TEXT_FIELDS = (
@@ -158,10 +158,10 @@ def show_public_pages(
         name: Locale.parse(name, sep="-").get_display_name("en") or name
         for name in reader_languages.list_languages()
     }
-    typed = {name: getattr(record, name) or "" for name in _LOOK_FIELDS}
+    values = {name: getattr(record, name) or "" for name in _LOOK_FIELDS}
     return console.render_form(
         "list_face.html",
-        form.fill({**typed, "colour": record.colour or DEFAULT_COLOUR}),
+        form.fill({**values, "colour": record.colour or DEFAULT_COLOUR}),
         # The page embeds a preview of the sign-up page, which has the style of the list.
         other_sources={
             **console.get_media_sources(),
@@ -198,13 +198,13 @@ def show_settings(console: Console, list_id: ListId, form: EmptyForm) -> Respons
             *fields.read_own_fields(uow, console.user_id).select_public().by_key.values()
         ]
     texts = ("title", "slug", "challenge_provider", *_TEXT_FIELDS)
-    typed = {name: getattr(record, name) or "" for name in texts}
-    typed[_ORIGINS_FIELD] = "\n".join(record.redirect_origins)
-    typed |= dict.fromkeys((name for name in _CHECKBOX_FIELDS if getattr(record, name)), "on")
-    typed |= dict.fromkeys(
+    values = {name: getattr(record, name) or "" for name in texts}
+    values[_ORIGINS_FIELD] = "\n".join(record.redirect_origins)
+    values |= dict.fromkeys((name for name in _CHECKBOX_FIELDS if getattr(record, name)), "on")
+    values |= dict.fromkeys(
         (_MEMBER_FIELD_PREFIX + key for key in record.asked_fields or ()), _ASKED
     )
-    typed |= dict.fromkeys(
+    values |= dict.fromkeys(
         (_MEMBER_FIELD_PREFIX + key for key in record.required_fields), _REQUIRED
     )
     configured_names = console.state.challenges.configured
@@ -215,7 +215,7 @@ def show_settings(console: Console, list_id: ListId, form: EmptyForm) -> Respons
     is_all = record.asked_fields is None
     return console.render_form(
         "list_settings.html",
-        form.fill(typed),
+        form.fill(values),
         list=record,
         providers=[("", "None"), *((name, PROVIDERS[name]) for name in names)],
         public_fields=[

@@ -246,8 +246,8 @@ def _build_views(uow: UnitOfWork, bulks: list[BulkAction]) -> list[_BulkActionVi
     for bulk in bulks:
         undo_job = uow.session.get(Job, bulk.undo_job_id) if bulk.undo_job_id else None
         if undo_job is not None:
-            # Read the bulk action again after its job. The job ends in the same transaction as the
-            # job's last changes. If the job has ended, the second read therefore returns all
+            # Read the bulk action again after reading its job. The job ends in the same transaction
+            # as the job's last changes. If the job has ended, the second read therefore returns all
             # changes.
             uow.session.refresh(bulk)
         words = describe_bulk_action(bulk, names)

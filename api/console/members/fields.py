@@ -26,7 +26,7 @@ TYPE_LABELS = {
     FieldType.BOOLEAN: "Yes or no",
     FieldType.CHOICE: "One of some choices",
 }
-# The form field that shows an error, by the code of an error that names no field.
+# The form field for errors that don't name a field, by the code of the error.
 _PLACES = {FIELD_KEY_TAKEN.code: "key"}
 
 
@@ -57,10 +57,10 @@ def create_field(console: ConsoleForm) -> Response:
 @router.get("/{field_id}")
 def show_field(console: Console, uow: Transaction, field_id: PathId) -> Response:
     field = fields.get_field(uow, console.user_id, field_id)
-    typed = {name: getattr(field, name) or "" for name in ("key", "label", "description", "type")}
-    typed["choices"] = "\n".join(field.choices)
-    typed |= {"public": "on"} if field.is_public else {}
-    return _render_field_form(console, TypedForm(typed), field_id)
+    inputs = {name: getattr(field, name) or "" for name in ("key", "label", "description", "type")}
+    inputs["choices"] = "\n".join(field.choices)
+    inputs |= {"public": "on"} if field.is_public else {}
+    return _render_field_form(console, TypedForm(inputs), field_id)
 
 
 @router.post("/{field_id}")

@@ -29,7 +29,7 @@ MAX_COLUMNS = 3
 MAX_INPUT_CHARACTERS = 4_000
 # The filter of a bulk action if the owner has selected nothing.
 ALL_ACTIVE = {"field": "status", "is": SubscriptionStatus.ACTIVE.value}
-# The form field that shows an error, by the code of an error that names no field.
+# The form field for errors that don't name a field, by the code of the error.
 SELECTION_PLACES = {FILTER_INVALID.code: "filter"}
 # The time limit for counting members before a page is sent, so that the page loads quickly. The
 # page offers an exact count if the time limit was too short.

@@ -73,7 +73,7 @@ MEMBERS_ON_PAGE = 40
 SEGMENTS_TO_CHOOSE = 100
 ENTRIES_ON_PAGE = 20
 LISTS_TO_CHOOSE = 100
-# The form field that shows an error, by the code of an error that names no field.
+# The form field for errors that don't name a field, by the code of the error.
 MEMBER_PLACES = {TAG_TOO_MANY_OF_MEMBER.code: "tags"}
 _FIELD_PREFIX = "fields."
 # The ``type`` of an input for a member field, by the type of the field.
@@ -259,17 +259,6 @@ class _Member:
     record: SubscriptionRecord
 
 
-def _get_member(uow: UnitOfWork, console: ConsoleRequest, list_id: int, user_id: int) -> _Member:
-    """Return a member, or raise ``list.not_found`` or ``member.not_found``."""
-    mailing_list = console.get_own_list(uow, list_id)
-    subscription = members.get_member(uow, mailing_list, user_id)
-    person = accounts.get_user(uow, user_id)
-    tag_ids = [subscription.tag_ids]
-    attributes = member_attributes.create_formatter(uow, mailing_list.user_id, tag_ids)
-    record = build_member_record(subscription, person, attributes)
-    return _Member(mailing_list, subscription, record)
-
-
 @router.get("/{user_id}")
 def show_member(
     console: Console, list_id: ListId, user_id: PathId, form: EmptyForm, cursor: Cursor = None
@@ -283,7 +272,7 @@ def show_member(
         counts_by_network = networks.count_people_by_network(uow, member.subscription, consent.rows)
         own_lists = lists.list_choices(uow, console.user_id, LISTS_TO_CHOOSE)
     record = member.record
-    typed = {
+    inputs = {
         "name": record.name or "",
         "type": record.type,
         "paid_expiry": _format_date(record.paid_expiry),
@@ -291,7 +280,7 @@ def show_member(
     }
     values = (record.fields or {}).items()
     form = form.fill(
-        typed | {f"{_FIELD_PREFIX}{key}": fields.format_value(each) for key, each in values}
+        inputs | {f"{_FIELD_PREFIX}{key}": fields.format_value(each) for key, each in values}
     )
     return console.render_form(
         "member.html",
@@ -310,6 +299,17 @@ def show_member(
             for each in consent.rows
         ],
     )
+
+
+def _get_member(uow: UnitOfWork, console: ConsoleRequest, list_id: int, user_id: int) -> _Member:
+    """Return a member, or raise ``list.not_found`` or ``member.not_found``."""
+    mailing_list = console.get_own_list(uow, list_id)
+    subscription = members.get_member(uow, mailing_list, user_id)
+    person = accounts.get_user(uow, user_id)
+    tag_ids = [subscription.tag_ids]
+    attributes = member_attributes.create_formatter(uow, mailing_list.user_id, tag_ids)
+    record = build_member_record(subscription, person, attributes)
+    return _Member(mailing_list, subscription, record)
 
 
 @router.post("/{user_id}")

@@ -41,7 +41,7 @@ router = build_router(f"{CONSOLE_PATH}/lists/{{list_id}}")
 
 SEGMENTS_ON_PAGE = 50
 TAGS_ON_PAGE = 50
-# The form field that shows an error, by the code of an error that names no field.
+# The form field for errors that don't name a field, by the code of the error.
 _TAG_PLACES = {TAG_NAME_TAKEN.code: "name"}
 _PLACES = {**SELECTION_PLACES, SEGMENT_NAME_TAKEN.code: "name"}
 

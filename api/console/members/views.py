@@ -55,8 +55,8 @@ _CONSENT_LABELS = {
     "import": "Came in a file",
     "transfer": "Was moved from another list of yours",
 }
-# The sources of a claimed consent. A source that isn't listed is the name of the product that
-# exported the imported file.
+# The labels of the sources that claim a member's consent. A source that isn't listed is the name of
+# the product that exported the imported file.
 _CLAIM_LABELS = {"owner": "as you say", "file": "says the file"}
 
 

@@ -20,7 +20,7 @@ from api.console.requests import (
     depend_on_console,
     depend_on_console_form,
 )
-from api.console.typed_forms import TypedForm, field_error
+from api.console.typed_forms import TypedForm, build_field_error
 from api.errors import STATUS_OF
 from api.limits.bulkheads import MONEY
 from api.paging import Cursor
@@ -162,7 +162,7 @@ def show_user(console: OperatorConsole, user_id: PathId, form: EmptyForm) -> Res
 def change_plan(console: OperatorConsoleForm, user_id: PathId) -> Response:
     plan_name = console.form.get("plan")
     if plan_name not in tuple(Plan):
-        error = field_error("plan", "must be one of those that the page offers")
+        error = build_field_error("plan", "must be one of those that the page offers")
         return show_user(console, user_id, console.add_error(error))
     plan = Plan(plan_name)
     with console.unit_of_work() as uow:

@@ -1,5 +1,5 @@
-// ⌘K and Ctrl-K open the finder of lists and members over any page of the console. Without this
-// script, or when it fails, the link "Find" leads to the page that does the same.
+// Opens a dialog that searches pages, lists and members. The keys ⌘K and Ctrl-K open the dialog on
+// every page of the console. Without this script, the link "Find" opens a page with the same search.
 (() => {
   "use strict";
   const link = document.querySelector("a[data-finder]");
@@ -27,7 +27,7 @@
       const page = new DOMParser().parseFromString(await reply.text(), "text/html");
       if (number !== asked) return;
       const there = page.getElementById("found");
-      // The session has ended: the page leads to the login and back.
+      // The session has ended. The page redirects to the login, and returns after the login.
       if (!there && reply.redirected) location.assign(url);
       if (there) found.replaceChildren(...there.childNodes);
     } catch {
@@ -61,7 +61,7 @@
       if (first) first.click();
     }
   });
-  // A press beside the dialog closes it, as Escape does.
+  // A click next to the dialog closes the dialog, like the key Escape.
   dialog.addEventListener("click", (event) => {
     if (event.target === dialog) dialog.close();
   });

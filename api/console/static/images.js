@@ -1,5 +1,6 @@
-// Images: several at once, dropped or pasted, with progress; and buttons that copy. Without this
-// script the form takes one file at a time, and what is to be copied can be selected.
+// Uploads several images at once, which a person selects, drops or pastes, and shows the progress.
+// The script also adds buttons that copy texts. Without this script, the form uploads one file at a
+// time, and a person can select the texts.
 "use strict";
 
 const form = document.querySelector("form[data-images]");
@@ -7,7 +8,8 @@ if (form) {
   takeImages(form);
 }
 const copied = document.querySelectorAll("[data-copy]");
-// It is there before it says anything: what comes with its text is not always read out.
+// Add the status element before it has a text, because some screen readers don't announce an element
+// that is added together with its text.
 const said = document.createElement("p");
 if (copied.length) {
   said.className = "unseen";
@@ -43,7 +45,7 @@ function takeImages(form) {
     take(event.dataTransfer.files);
   });
 
-  // One after the other, as the form would send them.
+  // Upload the files one after the other, because the form sends one file per request.
   function take(files) {
     for (const file of files) {
       const line = lineOf(file);
@@ -133,8 +135,8 @@ function addButton(field) {
   }
 }
 
-// To who does not see the button change.
+// Announce a text to people who use a screen reader.
 function say(text) {
-  // A second copy is said too: what is the same is not read out again.
+  // Change the text for a second copy, because screen readers don't announce the same text again.
   said.textContent = said.textContent === text ? `${text}.` : text;
 }

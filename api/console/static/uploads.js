@@ -1,4 +1,5 @@
-// A form that sends a file shows how much of it is sent. Without this script the browser sends it.
+// Uploads the file of a form, and shows the progress. Without this script, the browser submits the
+// form.
 "use strict";
 
 for (const form of document.querySelectorAll("form[data-upload]")) {
@@ -30,7 +31,7 @@ function send(form) {
   });
   request.addEventListener("load", () => {
     if (request.status < 400 && request.responseURL && request.responseURL !== form.action) {
-      // Where the server leads: to the import, or to the login.
+      // Follow the server's redirect to the page of the import or to the login page.
       window.location.assign(request.responseURL);
       return;
     }
@@ -53,7 +54,8 @@ function send(form) {
     bar.value = 0;
     words.textContent = text;
     button.disabled = false;
-    // What is pressed while it is disabled loses the focus: it goes on at the file, with the reason.
+    // Focus the file input, which shows the reason, because a button loses the focus when the button
+    // is disabled.
     chosen.setAttribute("aria-describedby", `file-hint ${words.id}`);
     chosen.focus();
   }

@@ -27,7 +27,7 @@ REASONS = {
 }
 
 
-def unknown_action_error() -> DomainError:
+def build_unknown_action_error() -> DomainError:
     """Return the error for a form with an unknown button value."""
     rule = f"one of {', '.join((*OPT_OUTS, *LIFT_OPT_OUT))}"
     return requests.BODY_INVALID(place="body.action", rule=rule)

@@ -1,8 +1,9 @@
 """The pages that mail a reader the link to their preferences, and begin or end the visit.
 
-Every mail of a list contains a trace id that identifies the recipient. A trace id can only request
-the link, because people forward mails. Opening the link changes nothing, because mail scanners open
-links. The button on the page begins the visit.
+Every mail of a list contains a trace id that identifies the recipient. A trace id doesn't open the
+preferences, because people forward mails. A trace id can only request the mail with the link.
+Opening the link changes nothing, because mail scanners open links. The button on the page begins
+the visit.
 """
 
 from typing import Annotated

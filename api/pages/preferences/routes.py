@@ -18,7 +18,7 @@ from api.html.frame import HEADERS
 from api.html.problems import get_reader_language
 from api.limits.bulkheads import LEAVING, RECORDS
 from api.limits.keyed_bulkheads import CHANGES_BY_LIST
-from api.pages.preferences.actions import LIFT_OPT_OUT, OPT_OUTS, unknown_action_error
+from api.pages.preferences.actions import LIFT_OPT_OUT, OPT_OUTS, build_unknown_action_error
 from api.pages.preferences.data_words import make_value_formatter, translate_names
 from api.pages.preferences.visits import (
     find_visit,
@@ -75,7 +75,7 @@ async def change_list(request: Request, state: StateOf, form: FormOf) -> Respons
     def lift_opt_out(uow: UnitOfWork) -> None:
         visit = find_visit(uow, request, state)
         own_lists.find_list(uow, visit, list_id)
-        # Raises an error for an archived list, because nobody can join an archived list.
+        # The call fails for an archived list, because nobody can join an archived list.
         mailing_list = lists.get_list(uow, list_id)
         LIFT_OPT_OUT[action](uow, mailing_list, visit.person, _build_actor(request, visit))
 
@@ -84,7 +84,7 @@ async def change_list(request: Request, state: StateOf, form: FormOf) -> Respons
     elif action in LIFT_OPT_OUT:
         await CHANGES_BY_LIST.run(list_id, state.transact, lift_opt_out)
     else:
-        raise unknown_action_error()
+        raise build_unknown_action_error()
     return redirect_to_preferences(state)
 
 
@@ -181,16 +181,16 @@ def show_own_data(request: Request, state: StateOf, uow: Transaction) -> Respons
 @router.get(page_urls.OWN_DATA_FILE_PATH, dependencies=[PUBLIC])
 def read_own_data(request: Request, state: StateOf, uow: Transaction) -> Response:
     visit = find_visit(uow, request, state)
-    known = known_data.read_known_data(uow, visit)
+    known_facts = known_data.read_known_data(uow, visit)
     disposition = {"Content-Disposition": 'attachment; filename="what-is-known.json"'}
-    text = orjson.dumps(known, option=orjson.OPT_INDENT_2)
+    text = orjson.dumps(known_facts, option=orjson.OPT_INDENT_2)
     return Response(text, media_type="application/json", headers={**HEADERS, **disposition})
 
 
 @router.get(page_urls.ERASE_PATH, dependencies=[PUBLIC])
 def show_erasing(request: Request, state: StateOf, uow: Transaction) -> Response:
     visit = find_visit(uow, request, state)
-    reach = erasure.read_reach(uow, visit.person, visit.owner_id)
+    reach = erasure.assess_erasure(uow, visit.person, visit.owner_id)
     return render_visit_page(
         request,
         state,

@@ -22,8 +22,8 @@ from api.pages.preferences.actions import (
     LIFT_OPT_OUT,
     OPT_OUTS,
     REASONS,
+    build_unknown_action_error,
     translate_reasons,
-    unknown_action_error,
 )
 from api.route_classes import ThreadedRoute
 from api.state import State, StateOf, Transaction
@@ -91,7 +91,7 @@ async def change_subscription(
     elif isinstance(action, str) and action in LIFT_OPT_OUT:
         await CHANGES_BY_LIST.run(trace.list_id, _subscribe_again, request, state, trace, action)
     else:
-        raise unknown_action_error()
+        raise build_unknown_action_error()
     return redirect_to_query(urlencode({"trace_id": submission.trace_id}))
 
 
@@ -116,7 +116,7 @@ def _subscribe_again(request: Request, state: State, trace: traces.Trace, action
     principal = Principal(trace.user_id, Via.PAGE, trace)
     actor = actors.build_principal_actor(request, principal)
     with state.resources.unit_of_work() as uow:
-        # Raises an error for an archived list, because nobody can join an archived list.
+        # The call fails for an archived list, because nobody can join an archived list.
         mailing_list = lists.get_list(uow, trace.list_id)
         person = principal.get_person(uow, mailing_list)
         LIFT_OPT_OUT[action](uow, mailing_list, person, actor)

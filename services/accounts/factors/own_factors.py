@@ -120,8 +120,7 @@ def remove_passkeys(uow: UnitOfWork, user_id: int, passkey_ids: Collection[int])
 def remove_factors_added_after(uow: UnitOfWork, user_id: int, moment: datetime) -> None:
     """Remove the factors that a person added after this moment. The caller has locked the person.
 
-    No mail is sent.
-    """
+    This function sends no mail."""
     for model, factor in ((TotpSecret, "app"), (Passkey, "passkey")):
         added_later = (model.user_id == user_id, model.created_at > moment)
         statement = delete(model).where(*added_later).returning(model.user_id)

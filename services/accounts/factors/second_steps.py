@@ -122,5 +122,5 @@ def log_in_by_passkey(uow: UnitOfWork, *, form_cookie: str, answer: str, browser
 
 
 def _proof_subject(person: User, form_cookie: str) -> str:
-    # The subject contains the password's hash, so a new password invalidates the first step.
+    # The proof covers the hash of the password, so a new password invalidates the first step.
     return f"login\n{person.id}\n{person.password_hash}\n{form_cookie}"

@@ -79,8 +79,8 @@ def add_secret(uow: UnitOfWork, wrapper: KeyWrapper, user_id: int, secret: str, 
 def accept_code(uow: UnitOfWork, wrapper: KeyWrapper, user_id: int, code: str) -> bool:
     """Accept a valid code of a person's app, and return whether the code was accepted.
 
-    A code must be newer than all accepted codes. The database checks that when it stores the code's
-    time step, so of two simultaneous requests with the same code only one succeeds.
+    A code must be newer than all accepted codes. The statement that stores the code's time step
+    checks this rule, so only one of two simultaneous requests with the same code succeeds.
     """
     secret_row = uow.session.get(TotpSecret, user_id)
     if secret_row is None:

@@ -152,8 +152,8 @@ def _read_webp_source(data: bytes) -> _StillSource | _AnimationSource:
     def decode_frame(number: int) -> Image.Image:
         image.seek(number)
         image.load()
-        # Copy the frame, because the decoder draws the next frame over the same image. The copy is
-        # also safe for the conversion of colours in place.
+        # Copy the frame, because the decoder draws the next frame over the same image. The
+        # conversion to sRGB may also change the image in place.
         return still.convert_to_srgb(image.copy())
 
     frames = [

@@ -99,7 +99,7 @@ def declare_alpha(data: bytes) -> bytes:
     """Declare alpha in an encoded animation if parts of its canvas are transparent.
 
     libwebp cuts each frame to its visible part. If the visible parts are opaque, libwebp declares
-    no alpha. Some viewers would then paint the rest of the canvas black.
+    no alpha. Without a declaration, some viewers paint the rest of the canvas black.
     """
     chunks = _iterate_chunks(data, 12, len(data))
     frame_headers = [body[:_FRAME_HEADER_BYTES] for name, body in chunks if name == b"ANMF"]

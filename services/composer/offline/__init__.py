@@ -40,17 +40,17 @@ _QUOTES = re.compile('["“”«»„‟「」『』]')
 
 
 def write_metadata(
-    plain: PlainPost, wanted: frozenset[MetadataField], content_hash: str
+    plain: PlainPost, fields: frozenset[MetadataField], content_hash: str
 ) -> PostMetadata:
-    """Write the wanted fields of the metadata. Equal posts have equal metadata.
+    """Write the requested fields of the metadata. Equal posts have equal metadata.
 
     ``content_hash``: the hash of the post's content in hexadecimal.
     """
     document = parse_document(plain)
     return PostMetadata(
-        slug=write_slug(plain, document, content_hash) if MetadataField.SLUG in wanted else None,
-        summary=write_summary(plain, document) if MetadataField.SUMMARY in wanted else None,
-        tags=extract_tags(plain, document) if MetadataField.TAGS in wanted else None,
+        slug=write_slug(plain, document, content_hash) if MetadataField.SLUG in fields else None,
+        summary=write_summary(plain, document) if MetadataField.SUMMARY in fields else None,
+        tags=extract_tags(plain, document) if MetadataField.TAGS in fields else None,
     )
 
 

@@ -46,7 +46,7 @@ _SINGULARS = dict(
     pair.split("=")
     for pair in Path(__file__).with_name("english_plurals.txt").read_text("ascii").split()
 )
-# The part of a post that decides the language. The limit is the length of a post of 3,000 words.
+# The part of a post that decides the language. The limit fits a post of 3,000 words.
 _MAX_SAMPLE_CHARACTERS = 20_000
 _MAX_SCRIPT_SAMPLE_CHARACTERS = 4_000
 # The statistical language detector needs at least this many letters for a reliable result.

@@ -1,4 +1,4 @@
-"""Extracts tags from a post, which are its key words and key phrases.
+"""Extracts a post's tags, which are its key words and key phrases.
 
 A good tag is frequent, occurs early, in the title or in headings, is spread over the post, or is a
 name. These features come from statistical key phrase extraction (KP-Miner, YAKE). The counts refer
@@ -94,7 +94,7 @@ def extract_tags(plain: PlainPost, document: Document) -> tuple[str, ...]:
     tags = fit_tags(islice(spellings, _MAX_CANDIDATES))[:_MAX_TAGS]
     if len(tags) >= MIN_TAGS:
         return tags
-    # Short posts also get their longest words as tags, even without content.
+    # If a short post has too few tags, its longest words become tags too.
     texts = (plain.title, *plain.paragraphs[:50], *plain.headings[:50])
     words = {word for text in texts for word in split_words(text[:2000])}
     longest = sorted(words, key=lambda word: (not word[0].isalpha(), -min(len(word), 20), word))

@@ -139,7 +139,7 @@ def find_element_ends(tokens: Sequence[Token], blocks: frozenset[str]) -> dict[i
 
     An element normally ends at its end tag. If an optional end tag is missing, the element ends at
     the tag that implicitly closes the element. If a required end tag is missing, the element ends
-    at the next tag of a block, so that a forgotten end tag doesn't hide the rest of the post. Void
+    at the next tag of a block. Otherwise, a forgotten end tag would hide the rest of the post. Void
     elements, such as `<br>`, are not in the result.
     """
     elements = _OpenElements()

@@ -34,9 +34,10 @@ class PlainPost:
     Attributes:
         paragraphs: the blocks of running text, such as paragraphs, list items and quotes. Code and
             tables are removed.
-        links: the absolute http(s) URLs in the post. Texts about the post may contain no other
-            links.
-        mentions: the handles in the post. Texts about the post may contain no other handles.
+        links: the absolute http(s) URLs in the post. Texts about the post must not
+            contain any further link.
+        mentions: the handles in the post. Texts about the post must not contain any further
+            handle.
         content_hash: the SHA-256 hash of the content as it was sent, in hexadecimal.
         listed: the indexes of the paragraphs that are list items.
     """

@@ -116,8 +116,8 @@ def list_bulk_actions(
     bulk_actions = select(BulkAction).where(
         BulkAction.list_id == list_id, BulkAction.user_id == caller.user_id
     )
-    query = paging.by_id(bulk_actions, BulkAction.id, page)
-    return paging.read(uow, query, page)
+    query = paging.select_page_by_id(bulk_actions, BulkAction.id, page)
+    return paging.read_page(uow, query, page)
 
 
 def find_bulk_actions(uow: UnitOfWork, caller: Caller, ids: Sequence[int]) -> Sequence[BulkAction]:

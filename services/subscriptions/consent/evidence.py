@@ -99,10 +99,12 @@ def list_evidence(
 
     Raises ``cursor.invalid``.
     """
-    query = paging.by_moment(select(*_COLUMNS), _EVIDENCE.c.occurred_at, _EVIDENCE.c.place, page)
+    query = paging.select_page_by_moment(
+        select(*_COLUMNS), _EVIDENCE.c.occurred_at, _EVIDENCE.c.place, page
+    )
     rows = [ConsentEvidence(*row) for row in uow.session.execute(query, {"ids": [member.id]})]
-    return paging.cut(
-        rows, page.limit, lambda each: paging.moment_cursor(each.occurred_at, each.place)
+    return paging.cut_page(
+        rows, page.limit, lambda each: paging.build_moment_cursor(each.occurred_at, each.place)
     )
 
 

@@ -39,7 +39,7 @@ from sqlalchemy.exc import OperationalError
 from core import ids
 from core.errors.mailing import FILTER_TOO_SLOW
 from models import Subscription, SubscriptionStatus
-from services.paging import PageOfRows, PageRequest, newest_first
+from services.paging import PageOfRows, PageRequest, order_newest_first
 from services.subscriptions.filters.conditions import Condition
 from services.subscriptions.filters.member_filter import MemberFilter
 from services.subscriptions.members import member_pages
@@ -223,7 +223,7 @@ def build_newest_query(
 
     def build_status_query(status: SubscriptionStatus) -> Select[Any]:
         query = select(*columns).where(_record.status == status.value)
-        return newest_first(
+        return order_newest_first(
             query,
             _record.list_id,
             _LIST_ID,

@@ -80,8 +80,8 @@ class ImportEnded(Exception):
     """The import of a helper has ended or was restarted, so that the helper isn't needed."""
 
 
-# Errors for which no chunk is responsible. After one of these errors, the interrupted attempt
-# doesn't count as a try of the chunk.
+# Errors that aren't caused by a chunk. After one of these errors, the interrupted attempt doesn't
+# count as a try of the chunk.
 _ERRORS_UNRELATED_TO_CHUNKS = (
     *(DomainError, TransientError, SQLAlchemyError, psycopg2.Error),
     *(ImportEnded, JobCancelled, LeaseLost, EarlierChunkPending),

@@ -52,10 +52,12 @@ def list_imports(
 
     Raises ``cursor.invalid``.
     """
-    query = paging.of_owner(select(MemberImport), MemberImport.user_id, caller.user_id, page)
+    query = paging.select_owner_page(
+        select(MemberImport), MemberImport.user_id, caller.user_id, page
+    )
     if list_id is not None:
         query = query.where(MemberImport.list_id == list_id)
-    return paging.read(uow, query, page)
+    return paging.read_page(uow, query, page)
 
 
 def list_recent_failures(uow: UnitOfWork, user_id: int) -> Sequence[MemberImport]:

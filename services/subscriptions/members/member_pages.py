@@ -152,14 +152,14 @@ def read_member_page(
         records_statement, _ = _build_statements(kind, by_cursor=part.cursor is not None)
         records = database.rows(records_statement, **values | start | {"limit": part.limit + 1})
         rows = [dict(zip(_NAMES, record, strict=True)) for record in records]
-        return paging.cut(rows, part.limit, _cursor_of)
+        return paging.cut_page(rows, part.limit, _cursor_of)
 
     def add_attributes(rows: list[_Row]) -> list[_Row]:
         tag_ids = {each for row in rows for each in row["tag_ids"]}
         names = dict(database.rows(_TAG_NAMES, tag_ids=sorted(tag_ids))) if tag_ids else {}
         return _add_attributes(AttributeFormatter(fields, names), rows)
 
-    member_rows = paging.fill(page, read_part, add_attributes, _size_in_bytes)
+    member_rows = paging.fill_page(page, read_part, add_attributes, _size_in_bytes)
     _, count_statement = _build_statements(kind, by_cursor=False)
     [(count,)] = database.rows(count_statement, **values)
     return MemberPage(total=count, page=member_rows)
@@ -197,7 +197,9 @@ def read_members_by_id(
         names = tags.find_tag_names(uow, (each for row in rows for each in row["tag_ids"]))
         return _add_attributes(AttributeFormatter(fields, names), rows)
 
-    return paging.fill(PageRequest(len(remaining_ids)), read_part, add_attributes, _size_in_bytes)
+    return paging.fill_page(
+        PageRequest(len(remaining_ids)), read_part, add_attributes, _size_in_bytes
+    )
 
 
 def _add_attributes(attributes: AttributeFormatter, rows: list[_Row]) -> list[_Row]:
@@ -242,7 +244,7 @@ def _build_statements(kind: MemberFilters, *, by_cursor: bool) -> tuple[Statemen
     before: Any = bindparam("before") if by_cursor else None
     ids_query = select(_record.id).where(*_build_conditions(kind))
     if kind.email is None:
-        ids_query = paging.newest_first(
+        ids_query = paging.order_newest_first(
             ids_query, _record.list_id, _LIST_ID, _record.id, before=before, is_read_backwards=True
         )
     else:

@@ -213,7 +213,9 @@ def list_history(
         SubscriptionEvent.list_id == mailing_list.id,
         SubscriptionEvent.user_id == user_id,
     )
-    query = paging.by_id(select(SubscriptionEvent).where(*is_of_member), SubscriptionEvent.id, page)
+    query = paging.select_page_by_id(
+        select(SubscriptionEvent).where(*is_of_member), SubscriptionEvent.id, page
+    )
     events = list(uow.session.scalars(query))
     is_last_page = len(events) <= page.limit
     if is_last_page and member.import_id is not None and member.source == "import":
@@ -238,7 +240,7 @@ def list_history(
                 created_at=member.created_at,
             )
             events.append(imported)
-    return paging.cut(events, page.limit, lambda event: str(event.id))
+    return paging.cut_page(events, page.limit, lambda event: str(event.id))
 
 
 def transfer_member(
@@ -457,6 +459,6 @@ def find_subscriptions_with_lists(
         .join(MailingList, MailingList.id == Subscription.list_id)
         .where(*conditions, MailingList.archived_at.is_(None))
     )
-    rows = uow.session.execute(paging.by_id(query, Subscription.id, page))
+    rows = uow.session.execute(paging.select_page_by_id(query, Subscription.id, page))
     pairs = [(record, mailing_list) for record, mailing_list in rows]
-    return paging.cut(pairs, page.limit, lambda pair: str(pair[0].id))
+    return paging.cut_page(pairs, page.limit, lambda pair: str(pair[0].id))

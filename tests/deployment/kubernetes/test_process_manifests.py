@@ -15,7 +15,7 @@ from core.settings.given_settings import variable_of
 from tests.support.commands.command_line import option, require_accepted
 from tests.support.deployment import files, pods
 from tests.support.http.openapi import openapi_document
-from workers.stopping import MAX_END_SECONDS
+from workers.stopping import MAX_SHUTDOWN_SECONDS
 
 pytestmark = pytest.mark.tier("check")
 
@@ -161,7 +161,7 @@ def test_processes_have_the_time_that_they_take_to_end() -> None:
     assert drain + API_GRACE_SECONDS + MAX_CLOSE_SECONDS < grace["pressroom-api"]
     for worker in workers():
         default = Settings.model_fields["worker_grace"].default
-        assert default + MAX_END_SECONDS < grace[worker.workload]
+        assert default + MAX_SHUTDOWN_SECONDS < grace[worker.workload]
 
 
 def test_a_worker_that_needs_cores_counts_its_own_and_not_the_nodes() -> None:

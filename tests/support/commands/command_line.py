@@ -8,7 +8,7 @@ from unittest import mock
 
 import typer
 
-from cli.main import app, loaded
+from cli.main import app, load_command
 
 
 def require_accepted(words: Sequence[str]) -> None:
@@ -50,7 +50,7 @@ def _resolved(words: Sequence[str]) -> tuple[Any, list[str]]:
     while rest and _is_group(command) and not rest[0].startswith("-"):
         found = command.get_command(None, rest[0])
         assert found is not None, f"{' '.join(words)}: there is no {rest[0]}"
-        command = loaded(found)
+        command = load_command(found)
         rest.pop(0)
     return command, rest
 

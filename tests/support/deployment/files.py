@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from cli.environment_file import setting_texts
+from cli.environment_file import read_setting_descriptions
 from core.settings import Settings
 from core.settings.given_settings import FILE_SUFFIX, PREFIX, is_secret, variable_of
 
@@ -69,7 +69,7 @@ def secrets() -> dict[str, str]:
 
 def setting_names() -> dict[str, str]:
     """The environment variable of each setting, and its description."""
-    return {variable_of(name): text for name, text in setting_texts().items()}
+    return {variable_of(name): text for name, text in read_setting_descriptions().items()}
 
 
 def required_names() -> set[str]:

@@ -11,7 +11,7 @@ Document = dict[str, Any]
 def openapi_document() -> Document:
     """Return the current document, as programs read it. A test that changes it makes a copy."""
     # Collecting tests imports this module, and no application is needed for that.
-    from cli.openapi_document import current_document
+    from cli.openapi_document import build_document
 
-    document: Document = json.loads(json.dumps(current_document()))
+    document: Document = json.loads(json.dumps(build_document()))
     return document

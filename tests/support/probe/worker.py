@@ -8,7 +8,7 @@ import os
 
 from core.queues import Queue
 from tests.support.probe import kind  # noqa: F401 - its kinds
-from workers import held_work
+from workers import in_flight_work
 from workers.main import run_worker
 from workers.serving import plan_serving
 
@@ -23,7 +23,7 @@ def main() -> None:
     words.add_argument("--concurrency", type=int)
     wanted = words.parse_args()
     # The worker gives up a stuck thread after two seconds, so that tests wait less.
-    held_work.MAX_STUCK_SECONDS = 2.0
+    in_flight_work.MAX_STUCK_SECONDS = 2.0
     run_worker(plan_serving(wanted.queue, wanted.concurrency))
 
 

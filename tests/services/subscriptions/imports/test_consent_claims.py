@@ -13,7 +13,7 @@ from core.ids import random_hash_id
 from devstack.harness.stack import Owner
 from models import ConsentHow, MemberImport
 from services.accounts import accounts
-from services.paging import WHOLE
+from services.paging import UNPAGED
 from services.subscriptions import lists, sign_up
 from services.subscriptions.consent import evidence
 from services.subscriptions.consent.claims import ClaimedConsent, record_claims
@@ -57,7 +57,7 @@ def consent_of(importing: Importing, list_id: int, address: str) -> list[Consent
     with importing.person(list_id, address) as (uow, _, person):
         member = changes.find_record(uow, list_id, person.id)
         assert member is not None
-        return evidence.list_evidence(uow, member, WHOLE).rows
+        return evidence.list_evidence(uow, member, UNPAGED).rows
 
 
 def test_a_claim_is_shown_as_one_with_who_makes_it(

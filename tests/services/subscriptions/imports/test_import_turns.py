@@ -18,7 +18,7 @@ from tests.support.imports.importing import Importing, csv_of, new_addresses
 from tests.support.people.erasure import erase
 from workers import job_runner
 from workers.context import WorkerContext
-from workers.held_work import HeldWork
+from workers.in_flight_work import InFlightWork
 from workers.job_runner import JobAttempt, run_job
 
 pytestmark = pytest.mark.usefixtures("_shorten_turns")
@@ -63,7 +63,10 @@ def open_files(monkeypatch: pytest.MonkeyPatch) -> OpenFiles:
 
 def context(importing: Importing) -> WorkerContext:
     """The parts of a worker's context that running a job needs."""
-    return cast("WorkerContext", SimpleNamespace(resources=importing.resources, held=HeldWork()))
+    return cast(
+        "WorkerContext",
+        SimpleNamespace(resources=importing.resources, in_flight_work=InFlightWork()),
+    )
 
 
 @pytest.mark.parametrize("is_lost", [True, False], ids=["lost", "cancelled"])

@@ -1,4 +1,4 @@
-"""The unfinished work of this process, which it gives back when it must stop."""
+"""The work in progress of a worker process, which the process requeues before it stops."""
 
 import threading
 import time
@@ -6,13 +6,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-# A thread can't be killed. If its work is stuck for this long after the deadline, the process ends.
+# The process ends if a thread is still working this long after the deadline of its work, because a
+# thread can't be killed.
 MAX_STUCK_SECONDS = 60.0
 
 
 @dataclass(frozen=True, eq=False)
 class WorkItem:
-    """A piece of work, with its deadline by the monotonic clock and a way to give it back."""
+    """A piece of work in progress, such as a turn of a job.
+
+    Attributes:
+        deadline: the monotonic time at which the work becomes overdue.
+        give_back: the function that requeues the work for another worker.
+    """
 
     deadline: float
     give_back: Callable[[], None]
@@ -22,15 +28,16 @@ class WorkItem:
         return time.monotonic() > self.deadline
 
 
-class HeldWork:
-    """The work items of all threads of the process."""
+class InFlightWork:
+    """The work in progress of all threads in a process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._items: set[WorkItem] = set()
 
     @contextmanager
-    def holding(self, item: WorkItem) -> Iterator[None]:
+    def track(self, item: WorkItem) -> Iterator[None]:
+        """Count the item as work in progress during the block."""
         with self._lock:
             self._items.add(item)
         try:
@@ -40,16 +47,16 @@ class HeldWork:
                 self._items.discard(item)
 
     def give_back(self) -> None:
-        """Give the work back, so that other workers do it.
+        """Requeue the work in progress, so that other workers continue the work.
 
-        Overdue work is not given back: its lease expires, which counts as a crash of the job.
+        Overdue work is not requeued. Its lease expires instead, which counts as a crash of the job.
         """
         for item in self._current_items():
             if not item.is_overdue:
                 item.give_back()
 
     def is_stuck(self) -> bool:
-        """Return whether a thread is stuck so long after its deadline that the process must end."""
+        """Return whether the process must end because a thread is long past its deadline."""
         latest_deadline = time.monotonic() - MAX_STUCK_SECONDS
         return any(item.deadline < latest_deadline for item in self._current_items())
 

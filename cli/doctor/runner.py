@@ -1,0 +1,107 @@
+"""Runs the checks of all parts of a deployment at the same time, with a common time limit."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import partial
+from threading import Thread
+
+import psycopg2
+import redis.exceptions
+from sqlalchemy.exc import SQLAlchemyError
+
+from core.errors import DomainError, SettingsError, TransientError
+from core.settings import Settings
+
+# The time limit for all checks together, so that the command ends within half a minute.
+MAX_SECONDS = 22.0
+_EXPECTED_ERRORS = (
+    DomainError,
+    TransientError,
+    SettingsError,
+    psycopg2.Error,
+    SQLAlchemyError,
+    redis.exceptions.RedisError,
+    OSError,
+)
+
+
+class CheckState(StrEnum):
+    FINE = "fine"
+    WRONG = "wrong"
+    # The part is not configured, or this process lacks the settings for the check.
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The result of a check.
+
+    Attributes:
+        check: the name of the check.
+        found: the observation of the check.
+        advice: an instruction for the operator. A successful check may also contain advice.
+        part: the name of the checked part. ``run_checks`` adds a missing name.
+    """
+
+    state: CheckState
+    check: str
+    found: str
+    advice: str = ""
+    part: str = ""
+
+
+# A function that checks a part of the deployment and yields each result immediately. If the check
+# hangs, the earlier results are not lost.
+Check = Callable[[Settings], Iterator[Diagnosis]]
+
+
+fine = partial(Diagnosis, CheckState.FINE)
+wrong = partial(Diagnosis, CheckState.WRONG)
+skipped = partial(Diagnosis, CheckState.SKIPPED)
+
+
+def diagnose(check: str, finding: str, is_wrong: bool, advice: str) -> Diagnosis:
+    """Return a diagnosis, which contains the advice only if the finding is wrong."""
+    return wrong(check, finding, advice) if is_wrong else fine(check, finding)
+
+
+def run_checks(
+    parts: Mapping[str, Check], settings: Settings, *, seconds: float
+) -> list[Diagnosis]:
+    """Run the checks of all parts, and return the results in the order of the parts.
+
+    Each check runs in a separate thread, so that a hanging part doesn't delay other parts.
+    """
+    deadline = time.monotonic() + seconds
+    runs: list[tuple[Thread, list[Diagnosis]]] = []
+    for name, check in parts.items():
+        results: list[Diagnosis] = []
+        # The thread consumes this iterator, which appends each result to the list immediately.
+        appends = map(results.append, _run_check(name, check, settings))
+        thread = Thread(target=deque, args=(appends, 0), daemon=True, name=name)
+        thread.start()
+        runs.append((thread, results))
+    diagnoses: list[Diagnosis] = []
+    for thread, results in runs:
+        # A thread that hangs in a C function can't be stopped, so the wait has a time limit.
+        thread.join(max(deadline - time.monotonic(), 0.0))
+        part_results = list(results)
+        if thread.is_alive():
+            advice = "Look for what takes the connection and is silent: a firewall, a full disk."
+            part_results.append(wrong("answers", f"no answer within {seconds:g} s", advice))
+        diagnoses += [replace(each, part=each.part or thread.name) for each in part_results]
+    return diagnoses
+
+
+def _run_check(part: str, check: Check, settings: Settings) -> Iterator[Diagnosis]:
+    try:
+        yield from check(settings)
+    except _EXPECTED_ERRORS as error:
+        reason = " ".join(str(getattr(error, "orig", None) or error).split())
+        advice = f"See the settings of this part: {part}."
+        yield wrong("answers", reason or type(error).__name__, advice)
+    except Exception as error:  # noqa: BLE001 - the checks of other parts must be reported
+        yield wrong("answers", f"the check itself failed: {type(error).__name__}", "Report this.")
