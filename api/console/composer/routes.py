@@ -1,4 +1,4 @@
-"""The composer's page, which writes summaries, tags and other texts for a post, and finds photos."""
+"""The composer's page, which writes summaries, tags and other texts for a post and finds photos."""
 
 import asyncio
 import hashlib

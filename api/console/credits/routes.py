@@ -62,7 +62,7 @@ CREDITS_FIELD = "credit_amount"
 AMOUNT_FIELD = "amount"
 CURRENCY_FIELD = "currency"
 CHANNEL_FIELD = "channel"
-# Maps the code of an error that doesn't name a field to the form field that shows the error.
+# Maps error codes to form fields, for errors that don't name the field that the user must correct.
 PLACES = {TOPUP_CURRENCY.code: CURRENCY_FIELD, TOPUP_CHANNEL.code: CHANNEL_FIELD}
 ACTION_LABELS = {
     CreditAction.TOPUP: "Bought",

@@ -47,7 +47,7 @@ _STATE_LABELS = {
     EndpointState.PAUSED: "paused",
     EndpointState.ENDED: "ended",
 }
-# Maps the code of an error that doesn't name a field to the form field that shows the error.
+# Maps error codes to form fields, for errors that don't name the field that the user must correct.
 PLACES = {WEBHOOK_URL_NOT_ALLOWED.code: "url"}
 TYPE_PREFIX = "type."
 _STATE_CHOICES = (

@@ -49,7 +49,7 @@ router = build_router(CONSOLE_PATH)
 PATH = f"{CONSOLE_PATH}/exports"
 EXPORTS_ON_PAGE = 50
 EXPORT_KINDS = tuple(exports.EXPORT_JOBS.values())
-# Maps the code of an error that doesn't name a field to the form field that shows the error.
+# Maps error codes to form fields, for errors that don't name the field that the user must correct.
 PLACES = {
     SEGMENT_NOT_FOUND.code: "segment_id",
     SEGMENT_FIELD_RETIRED.code: "segment_id",

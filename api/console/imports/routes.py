@@ -66,7 +66,7 @@ router = build_router(PREFIX)
 
 IMPORTS_ON_PAGE = 50
 FirstColumn = Annotated[int, Query(alias="columns", ge=0, le=500)]
-# Maps the code of an error that doesn't name a field to the form field that shows the error.
+# Maps error codes to form fields, for errors that don't name the field that the user must correct.
 PLACES = {
     errors.IMPORT_FILE_MISSING.code: "file",
     errors.IMPORT_SEVERAL_FILES.code: "file",

@@ -1,4 +1,4 @@
-"""Lists the consent values of an imported file, and reads the status that an owner assigned to each value.
+"""Lists the consent values of an imported file, and reads the statuses that an owner assigns.
 
 A consent value is the content of a cell that states consent, opting out, confirmation or a status.
 """
@@ -105,7 +105,7 @@ def _iterate_values(
 def read_status_choices(
     task: MemberImport, values: Sequence[StatusValue], form: Mapping[str, str]
 ) -> dict[str, str] | None:
-    """Return the status that the owner assigned to each consent value, or ``None`` if no status is assigned.
+    """Return the statuses that the owner assigned to consent values, or ``None`` if there are none.
 
     A consent value without a select box keeps its assigned status. Raises ``body.invalid``.
     """

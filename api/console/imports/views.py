@@ -309,7 +309,7 @@ class ImportView:
 
     @property
     def date_order_matters(self) -> bool:
-        """Return whether the owner must choose, or has chosen, the order of day and month in dates."""
+        """Return whether the owner must choose or has chosen the order of day and month."""
         is_asked = self.task.error is not None and self.task.error["code"] == (
             IMPORT_DATE_ORDER_NEEDED.code
         )
@@ -334,7 +334,7 @@ class ImportView:
 
     @property
     def is_broken(self) -> bool:
-        """Return whether the import failed because of an internal error, and can therefore be resumed."""
+        """Return whether the import can be resumed after it failed because of an internal error."""
         if self.task.status != "failed" or self.task.error is None:
             return False
         return str(self.task.error["code"]).startswith("job.")

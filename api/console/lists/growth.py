@@ -45,7 +45,7 @@ class GrowthSpan:
 
 @dataclass(frozen=True)
 class PlottedBar:
-    """The positions of two bars in a chart, one for joins above the zero line, and one for departures below."""
+    """The positions of two bars in a chart, for joins above and departures below the zero line."""
 
     x: float
     width: float
@@ -78,7 +78,7 @@ class GrowthPlot:
 
     @property
     def marks(self) -> list[str]:
-        """Return the labels of the chart's vertical axis, for the top, the middle and the bottom."""
+        """Return labels for the top, the middle and the bottom of the chart's vertical axis."""
         middle = (self.most_joined - self.most_left) / 2
         return [f"{value:,g}" for value in (self.most_joined, middle, -self.most_left or 0)]
 
@@ -88,7 +88,7 @@ class GrowthPlot:
 
 
 def build_growth_plot(days: Sequence[MemberFigures]) -> GrowthPlot:
-    """Return the growth chart for a list's joins and departures per day, which are in chronological order."""
+    """Return the growth chart of a list, for the days ``days`` in chronological order."""
     # Each bar covers a single day, or one or several weeks if there would be too many daily bars.
     size = 1 if len(days) <= _MAX_BARS else 7 * -(-len(days) // (7 * _MAX_BARS))
     spans = [GrowthSpan.of(days[first : first + size]) for first in range(0, len(days), size)]

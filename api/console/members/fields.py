@@ -26,7 +26,7 @@ TYPE_LABELS = {
     FieldType.BOOLEAN: "Yes or no",
     FieldType.CHOICE: "One of some choices",
 }
-# Maps the code of an error that doesn't name a field to the form field that shows the error.
+# Maps error codes to form fields, for errors that don't name the field that the user must correct.
 _PLACES = {FIELD_KEY_TAKEN.code: "key"}
 
 
