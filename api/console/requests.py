@@ -178,7 +178,7 @@ def depend_on_console(member: Any) -> Any:
 
 
 def depend_on_console_form(member: Any) -> Any:
-    """Return a FastAPI dependency that builds a ``ConsoleRequest`` with the fields of a submitted form.
+    """Return a FastAPI dependency that builds a ``ConsoleRequest`` with form fields.
 
     ``member``: the FastAPI dependency that finds the user's session and checks the CSRF token.
     """
