@@ -39,8 +39,8 @@ def stream_part(
     """Return a response that streams a part of a page as server-sent events.
 
     After each change, an event ``part`` contains the new HTML of the part. An event ``ended`` tells
-    the browser that the part won't change any more. The stream ends early if the user's session
-    ends. A browser that reconnects gets the current HTML of the part.
+    the browser that the part has changed for the last time. The stream ends early if the user's
+    session ends. A browser that reconnects gets the current HTML of the part.
     """
     has_no_body = is_head(console.request.scope)
     events = () if has_no_body else _generate_events(console, first_part, read_part)

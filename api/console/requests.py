@@ -101,7 +101,7 @@ class ConsoleRequest:
         other_sources: Mapping[str, str] = _NO_SOURCES,
         **values: Any,
     ) -> Response:
-        """Render a page of the console, with a notice about what the previous request changed.
+        """Render a page of the console, with the notice that the previous request left in a cookie.
 
         ``other_sources``: maps directives of the Content-Security-Policy to additional origins from
         which the page loads content.

@@ -15,6 +15,6 @@ def build_policy(sources: Mapping[str, str], more_sources: Mapping[str, str]) ->
 
 
 def hash_source(text: str) -> str:
-    """Return the hash by which a Content-Security-Policy allows an inline style or script."""
+    """Return the hash that makes a Content-Security-Policy allow an inline style or script."""
     digest = hashlib.sha256(text.encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"

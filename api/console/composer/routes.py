@@ -60,7 +60,7 @@ _NO_SEARCH_TEXT = TypedForm(
 
 @dataclass(frozen=True)
 class PhotoFinds:
-    """One page of the results of a photo search."""
+    """A page of photos that match a photo search."""
 
     search: PhotoSearch
     photos: list[FoundPhoto]

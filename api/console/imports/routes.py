@@ -337,7 +337,7 @@ def download_rejects(console: RecentConsole, uow: Transaction, import_id: PathId
 
 @router.get("/{import_id}/undo")
 def show_undo(console: RecentConsole, import_id: PathId, form: EmptyForm) -> Response:
-    """Show a preview of what the undo of an import would change.
+    """Show a preview of the changes that the undo of an import would make.
 
     Some members can't be restored, because a later import or bulk action changed the same members.
     The page links to these imports and bulk actions.

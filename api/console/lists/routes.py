@@ -207,7 +207,7 @@ def show_settings(console: Console, list_id: ListId, form: EmptyForm) -> Respons
         (_MEMBER_FIELD_PREFIX + key for key in record.required_fields), _REQUIRED
     )
     configured_names = console.state.challenges.configured
-    # Offer the list's current challenge provider, even if the provider isn't configured any more.
+    # Offer the list's current challenge provider, even if the provider is no longer configured.
     names = [
         name for name in PROVIDERS if name in configured_names or name == record.challenge_provider
     ]

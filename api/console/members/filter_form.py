@@ -485,7 +485,7 @@ def _build_choice(
 def describe_conditions(
     group: Group, choices: Mapping[str, Choice]
 ) -> Iterator[tuple[str, dict[str, Any] | None]]:
-    """For each part of a filter, yield its description and the filter without this part."""
+    """Yield a description of each part of a filter, and the filter without this part."""
     parts = [part for part in group.parts if _has_condition(part)]
     for part in parts:
         other_parts = [each for each in parts if each is not part]

@@ -42,7 +42,7 @@ MAX_TICKED_ROWS = 100
 
 @dataclass(frozen=True)
 class MemberSelection:
-    """The criteria by which a page selects members of a list.
+    """The criteria that select the members on a page.
 
     Attributes:
         typed: the URL's query parameters that aren't empty, by name.
