@@ -28,8 +28,8 @@ def report_findings(findings: Sequence[Finding], *, kept_as: str | None) -> None
     """Print how many results meet their bar, and store the results.
 
     Args:
-        kept_as: the kind of the stored record, or ``None`` to store nothing. ``None`` stores
-            nothing.
+        kept_as: the kind under which the results are stored, or ``None`` to store nothing. ``None``
+            stores nothing.
     """
     missed = [finding for finding in findings if not finding.met]
     print(f"\n{len(findings) - len(missed)} of {len(findings)} bars met.")

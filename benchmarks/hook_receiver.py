@@ -61,8 +61,8 @@ class _Tally:
 class _Receiver(asyncio.Protocol):
     """A connection over which the program receives webhooks.
 
-    All connections share a list of tallies, and count webhooks in its last tally. ``DELETE /taken``
-    appends an empty tally to this list.
+    All connections to the receiver share a list of tallies, and count webhooks in the last tally.
+    ``DELETE /taken`` appends an empty tally to the shared list.
     """
 
     def __init__(self, tallies: list[_Tally]) -> None:

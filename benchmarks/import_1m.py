@@ -78,7 +78,7 @@ def _compare_with_sql(
 
 
 def _compare_processes(bench: BulkBench) -> Finding:
-    """Compare how fast two bulk worker processes import members with the rate of one process."""
+    """Compare the import rates of two bulk worker processes and of one process."""
 
     def import_by_two() -> float:
         with _second_worker(bench):

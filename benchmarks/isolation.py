@@ -2,8 +2,8 @@
 
 The measured API calls are a charge of credits and a balance query. In the first part of the
 benchmark, callers of another owner keep using a hung dependency that the measured calls don't need.
-In the second part, no dependency hangs, and another owner uploads, imports and composes without a
-pause. The baseline consists of the same API calls without other load.
+In the second part of the benchmark, no dependency hangs, and another owner uploads, imports and
+composes without a pause. The baseline consists of the same API calls without other load.
 
 A separate process makes the measured calls, because the benchmark's process produces the load.
 """
@@ -54,7 +54,7 @@ WORKERS = {
 }
 _BODY = b'{"amount_credit": 0.0001, "source_id": "post"}'
 _OPENAI = {"PRESSROOM_LLM_PROVIDER": "openai"}
-# A very high rate limit, so that the API counts the calls but never refuses a call.
+# Set a very high rate limit, so that the API counts the calls but never refuses a call.
 _COUNTED = {"PRESSROOM_RATE_LIMIT_DEFAULT": "1000000/minute", "PRESSROOM_LOG_LEVEL": "warning"}
 _UNFINISHED = "SELECT FROM jobs WHERE status IN ('queued', 'running')"
 _NO_PAUSES = "UPDATE jobs SET run_at = now(), send_after = now() WHERE status = 'queued'"

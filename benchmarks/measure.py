@@ -54,8 +54,7 @@ def alternate(
     """Measure product and baseline alternately, and return the pairs of results.
 
     Because of the alternation, the load of other programs affects the product and the baseline
-    equally. The first measurement of each only warms up the product and the baseline, and is
-    ignored.
+    equally. The first measurement only warms up the product and the baseline, and is ignored.
     """
     product()
     baseline()

@@ -1,4 +1,4 @@
-"""Compares pages and searches of a list with a million members with the plain SQL queries."""
+"""Compares API requests for pages of a million members with the plain SQL queries."""
 
 import http.client
 import json
@@ -39,7 +39,7 @@ BAR = "≤ 1.5 × + 3 ms"
 SEARCH_ALLOWANCE_SECONDS = 0.005
 SEARCH_BAR = "≤ 1.5 × + 5 ms"
 MAX_SLOWDOWN_OF_FIRST = 1.2
-# A round repeats the call this often and keeps the fastest result, because the load of other
+# The maximum number of calls per round. A round keeps the fastest call, because the load of other
 # programs can only make a call slower. A round ends after ``ROUND_SECONDS``, even if fewer calls
 # were made.
 CALLS = 15

@@ -90,7 +90,7 @@ def _compare_sweeps(beside: Stack, without: Stack) -> Finding:
 
 
 def _compare_jobs(beside: Stack, without: Stack) -> Finding:
-    """Measure how long it takes to enqueue, claim and complete a job of the same owner."""
+    """Measure how long it takes to enqueue, claim and complete a job."""
 
     def prepare(stack: Stack, times: list[float]) -> Callable[[], float]:
         def run_job() -> None:

@@ -135,7 +135,7 @@ def _compare_crowd(stack: Stack, api: Running, key: str) -> list[Finding]:
 
 
 def _compare_throughput(stack: Stack, key: str) -> Finding:
-    """Compare the calls per second of 500 concurrent callers with plain Celery."""
+    """Compare how many calls per second the request queue and plain Celery complete."""
     request = build_request("POST", "/echo", key)
     bare = bare_app(stack.settings())
 

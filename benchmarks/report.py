@@ -21,9 +21,9 @@ from matplotlib import pyplot  # noqa: E402 - the back end must be chosen before
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PICTURES = ROOT / "build" / "benchmarks"
-# The smallest ratio that a chart can show, because the axis is logarithmic. Smaller ratios are
-# drawn at this value. A ratio can even be negative, because some benchmarks subtract an allowance
-# for the HTTP call.
+# The smallest ratio that a chart can show, because the axis is logarithmic. Ratios below this
+# minimum are drawn at the minimum. A ratio can even be negative, because some benchmarks subtract
+# an allowance for the HTTP call.
 _MIN_DRAWN_RATIO = 0.1
 _HEAD = """\
 # Performance
@@ -43,8 +43,8 @@ the most of everything. At 1 there are 2 M subscriptions, 1 M jobs, 2 M entries 
 `make bench NAME=growth` measures it."""
 
 _Finding = dict[str, Any]
-# The benchmark results by name and bar. A table row of docs/performance.md combines the results
-# with the same name and bar.
+# Groups benchmark results by name and bar, because a table row of docs/performance.md combines
+# results with the same name and bar.
 _Groups = dict[tuple[str, str], list[_Finding]]
 
 
@@ -112,7 +112,7 @@ def _build_table(groups: _Groups) -> str:
 
 
 def _list_missed(groups: _Groups) -> list[str]:
-    """Return a Markdown list of results below their bar, for rows that combine results."""
+    """Return a Markdown list of the results that miss their bar in combined table rows."""
     missed = {
         group: short
         for group, findings in groups.items()

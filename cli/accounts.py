@@ -1,7 +1,7 @@
 """The commands of ``pressroom users``.
 
-A command imports the services that it needs only when the command runs. The late imports make
-`users list` start faster, because that command needs no table classes.
+The services are imported inside each command, when the command runs. The late imports make `users
+list` start faster, because that command needs no table classes.
 """
 
 import sys

@@ -84,7 +84,7 @@ def _option(option: Any) -> str:
 
 
 def _choices(parameter: Any) -> str | None:
-    """Return the values of a parameter that allows only a few values, or else ``None``."""
+    """Return the allowed values if a parameter allows only a few values, or else ``None``."""
     annotation = _annotation(parameter)
     is_choice = isinstance(annotation, type) and issubclass(annotation, StrEnum)
     return "|".join(annotation) if is_choice and len(annotation) <= _MAX_CHOICES_SHOWN else None

@@ -102,7 +102,7 @@ def _summary(job: Job) -> dict[str, Any]:
 
 
 def _row(job: Job) -> dict[str, Any]:
-    """Return the cells of a job in a table, which shows only one time and the duration."""
+    """Return the cells for a job in a table, with only one time and the duration."""
     seconds = None
     if job.started_at and job.finished_at:
         seconds = (job.finished_at - job.started_at).total_seconds()

@@ -2,7 +2,7 @@
 
 The command ``python -m cli.openapi_document`` prints the current OpenAPI document. With
 ``--release``, the command writes the document to docs/contract/<newest version>.json. Tests compare
-the OpenAPI document of later code with this file.
+the OpenAPI document of later code with the released file.
 """
 
 import argparse
@@ -41,8 +41,8 @@ def _remove_texts(node: Any, key: str = "") -> Any:
         return [_remove_texts(each) for each in node]
     if not isinstance(node, dict):
         return node
-    # The keys in ``properties`` and ``responses`` are field names or status codes, so none is
-    # omitted.
+    # The keys in ``properties`` and ``responses`` are field names or status codes, so none of these
+    # keys is omitted.
     if key in {"properties", "responses"}:
         inner = "response" if key == "responses" else ""
         return {name: _remove_texts(each, inner) for name, each in node.items()}

@@ -122,8 +122,8 @@ def worker(
     as_json: Json = False,
 ) -> None:
     """Run a worker for one queue or several."""
-    # The variable REMAP_SIGTERM makes SIGTERM start a soft shutdown of Celery. The variable must be
-    # set before the import of Celery.
+    # The variable REMAP_SIGTERM makes SIGTERM start a soft shutdown of Celery. REMAP_SIGTERM must
+    # be set before the import of Celery.
     os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
     from core.counters.shared_counts import share_counts
 

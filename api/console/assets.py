@@ -1,8 +1,8 @@
 """Serves the style sheet and the scripts of the console.
 
 The URL of a style sheet or script contains a hash of the content, so that browsers can cache the
-file for a year. A changed file gets a new URL, so a browser never uses a cached file of an older
-release.
+file for a year. A changed style sheet or script gets a new URL, so a browser never uses the cached
+file of an older release.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ CONSOLE_PATH = "/console"
 ASSETS_PATH = f"{CONSOLE_PATH}/assets"
 _CACHE_FOR_A_YEAR = "public, max-age=31536000, immutable"
 _MEDIA_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
-# Maps the name of an asset in templates to the files that the asset consists of. The asset is the
+# Maps the name of an asset in templates to the files that the asset consists of. An asset is the
 # concatenated content of its files.
 _SOURCES = {
     # The console's style sheet extends the style sheet of the pages outside the console.

@@ -41,7 +41,7 @@ QUOTAS: Mapping[PlanQuota, str] = {
 _MINUTE_SECONDS = 60
 _HOUR_SECONDS = 3_600
 _DAY_SECONDS = 86_400
-# A time further away from now than this is shown as a date.
+# Times that are further away from now than this limit are shown as dates.
 _MAX_DISTANCE_SECONDS = 30 * _DAY_SECONDS
 # The units of formatted durations, longest first. Each tuple contains the shortest duration for
 # which a unit is used, the length of the unit in seconds, and the name of the unit.

@@ -30,8 +30,8 @@ _SOURCES = {
     "script-src": "'self'",
     "style-src": "'self'",
     "connect-src": "'self'",
-    # Allow the empty icon of the pages, a data: URL that keeps browsers from requesting an icon
-    # file.
+    # Allow images in data URLs, because each page has an empty icon in a data URL. Without the
+    # icon, browsers would request an icon file.
     "img-src": "'self' data:",
     "frame-ancestors": "'none'",
     "base-uri": "'none'",
@@ -73,7 +73,7 @@ _TEMPLATES.globals |= {
     "operator_pages": OPERATOR_PAGES,
     "curl_call": console_display.build_curl_call,
     "counted": console_display.format_count,
-    # Default values, which the values of a page override.
+    # Default values of the templates, which the values of a page override.
     "notice": None,
     "path": "",
     "base": "",
@@ -93,7 +93,7 @@ _TEMPLATES.filters |= {
 def render_console_part(template: str, values: Mapping[str, object]) -> str:
     """Render a template for a part of a console page, and return the HTML.
 
-    HTML characters in ``values`` are escaped.
+    HTML characters in the template values are escaped.
     """
     return _TEMPLATES.get_template(template).render(values)
 
@@ -105,7 +105,7 @@ def render_console_page(
     status: int = 200,
     other_sources: Mapping[str, str] = _NO_SOURCES,
 ) -> Response:
-    """Render a page of the console. HTML characters in ``values`` are escaped.
+    """Render a page of the console. HTML characters in the template values are escaped.
 
     ``other_sources``: maps directives of the Content-Security-Policy to additional origins from
     which the page loads content.

@@ -54,8 +54,8 @@ OPERATOR_PAGES = (
     NavigationEntry("Maintenance", f"{OPERATORS_PAGE.path}/maintenance"),
 )
 
-# The links in the menu on the pages of a list. The paths in this menu are relative to the path of
-# the list.
+# The links in the menu on the pages of a list. The paths in the menu of a list are relative to the
+# path of the list.
 LIST_PAGES = (
     NavigationEntry("Overview", ""),
     NavigationEntry("Members", "/members"),
@@ -112,8 +112,8 @@ def get_current_mark(entry: NavigationEntry, path: str, *, is_first: bool = Fals
     The result is ``None`` if the page doesn't belong to the menu entry.
 
     ``is_first``: whether the menu entry is the first in its menu. The path of a menu's first entry
-    is a prefix of all paths in the menu. The first entry is therefore current only if the paths are
-    equal.
+    is a prefix of all paths in the menu. The first entry of a menu is therefore marked as current
+    only if its path equals ``path``.
     """
     if path == entry.path:
         return "page"

@@ -39,8 +39,8 @@ def stream_part(
     """Return a response that streams a part of a page as server-sent events.
 
     After each change, an event ``part`` contains the new HTML of the part. An event ``ended`` tells
-    the browser that the part has changed for the last time. The stream ends early if the user's
-    session ends. A browser that reconnects gets the current HTML of the part.
+    the browser that the part has changed for the last time. The event stream ends early if the
+    user's session ends. A browser that reconnects gets the current HTML of the part.
     """
     has_no_body = is_head(console.request.scope)
     events = () if has_no_body else _generate_events(console, first_part, read_part)
@@ -71,8 +71,8 @@ async def _generate_events(
             try:
                 part = await STREAMS.run(read_part)
             except DomainError:
-                # The import or export that the part shows was deleted. If the user reloads the
-                # page, the page shows the error.
+                # The import or export that the part shows was deleted. The page reports this error
+                # after a reload.
                 return
 
 

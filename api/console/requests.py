@@ -44,7 +44,7 @@ _NO_SOURCES: Mapping[str, str] = {}
 def build_router(prefix: str) -> APIRouter:
     """Return a router for the pages of one area of the console.
 
-    Handlers of such routes run in threads unless they are ``async``.
+    Route handlers that aren't ``async`` run in threads.
     """
     return APIRouter(
         prefix=prefix, dependencies=[PUBLIC], include_in_schema=False, route_class=ThreadedRoute
@@ -138,7 +138,7 @@ class ConsoleRequest:
         return self.render_page(template, status=form.status, form=form, **values)
 
     def add_error(self, error: DomainError, places: Mapping[str, str] = _NO_SOURCES) -> TypedForm:
-        """Return the submitted form with an error message, or raise an uncorrectable error.
+        """Return the submitted form with an error message, or raise an error that forms can't show.
 
         ``places``: maps error codes to form fields, for errors that don't name the field that the
         user must correct.
@@ -153,7 +153,7 @@ class ConsoleRequest:
     def redirect_with_notice(self, path: str, notice: str) -> Response:
         """Redirect the browser to a page that shows a notice about the user's action.
 
-        Because of the redirect, reloading the page doesn't repeat the action.
+        Because of the redirect, reloading the page doesn't repeat the user's action.
         """
         response = redirect_to_path(self.state, path)
         # Percent-encode the notice, because a cookie can't contain spaces or non-ASCII letters.
@@ -204,8 +204,8 @@ EmptyForm = Annotated[TypedForm, Depends(_empty_form)]
 
 Console = Annotated[ConsoleRequest, depend_on_console(Member)]
 ConsoleForm = Annotated[ConsoleRequest, depend_on_console_form(FormMember)]
-# Requests from a user who logged in within the last 15 minutes. Users whose login was earlier are
-# redirected to the login page.
+# Requests from a user who logged in within the last 15 minutes. Users who logged in more than 15
+# minutes ago are redirected to the login page.
 RecentConsole = Annotated[ConsoleRequest, depend_on_console(RecentMember)]
 RecentConsoleForm = Annotated[ConsoleRequest, depend_on_console_form(RecentFormMember)]
 # Requests that a user may send even before setting up a required second factor.

@@ -16,7 +16,7 @@ BodyT = TypeVar("BodyT", bound=Body)
 
 CORRECT_FIELDS_TEXT = "Please correct the fields below."
 _NO_PLACES: Mapping[str, str] = MappingProxyType({})
-# A form shows errors of these kinds. Errors of other kinds get a separate page.
+# The kinds of errors that a form can show. All other errors are shown on a separate page.
 _CORRECTABLE_KINDS = frozenset(
     {
         Kind.MALFORMED,
@@ -82,7 +82,7 @@ class TypedForm:
 
 
 def build_error_form(error: DomainError, *kinds: Kind) -> TypedForm:
-    """Return an empty form with an error message, or raise an error of another kind."""
+    """Return an empty form with an error, or raise the error unless its kind is in ``kinds``."""
     if error.kind not in kinds:
         raise error
     return TypedForm(problem=error.message, status=STATUS_OF[error.kind])

@@ -1,7 +1,8 @@
 """Renders HTML pages with a common style sheet and strict security headers.
 
-A mailed link needs no login, and acts for the person who received the mail. The headers keep the
-URL of a page out of caches, search engines and the ``Referer`` headers that other sites receive.
+A mailed link needs no login, and acts for the person who received the mail. The security headers
+keep the URL of a page out of caches, search engines and the ``Referer`` headers that other sites
+receive.
 """
 
 from collections.abc import Mapping
@@ -32,8 +33,8 @@ _NO_SOURCES: Mapping[str, str] = {}
 _SOURCES = {
     "default-src": "'none'",
     "style-src": f"'{hash_source(_STYLE)}'",
-    # Allow the empty icon of the pages, a data: URL that keeps browsers from requesting an icon
-    # file.
+    # Allow images in data URLs, because each page has an empty icon in a data URL. Without the
+    # icon, browsers would request an icon file.
     "img-src": "data:",
     "frame-ancestors": "'none'",
     "base-uri": "'none'",
@@ -58,7 +59,7 @@ def render_page(
     other_sources: Mapping[str, str] = _NO_SOURCES,
     **values: object,
 ) -> Response:
-    """Render a page. HTML characters in ``values`` are escaped.
+    """Render a page. HTML characters in the template values are escaped.
 
     Args:
         language: the language of the page. Pages for owners and operators are always English.
@@ -133,7 +134,7 @@ def _format_rule(accent: str, deep: str, on_accent: str) -> str:
 def render_fragment(template: str, *, language: str = ENGLISH, **values: object) -> str:
     """Render a template for a part of a page, and return the HTML.
 
-    HTML characters in ``values`` are escaped.
+    HTML characters in the template values are escaped.
     """
     return _load_templates(language).get_template(template).render(values)
 

@@ -195,7 +195,7 @@ def render_problem(problem: ErrorDetails, *, language: str = ENGLISH) -> Respons
 
 
 def describe_error(code: str) -> tuple[str, str] | None:
-    """Return the English heading and text for an error, or ``None`` if the error has no texts."""
+    """Return the English heading and text for an error, or ``None`` for an error without texts."""
     heading, *sentences = _TEXTS_BY_CODE.get(code, ("",))
     return (heading, " ".join(sentences)) if heading else None
 

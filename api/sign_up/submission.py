@@ -95,8 +95,8 @@ def _read_challenge(
 ) -> tuple[Challenge, ChallengeResponse]:
     """Return the challenge of a list, and the submitted response to the challenge.
 
-    Raises ``challenge.missing``, ``challenge.provider_mismatch`` or ``challenge.failed`` for an
-    invalid submission.
+    Raises ``challenge.missing``, ``challenge.provider_mismatch`` or ``challenge.failed`` if the
+    challenge isn't solved correctly.
     """
     provider = submission.challenge_provider
     token = submission.challenge_token

@@ -43,7 +43,7 @@ DefinitionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 @dataclass(frozen=True)
 class Place:
-    """A line of the product's code that matches a pattern."""
+    """A line of the product's code that matches a pattern of unreadable code."""
 
     module: Module
     line: int
@@ -65,7 +65,7 @@ def find_packed_assignments(module: Module) -> Iterator[Place]:
 
 
 def find_vague_locals(module: Module) -> Iterator[Place]:
-    """Find assignments to local variables that are named by one of `VAGUE_NAMES`."""
+    """Find assignments to local variables whose name is in `VAGUE_NAMES`."""
     for name in _local_names(module):
         if name.id in VAGUE_NAMES:
             yield Place(module, name.lineno, name.id)

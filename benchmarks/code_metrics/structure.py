@@ -20,7 +20,7 @@ class Function:
     """The length of a function, and how often its own module mentions and calls its name."""
 
     name: str
-    line_count: int  # from ``def`` to the last line, without decorators
+    line_count: int  # Counted from ``def`` to the last line, without decorators.
     mention_count: int  # includes the definition
     call_count: int
 

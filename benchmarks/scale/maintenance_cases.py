@@ -1,6 +1,6 @@
 """Creates due work for each kind of maintenance.
 
-The amount is the same for every size of the database.
+The amount of due work is the same for every size of the database.
 """
 
 _DUE_ROWS = 200
@@ -56,8 +56,7 @@ INSERT INTO consent_entries (list_id, user_id, how, ip, occurred_at)
 SELECT id, 1, 'form', '10.2.3.4', now() - interval '100 days'
 FROM n, (SELECT min(id) AS id FROM lists) AS list
 """,
-    # A run of this maintenance resumes at a bookmark, and checks up to half a million people. The
-    # statement moves the bookmark so that only 50,000 people remain.
+    # Move the bookmark at which this maintenance resumes, so that a run checks only 50,000 people.
     "maintenance.strangers": """
 UPDATE maintenance SET bookmark = (SELECT id FROM users ORDER BY id DESC OFFSET 50000 LIMIT 1)
 WHERE name = 'maintenance.strangers'

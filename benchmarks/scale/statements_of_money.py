@@ -5,8 +5,8 @@ ledger entry and every hundredth later entry are topups of paid orders. All othe
 charges. The balance after a ledger entry can therefore be computed from the number of the entry.
 """
 
-# SQL functions for the statements. The aggregate `chained` calls the product's hash function for
-# each entry in the hash chain of an account.
+# SQL functions that the statements for ledger entries call. The aggregate `chained` calls the
+# product's hash function for each entry in the hash chain of an account.
 FUNCTIONS = """
 CREATE AGGREGATE pg_temp.chained (credit_entries) (
     SFUNC = credit_entry_hash, STYPE = bytea,

@@ -1,7 +1,7 @@
 """SQL statements that fill the tables of jobs, files, credentials and account events.
 
-No filled row becomes due in the weeks after the time `anchor`, so that the workers don't change a
-database that is kept for later runs.
+No filled row becomes due in the weeks after `anchor`, so that workers don't change a database that
+is kept for later runs.
 """
 
 STATEMENTS = {

@@ -29,7 +29,7 @@ class Volume:
         imports = self._scale(20_000)
         entries = self._scale(2_000_000)
         largest_account = self._scale(200_000)
-        # The stride must have no common divisor with the number of people, so that every person is
+        # The stride must share no divisor with the number of people, so that every person is
         # reached and no person is on a list twice.
         assert gcd(_STRIDE, people) == 1
         return {

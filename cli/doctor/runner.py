@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from core.errors import DomainError, SettingsError, TransientError
 from core.settings import Settings
 
-# The time limit for all checks together, in seconds. The command must end within half a minute.
+# The time limit for all checks together, in seconds, so that the command ends within half a minute.
 MAX_SECONDS = 22.0
 _EXPECTED_ERRORS = (
     DomainError,
@@ -55,7 +55,7 @@ class Diagnosis:
 
 
 # A function that checks a part of the deployment, and yields each result as soon as possible. If
-# the function hangs, the results that it has yielded are not lost.
+# the check hangs, the results that the check has yielded are not lost.
 Check = Callable[[Settings], Iterator[Diagnosis]]
 
 
@@ -72,7 +72,7 @@ def diagnose(check: str, finding: str, is_wrong: bool, advice: str) -> Diagnosis
 def run_checks(
     parts: Mapping[str, Check], settings: Settings, *, seconds: float
 ) -> list[Diagnosis]:
-    """Run the checks for all parts of a deployment, and return the results in this order.
+    """Run the checks for all parts of a deployment, and return the results in the same order.
 
     Each part is checked in a separate thread, so that a hanging part doesn't delay the checks of
     other parts.
@@ -81,7 +81,8 @@ def run_checks(
     runs: list[tuple[Thread, list[Diagnosis]]] = []
     for name, check in parts.items():
         results: list[Diagnosis] = []
-        # The thread only consumes this iterator, which appends each result to the list immediately.
+        # The thread consumes ``appends``, an iterator that appends each result of the check to
+        # ``results``.
         appends = map(results.append, _run_check(name, check, settings))
         thread = Thread(target=deque, args=(appends, 0), daemon=True, name=name)
         thread.start()

@@ -29,7 +29,8 @@ from integrations.mail.smtp import SmtpMailer
 _PROVIDER_BOUNDS = HttpBounds(max_seconds=8.0, max_connect_seconds=4.0, max_reply_bytes=1024 * 1024)
 _SERVER_ERRORS = range(500, 600)
 _WRONG_SECRET_CODE = b"invalid-input-secret"
-# The API path of a payment that doesn't exist. If the key is valid, the provider responds with 404.
+# The API path of a payment that doesn't exist. The payment provider returns 404 for this path if
+# the key is valid.
 _MISSING_PAYMENT_PATH = "/v1/payment_intents/pi_pressroom_doctor"
 _PHOTO_SEARCH_PATH = "/search/photos?query=paper&per_page=1"
 _HEALTH_PATH = "/healthz"

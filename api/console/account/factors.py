@@ -30,7 +30,7 @@ from services.accounts.page_paths import (
 
 router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
 
-# A form shows errors of these kinds, because the user can correct the input.
+# The kinds of errors that a form shows, because the user can correct the input.
 _CORRECTABLE_KINDS = (Kind.INVALID, Kind.CONFLICT)
 
 

@@ -77,8 +77,8 @@ _EVENT_LABELS = {
     EventType.PLAN_CHANGED: "The plan was changed",
     EventType.OPERATOR_ACTED: "You did something as an operator",
 }
-# The texts that describe security events with a count above one. The key names the field of the
-# event that contains the count.
+# Maps the name of a count in a security event, such as ``sessions``, to the text for a count above
+# one.
 _COUNTED_EVENT_LABELS = {
     "attempts": "{} logins in a row failed: the password or the code was wrong",
     "sessions": "{} browsers were logged out",
@@ -96,7 +96,7 @@ router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
 
 Token = Annotated[str, Query()]
 
-# A form shows errors of these kinds, because the user can correct the input or retry.
+# The kinds of errors that a form shows, because the user can correct the input or retry.
 _CORRECTABLE_KINDS = (Kind.INVALID, Kind.RATE_LIMITED)
 EVENTS_ON_ACCOUNT = 5
 EVENTS_ON_PAGE = 50
@@ -182,7 +182,7 @@ def show_password(console: RecentConsole, form: EmptyForm) -> Response:
 async def change_password(console: RecentConsoleForm) -> Response:
     """Set a user's new password, after the current password was verified.
 
-    All other sessions of the user end.
+    The change of the password ends all other sessions of the user.
     """
     form = console.form
     email, name = await RECORDS.run(_read_address_and_name, console)
@@ -248,8 +248,8 @@ async def request_address_change(console: RecentConsoleForm) -> Response:
 def show_new_address(console: RecentConsole, uow: Transaction, token: Token = "") -> Response:
     """Show the page on which a user confirms the account's new e-mail address.
 
-    Only the user who requested a new e-mail address can confirm the address. Without this check, an
-    attacker could trick a user into confirming the attacker's address as the user's own.
+    Only the user who requested a new e-mail address can confirm the address, so that nobody is
+    tricked into confirming an attacker's address.
     """
     new_address = recovery.read_new_address(uow, token, console.user_id)
     return console.render_page(
@@ -279,8 +279,8 @@ def change_address(console: RecentConsoleForm, token: Token = "") -> Response:
         if error.code != ADDRESS_HAS_RECORD.code:
             raise
         # A record of a person with the new e-mail address was created after the confirmation page
-        # was shown. Redirect to the confirmation page, which asks the user whether the record may
-        # be erased.
+        # was shown. Redirect to the confirmation page, which asks the user whether the record of
+        # the new address may be erased.
         path = f"{page_paths.CONFIRM_EMAIL_PATH}?token={quote(secret)}"
         return redirect_to_path(console.state, path)
     response = console.redirect_with_notice(

@@ -37,8 +37,8 @@ PART_LABELS = {
     **{field.value: field.value.capitalize() for field in MetadataField},
     TWEETS: "Tweets",
 }
-# For each text that the composer writes, a hidden form field describes who wrote the text, for
-# example a model. The name of the hidden field is the text's name, followed by this suffix.
+# The suffix in the names of the hidden form fields that describe who wrote each text, for example a
+# model.
 WRITER_SUFFIX = "_by"
 # Identifies the console in the idempotency keys of composer calls.
 _ROUTE = "console"
@@ -146,7 +146,8 @@ def _build_call_key(user_id: int, metadata_request: MetadataRequest) -> Idempote
     """Return the idempotency key of a call that writes texts for a post.
 
     The idempotency key depends only on the user, the post and the requested texts. A user who
-    presses the button twice is charged only once, because both calls have the same key.
+    requests the same text twice is charged only once, because both calls have the same idempotency
+    key.
     """
     digest = hashlib.sha256()
     for text in (
@@ -225,7 +226,7 @@ def _read_last_search(state: State, inputs: Mapping[str, str], page: str) -> Pho
 
 
 async def _read_cached_finds(state: State, inputs: Mapping[str, str]) -> PhotoFinds | None:
-    """Return the photos that the previous page showed, or ``None`` if the photos aren't cached.
+    """Return the photos of the last search, or ``None`` if the photos aren't cached.
 
     Reading photos from the cache causes no call to the photo provider.
     """

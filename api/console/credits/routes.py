@@ -1,4 +1,4 @@
-"""Pages for an owner's credits: the balance, the ledger, purchases and orders."""
+"""Pages for an owner's credits, with the balance, the ledger, purchases and orders."""
 
 import json
 import re
@@ -46,9 +46,9 @@ router = APIRouter(
 ORDERS_PATH = f"{PATH}/orders"
 ENTRIES_ON_PAGE = 50
 ORDERS_ON_PAGE = 30
-# The maximum time that a response waits until the payment provider has created the payment page.
-# Without a payment page after this time, the browser is redirected to the order's page, which shows
-# the progress.
+# The maximum time that a response waits until the payment provider has created the payment page. If
+# the payment page isn't ready in time, the browser is redirected to the page about the order, which
+# shows the progress.
 WAIT_SECONDS = 15.0
 
 # The name of the form field for the balance below which the event ``credits.low`` is sent.
@@ -125,8 +125,8 @@ class EntryView:
     Attributes:
         words: a label for the kind of change, such as "Bought".
         source: the reason for the change of the balance, as recorded by the app or operator that
-            made the change. The source is empty for an entry of an order, because the page links to
-            the order.
+            made the change. The source is empty for a ledger entry that belongs to an order,
+            because the page links to the order.
     """
 
     words: str

@@ -40,7 +40,7 @@ router = build_router(PATH)
 
 KEEP_ENDPOINTS = "keep_endpoints"
 EVENTS_ON_PAGE = 40
-# Maps the values of the form's field for the expiry of a new API key to lifetimes.
+# Maps each choice for the expiry of a new API key to a lifetime.
 _LIFETIMES = {
     "30": ("30 days", timedelta(days=30)),
     "90": ("90 days", timedelta(days=90)),
@@ -74,7 +74,7 @@ def show_access(console: Console, uow: Transaction) -> Response:
 
 
 def _describe_scopes(scopes: Sequence[str]) -> Sequence[str]:
-    # ``KEY_SCOPE_EXPLANATIONS`` lacks only the scope that an operator must grant.
+    # ``KEY_SCOPE_EXPLANATIONS`` lacks only an explanation of the scope that an operator must grant.
     operator_scope = "Get the rosters of lists that are sent by mail"
     return [KEY_SCOPE_EXPLANATIONS.get(Scope(scope), operator_scope) for scope in scopes]
 
@@ -142,7 +142,8 @@ def create_key(console: RecentConsoleForm) -> Response:
     """Create an API key, and show the secret of the key.
 
     The secret of an API key is shown only once, directly after the creation of the key. The
-    response isn't a redirect, because the URL of a redirect would contain the secret.
+    response that shows the secret isn't a redirect, because the URL of a redirect would contain the
+    secret.
     """
     form = console.form
     ticked_scopes = [scope for scope in KEY_SCOPE_EXPLANATIONS if _SCOPE_PREFIX + scope in form]

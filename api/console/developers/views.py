@@ -71,13 +71,14 @@ def describe_type(kind: str) -> str:
 
 @dataclass(frozen=True)
 class EventView:
-    """A line of a page that describes one feed event, or several that are merged.
+    """A line on a page that describes one feed event, or several merged events.
 
     Attributes:
         at: the time of the newest event that the line describes.
         about: the name of the record that the events are about, or an empty text if the record was
             erased.
-        path: the path of the console's page about this record, or ``None`` without a page.
+        path: the path of the console's page about the record, or ``None`` if the record has no
+            page.
         times: the number of events that the line describes.
     """
 

@@ -65,7 +65,7 @@ LINK_LIFETIMES = {"3600": "An hour", "86400": "A day", "604800": "A week"}
 
 @dataclass(frozen=True)
 class FileView:
-    """A file of an image: the original or a rendition.
+    """A file of an image, either the original or a rendition.
 
     Attributes:
         label: the name of the rendition, such as "mail", or an empty text for the original image.
@@ -121,12 +121,12 @@ class ImageView:
 
     @property
     def alt(self) -> str:
-        """Return the image's alternative text, or the image's name if there is none."""
+        """Return the image's alternative text, or the image's name without such a text."""
         return self.record.alt_text or self.name
 
     @property
     def small(self) -> FileView | None:
-        """Return the smallest file of the image, or ``None`` if no file is a small thumbnail."""
+        """Return the smallest file of the image, or ``None`` if the file is too large."""
         file = next((each for each in self.files if each.label == _SMALL_LABEL), self.files[0])
         return file if file.size <= _MAX_THUMBNAIL_BYTES else None
 
@@ -192,8 +192,8 @@ async def _accept_upload(
 ) -> AcceptedJob:
     """Store the uploaded image, and enqueue its conversion.
 
-    Only this function references the bytes of the uploaded image, so that the process can free the
-    memory while the request waits for the conversion.
+    The caller keeps no reference to the bytes of the image, so that the process can free the memory
+    while the request waits for the conversion.
     """
     form = await read_multipart_form(request)
     inputs.update({name: value.decode(errors="replace") for name, value in form.fields})
@@ -269,7 +269,8 @@ def show_new_link(console: RecentConsole, hash_id: str, form: EmptyForm) -> Resp
 def create_link(console: RecentConsoleForm, hash_id: str) -> Response:
     """Create a signed link to an encrypted image, and show the link.
 
-    The response isn't a redirect, because the redirect's URL would reveal the signed link in logs.
+    The response that shows the signed link isn't a redirect, because the redirect's URL would
+    reveal the link in logs.
     """
     lifetime = console.form.get("lasts", "")
     try:

@@ -199,8 +199,8 @@ def read_import_again(
     """Repeat a dry run with the submitted options, or import the file if no option has changed.
 
     A file is imported only with the options of its last dry run, because the owner must see the
-    preview first. If the owner changed an option, the file is not imported, but another dry run
-    starts.
+    preview first. If the owner changed an option, a dry run with the new options starts, and the
+    file is not imported.
     """
     view = read_view(console, import_id)
     path = f"{PREFIX}/{import_id}"
@@ -322,7 +322,7 @@ def cancel_import(console: ConsoleForm, import_id: PathId) -> Response:
 
 @router.post("/{import_id}/retry")
 def retry_import(console: ConsoleForm, uow: Transaction, import_id: PathId) -> Response:
-    """Resume an import, with the remaining rows, after it failed because of an internal error."""
+    """Resume an import that failed because of an internal error, with the remaining rows."""
     records.retry_import(uow, console.caller, import_id)
     return console.redirect_with_notice(f"{PREFIX}/{import_id}", "The import goes on.")
 
@@ -339,8 +339,8 @@ def download_rejects(console: RecentConsole, uow: Transaction, import_id: PathId
 def show_undo(console: RecentConsole, import_id: PathId, form: EmptyForm) -> Response:
     """Show a preview of the changes that the undo of an import would make.
 
-    Some members can't be restored, because a later import or bulk action changed the same members.
-    The page links to these imports and bulk actions.
+    The page links to later imports and bulk actions that changed the same members, because such
+    changes prevent the undo for these members.
     """
     with console.unit_of_work() as uow:
         preview = forecast_undo(uow, records.get_import(uow, console.caller, import_id))

@@ -36,7 +36,7 @@ _MEANING_LABELS = {
 
 @dataclass(frozen=True)
 class StatusValue:
-    """A consent value, as the preview of an import lists the value.
+    """A consent value in the preview of an import.
 
     Attributes:
         rows: the number of rows in the file that contain the consent value.

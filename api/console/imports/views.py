@@ -143,9 +143,9 @@ def build_column_choices(
 ) -> list[ColumnChoice]:
     """Return each column of a dry run with the choice in the column's select box.
 
-    If an ambiguous column stopped the dry run, no column has a recognised role. The choice for a
-    column without a recognised role is then "Recognise by name", so that the owner must choose a
-    role only for the ambiguous column.
+    If an ambiguous column stops a dry run, no column has a recognised role, and the other select
+    boxes contain "Recognise by name". The owner must then choose a role only for the ambiguous
+    column.
 
     Args:
         columns: the columns in the result of the dry run, including sample cells.
@@ -158,8 +158,8 @@ def build_column_choices(
         try:
             chosen_roles[column_layout.find_column(names, name)] = role
         except DomainError:
-            # The owner's mapping assigns a role to a column that isn't in the file. The dry run
-            # reports such a missing column.
+            # Ignore the owner's choice for a column that isn't in the file, because the dry run
+            # reports the missing column.
             continue
     choices = []
     for index, column in enumerate(columns):

@@ -60,7 +60,7 @@ class GrowthPlot:
 
     Attributes:
         total: the joins and departures during all days of the chart.
-        zero: the vertical position of the zero line.
+        zero: the vertical position of the zero line in the chart.
         most_joined: the number of joins at the upper edge of the chart, which is the maximum per
             span.
         most_left: the number of departures at the lower edge of the chart, which is the maximum per
@@ -88,7 +88,7 @@ class GrowthPlot:
 
 
 def build_growth_plot(days: Sequence[MemberFigures]) -> GrowthPlot:
-    """Return the growth chart of a list, for the days ``days`` in chronological order."""
+    """Return a list's growth chart for ``days``, which are in chronological order."""
     # Each bar covers a single day, or one or several weeks if there would be too many daily bars.
     size = 1 if len(days) <= _MAX_BARS else 7 * -(-len(days) // (7 * _MAX_BARS))
     spans = [GrowthSpan.of(days[first : first + size]) for first in range(0, len(days), size)]

@@ -45,8 +45,7 @@ router = build_router(f"{CONSOLE_PATH}/lists/{{list_id}}/bulk-actions")
 
 ACTIONS_ON_PAGE = 50
 TAGS_TO_CHOOSE = 200
-# The name of the form input for the value that a bulk action needs, such as the tag. A bulk action
-# that this mapping lacks needs no value.
+# Maps each kind of bulk action that needs a value, such as a tag, to the form input for the value.
 _VALUE_INPUTS: Mapping[str, str] = {
     BulkActionKind.TAG: "tag_name",
     BulkActionKind.UNTAG: "tag_name",

@@ -269,7 +269,7 @@ class FilterDraft:
         return parse_filter(self.text) if self.text.strip() else None
 
     def add_error(self, error: DomainError) -> bool:
-        """Add an error to the row that caused it, and return whether such a row exists."""
+        """Add an error to the row that caused the error, and return whether such a row exists."""
         rows: dict[str, Row] = {}
         if self.group is None or not error.problems:
             return False
@@ -319,8 +319,8 @@ def _read_group(form: Mapping[str, str], place: str, remaining_rows: list[int]) 
     """Return the group of filter parts at the position ``place`` in the submitted form.
 
     ``remaining_rows``: a list with a single number, which states how many more rows of the form may
-    be read. All groups of the form share this list and decrease its number, so that the form's
-    total number of rows is limited.
+    be read. All groups of the form share ``remaining_rows`` and decrease its number, so that the
+    form's total number of rows is limited.
     """
     match = form.get(f"match.{place}", "all")
     group = Group(match if match in FILTER_MATCHES else "all", place=place)

@@ -1,4 +1,4 @@
-"""Reads which members a page selects from the query parameters of the page's URL.
+"""Reads the criteria for a page of members from the query parameters of the page's URL.
 
 The URL contains the whole selection of members, so that an owner can bookmark or share the page.
 """
@@ -27,12 +27,13 @@ _INPUT_NAMES = ("q", "status", "type", "tag", "since", "segment", "filter", "col
 # The maximum number of member fields that an owner can add to the table of members as columns.
 MAX_COLUMNS = 3
 MAX_INPUT_CHARACTERS = 4_000
-# The filter that applies if the owner has selected nothing, which matches all active members.
+# The default filter, which applies if the owner has selected nothing. The default filter matches
+# all active members.
 ALL_ACTIVE = {"field": "status", "is": SubscriptionStatus.ACTIVE.value}
 # Maps error codes to form fields, for errors that don't name the field that the user must correct.
 SELECTION_PLACES = {FILTER_INVALID.code: "filter"}
-# The time limit for counting members before a page is sent, so that the page loads quickly. If this
-# time is too short for an exact count, the page links to a page with an exact count.
+# The time limit for counting members before a page is sent, so that the page loads quickly. If the
+# time limit is too short for an exact count, the page links to a page with an exact count.
 MAX_FIRST_COUNT_TIME = timedelta(milliseconds=30)
 # The value of the query parameter ``count`` that requests an exact count of the matching members.
 EXACT_COUNT = "exactly"

@@ -193,7 +193,7 @@ def _search_members(
 ) -> tuple[PageOfRows[dict[str, Any]], int | None]:
     """Return a page of members, and the total number of matching members if known.
 
-    Raises ``filter.invalid`` or ``filter.too_slow`` because of the filter, or ``cursor.invalid``.
+    Raises ``filter.invalid``, ``filter.too_slow`` or ``cursor.invalid``.
     """
     status = selection.typed.get("status", Status.ACTIVE)
     if selection.is_plain and status in [*Status]:

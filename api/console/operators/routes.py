@@ -53,7 +53,7 @@ EVENTS_ON_PAGE = 20
 ORDERS_ON_PAGE = 50
 JOBS_ON_PAGE = 40
 # The maximum number of jobs that one query scans for matching jobs. The next page of jobs continues
-# the scan.
+# the scan of jobs.
 MAX_SCANNED_JOBS = 100_000
 
 # The statuses of orders for which an operator or the payer must act.
@@ -102,7 +102,7 @@ def show_overdue_work(console: OperatorConsole) -> Response:
 def review_texts(console: OperatorConsoleForm) -> Response:
     """Mark the suspicious texts of a list or member field as reviewed.
 
-    The texts are hidden until the owner changes them.
+    Reviewed texts are hidden from operators until the owner changes the texts.
     """
     kind: text_reviews.Kind = "field" if console.form.get("kind") == "field" else "list"
     record_id = console.form.get("id", "")

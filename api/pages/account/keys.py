@@ -11,8 +11,8 @@ from storage.unit_of_work import UnitOfWork
 # The maximum number of API keys on the page, because each key has a checkbox and a form may have at
 # most 100 fields.
 MAX_KEYS_ON_PAGE = 50
-# Contains two field names for API keys, for passkeys and for webhook endpoints. The first is the
-# prefix of the checkbox names, the second is the field with all ids on the page.
+# Maps each kind of access to the name prefix of its checkboxes, and to the name of the form field
+# with all ids on the page.
 _BOXES = {
     "ended_keys": ("end.", "shown"),
     "ended_passkeys": ("end_passkey.", "shown_passkeys"),

@@ -1,6 +1,6 @@
 """Pages for registration, password resets and undoing a change of address, without a session.
 
-Each of these pages either mails a link, or is opened by a mailed link. Opening a mailed link
+Each page of this module either mails a link, or is opened by a mailed link. Opening a mailed link
 changes nothing, because mail scanners open links. Only submitting the form behind the link changes
 the account.
 """
@@ -173,7 +173,7 @@ def show_address_undo(
 async def undo_address_change(
     request: Request, state: StateOf, form: FormOf, token: Token = ""
 ) -> Response:
-    """Restore the account's previous address, and redirect to the page for a new password."""
+    """Restore the account's previous e-mail address, and redirect to the password form."""
     require_form_csrf(request, state, form)
     secret = form.get("token") or token
     await state.in_unit_of_work(lambda uow: service.read_undo_link(uow, secret))

@@ -1,6 +1,6 @@
 """Pages for logging in and out.
 
-Programs don't log in with these pages, but use API keys or tokens.
+Programs don't use the login pages, but API keys or tokens.
 """
 
 from functools import partial

@@ -1,7 +1,7 @@
 """The page on which a user grants an app access to the account (OAuth consent).
 
-The consent page requires a login in the browser, and accepts no API key or token. An app could
-otherwise use an API key or token to grant itself more rights than the key or token has.
+The consent page requires a login in the browser, and accepts no API key or token. If the page
+accepted API keys and tokens, an app could grant itself more rights than its key or token has.
 """
 
 from urllib.parse import urlsplit

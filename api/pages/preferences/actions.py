@@ -16,8 +16,8 @@ LIFT_OPT_OUT: dict[str, Callable[..., None]] = {
     "resume_mail": partial(unsubscribe.set_email, enabled=True),
 }
 # The reasons for unsubscribing that a reader can choose. Readers can't type a reason, because an
-# owner can't read the texts of 100,000 readers. The database stores the keys of these reasons, so
-# the keys must not change.
+# owner can't read the texts of 100,000 readers. The database stores the names of the reasons for
+# unsubscribing, so the names must not change.
 REASONS = {
     "too_many": marked("It comes too often."),
     "other_topics": marked("It is not, or no more, about what interests me."),

@@ -38,8 +38,8 @@ _NAMES = {
     "via": marked("Way"),
     "wording": marked("Wording"),
 }
-# Texts for attributes whose values are codes, such as the status. The keys are the names of the
-# attributes. Texts that people wrote, such as a name, are not translated.
+# Maps the name of each attribute with coded values, such as the status, to texts for the codes.
+# Texts that people wrote, such as a name, are not translated.
 _CODES: Mapping[str, Mapping[str, str]] = {
     "status": {
         "active": marked("active"),
@@ -90,7 +90,7 @@ _WAYS = {
     "transfer": marked("another list"),
     "owner": marked("the owner"),
 }
-# The attributes whose values are explained in ``_WAYS``.
+# The attributes whose values ``_WAYS`` translates.
 _NAMES_OF_WAYS = ("source", "via", "how", "claimed_by")
 _YES_AND_NO = {True: marked("Yes"), False: marked("No")}
 

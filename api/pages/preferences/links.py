@@ -3,7 +3,8 @@
 Every mail to the members of a list contains a trace id, which identifies the recipient. A trace id
 can't open the recipient's preferences, because people forward mails. With a trace id, a reader can
 only request a mail that contains the link to the preferences. Opening the mailed link changes
-nothing, because mail scanners open links. Pressing the button on the linked page begins the visit.
+nothing, because mail scanners open links. Pressing the button on the linked page begins the visit
+to the preferences.
 """
 
 from typing import Annotated

@@ -209,7 +209,7 @@ def show_erasing(request: Request, state: StateOf, uow: Transaction) -> Response
 def erase_person(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
     """Mark the reader's data for erasure.
 
-    Once the transaction is committed, the reader is not on any list.
+    Once the erasure is committed, the reader is not on any list.
     """
     require_visit_form(request, state, form)
     erasure.mark_own_erasure(uow, find_visit(uow, request, state).person)

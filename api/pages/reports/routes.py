@@ -1,8 +1,8 @@
 """Pages on which a person reports a list for abuse.
 
-Every mail of a list links to the first page. The list's sign-up page links to the second page.
-Opening such a page changes nothing, because mail scanners open links. Only pressing the button on
-the page reports the list.
+Every mail of a list links to the first report page. The list's sign-up page links to the second
+report page. Opening a report page changes nothing, because mail scanners open links. Only pressing
+the button on a report page reports the list.
 """
 
 from typing import Annotated

@@ -43,7 +43,10 @@ class Body:
 
     @property
     def can_be_sent_again(self) -> bool:
-        """Return whether the body can be sent again. A stream without rewinding can't."""
+        """Return whether the body can be sent again.
+
+        A stream that can't be rewound can be sent only once.
+        """
         return not _is_stream(self._content) or self._start is not None
 
     def create_arguments(self, opened: ExitStack) -> dict[str, Any]:
