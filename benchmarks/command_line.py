@@ -1,4 +1,4 @@
-"""Compares how long two commands run with the start of an empty Python program.
+"""Compares the run time of two commands with the start time of an empty Python program.
 
 The measured commands are `pressroom --help` and `pressroom users list`, which reads the database.
 Python compiles all modules before the measurement, as for an installed package.

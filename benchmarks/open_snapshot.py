@@ -33,7 +33,7 @@ MAX_SWEEP_MS = 2.0
 MAX_SLOWDOWN = 1.3
 OWNER = 7
 SUBJECT = 1
-# A kind of job for the measurement. No worker runs jobs of this kind.
+# The kind of job that the benchmark measures. No worker runs jobs of this kind.
 IDLE = register_kind(
     JobKind(
         name="benchmark.idle",

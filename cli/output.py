@@ -68,7 +68,7 @@ def print_records(records: Sequence[Row], *, as_json: bool) -> None:
     if not records:
         typer.echo("None.")
         return
-    # Import Rich only here, because the import is slow and only tables need Rich.
+    # Import Rich inside the function, because the import is slow and only tables need Rich.
     from rich.console import Console
     from rich.measure import Measurement
     from rich.table import Table

@@ -18,7 +18,7 @@ quotas, which an empty value switches off. A process whose settings are wrong en
 names each wrong setting. [install.md](install.md#configure) explains them by subject.
 """
 # Maps the heading of each group of settings to the prefixes of the settings' names. The last group
-# contains all settings without one of these prefixes.
+# of settings contains all settings without a listed prefix.
 _GROUPS = {
     "Database": ("database_", "migration_database_", "read_database_"),
     "Redis": ("redis_", "broker_", "cache_"),

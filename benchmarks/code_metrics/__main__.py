@@ -89,8 +89,8 @@ def _format_table(columns: dict[str, Figures]) -> str:
 
 
 def _files_behind_urls() -> Iterator[tuple[str, str]]:
-    # Import the application only here, because the import takes a second and ``--list`` doesn't
-    # need the application.
+    # Import the application inside the function, because the import takes a second and ``--list``
+    # doesn't need the application.
     from api.app import create_app
     from api.openapi import list_api_routes
     from core.settings import Settings

@@ -63,7 +63,7 @@ SELECT pg_temp.person_id(CASE WHEN n % 10 = 0 THEN 1 ELSE 1 + pg_temp.dice(n, 21
 FROM generate_series(1, {events}::bigint) AS n
 """,
     # Every tenth feed event belongs to the largest list of the first owner. The feed positions of
-    # these events belong to old transactions.
+    # the inserted events belong to old transactions.
     "feed_events": """
 INSERT INTO feed_events (place, user_id, type, list_id, subject_id, data, occurred_at)
 SELECT 1 + n * 500 / {feed_events},

@@ -143,9 +143,8 @@ def build_column_choices(
 ) -> list[ColumnChoice]:
     """Return each column of a dry run with the choice in the column's select box.
 
-    If an ambiguous column stops a dry run, no column has a recognised role, and the other select
-    boxes contain "Recognise by name". The owner must then choose a role only for the ambiguous
-    column.
+    If an ambiguous column stops a dry run, the owner must choose a role only for that column,
+    because Pressroom recognises the other columns by name afterwards.
 
     Args:
         columns: the columns in the result of the dry run, including sample cells.

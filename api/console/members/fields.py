@@ -82,7 +82,7 @@ def change_field(console: ConsoleForm, field_id: PathId) -> Response:
 
 @router.post("/{field_id}/retire")
 def retire_field(console: ConsoleForm, uow: Transaction, field_id: PathId) -> Response:
-    """Hide a field. The members keep their values of the field, but no page shows these values."""
+    """Hide a field. Members keep their values of a hidden field, but no page shows the values."""
     label = fields.get_field(uow, console.user_id, field_id).label
     fields.retire_field(uow, console.user_id, field_id)
     return console.redirect_with_notice(FIELDS_PATH, f"The field “{label}” is retired.")

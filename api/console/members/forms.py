@@ -137,7 +137,7 @@ class MemberCount:
     recount: str | None = None
 
 
-# The number of members that match an invalid filter.
+# The member count for an invalid filter, which matches nobody.
 NOBODY = MemberCount(0, is_exact=True)
 
 

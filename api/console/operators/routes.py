@@ -1,7 +1,7 @@
 """The console's pages for operators, about overdue work, users, orders, jobs and maintenance.
 
-A user who isn't an operator gets status 404 from these pages. The routes check that the user is an
-operator before all other checks, so that no form of another user is read.
+A user who isn't an operator gets status 404 from the pages for operators. The routes check that the
+user is an operator before all other checks, so that no form of another user is read.
 """
 
 from typing import Annotated

@@ -1,7 +1,7 @@
 """Pages on which a reader sees and changes the subscriptions to an owner's lists.
 
-A reader opens these pages with a mailed link. The mailed link begins a visit to the preferences,
-which a cookie identifies.
+A reader opens the preferences with a mailed link. The mailed link begins a visit to the
+preferences, which a cookie identifies.
 """
 
 from dataclasses import replace
