@@ -1,1 +1,4 @@
-"""Benchmarks, which compare the product with a baseline that runs alternately in the same run."""
+"""Benchmarks that compare Pressroom with simpler baselines.
+
+Product and baseline are measured alternately in the same run.
+"""

@@ -1,7 +1,7 @@
 """The command ``python -m benchmarks [NAME …]``, which runs benchmarks and reports their results.
 
-The growth measurement is a separate program, ``python -m tests.growth``, because the growth
-measurement makes the same calls as the security tests.
+The growth measurement is a separate program, ``python -m tests.growth``, because the measurement
+uses the API calls of the security tests.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Writes docs/before-and-after.md, which shows uploaded pictures next to their stored versions.
 
-This module isn't a benchmark. `python -m benchmarks.attachments_page` needs the running stack of
-`make run` in PRESSROOM_HOME.
+`python -m benchmarks.attachments_page` needs a stack that was started with `make run` in
+PRESSROOM_HOME.
 """
 
 import io
@@ -21,9 +21,9 @@ from services.attachments.images import webp
 
 DOCS = Path(__file__).parents[1] / "docs"
 FOLDER = DOCS / "attachments"
-# An unescaped vertical bar would end the cell of a Markdown table.
+# Escapes a vertical bar, which would end the cell of a Markdown table.
 _ESCAPED_BAR = r"\|"
-# The EXIF orientation of a picture that must be turned clockwise by a quarter.
+# The EXIF orientation of a picture that viewers must turn clockwise by 90 degrees.
 _SIDEWAYS = 6
 
 
@@ -87,7 +87,7 @@ def _encode_animation(frames: list[Image.Image], file_format: str, **options: ob
 
 
 def _draw_scene(width: int, height: int) -> Image.Image:
-    """Return a picture of three overlaid gradients, which is the same in every run."""
+    """Return a picture of a fractal and two gradients, which is the same in every run."""
     fractal = Image.effect_mandelbrot((width, height), (-2.0, -1.2, 0.9, 1.2), 60)
     down = Image.linear_gradient("L").resize((width, height))
     around = Image.radial_gradient("L").resize((width, height))

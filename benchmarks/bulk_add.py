@@ -1,7 +1,7 @@
 """Compares a bulk add of 100,000 members with other ways to write the same members.
 
-The baselines are plain SQL into the product's tables, plain SQL into minimal tables, and single
-adds.
+The baselines are plain SQL into the product's tables, plain SQL into minimal tables, and requests
+that add a single member.
 """
 
 import json
@@ -41,7 +41,7 @@ def _compare_new(bench: BulkBench) -> Finding:
 
 
 def _compare_lean(bench: BulkBench) -> Finding:
-    """Compare with minimal tables, which shows the cost of the product's own tables."""
+    """Compare bulk adds with plain SQL into minimal tables."""
 
     def baseline() -> float:
         fresh, before = create_people(MEMBERS), bench.count_lean_members()
@@ -74,7 +74,7 @@ def _compare_repeated(bench: BulkBench) -> Finding:
 
 
 def _compare_single(bench: BulkBench) -> Finding:
-    """Compare one request with many members with many requests with one member."""
+    """Compare adding many members in one request with adding one member per request."""
 
     def many() -> float:
         body, list_id = _build_body(create_people(MEMBERS)), bench.new_list()
@@ -94,8 +94,8 @@ def _compare_single(bench: BulkBench) -> Finding:
     )
     details = {"many_per_s": _median_rate(pairs, 0), "one_per_s": _median_rate(pairs, 1)}
     met = ratio >= MIN_SPEEDUP_OF_SINGLE
-    # The unit excludes this finding from the chart, because its large ratio would compress the
-    # axis.
+    # The unit "times" excludes this finding from the chart, because its large ratio would compress
+    # the axis.
     return Finding("bulk-add: beside one a call", ratio, "times", "≥ 30 ×", met, spread, details)
 
 

@@ -1,4 +1,4 @@
-"""A stack for benchmarks of bulk work, and the baselines that fill a list with plain SQL."""
+"""Starts a stack for benchmarks of bulk work, with baselines that fill a list by plain SQL."""
 
 import io
 import itertools
@@ -48,10 +48,10 @@ class BulkBench:
     def add_plainly(
         self, list_id: int, people: Sequence[Person], by: connection | None = None
     ) -> None:
-        """Write the same rows as the product with COPY and INSERT, without any business rules.
+        """Write a list's rows as the product does, but by plain SQL without business rules.
 
         Args:
-            by: the database connection to use.
+            by: the database connection, or ``None`` for the connection of the benchmark.
         """
         plain = by or self.plain
         with plain, plain.cursor() as cursor:
@@ -69,7 +69,7 @@ class BulkBench:
                 cursor.execute(_SUBSCRIPTIONS, (list_id, import_id))
 
     def add_plainly_by_two(self, list_id: int, people: Sequence[Person]) -> None:
-        """Write half of the people with each of two concurrent database connections."""
+        """Write the people over two concurrent database connections, half over each connection."""
         halves = (people[::2], people[1::2])
         with (
             closing(psycopg2.connect(self.stack.owner_url)) as first,
@@ -84,10 +84,10 @@ class BulkBench:
             cursor.execute(_LEAN_TABLES)
 
     def add_leanly(self, people: Sequence[Person]) -> None:
-        """Write the people into minimal tables, as fast as the server can store people and members.
+        """Write people and memberships into minimal tables, as fast as Postgres can store them.
 
-        The minimal tables have only unique constraints and foreign keys. The ids are ascending, and
-        no row is looked up.
+        The minimal tables have only unique constraints and foreign keys. For speed, the ids of the
+        written rows are ascending, and no row is looked up.
         """
         for start in range(0, len(people), CHUNK):
             part = people[start : start + CHUNK]
@@ -137,7 +137,7 @@ _LEAN_SUBSCRIPTIONS = "INSERT INTO lean_subscriptions SELECT 1, id, name FROM pl
 
 
 def create_people(count: int) -> list[Person]:
-    """Return people with new addresses. Each call returns different addresses."""
+    """Return people with e-mail addresses that no earlier call returned."""
     batch = next(_numbers)
     chance = random.Random(7)
     words = ["ada", "ben", "chloe", "dmitri", "elena", "farid", "grace", "hugo", "ines", "jonas"]
@@ -153,7 +153,7 @@ def create_people(count: int) -> list[Person]:
 @contextmanager
 def bulk_bench() -> Iterator[BulkBench]:
     with own_stack("bulk") as stack:
-        # Each round fills a new list, so the owner's members exceed any normal quota.
+        # Raise the quota of members, because the owner gets a new full list in each round.
         stack.environment["PRESSROOM_QUOTA_PAID"] = "members=1000000000"
         stack.start_api(PRESSROOM_LOG_LEVEL="warning")
         worker = stack.start_worker("bulk", "export", concurrency=1)

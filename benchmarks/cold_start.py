@@ -1,6 +1,6 @@
-"""Measures a warm start of the stack, from `pressroom up` to the response to the first upload.
+"""Measures how long a warm start takes, from `pressroom up` to the response to the first upload.
 
-The baseline starts only the services, such as Postgres and Redis.
+The baseline of this benchmark starts only the services, such as Postgres and Redis.
 """
 
 import time

@@ -1,7 +1,7 @@
-"""Compares the durations of two commands with the start of an empty Python program.
+"""Compares the run time of two commands with the start time of an empty Python program.
 
-The commands are `pressroom --help`, and a command that reads the database. All code is compiled
-before the measurement, like the code of an installed package.
+The measured commands are `pressroom --help` and `pressroom users list`, which reads the database.
+Python compiles all modules before the measurement, as for an installed package.
 """
 
 import os
@@ -16,7 +16,7 @@ from benchmarks.running_stack import running_stack
 
 # Many rounds are necessary, because the load of other programs disturbs some rounds.
 _ROUNDS = 25
-# The maximum durations, as multiples of the start of an empty Python program.
+# The maximum duration of each command, as a multiple of the start of an empty Python program.
 _BARS = {"--help": 5.0, "users list": 15.0}
 
 

@@ -1,4 +1,4 @@
-"""Compares POST consume with a minimal application that runs the same SQL statement."""
+"""Compares API calls that charge credits with a minimal application that runs the same SQL."""
 
 import asyncio
 import time

@@ -1,8 +1,8 @@
-"""An API process and workers for measuring the request queue.
+"""Starts an API process or a worker for measuring the request queue.
 
-``python -m benchmarks.echo api PORT`` starts the API with an additional route. The route enqueues a
-task that returns immediately. The argument ``worker`` starts a Pressroom worker. The argument
-``bare`` starts a plain Celery worker, the baseline.
+``python -m benchmarks.echo api PORT`` starts the API with an additional route, which enqueues a
+task that returns immediately. With the argument ``worker``, the program starts a Pressroom worker.
+With the argument ``bare``, the program starts a plain Celery worker as the baseline.
 """
 
 import os
@@ -51,13 +51,13 @@ async def echo_route(
     _: Annotated[Caller, requires_scope(Scope.COMPOSER)],
     seconds: float = 0.0,
 ) -> Envelope[dict[str, Any]]:
-    """Enqueue a task like all routes with a request queue task, and wait for the result."""
+    """Enqueue a task in the request queue, and wait for the result, as the product's routes do."""
     call = state.worker_calls.call(ECHO, {"seconds": seconds}, seconds=30)
     return build_envelope(await run_while_connected(request.receive, call))
 
 
 def bare_app(settings: Settings) -> Celery:
-    """Return a Celery application as in Celery's tutorial, with the results in the same Redis."""
+    """Return a Celery application as in Celery's tutorial, which stores the results in Redis."""
     url = settings.broker
     app = Celery("bare", broker=url, backend=url)
     app.conf.task_default_queue = BARE_QUEUE
@@ -75,7 +75,8 @@ def main(role: str, *words: str) -> None:
     if role == "api":
         app = create_app(settings)
         app.include_router(router)
-        # Move the new route to the front, because the API finds the last route 5 % more slowly.
+        # Let the API try the additional route first, because finding the last route makes a request
+        # 5 % slower.
         app.router.routes.insert(0, app.router.routes.pop())
         uvicorn.run(app, host="127.0.0.1", port=int(words[0]), log_config=None)
     elif role == "worker":

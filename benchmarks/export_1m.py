@@ -1,4 +1,4 @@
-"""Compares the export of a list's roster with a COPY of a query that returns the same bytes."""
+"""Compares the export of a list's roster with COPY from a query that returns the same bytes."""
 
 import gzip
 import io
@@ -45,7 +45,7 @@ def run() -> list[Finding]:
 
 
 def _export(bench: BulkBench, list_id: int, key: str) -> bytes:
-    """Request an export, wait for its end, and return the bytes of the file."""
+    """Export the roster of a list, and return the content of the exported file."""
     with bench.stack.client(key) as client:
         client.timeout = bench.client.timeout
         headers = {"Prefer": "wait=60"}
@@ -76,5 +76,5 @@ def _copy_lines(bench: BulkBench, expected: int) -> None:
     with gzip.GzipFile("", "wb", GZIP_LEVEL, packed) as out, bench.plain.cursor() as cursor:
         cursor.copy_expert("COPY (SELECT line || E'\\r' FROM roster ORDER BY id) TO STDOUT", out)
         bench.plain.rollback()
-    # COPY writes a carriage return as two characters, so the text is longer than the roster.
+    # COPY writes a carriage return as two characters, so its output is longer than the roster.
     assert len(gzip.decompress(packed.getvalue())) == expected + MEMBERS + 1

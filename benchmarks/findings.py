@@ -1,4 +1,4 @@
-"""Prints and stores the findings of benchmarks."""
+"""Prints and stores the results of benchmarks."""
 
 import logging
 import os
@@ -14,7 +14,7 @@ from core import clock
 
 
 def quieten_log() -> None:
-    """Log only warnings, because benchmarks create thousands of owners, which cause log lines."""
+    """Log only warnings and errors, because benchmarks would fill the log with other entries."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
 
 
@@ -25,10 +25,11 @@ def print_findings(findings: Sequence[Finding]) -> None:
 
 
 def report_findings(findings: Sequence[Finding], *, kept_as: str | None) -> None:
-    """Print the number of met bars, and store the findings.
+    """Print how many results meet their bar, and store the results.
 
     Args:
-        kept_as: the kind of the record. ``None`` stores nothing.
+        kept_as: the kind under which the results are stored, or ``None`` to store nothing. ``None``
+            stores nothing.
     """
     missed = [finding for finding in findings if not finding.met]
     print(f"\n{len(findings) - len(missed)} of {len(findings)} bars met.")

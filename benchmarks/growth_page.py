@@ -1,4 +1,4 @@
-"""Writes the table of docs/growth.md, which shows the load that one machine can carry."""
+"""Writes the table in docs/growth.md, which shows the load that one machine can carry."""
 
 import re
 from collections.abc import Iterator
@@ -11,11 +11,11 @@ _END = "<!-- carried: end -->"
 
 
 def write_load_table(record: dict[str, Any], growth: dict[str, Any]) -> None:
-    """Replace the table between the marks of the page, and keep the rest of the page.
+    """Replace the table between the marks in docs/growth.md, and keep the rest of the document.
 
     Args:
-        record: the findings of all benchmarks except growth.
-        growth: the findings of the growth measurement.
+        record: the results of all benchmarks except growth.
+        growth: the results of the growth measurement.
     """
     before, _, rest = PAGE.read_text().partition(_BEGIN)
     _, _, after = rest.partition(_END)
@@ -61,12 +61,12 @@ def _import_rates(record: dict[str, Any]) -> Iterator[str]:
 
 
 def _rates(record: dict[str, Any], name: str, detail: str, words: str) -> Iterator[str]:
-    """Yield the rate of each matching finding, rounded to two digits.
+    """Yield the rate of each benchmark result whose name matches, rounded to two digits.
 
     Args:
-        name: a pattern for the names of the findings.
-        detail: the key of the rate in the details of a finding.
-        words: a format string for the rate.
+        name: a regular expression for the names of the results.
+        detail: the key under which the details of a result contain the rate.
+        words: a format string into which the rate is inserted.
     """
     for finding in record["findings"]:
         if re.fullmatch(name, finding["name"]):

@@ -1,7 +1,7 @@
-"""A receiver of webhooks, started by ``python -m benchmarks.hook_receiver PORT``.
+"""Receives webhooks in a benchmark, as the program ``python -m benchmarks.hook_receiver PORT``.
 
-``GET /taken`` returns the tally of the webhooks since the last ``DELETE /taken``. The receiver
-doesn't verify signatures, because the verification would take CPU time from the senders.
+``GET /taken`` returns statistics about the webhooks since the last ``DELETE /taken``. The receiver
+doesn't verify signatures, because the verification would take CPU time from the sending processes.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ _TAKEN = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
 @dataclass(frozen=True)
 class Taken:
-    """The tally of the received webhooks.
+    """Statistics about received webhooks.
 
     Attributes:
-        posts: the number of POST requests.
-        events: the number of POST requests without repetitions of the same path and event id.
-        seconds: the time between the first and the last request.
-        checksum: a checksum of all bodies, independent of the order of arrival.
+        posts: the number of received POST requests.
+        events: the number of distinct pairs of path and event id in the POST requests.
+        seconds: the time between the first and the last POST request, in seconds.
+        checksum: a checksum of all request bodies, independent of the order of arrival.
     """
 
     posts: int
@@ -59,10 +59,10 @@ class _Tally:
 
 
 class _Receiver(asyncio.Protocol):
-    """A connection to the receiver.
+    """A connection over which the program receives webhooks.
 
-    All connections share a list of tallies, and count in the last tally. ``DELETE /taken`` appends
-    an empty tally.
+    All connections to the receiver share a list of tallies, and count webhooks in the last tally.
+    ``DELETE /taken`` appends an empty tally to the shared list.
     """
 
     def __init__(self, tallies: list[_Tally]) -> None:

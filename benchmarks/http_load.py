@@ -25,20 +25,20 @@ def build_json_request(method: str, path: str, key: str, body: bytes) -> bytes:
 
 
 async def run_callers(port: int, request: bytes, *, count: int, calls: int) -> list[float]:
-    """Repeat one request with concurrent callers, and return the seconds of each response.
+    """Repeat a request from concurrent callers, and return the seconds until each response.
 
     Args:
-        count: the number of concurrent callers.
-        calls: the number of consecutive calls of each caller.
+        count: the number of callers that send requests at the same time.
+        calls: the number of requests that each caller sends one after another.
     """
     return await send_requests(port, (repeat(request, calls) for _ in range(count)))
 
 
 async def send_requests(port: int, shares: Iterable[Iterable[bytes]]) -> list[float]:
-    """Send different requests with concurrent callers, and return the seconds of each response.
+    """Send requests from concurrent callers, and return the seconds until each response.
 
     Args:
-        shares: the consecutive requests of each caller.
+        shares: one sequence of requests per caller, which the caller sends one after another.
     """
     results: Sequence[list[float]] = await asyncio.gather(
         *(_run_caller(port, requests) for requests in shares)
@@ -62,7 +62,7 @@ async def _run_caller(port: int, requests: Iterable[bytes]) -> list[float]:
 
 
 async def _read_response(reader: asyncio.StreamReader) -> int:
-    """Read a response, and return its status."""
+    """Read an HTTP response, and return its status."""
     head = await reader.readuntil(b"\r\n\r\n")
     status = int(head[9:12])
     length = 0

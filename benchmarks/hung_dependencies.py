@@ -1,4 +1,4 @@
-"""Makes dependencies of a stack hang, and runs callers that need the hung dependency."""
+"""Makes dependencies of a stack hang, and runs API callers that need the hung dependency."""
 
 import io
 import secrets
@@ -23,10 +23,10 @@ _PAUSE_SECONDS = 0.1
 
 @dataclass
 class PressedStack:
-    """A stack with a proxy in front of each dependency, and an owner whose callers produce load.
+    """A stack with a proxy in front of each dependency, and an owner whose API calls produce load.
 
     Attributes:
-        confirmed_list_id: the id of a list whose subscriptions must be confirmed.
+        confirmed_list_id: the id of a list that requires the confirmation of subscriptions.
     """
 
     stack: Stack
@@ -42,11 +42,11 @@ class PressedStack:
 
 @dataclass(frozen=True)
 class Hang:
-    """A dependency that hangs.
+    """A dependency that hangs, and the API calls that need the dependency.
 
     Attributes:
-        pressure: maps the name of a call to the number of callers. The callers repeat their call
-            until the hang ends.
+        pressure: maps the name of an API call to the number of callers, which repeat the call until
+            the hang ends.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Hang:
 
 @contextmanager
 def pressing(pressed: PressedStack, hang: Hang) -> Iterator[None]:
-    """Run the callers that need the hung dependency until the block ends."""
+    """Run callers whose API calls need the hung dependency, until the ``with`` block ends."""
     stop = threading.Event()
 
     def press(name: str) -> None:
@@ -97,7 +97,7 @@ def create_photo(width: int = 640, height: int = 480) -> bytes:
 
 
 def create_post() -> dict[str, str]:
-    """Return a post with a unique text, so that no cache contains its result."""
+    """Return a post with a unique text, so that the composer's cache has no result for the post."""
     return {
         "title": "How we bake bread",
         "content": "We bake bread every morning in a small shop. The flour comes from a mill by "

@@ -1,11 +1,11 @@
-"""Measures the isolation of an owner's calls from hung dependencies and from a busy owner.
+"""Measures whether hung dependencies or a busy owner slow down the API calls of another owner.
 
-The measured calls are a charge and a balance query. In the first part, a dependency that the calls
-don't need hangs, and callers of another owner keep using the dependency. In the second part,
-nothing hangs, and another owner uploads, imports and composes without a pause. The baseline is the
-same calls without other load.
+The measured API calls are a charge of credits and a balance query. In the first part of the
+benchmark, callers of another owner keep using a hung dependency that the measured calls don't need.
+In the second part of the benchmark, no dependency hangs, and another owner uploads, imports and
+composes without a pause. The baseline consists of the same API calls without other load.
 
-A separate process makes the measured calls, because this process produces the load.
+A separate process makes the measured calls, because the benchmark's process produces the load.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ from services.credits import ledger
 
 CALLS = 1_000 if is_full_size() else 300
 MAX_SLOWDOWN = 3.0
-# The time until all callers of the other owner wait for the hung dependency.
+# After this time, all callers of the other owner wait for the hung dependency.
 PRESSED_AFTER_SECONDS = 1.0
 IMPORTED_ROWS = 5_000
 # Maps the queues of each worker process to the number of concurrent tasks.
@@ -54,7 +54,7 @@ WORKERS = {
 }
 _BODY = b'{"amount_credit": 0.0001, "source_id": "post"}'
 _OPENAI = {"PRESSROOM_LLM_PROVIDER": "openai"}
-# A very high rate limit, so that the API counts the calls but never refuses a call.
+# Set a very high rate limit, so that the API counts the calls but never refuses a call.
 _COUNTED = {"PRESSROOM_RATE_LIMIT_DEFAULT": "1000000/minute", "PRESSROOM_LOG_LEVEL": "warning"}
 _UNFINISHED = "SELECT FROM jobs WHERE status IN ('queued', 'running')"
 _NO_PAUSES = "UPDATE jobs SET run_at = now(), send_after = now() WHERE status = 'queued'"
@@ -63,7 +63,7 @@ _HUNG = (
     Hang("S3 hung", "s3", {"upload": 24, "media": 8}),
     Hang("model hung", "model", {"composer": 8}),
     Hang("photo provider hung", "photos", {"photo search": 8}),
-    # Two callers are enough to block all threads of the queue.
+    # Two callers are enough to block all threads that process the mail queue.
     Hang("mail server hung", "mail", {"confirmed subscribe": 2}),
 )
 
@@ -72,12 +72,12 @@ Times = dict[str, list[float]]
 
 @dataclass
 class IsolationBench:
-    """A stack with load from one owner, and a caller of another owner whose calls are measured."""
+    """A stack with load from one owner, and another owner whose API calls are measured."""
 
     pressed: PressedStack
     key: str
-    # The port of an additional API process that reaches Redis through a proxy. The proxy would slow
-    # down the other measurements.
+    # The port of an additional API process that reaches Redis through a proxy. The proxy in front
+    # of Redis would slow down the measurements without a hung Redis.
     apart_port: int
     _callers: ProcessPoolExecutor = field(
         default_factory=lambda: ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
@@ -87,7 +87,8 @@ class IsolationBench:
         return self._measure_calls(self.pressed.stack.api_port)
 
     def measure_during_hang(self, hang: Hang) -> Times:
-        # The hang must end first, because only then do the pressing callers get their responses.
+        # The hang must end before the pressing callers are stopped, because only then do the
+        # callers get their responses.
         with pressing(self.pressed, hang), hang.begin(self.pressed):
             time.sleep(PRESSED_AFTER_SECONDS)
             times = self.measure_calls()
@@ -95,7 +96,7 @@ class IsolationBench:
         return times
 
     def measure_calls_apart(self) -> Times:
-        """Measure the calls to the API process that reaches Redis through a proxy."""
+        """Measure API calls to the process that reaches Redis through a proxy."""
         return self._measure_calls(self.apart_port)
 
     def measure_without_redis(self) -> Times:
@@ -128,7 +129,7 @@ class IsolationBench:
         }
 
     def _await_all_jobs(self) -> None:
-        """Wait for the end of all jobs, so that they don't disturb the next measurement."""
+        """Wait until all jobs have ended, so that no job disturbs the next measurement."""
 
         def has_ended() -> bool:
             self.pressed.stack.query(_NO_PAUSES)
@@ -138,7 +139,7 @@ class IsolationBench:
 
 
 def _run_caller(port: int, request: bytes) -> list[float]:
-    """Return the seconds of each call."""
+    """Repeat an API request, and return the seconds until each response."""
     return asyncio.run(run_callers(port, request, count=1, calls=CALLS))
 
 
@@ -146,7 +147,8 @@ def _run_caller(port: int, request: bytes) -> list[float]:
 
 
 def _upload(_: PressedStack, client: httpx2.Client) -> httpx2.Response:
-    # The random bytes make each picture different, because equal pictures are stored once.
+    # Append random bytes to make each picture different, because equal pictures are stored only
+    # once.
     files = {"file": ("photo.jpg", create_photo() + secrets.token_bytes(8))}
     return client.post("/attachments", files=files)
 
@@ -165,7 +167,7 @@ def _compose(_: PressedStack, client: httpx2.Client) -> httpx2.Response:
 
 @contextmanager
 def _busy_owner(pressed: PressedStack) -> Iterator[None]:
-    """Run two callers per kind of work, which repeat their calls until the block ends."""
+    """Run two callers for each of uploads, imports and composing, until the ``with`` block ends."""
     stop = threading.Event()
 
     def repeat(call: Callable[[PressedStack, httpx2.Client], httpx2.Response]) -> int:
@@ -266,7 +268,7 @@ def _isolation_bench() -> Iterator[IsolationBench]:
             files = {"file": ("photo.jpg", create_photo())}
             attachment = client.post("/attachments", files=files).raise_for_status().json()["data"]
             path = f"/media/{attachment['filename']}"
-            # The first call makes the worker load the libraries of the composer.
+            # The first composer call makes the worker load the libraries of the composer.
             client.post(
                 METADATA, json=create_post(), headers={"Prefer": "wait=45"}
             ).raise_for_status()
@@ -283,7 +285,7 @@ def _new_list(client: httpx2.Client, slug: str, *, confirm_required: bool) -> in
 
 
 def _start_processes(stack: Stack, opened: ExitStack) -> dict[str, Proxy]:
-    """Start all processes, and a proxy in front of each dependency that will hang."""
+    """Start a stack with all processes, and a proxy in front of each dependency that will hang."""
     stack.start_sandbox()
     environment = stack.environment
     sandbox = f"{stack.sandbox_url}/"

@@ -1,17 +1,20 @@
-"""The stored findings of the latest runs. Each line of a result file contains one finding."""
+"""Stores and reads the results of the latest benchmark runs.
+
+Each line of a result file contains the result of one benchmark.
+"""
 
 import json
 from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
-# The kinds of records. Growth has a separate record from all other benchmarks.
+# The kinds of stored results, one for the growth measurement and one for all other benchmarks.
 GROWTH = "growth"
 OTHERS = "benchmarks"
 
 
 def read_record(kind: str) -> dict[str, Any] | None:
-    """Return the stored record of a kind, or ``None`` before the first run."""
+    """Return the stored results of a kind of benchmark, or ``None`` before the first run."""
     file = RESULTS / f"{kind}.jsonl"
     if not file.exists():
         return None
@@ -20,10 +23,10 @@ def read_record(kind: str) -> dict[str, Any] | None:
 
 
 def write_record(kind: str, about: dict[str, Any], findings: list[dict[str, Any]]) -> Path:
-    """Replace the stored record of a kind.
+    """Replace the stored results of a kind of benchmark.
 
     Args:
-        about: the time and the machine of the run, for the first line of the file.
+        about: the time and the machine of the benchmark run, for the first line of the file.
     """
     RESULTS.mkdir(exist_ok=True)
     file = RESULTS / f"{kind}.jsonl"

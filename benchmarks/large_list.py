@@ -21,8 +21,8 @@ _USERS = """
         ('{example.com,example.org,example.net}'::text[])[1 + n %% 3] AS domain
     ) AS words
 """
-# Every twentieth member is on a paid tier, and some of the paid tiers have expired. A third of the
-# members has a tag, and a quarter has a field value.
+# Every twentieth member is on a paid tier, and some of these tiers have expired. A third of the
+# members have a tag, and a quarter have a value in a member field.
 _SUBSCRIPTIONS = """
     INSERT INTO subscriptions (list_id, user_id, status, type, paid_expiry, name, email, source,
         tag_ids, fields)
@@ -43,7 +43,7 @@ _SUBSCRIPTIONS = """
 
 
 def create_large_list(stack: Stack, owner: Owner, database: connection) -> tuple[int, float]:
-    """Create the list, and return its id and the seconds for inserting the subscriptions."""
+    """Create a list with a million members, and return its id and the seconds for the inserts."""
     with stack.resources.unit_of_work() as uow:
         list_ids = [
             lists.create_list(uow, owner_id=owner.user_id, title="A list", slug=slug).id
@@ -57,7 +57,7 @@ def create_large_list(stack: Stack, owner: Owner, database: connection) -> tuple
     with database.cursor() as sql:
         sql.execute(_USERS, (MEMBERS * OTHERS // (OTHERS - 1) + 1,))
         seconds = measure_seconds(lambda: sql.execute(_SUBSCRIPTIONS, values))
-        # Autovacuum would do the same a few minutes later.
+        # Vacuum the tables immediately, as autovacuum would do a few minutes later.
         for table in ("users", "subscriptions", "subscriber_deltas"):
             sql.execute(f"VACUUM ANALYZE {table}")
     return list_ids[0], seconds

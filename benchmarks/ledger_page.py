@@ -1,4 +1,4 @@
-"""Compares the first and the last page of a long ledger with the SQL query of the page."""
+"""Compares the first and the last page of a long credit ledger with the SQL query of the page."""
 
 import http.client
 from collections.abc import Callable
@@ -17,16 +17,16 @@ from services.credits import ledger_pages, verify
 
 ENTRIES = 1_000_000 if is_full_size() else 200_000
 ROUNDS = 15 if is_full_size() else 7
-# The result of a round is the fastest of this number of calls, because the load of other programs
+# The number of calls per round. A round keeps the fastest call, because the load of other programs
 # can only make a call slower.
 CALLS = 30
 LIMIT = 16
 MAX_SLOWDOWN = 1.5
-# The time of the HTTP call itself, which takes longer than the query.
+# The time that is allowed for the HTTP call in addition to the SQL query.
 ALLOWANCE_SECONDS = 0.003
 BAR = "≤ 1.5 × + 3 ms"
-# Writes the same entries as ``credit_append``, but updates the account only at the end. A million
-# updates of one row in one transaction would leave a million row versions.
+# Writes ledger entries like ``credit_append``, but updates the account only once at the end. A
+# million updates of the account's row in one transaction would leave a million row versions.
 _FILL = """
 DO $$
 DECLARE
@@ -94,7 +94,8 @@ def _compare(stack: Stack, owner: Owner, sql: cursor, name: str, offset: int) ->
             assert reply.status == http.client.OK, body
 
         pairs = alternate(lambda: _run_round(get), lambda: _run_round(baseline), rounds=ROUNDS)
-    # Subtract the allowance first, so that a single ratio shows whether the bar is met.
+    # Subtract the allowance for the HTTP call before dividing, so that a single ratio shows whether
+    # the bar is met.
     ratio, spread = median_and_spread(
         [
             (product_time - ALLOWANCE_SECONDS) / baseline_time
@@ -114,6 +115,6 @@ def _run_round(action: Callable[[], object]) -> float:
 
 
 def _page_statement(sql: cursor, owner: Owner, offset: int) -> bytes:
-    """Return the exact query that the service sends to Postgres."""
+    """Return the exact SQL query with which the service reads a page of the ledger."""
     values = {"user_id": owner.user_id, "offset": offset, "limit": LIMIT + 1, "before": None}
     return sql.mogrify(ledger_pages.PAGE.text, values)

@@ -1,4 +1,4 @@
-"""Measures the product and a baseline in turns, and compares the results."""
+"""Measures the product and a baseline alternately, and compares the results."""
 
 import os
 import statistics
@@ -12,15 +12,15 @@ ROUNDS = 5
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of a benchmark, which is a ratio of product to baseline or a single figure."""
+    """The result of a benchmark, either a ratio of product to baseline or a single number."""
 
     name: str
     value: float
-    # The unit of a ratio is "×".
+    # The unit of ``value``, which is "×" for a ratio of product to baseline.
     unit: str
     bar: str
     met: bool
-    # The smallest and the largest value of the rounds.
+    # The smallest and the largest result of the measured rounds.
     spread: tuple[float, float]
     details: dict[str, Any] = field(default_factory=dict)
 
@@ -33,7 +33,7 @@ class Finding:
         )
 
     def record(self) -> dict[str, Any]:
-        """Return the finding as a JSON object with values of four significant digits."""
+        """Return the result as a JSON object, with numbers rounded to four significant digits."""
         value, *spread = (float(f"{each:.4g}") for each in (self.value, *self.spread))
         return asdict(self) | {"value": value, "spread": spread}
 
@@ -51,16 +51,17 @@ def measure_seconds(action: Callable[[], object]) -> float:
 def alternate(
     product: Callable[[], float], baseline: Callable[[], float], *, rounds: int = ROUNDS
 ) -> list[tuple[float, float]]:
-    """Measure the product and the baseline alternately, and return the pairs of results.
+    """Measure product and baseline alternately, and return the pairs of results.
 
-    The alternation distributes the load of other programs equally. The first results only warm up
-    the product and the baseline.
+    Because of the alternation, the load of other programs affects the product and the baseline
+    equally. The first measurement only warms up the product and the baseline, and is ignored.
     """
     product()
     baseline()
     pairs = []
     for number in range(rounds):
-        # The order changes, so that the product and the baseline each run first in half the rounds.
+        # Change the order in every round, so that the product and the baseline each run first in
+        # half the rounds.
         if number % 2:
             baseline_result = baseline()
             pairs.append((product(), baseline_result))
@@ -75,6 +76,6 @@ def median_and_spread(values: Sequence[float]) -> tuple[float, tuple[float, floa
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return the smallest value that a share of all values (0 to 1) doesn't exceed."""
+    """Return a percentile of the values, where ``share`` 0.99 means the 99th percentile."""
     ordered = sorted(values)
     return ordered[min(int(len(ordered) * share), len(ordered) - 1)]

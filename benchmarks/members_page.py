@@ -1,4 +1,4 @@
-"""Compares pages and searches of a list with a million members with their SQL queries."""
+"""Compares API requests for pages of a million members with the plain SQL queries."""
 
 import http.client
 import json
@@ -34,29 +34,31 @@ ROUNDS = 15 if is_full_size() else 7
 MAX_SLOWDOWN = 1.5
 ALLOWANCE_SECONDS = 0.003
 BAR = "≤ 1.5 × + 3 ms"
-# Each call of a search parses its filter and builds the SQL query.
+# The time that is allowed for a search in addition to its SQL query, for the HTTP call, parsing the
+# filter and building the query.
 SEARCH_ALLOWANCE_SECONDS = 0.005
 SEARCH_BAR = "≤ 1.5 × + 5 ms"
 MAX_SLOWDOWN_OF_FIRST = 1.2
-# The result of a round is the fastest of this number of calls, because the load of other programs
-# can only make a call slower. A round ends early after the time limit.
+# The maximum number of calls per round. A round keeps the fastest call, because the load of other
+# programs can only make a call slower. A round ends after ``ROUND_SECONDS``, even if fewer calls
+# were made.
 CALLS = 15
 ROUND_SECONDS = 0.3
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page of members, with the arguments of the HTTP request and of the service function."""
+    """A page of members, with the arguments of its HTTP request and its service function."""
 
     name: str
     query: dict[str, Any] = field(default_factory=dict)
     filters: MemberFilters = MemberFilters()  # noqa: RUF009 - the class is frozen
-    # The filter of a search.
+    # The member filter of a search, or ``None`` for a page without a search.
     filter: dict[str, Any] | None = None
 
     @property
     def paging(self) -> dict[str, Any]:
-        """The parameters of the query that determine the position and the size of the page."""
+        """Return the query parameters that determine the position and the size of the page."""
         names = {attribute.name for attribute in dataclass_fields(PageRequest)}
         return {name: value for name, value in self.query.items() if name in names}
 
@@ -126,7 +128,7 @@ class _Bench:
     stack: Stack
     owner: Owner
     list_id: int
-    # The cursor of the baseline.
+    # The database cursor on which the baseline runs the SQL queries.
     sql: cursor
 
     def compare(self, page: Page) -> Finding:
@@ -141,7 +143,8 @@ class _Bench:
             pairs = alternate(
                 lambda: _run_round(lambda: get(page)), lambda: _run_round(baseline), rounds=ROUNDS
             )
-        # Subtract the allowance first, so that a single ratio shows whether the bar is met.
+        # Subtract the allowance for the HTTP call before dividing, so that a single ratio shows
+        # whether the bar is met.
         is_search = page.filter is not None
         allowance = SEARCH_ALLOWANCE_SECONDS if is_search else ALLOWANCE_SECONDS
         ratios = [
@@ -157,7 +160,7 @@ class _Bench:
         return Finding(name, ratio, "×", bar, ratio <= MAX_SLOWDOWN, spread, details)
 
     def compare_depth(self, deep: int) -> Finding:
-        """Compare a page far down the list with the first page. The page is found by a cursor."""
+        """Compare a page far down the list, found by a cursor, with the list's first page."""
         first = Page("first")
         far = Page("deep", {"cursor": str(deep)})
         with self._caller() as get:
@@ -175,7 +178,7 @@ class _Bench:
 
     @contextmanager
     def _caller(self) -> Iterator[Callable[[Page], None]]:
-        """Yield a function that fetches a page with a minimal client over one connection."""
+        """Yield a function that fetches a page of members over one open HTTP connection."""
         headers = {"Authorization": f"Bearer {self.owner.key}"}
         with closing(http.client.HTTPConnection(LOOPBACK, self.stack.api_port, 60)) as connection:
 
@@ -188,7 +191,7 @@ class _Bench:
             yield get
 
     def _statements(self, page: Page) -> list[str]:
-        """Return the exact queries that the service sends to Postgres for the page."""
+        """Return the exact SQL queries with which the service reads a page of members."""
         page_request = PageRequest(**{"limit": 50} | page.paging)
         if page.filter is None:
             caller = Caller(self.owner.user_id, USER_SCOPES, unrestricted=True)
@@ -205,7 +208,8 @@ class _Bench:
         statements: list[str] = []
 
         def record(_: Any, sql: cursor, text: str, values: Any, *__: Any) -> None:
-            # Skip savepoints and time limits, because the baseline has no transaction.
+            # Record only SELECT statements, because the baseline needs no savepoints and time
+            # limits.
             if text.startswith("SELECT"):
                 statements.append(sql.mogrify(text, values).decode())
 
@@ -223,7 +227,7 @@ class _Bench:
 
 @dataclass(frozen=True)
 class _RecordingDatabase(Database):
-    """A database that records each statement with its values."""
+    """A database connection pool that records each SQL statement with its values."""
 
     sql: cursor
     statements: list[str] = field(default_factory=list)
@@ -257,7 +261,7 @@ _SIZES = """
 
 
 def _measure_indexes(sql: cursor, fill_seconds: float) -> Finding:
-    """Return the size of the indexes that make the pages fast."""
+    """Return the size of the database indexes that make pages of members fast."""
     sql.execute(_SIZES)
     sizes: dict[str, str] = dict(sql.fetchall())
     sql.execute("SELECT pg_indexes_size('subscriptions') / 1048576")

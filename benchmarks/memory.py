@@ -1,4 +1,7 @@
-"""Measures the memory of an idle development stack. Shared pages count proportionally (PSS)."""
+"""Measures the memory of an idle development stack.
+
+Memory pages that several processes share count proportionally (PSS).
+"""
 
 import time
 
@@ -31,7 +34,7 @@ def run() -> list[Finding]:
 
 
 def _measure_processes(supervisor: psutil.Process, pids: dict[str, int]) -> dict[str, int]:
-    """Return the bytes of each child of the supervisor, including the child's descendants."""
+    """Return the bytes of memory that each child process and its descendants use."""
     names = {pid: name for name, pid in pids.items()}
     sizes = {"supervisor": measure_memory(supervisor.pid)}
     for child in supervisor.children():

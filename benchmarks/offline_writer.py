@@ -1,8 +1,8 @@
-"""Compares the offline writer with sumy and YAKE, for a post with 2,000 words.
+"""Compares the offline writer with the packages sumy and YAKE, for a post with 2,000 words.
 
-The baseline is sumy's TextRank for the summary, and YAKE for the tags. The offline writer also
-detects the language and creates a slug. The post is parsed before the measurement. The text of the
-post is a repetition of the sample posts in ``benchmarks.corpus``.
+The baseline writes the summary with sumy's TextRank, and the tags with YAKE. Unlike the baseline,
+the offline writer detects the language and creates a slug. The post's text is parsed before the
+measurement begins. The text of the post repeats the sample posts in ``benchmarks.corpus``.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _WORDS = 2_000
 _MAX_SLOWDOWN = 0.3
 _ROUNDS = 15
 _MEASURED = ("en", "zh")
-# The maximum numbers of summary sentences and tags of the offline writer.
+# The maximum number of summary sentences and of tags that the offline writer returns.
 _SENTENCES = 3
 _TAGS = 6
 
@@ -76,7 +76,7 @@ def _write_metadata(subject: _Subject) -> None:
 
 
 def _create_subject(language: str) -> _Subject:
-    """Return a long post of the language's sample posts, which ends after a complete paragraph."""
+    """Return a long post that consists of the sample posts in one language."""
     tokenize = get_tokenizer(language)
     paragraphs: list[str] = []
     words = 0

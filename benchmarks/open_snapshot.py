@@ -1,6 +1,6 @@
-"""Measures the job queue while a snapshot stays open and 100,000 jobs of one owner end.
+"""Measures the job queue while a database snapshot stays open and 100,000 jobs of one owner end.
 
-The open snapshot keeps Postgres from removing the old row versions of the ended jobs.
+The open database snapshot keeps Postgres from removing the old row versions of the ended jobs.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ MAX_SWEEP_MS = 2.0
 MAX_SLOWDOWN = 1.3
 OWNER = 7
 SUBJECT = 1
-# No worker runs these jobs.
+# The kind of job that the benchmark measures. No worker runs jobs of this kind.
 IDLE = register_kind(
     JobKind(
         name="benchmark.idle",
@@ -61,7 +61,10 @@ def run() -> list[Finding]:
 
 
 def _compare_sweeps(beside: Stack, without: Stack) -> Finding:
-    """Measure sweeps of an empty queue. The sweeper keeps its state between the sweeps."""
+    """Measure how long the sweeper takes to find no due job.
+
+    The sweeper keeps its state from one measured sweep to the next.
+    """
     first_sweep_ms: dict[str, float] = {}
 
     def prepare(stack: Stack, times: list[float]) -> Callable[[], float]:
@@ -87,7 +90,7 @@ def _compare_sweeps(beside: Stack, without: Stack) -> Finding:
 
 
 def _compare_jobs(beside: Stack, without: Stack) -> Finding:
-    """Measure how long enqueueing, claiming and completing a job of the same owner takes."""
+    """Measure how long it takes to enqueue, claim and complete a job."""
 
     def prepare(stack: Stack, times: list[float]) -> Callable[[], float]:
         def run_job() -> None:
@@ -125,10 +128,10 @@ def _compare_jobs(beside: Stack, without: Stack) -> Finding:
 
 
 def _measure_p50(action: Callable[[], object], times: list[float]) -> Callable[[], float]:
-    """Return a function that repeats an action, and returns the median in milliseconds.
+    """Return a function that repeats an action, and returns the median duration in milliseconds.
 
     Args:
-        times: the list to which the function appends the milliseconds of each repetition.
+        times: the list to which the returned function appends the duration of each repetition.
     """
 
     def measure() -> float:

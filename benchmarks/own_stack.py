@@ -1,4 +1,4 @@
-"""A temporary stack for a single benchmark."""
+"""Starts a temporary stack for a single benchmark."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,9 +13,9 @@ from devstack.supervisor.ports import PortPicker
 
 @contextmanager
 def own_stack(name: str) -> Iterator[Stack]:
-    """Start the services of a temporary stack.
+    """Start the services of a temporary stack, such as Postgres, until the ``with`` block ends.
 
-    The benchmark starts the necessary Pressroom processes. The end of the block deletes the stack.
+    The caller must start the Pressroom processes that the benchmark needs.
     """
     with TemporaryDirectory(prefix="pressroom-bench-") as directory:
         home = Path(directory)

@@ -1,6 +1,6 @@
-"""Runs sumy's TextRank and YAKE as baselines of the offline writer.
+"""Runs the packages sumy and YAKE as baselines of the offline writer.
 
-Both packages run in a separate Python environment, because the product must not depend on sumy or
+The packages run in a separate Python environment, because the product must not depend on sumy or
 YAKE.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 # The extra ``chinese`` installs jieba, with which sumy splits Chinese text into words.
 _PACKAGES = ("yake==0.7.3", "sumy[chinese]==0.13.0")
 
-# The program runs one round per input line, and prints the seconds of both packages.
+# A program that runs sumy and YAKE once per input line, and prints the seconds of each package.
 _SUMY_AND_YAKE = r"""
 import json, re, sys
 from time import perf_counter
@@ -54,12 +54,12 @@ for _ in sys.stdin:
 
 @contextmanager
 def sumy_and_yake(**options: object) -> Iterator[Callable[[], tuple[float, float]]]:
-    """Yield a function that runs one round, and returns the seconds of sumy and of YAKE.
+    """Yield a function that runs sumy and YAKE once, and returns the seconds of each package.
 
-    The process loads all libraries and data before the first round, so that a round measures only
-    the work. The sentence tokenizer of NLTK would need a download, so a regular expression splits
-    the sentences. YAKE splits words at spaces, so the program inserts spaces into Chinese text
-    before the first round.
+    The process with sumy and YAKE loads all libraries and data in advance, so that a round measures
+    only the work. A regular expression splits sentences, because the sentence tokenizer of NLTK
+    would need a download. The program inserts spaces between Chinese words before the first round,
+    because YAKE splits words at spaces.
     """
     with subprocess.Popen(
         [_prepare_python(), "-W", "ignore", "-c", _SUMY_AND_YAKE],
@@ -82,7 +82,7 @@ def sumy_and_yake(**options: object) -> Iterator[Callable[[], tuple[float, float
 
 
 def _prepare_python() -> Path:
-    """Create the Python environment with the packages if necessary, and return its interpreter."""
+    """Create the Python environment for sumy and YAKE if necessary, and return its interpreter."""
     environment = Path("build/plain-writers")
     python = environment / "bin/python"
     ready = environment / "ready"

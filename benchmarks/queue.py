@@ -84,7 +84,7 @@ def _compare_round_trips(stack: Stack, key: str) -> list[Finding]:
 
 
 def _compare_crowd(stack: Stack, api: Running, key: str) -> list[Finding]:
-    """Compare a plain GET while 500 callers wait with the same GET while nobody waits."""
+    """Compare the duration of a GET while 500 callers wait with its duration while nobody waits."""
     get = build_request("GET", "/users/me", key)
     wait = build_request("POST", f"/echo?seconds={CROWD_WAIT_SECONDS}", key)
     threads: list[int] = []
@@ -96,8 +96,8 @@ def _compare_crowd(stack: Stack, api: Running, key: str) -> list[Finding]:
         return asyncio.run(_get_amid_crowd())
 
     async def _get_amid_crowd() -> float:
-        # The worker runs sixteen tasks at a time, so most callers wait in the queue. At the end
-        # of the measurement, the waiting callers disconnect.
+        # The worker runs sixteen tasks at a time, so most of the 500 callers wait in the queue.
+        # When the measurement ends, the waiting callers disconnect.
         crowd = asyncio.create_task(run_callers(stack.api_port, wait, count=CROWD, calls=1))
         await asyncio.sleep(1.5)
         assert not crowd.done()
@@ -135,7 +135,7 @@ def _compare_crowd(stack: Stack, api: Running, key: str) -> list[Finding]:
 
 
 def _compare_throughput(stack: Stack, key: str) -> Finding:
-    """Compare 500 concurrent callers with plain Celery at the same number of concurrent tasks."""
+    """Compare how many calls per second the request queue and plain Celery complete."""
     request = build_request("POST", "/echo", key)
     bare = bare_app(stack.settings())
 

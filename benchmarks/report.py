@@ -1,6 +1,6 @@
-"""Writes docs/performance.md, its chart, and the table in docs/growth.md from the latest findings.
+"""Writes docs/performance.md with its chart, and the table in docs/growth.md.
 
-The charts that aren't part of a document are written to build/benchmarks.
+Charts that no document contains are written to build/benchmarks.
 """
 
 import re
@@ -12,7 +12,7 @@ import matplotlib as mpl
 from benchmarks.growth_page import write_load_table
 
 mpl.use("svg")
-# Text in the SVG files stays text, so that the files are small, readable and reproducible.
+# Keep text in the SVG files as text, so that the files are small, readable and reproducible.
 mpl.rcParams["svg.fonttype"] = "none"
 mpl.rcParams["svg.hashsalt"] = "pressroom"
 
@@ -21,8 +21,9 @@ from matplotlib import pyplot  # noqa: E402 - the back end must be chosen before
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PICTURES = ROOT / "build" / "benchmarks"
-# The chart has a logarithmic axis, so smaller ratios are drawn at this value. A benchmark subtracts
-# an allowance for the HTTP call, so a ratio can even be negative.
+# The smallest ratio that a chart can show, because the axis is logarithmic. Ratios below this
+# minimum are drawn at the minimum. A ratio can even be negative, because some benchmarks subtract
+# an allowance for the HTTP call.
 _MIN_DRAWN_RATIO = 0.1
 _HEAD = """\
 # Performance
@@ -42,16 +43,17 @@ the most of everything. At 1 there are 2 M subscriptions, 1 M jobs, 2 M entries 
 `make bench NAME=growth` measures it."""
 
 _Finding = dict[str, Any]
-# A table row of the page covers all findings with the same name and bar.
+# Groups benchmark results by name and bar, because a table row of docs/performance.md combines
+# results with the same name and bar.
 _Groups = dict[tuple[str, str], list[_Finding]]
 
 
 def write_report(record: dict[str, Any] | None, growth: dict[str, Any] | None) -> None:
-    """Write the documents and charts.
+    """Write the documents and charts that show the benchmark results.
 
     Args:
-        record: the findings of all benchmarks except growth, or ``None`` before the first run.
-        growth: the findings of the growth measurement, or ``None`` before the first run.
+        record: the results of all benchmarks except growth, or ``None`` before the first run.
+        growth: the results of the growth measurement, or ``None`` before the first run.
     """
     PICTURES.mkdir(parents=True, exist_ok=True)
     parts = [_HEAD]
@@ -93,7 +95,8 @@ def _build_growth(record: dict[str, Any]) -> list[str]:
 def _group_findings(record: dict[str, Any]) -> _Groups:
     groups: _Groups = {}
     for finding in record["findings"]:
-        # The name of a growth case is a route, so the details contain the name of the group.
+        # The growth measurement stores the group's name in the details, because the name of a
+        # result is a route.
         name = finding["details"].get("group") or finding["name"].partition(":")[0]
         groups.setdefault((name, finding["bar"]), []).append(finding)
     return groups
@@ -109,7 +112,7 @@ def _build_table(groups: _Groups) -> str:
 
 
 def _list_missed(groups: _Groups) -> list[str]:
-    """Return a list of all findings that miss the bar in table rows with several findings."""
+    """Return a Markdown list of the results that miss their bar in combined table rows."""
     missed = {
         group: short
         for group, findings in groups.items()
@@ -159,7 +162,7 @@ def _format_machine(record: dict[str, Any]) -> str:
 
 
 def _draw(groups: dict[str, list[_Finding]], file: Path) -> None:
-    """Draw a chart with one line per group, from the smallest to the largest ratio of the group."""
+    """Draw a chart with a line from the smallest to the largest ratio of each group."""
     figure, axes = pyplot.subplots(figsize=(8, 0.6 + 0.25 * len(groups)), layout="constrained")
     names = [*groups][::-1]
     smallest, largest = (

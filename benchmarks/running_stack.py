@@ -1,4 +1,4 @@
-"""A development stack like the stack of `make run`, in a temporary directory."""
+"""Starts a development stack in a temporary directory, as `make run` would do."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def running_stack() -> Iterator[dict[str, Any]]:
 
 
 def start_stack(home: Path) -> dict[str, Any]:
-    """Start a development stack, and return the contents of its run.json."""
+    """Start a development stack, and return the content of the stack's file run.json."""
     picker = PortPicker(home / "benchmark-ports.json")
     ports = {"PORT": str(picker.pick("api")), "FLOWER_PORT": str(picker.pick("flower"))}
     _run_command(home, "up", "--detach", **ports)
@@ -39,7 +39,8 @@ def stop_stack(home: Path) -> None:
 
 
 def _run_command(home: Path, *words: str, **environment: str) -> None:
-    # Drop the settings of the user's shell, which could name the user's own services.
+    # Ignore the Pressroom settings in the user's environment, which could name the user's own
+    # services.
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PRESSROOM_")}
     subprocess.run(
         [sys.executable, "-m", "cli.main", *words],

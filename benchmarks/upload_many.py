@@ -1,4 +1,4 @@
-"""Compares 64 concurrent uploads with two processes that only convert the same pictures."""
+"""Compares 64 concurrent image uploads with two processes that only convert the same images."""
 
 import multiprocessing
 import time
@@ -76,7 +76,8 @@ def _upload_all(client: httpx2.Client, threads: Executor, pictures: list[bytes])
 
 def _upload(client: httpx2.Client, picture: bytes) -> dict[str, Any]:
     record = _read_record(client.post("/attachments", files={"file": ("photo.jpg", picture)}))
-    # On a slow machine, some conversions take longer than the API's maximum wait.
+    # Poll the attachment, because on a slow machine some conversions take longer than the API's
+    # maximum wait.
     while record["status"] < _READY:
         time.sleep(0.1)
         record = _read_record(client.get(f"/attachments/{record['hash_id']}"))
@@ -90,8 +91,9 @@ def _read_record(reply: httpx2.Response) -> dict[str, Any]:
 
 
 def _converted_size(picture: bytes) -> int:
-    """Convert a picture, and return only the size of the result.
+    """Convert a picture for the baseline, and return the size of the converted picture.
 
-    The baseline doesn't include the transfer of the result between processes.
+    Only the size is returned, so that the baseline doesn't transfer the converted picture between
+    processes.
     """
     return len(convert_image(picture).data)

@@ -1,13 +1,15 @@
-"""Compares the delivery of a backlog of webhook events with plain HTTP posts of the same events.
+"""Compares how fast Pressroom and a plain HTTP client deliver the same backlog of webhook events.
 
-The stack has eight endpoints of eight owners, because Pressroom calls only two endpoints of an
-owner at a time. The endpoints are paused while members change, and then resume together, like after
-an outage of the receiver. A single worker process delivers the events. The receiver measures the
-time between the first and the last post.
+The benchmark uses one endpoint of each of eight owners, because Pressroom calls only two endpoints
+of an owner at a time. The webhook endpoints are paused while members change, and then resume
+together, like after an outage of the receiver. In the product's rounds, a single worker process
+delivers the events. The receiver of the webhooks measures the time between the first and the last
+request.
 
-The baseline sends the same posts from one process, with the same HTTP library and the same signing
-function. The baseline has one open connection per endpoint, and neither reads nor writes any row.
-In each round, the receiver must get each event once, with the expected bytes.
+The baseline sends the same requests from one process, with the same HTTP library and the same
+signing function. The baseline uses one open connection per endpoint, and neither reads nor writes
+database rows. In each round, the receiver must get each event exactly once, with the expected
+bytes.
 """
 
 import asyncio
@@ -58,7 +60,7 @@ Post = tuple[str, bytes]
 
 @dataclass(frozen=True)
 class Hooked:
-    """An owner with a list, and an endpoint that receives the events of the list's members."""
+    """An owner with a list, and a webhook endpoint that receives events of the list."""
 
     caller: Caller
     list_id: int
@@ -72,11 +74,11 @@ class WebhookBench:
     stack: Stack
     hooked: Sequence[Hooked]
     receiver_port: int
-    # The posts of the latest backlog, per endpoint.
+    # The webhooks of the latest backlog, with a list for each endpoint.
     posts: list[list[Post]]
 
     def create_backlog(self) -> None:
-        """Announce member changes while the endpoints are paused."""
+        """Record events about changed members while the webhook endpoints are paused."""
         self._set_state(EndpointState.PAUSED)
         with self.stack.resources.unit_of_work() as uow:
             before = newest_position(uow.session)
@@ -90,7 +92,7 @@ class WebhookBench:
         self.posts = [self._read_posts(each, before) for each in self.hooked]
 
     def deliver(self) -> float:
-        """Deliver a backlog with Pressroom, and return the deliveries per second."""
+        """Deliver a backlog of events with Pressroom, and return the deliveries per second."""
         self.create_backlog()
         self._reset_tally()
         self._set_state(EndpointState.ACTIVE)
@@ -99,7 +101,7 @@ class WebhookBench:
         return (tally.events - 1) / tally.seconds
 
     def post(self) -> float:
-        """Send the posts of the backlog with an HTTP client, and return the posts per second."""
+        """Send the latest backlog with a plain HTTP client, and return the requests per second."""
         self._reset_tally()
         asyncio.run(self._post_all())
         tally = self._await_all()
@@ -124,7 +126,7 @@ class WebhookBench:
             await asyncio.gather(*(_post_each(client, each, posts) for each, posts in shares))
 
     def _set_state(self, state: EndpointState) -> None:
-        """Change all endpoints in one transaction, so that the worker finds all of them at once."""
+        """Change all endpoints in one transaction, so that the worker finds them all at once."""
         change = EndpointChange(state=state)
         with self.stack.resources.unit_of_work() as uow:
             for each in self.hooked:

@@ -1,7 +1,7 @@
 """The commands of ``pressroom users``.
 
-Each command imports the services that it needs when it runs. `users list` starts faster this way,
-because the command needs no table classes.
+The services are imported inside each command, when the command runs. The late imports make `users
+list` start faster, because that command needs no table classes.
 """
 
 import sys
@@ -33,9 +33,9 @@ _USER_FIELDS = "id email name plan is_operator created_at"
 
 
 def read_password(*, from_stdin: bool, option: str | None = None) -> str:
-    """Return the password from the option, from stdin, or from a prompt at a terminal.
+    """Return the password from ``option``, from stdin, or from a prompt at a terminal.
 
-    Raises ``typer.BadParameter`` if no option is used and stdin is not a terminal.
+    Raises ``typer.BadParameter`` if the user gave no password option and stdin is not a terminal.
     """
     if option is not None:
         return option

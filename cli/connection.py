@@ -1,4 +1,4 @@
-"""Connects a command to the servers in the settings, or to the running development stack."""
+"""Connects a command to the servers of a deployment or of the running development stack."""
 
 import os
 from collections.abc import Iterator
@@ -22,9 +22,9 @@ MISCONFIGURED = 2
 
 
 def use_running_stack() -> None:
-    """Use the settings of the running development stack if the environment sets no database.
+    """Use the settings of the running development stack if the environment names no database.
 
-    Raises ``typer.Exit`` if no stack runs and the environment contains no settings.
+    Raises ``typer.Exit`` if no development stack runs and the environment contains no settings.
     """
     has_database = {"PRESSROOM_DATABASE_URL", "PRESSROOM_DATABASE_URL_FILE"} & os.environ.keys()
     if has_database or find_spec("devstack") is None:
@@ -33,7 +33,8 @@ def use_running_stack() -> None:
 
     home = home_folder.find_home()
     settings = home_folder.read_stack_settings(home)
-    # PRESSROOM_HOME does not count, because it only selects the folder of the stack.
+    # PRESSROOM_HOME doesn't count as a setting, because the variable only selects the folder of the
+    # stack.
     has_settings = any(name.startswith(PREFIX) and name != "PRESSROOM_HOME" for name in os.environ)
     if not settings and not has_settings:
         typer.echo(
@@ -50,10 +51,10 @@ def use_running_stack() -> None:
 
 @contextmanager
 def open_command_resources() -> Iterator[Resources]:
-    """Yield the resources of the servers in the settings, or of the running stack."""
+    """Yield connections to the servers that the settings name, or to the running stack."""
     use_running_stack()
     settings = load_settings()
-    # Only errors are logged, because log entries would disturb scripts that read the output.
+    # Log only errors, because other log entries would disturb scripts that read the output.
     configure_logging(settings.model_copy(update={"log_level": "error"}))
     event_origins.set_origin(Origin(credential=Credential(CredentialKind.COMMAND)))
     end_start()
@@ -67,7 +68,7 @@ def open_command_resources() -> Iterator[Resources]:
 
 @contextmanager
 def database_errors() -> Iterator[None]:
-    """Replace the errors of an unreachable database by a ``DomainError`` with a readable text."""
+    """Turn the errors of an unreachable database into a ``DomainError`` with a readable message."""
     try:
         yield
     except (OperationalError, psycopg2.OperationalError) as error:

@@ -6,7 +6,7 @@ from services.accounts.factors import totp
 from services.attachments import key_rotation
 
 app = create_group("Encryption keys.")
-# Without a callback, Typer would replace a group with a single command by the command itself.
+# Without a callback, Typer would turn a command group with a single command into that command.
 app.callback()(lambda: None)
 
 

@@ -1,4 +1,4 @@
-"""The command ``pressroom env``, which writes a file with every setting and new passwords."""
+"""The command ``pressroom env``, which writes a settings file with new random passwords."""
 
 import ast
 import base64
@@ -26,7 +26,8 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 _STDOUT = Path("-")
 _MAX_LINE_CHARACTERS = 100
-# The variables in docker-compose.yml that are not settings, with their defaults and descriptions.
+# The variables in docker-compose.yml that are not settings of Pressroom, with defaults and
+# descriptions.
 _COMPOSE_VARIABLES = {
     "PRESSROOM_IMAGE": (
         "pressroom:local",
@@ -50,14 +51,15 @@ _TRACING_VARIABLES = {
     "OTEL_TRACES_SAMPLER_ARG": "Argument of that, such as 0.1 for each tenth",
     "OTEL_RESOURCE_ATTRIBUTES": "What the collector is told of each process beside its name",
 }
-# The passwords that deploy/compose/secrets.sh reads from the file.
+# The passwords that deploy/compose/secrets.sh reads from the written file.
 _PASSWORDS = {
     "POSTGRES_PASSWORD": "Password of the owner of the database's tables",
     "POSTGRES_APP_PASSWORD": "Password of the application's role in the database",
     "REDIS_PASSWORD": "Password of Redis",
     "MINIO_ROOT_PASSWORD": "Password of the administrator of the object storage",
 }
-# The values of settings that docker-compose.yml sets in its containers.
+# Values for settings that docker-compose.yml sets in its containers, so that the validation of the
+# file succeeds.
 _COMPOSE_SETTINGS = {
     "database_url": "postgresql://pressroom_app:password@postgres:5432/pressroom",
     "redis_url": "redis://pressroom:password@redis:6379/0",
@@ -100,7 +102,7 @@ def env(
         typer.echo(text, nl=False)
         return
     try:
-        # The file is created with its final permissions, so that other users can never read it.
+        # Create the file with its final permissions, so that other users can never read the file.
         descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as file:
             file.write(text)
@@ -114,7 +116,7 @@ def env(
 
 
 def _create_values() -> dict[str, str]:
-    """Return the default of each variable, with new random passwords and keys."""
+    """Return the value of each variable in the file, with new random passwords and keys."""
     values = {variable_of(name): "" for name in Settings.model_fields}
     for name, field in Settings.model_fields.items():
         if not field.is_required() and field.default not in (None, ()):
@@ -144,7 +146,7 @@ def _create_password() -> str:
 
 
 def _require_usable(values: Mapping[str, str]) -> None:
-    """Require that the file can contain the values, and that a process would accept the values.
+    """Require that the file can represent all values, and that Pressroom accepts them as settings.
 
     Raises ``SettingsError``.
     """
@@ -174,7 +176,7 @@ def _lines(values: Mapping[str, str]) -> Iterator[str]:
 
 
 def read_setting_descriptions() -> dict[str, str]:
-    """Return the description of each setting, which is the text below the setting in the source."""
+    """Return the description of each setting, which is the docstring below the setting."""
     texts: dict[str, str] = {}
     for kind in Settings.__mro__:
         if not issubclass(kind, GivenSettings):

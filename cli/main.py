@@ -16,11 +16,12 @@ MISCONFIGURED = 2
 
 
 class CommandGroup(NamedTuple):
-    """A group of commands.
+    """A group of ``pressroom`` commands, such as ``pressroom users``.
 
     Attributes:
-        source: the module of the group, and the name of the group's app in the module.
-        sentence: the description of the group in ``pressroom --help``.
+        source: the module that defines the command group, and the name of the Typer app in the
+            module.
+        sentence: the description of the command group in ``pressroom --help``.
     """
 
     source: str
@@ -88,7 +89,7 @@ class UnloadedGroup(TyperCommand):
 
 
 class LazyGroups(TyperGroup):
-    """The top level of commands, which imports a command group when one of its commands runs."""
+    """The top level of ``pressroom``, which imports a command group at the group's first use."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -108,13 +109,13 @@ class LazyGroups(TyperGroup):
 
 
 def load_command(command: Any) -> Any:
-    """Return the command, or import the command group behind a placeholder."""
+    """Return the command itself, or import the command group that a placeholder represents."""
     return command.load() if isinstance(command, UnloadedGroup) else command
 
 
 begin_start()
 
-# Rich markup is off, because importing Rich would double the time of ``--help``.
+# Disable Rich markup, because importing Rich would double the time of ``--help``.
 app = typer.Typer(
     cls=LazyGroups,
     no_args_is_help=True,

@@ -52,7 +52,7 @@ def _details(row: Maintenance) -> dict[str, Any]:
 
 
 def _row(row: Maintenance, *, now: datetime) -> dict[str, Any]:
-    """Return a row for a table of 80 columns, with times relative to ``now``."""
+    """Return the cells of a maintenance task in a table, with times relative to ``now``."""
     from services.operators.maintenance_runs import run_seconds
 
     seconds = run_seconds(row)
@@ -61,7 +61,7 @@ def _row(row: Maintenance, *, now: datetime) -> dict[str, Any]:
     started = row.last_started_at
     result = row.last_result and row.last_result["done"]
     if row.last_result and result is None:
-        # A missing time means that backups are disabled.
+        # The result of a backup task is ``None`` if backups are disabled.
         result = "off"
     return {
         "name": row.name,

@@ -1,7 +1,8 @@
 """Prints the OpenAPI document of the API under default settings.
 
-``python -m cli.openapi_document`` prints the current document. The option ``--release`` writes
-docs/contract/<newest version>.json instead. Tests compare later documents with the released file.
+The command ``python -m cli.openapi_document`` prints the current OpenAPI document. With
+``--release``, the command writes the document to docs/contract/<newest version>.json. Tests compare
+the OpenAPI document of later code with the released file.
 """
 
 import argparse
@@ -15,22 +16,22 @@ from api.middleware.versions import VERSIONS
 from core.settings import Settings
 
 RELEASES_FOLDER = Path(__file__).parents[1] / "docs" / "contract"
-# The keys that a released document omits, because no test compares texts and examples.
+# The keys that are omitted from a released OpenAPI document, because no test compares texts and
+# examples.
 _TEXT_KEYS = {"summary", "description", "example", "examples"}
-# A JSON value that needs more characters is split into a line per member.
+# A JSON value that is longer than this is split, with one line per member.
 _MAX_LINE_CHARACTERS = 600
 
 
 def build_document() -> dict[str, Any]:
-    """Return the OpenAPI document of the API, without settings or a connection to any server."""
+    """Return the OpenAPI document of the API, without reading settings or connecting to servers."""
     return create_app(Settings.model_construct()).openapi()
 
 
 def format_release(document: dict[str, Any]) -> str:
-    """Return the text of a released document, without texts and examples.
+    """Return the JSON text of an OpenAPI document, without descriptions and examples.
 
-    The descriptions of responses stay, because OpenAPI requires descriptions of responses. These
-    descriptions also contain the error codes.
+    Only the descriptions of responses are kept, because OpenAPI requires these descriptions.
     """
     return _format_node(_remove_texts(document)) + "\n"
 
@@ -40,7 +41,8 @@ def _remove_texts(node: Any, key: str = "") -> Any:
         return [_remove_texts(each) for each in node]
     if not isinstance(node, dict):
         return node
-    # The keys below are field names or status codes, so none of these keys is omitted.
+    # The keys in ``properties`` and ``responses`` are field names or status codes, so none of these
+    # keys is omitted.
     if key in {"properties", "responses"}:
         inner = "response" if key == "responses" else ""
         return {name: _remove_texts(each, inner) for name, each in node.items()}

@@ -1,4 +1,4 @@
-"""Prints the results of commands."""
+"""Prints the results of ``pressroom`` commands."""
 
 import json
 import sys
@@ -25,7 +25,7 @@ _MAX_WIDTH = 100_000
 
 
 def create_group(sentence: str) -> typer.Typer:
-    """Return a group of commands with this description."""
+    """Return an empty command group whose help text is ``sentence``."""
     return typer.Typer(
         no_args_is_help=True, add_completion=False, rich_markup_mode=None, help=sentence
     )
@@ -38,7 +38,7 @@ def confirm(question: str, *, yes: bool, as_json: bool) -> None:
 
 
 def select_fields(record: object, names: str) -> dict[str, Any]:
-    """Return the fields of a record with these names, which are separated by spaces."""
+    """Return the fields of a record whose names are in ``names``, separated by spaces."""
     return {name: getattr(record, name) for name in names.split()}
 
 
@@ -68,7 +68,7 @@ def print_records(records: Sequence[Row], *, as_json: bool) -> None:
     if not records:
         typer.echo("None.")
         return
-    # The import is late because importing Rich is slow, and only tables need Rich.
+    # Import Rich inside the function, because the import is slow and only tables need Rich.
     from rich.console import Console
     from rich.measure import Measurement
     from rich.table import Table
@@ -80,12 +80,13 @@ def print_records(records: Sequence[Row], *, as_json: bool) -> None:
         is_word = not any(" " in cell for cell in cells)
         table.add_column(name, no_wrap=is_word, overflow="ignore" if is_word else "fold")
     for row in rows:
-        # Cells are plain text, because the texts of list owners must not be read as markup.
+        # Print cells as plain text, because Rich must not interpret the texts of list owners as
+        # markup.
         table.add_row(*map(Text, row))
     console = Console()
     needed = Measurement.get(console, console.options.update(max_width=_MAX_WIDTH), table)
-    # In a terminal, cells break only between words, so that people can copy whole ids. In a pipe,
-    # cells never break, so that programs can read the table.
+    # In a terminal, long cells are wrapped only between words, so that people can copy whole ids.
+    # In a pipe, cells are never wrapped, so that programs can read the table.
     is_terminal = console.is_terminal
     console.width = max(console.width, needed.minimum) if is_terminal else needed.maximum
     console.print(table, crop=False)
@@ -93,7 +94,10 @@ def print_records(records: Sequence[Row], *, as_json: bool) -> None:
 
 @contextmanager
 def open_output_file(target: Path) -> Iterator[BinaryIO]:
-    """Open a file for writing. Raises ``file.not_written`` if opening or writing fails."""
+    """Open a file for writing the result of a command.
+
+    Raises ``file.not_written`` if opening or writing the file fails.
+    """
     try:
         with target.open("wb") as out:
             yield out

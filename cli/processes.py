@@ -1,7 +1,7 @@
-"""The commands that run the processes of a deployment in the foreground.
+"""The commands that run the processes of Pressroom in the foreground.
 
-Every ``pressroom`` command imports this module, so each command in this module imports its
-libraries when the command runs. The start of a process would otherwise be slow.
+Every ``pressroom`` command imports this module. The commands in this module therefore import their
+libraries only when they run.
 """
 
 import os
@@ -15,14 +15,15 @@ import typer
 from cli.output import Json, print_record
 from core.queues import Queue
 
-# The seconds that requests in progress have to end when the API stops.
+# When the API stops, requests in progress may continue for this many seconds.
 API_GRACE_SECONDS = 20
 
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
 
 
 def register_commands(app: typer.Typer) -> None:
-    # The container image of a deployment doesn't contain the development stack.
+    # Register the commands of the development stack only if it is installed. The container image
+    # doesn't contain the development stack.
     stack = (up, down, status, reset) if find_spec("devstack") else ()
     for command in (*stack, serve, worker, flower, migrate, bucket):
         app.command()(command)
@@ -84,16 +85,16 @@ def serve(
     from core.settings import load_settings
     from storage.database import require_time_limits
 
-    # The settings are checked before the API starts, because uvicorn may restart a failing
-    # application process again and again.
+    # Check the settings before the API starts, because uvicorn would restart a failing application
+    # process again and again.
     settings = load_settings()
     settings.forwarding_networks()
     with database_errors():
         require_time_limits(settings)
     raise_file_descriptor_limit()
-    # After a graceful shutdown, uvicorn raises SIGTERM again. The handler then exits with code 0,
-    # which means that the stop was requested. A normal exit of Python would spend seconds on
-    # unloading modules.
+    # After a graceful shutdown, uvicorn sends SIGTERM to itself. The signal handler exits with code
+    # 0, because the stop was requested. A normal exit of Python would spend seconds on unloading
+    # modules, so the handler skips the unloading.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     uvicorn.run(
         "api.main:app",
@@ -121,8 +122,8 @@ def worker(
     as_json: Json = False,
 ) -> None:
     """Run a worker for one queue or several."""
-    # With this variable, SIGTERM starts a soft shutdown of Celery. The variable must be set before
-    # Celery is imported.
+    # The variable REMAP_SIGTERM makes SIGTERM start a soft shutdown of Celery. REMAP_SIGTERM must
+    # be set before the import of Celery.
     os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
     from core.counters.shared_counts import share_counts
 
@@ -196,11 +197,11 @@ def bucket(as_json: Json = False) -> None:
 
 
 def _exit_on_sigterm() -> None:
-    """Exit immediately on SIGTERM, with the exit code for a process that SIGTERM has killed.
+    """Let the process exit immediately on SIGTERM, with the usual exit code for SIGTERM.
 
-    The first process of a container ignores signals without a handler. A Python signal handler
-    would wait until a database call returns, so a separate thread waits for the signal. The next
-    run of the command resumes the interrupted work.
+    A handler is necessary, because the first process of a container ignores signals without a
+    handler. A separate thread waits for the signal, because a Python signal handler would run only
+    after the current database call. The next run of the interrupted command resumes the work.
     """
     signals = {signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)

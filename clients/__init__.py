@@ -1,1 +1,1 @@
-"""Clients of the API, and the generator that creates parts of the clients from the API document."""
+"""Clients of the API, and a generator for the parts that follow from the OpenAPI document."""

@@ -1,7 +1,8 @@
-"""The owner's console, with a package per area.
+"""The console, in which an owner manages lists, members and credits.
 
-Each package contains the routes of an area, and the templates of the pages. A module ``forms`` or
-``views`` contains code that several modules of a package share.
+Each package below ``api.console`` contains the routes and page templates of one area, such as
+imports or credits. A module named ``forms`` or ``views`` contains code that several modules of its
+package share.
 """
 
 from api.console import assets
@@ -20,7 +21,7 @@ from api.console.members import routes as members
 from api.console.operators import routes as operators
 from api.console.overview import routes as overview
 
-# The routers of the console, in the order in which FastAPI matches a path.
+# The routers of the console, in the order in which FastAPI looks for the route of a path.
 ROUTERS = (
     overview.router,
     lists.router,

@@ -1,7 +1,8 @@
-"""Serves the console's style and scripts.
+"""Serves the style sheet and the scripts of the console.
 
-The served name of a file contains a hash of the file's content, so that browsers can cache the file
-for a year. A page never loads the file of another release, because a changed file has a new name.
+The URL of a style sheet or script contains a hash of the content, so that browsers can cache the
+file for a year. A changed style sheet or script gets a new URL, so a browser never uses the cached
+file of an older release.
 """
 
 import hashlib
@@ -22,10 +23,10 @@ CONSOLE_PATH = "/console"
 ASSETS_PATH = f"{CONSOLE_PATH}/assets"
 _CACHE_FOR_A_YEAR = "public, max-age=31536000, immutable"
 _MEDIA_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
-# The source files of an asset, by the name that templates use. If an asset has several source
-# files, the asset is the joined content of the files.
+# Maps the name of an asset in templates to the files that the asset consists of. An asset is the
+# concatenated content of its files.
 _SOURCES = {
-    # The console extends the style of the other pages.
+    # The console's style sheet extends the style sheet of the pages outside the console.
     "console.css": (("api.html", "style.css"), ("api.console", "static/console.css")),
     "uploads.js": (("api.console", "static/uploads.js"),),
     "images.js": (("api.console", "static/images.js"),),
@@ -42,7 +43,7 @@ assets_router = APIRouter(
 
 @dataclass(frozen=True)
 class Asset:
-    """A style or script, whose served name contains a hash of the content."""
+    """A style sheet or script whose URL contains a hash of the content."""
 
     content: bytes
     media_type: str
@@ -52,7 +53,7 @@ class Asset:
     def load(cls, name: str, sources: tuple[tuple[str, str], ...]) -> Self:
         """Return an asset with the joined content of its source files.
 
-        ``sources``: the package and the path of each source file.
+        ``sources``: the package and the path of each file that is part of the asset.
         """
         content = b"\n".join(
             files(package).joinpath(path).read_bytes() for package, path in sources
@@ -71,17 +72,17 @@ ASSETS_BY_SERVED_NAME: Mapping[str, Asset] = {
 
 
 def get_asset_path(name: str) -> str:
-    """Return the path at which the asset called ``name`` is served."""
+    """Return the path of the URL that serves the asset called ``name``."""
     return f"{ASSETS_PATH}/{_ASSETS[name].served_name}"
 
 
 @assets_router.get(f"{ASSETS_PATH}/{{name}}")
 async def serve_asset(name: str) -> Response:
-    """Serve a style or script.
+    """Serve a style sheet or script.
 
     During an upgrade, a page of one release may request an asset from a process of another release.
-    A process always serves the assets of its own release. If a page of another release requests an
-    asset, browsers must not cache the response.
+    An API process always serves the assets of the release that the process runs. Browsers must not
+    cache an asset that a page of another release requested.
     """
     asset = ASSETS_BY_SERVED_NAME.get(name)
     cache_control = _CACHE_FOR_A_YEAR

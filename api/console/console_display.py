@@ -1,6 +1,6 @@
 """Formats numbers, times and API calls for pages of the console.
 
-The module also contains labels that several areas of the console use.
+The module also defines labels that several areas of the console show.
 """
 
 import json
@@ -41,7 +41,7 @@ QUOTAS: Mapping[PlanQuota, str] = {
 _MINUTE_SECONDS = 60
 _HOUR_SECONDS = 3_600
 _DAY_SECONDS = 86_400
-# The longest distance from now that is shown in place of a date.
+# Times that are further away from now than this limit are shown as dates.
 _MAX_DISTANCE_SECONDS = 30 * _DAY_SECONDS
 # The units of formatted durations, longest first. Each tuple contains the shortest duration for
 # which a unit is used, the length of the unit in seconds, and the name of the unit.
@@ -57,7 +57,7 @@ def format_number(value: float) -> str:
 
 
 def format_field_value(value: str | bool | float) -> str:
-    """Format the value of a member's field."""
+    """Format the value of a member field, for example ``True`` as "Yes"."""
     if isinstance(value, bool):
         return "Yes" if value else "No"
     return value if isinstance(value, str) else f"{value:,}"
@@ -69,8 +69,8 @@ def format_credits(value: Decimal | float) -> str:
 
 
 def format_change(value: int) -> str:
-    """Format a difference with its sign, as in "+1,234" or "0"."""
-    # Replace the hyphen, because a minus sign is as wide as a plus sign.
+    """Format a difference between two numbers with its sign, as in "+1,234" or "0"."""
+    # Replace the hyphen by a minus sign, because a minus sign is as wide as a plus sign.
     return f"{value:+,}".replace("-", "\N{MINUS SIGN}") if value else "0"
 
 
@@ -85,12 +85,12 @@ def format_day(value: date) -> str:
 
 @dataclass(frozen=True)
 class DisplayedMoment:
-    """A time that a page shows as a distance from now, with the exact time in a tooltip."""
+    """A time that a page shows relative to now, with the exact time in a tooltip."""
 
     at: datetime
 
     def __html__(self) -> str:
-        # The markup needs no escaping, because no part of the markup comes from a person.
+        # The HTML needs no escaping, because the HTML contains only formatted times.
         exact = f"{format_day(self.at)}, {self.at:%H:%M:%S} UTC"
         distance = format_distance(self.at, clock.now())
         return (
@@ -103,9 +103,9 @@ def display_moment(value: datetime) -> DisplayedMoment:
 
 
 def format_distance(value: datetime, now: datetime) -> str:
-    """Format the distance of a time from now, as in "just now", "3 minutes ago" or "in 2 days".
+    """Format a time relative to now, as in "just now", "3 minutes ago" or "in 2 days".
 
-    A time that is more than 30 days away is formatted as a date.
+    A time more than 30 days before or after now is formatted as a date.
     """
     seconds = int((now - value).total_seconds())
     distance_seconds = abs(seconds)
@@ -118,7 +118,7 @@ def format_distance(value: datetime, now: datetime) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Format a duration in its largest unit, as in "12 seconds", "3 minutes" or "2 days"."""
+    """Format a duration in days, hours, minutes or seconds, as in "12 seconds" or "2 days"."""
     rounded_seconds = int(seconds)
     for min_seconds, unit_seconds, unit in _UNITS:
         if rounded_seconds >= min_seconds:
@@ -131,13 +131,13 @@ def build_curl_call(
 ) -> str:
     """Return a curl command that calls the API, to paste into a shell.
 
-    ``options``: additional options of curl, such as ``--form file=@members.csv``.
+    ``options``: additional options for curl, such as ``--form file=@members.csv``.
     """
     command = ["curl"]
     if method != "GET":
         command += ["--request", method]
     lines = [shlex.join([*command, base + path])]
-    # Use a variable of the shell, so that the API key doesn't get into the shell's history.
+    # Refer to the API key by a shell variable, so that the shell's history doesn't contain the key.
     lines.append('--header "Authorization: Bearer $PRESSROOM_KEY"')
     if body is not None:
         lines.append("--header 'Content-Type: application/json'")

@@ -1,4 +1,4 @@
-"""Renders pages of the console, with headers that allow only files of this server."""
+"""Renders pages of the console, which load only files of this server."""
 
 import shlex
 from collections.abc import Mapping
@@ -30,13 +30,15 @@ _SOURCES = {
     "script-src": "'self'",
     "style-src": "'self'",
     "connect-src": "'self'",
-    # The empty icon is a data: URL, so that browsers don't request an icon.
+    # Allow images in data URLs, because each page has an empty icon in a data URL. Without the
+    # icon, browsers would request an icon file.
     "img-src": "'self' data:",
     "frame-ancestors": "'none'",
     "base-uri": "'none'",
     "form-action": "'self'",
 }
-# Browsers send the referrer to this server, because the check against CSRF needs a form's origin.
+# Browsers may send the Referer header to this server, because the check against CSRF needs the
+# origin of a form.
 _HEADERS = {**HEADERS, "Referrer-Policy": "same-origin"}
 _NO_SOURCES: Mapping[str, str] = {}
 
@@ -49,7 +51,7 @@ _SERVER_ERROR_TEXTS = (
 _CONSOLE_FOLDER = Path(__file__).parent
 _TEMPLATES = Environment(
     loader=FileSystemLoader(
-        # The account's pages use macros of the pages that need no login.
+        # The account pages of the console use template macros of the pages that need no login.
         [
             *sorted(_CONSOLE_FOLDER.glob("**/templates")),
             _CONSOLE_FOLDER.parent / "html" / "templates",
@@ -71,7 +73,7 @@ _TEMPLATES.globals |= {
     "operator_pages": OPERATOR_PAGES,
     "curl_call": console_display.build_curl_call,
     "counted": console_display.format_count,
-    # Default values, which each page overrides.
+    # Default values of the templates, which the values of a page override.
     "notice": None,
     "path": "",
     "base": "",
@@ -89,7 +91,10 @@ _TEMPLATES.filters |= {
 
 
 def render_console_part(template: str, values: Mapping[str, object]) -> str:
-    """Return the HTML of a part of a page. The template escapes every value."""
+    """Render a template for a part of a console page, and return the HTML.
+
+    HTML characters in the template values are escaped.
+    """
     return _TEMPLATES.get_template(template).render(values)
 
 
@@ -100,21 +105,23 @@ def render_console_page(
     status: int = 200,
     other_sources: Mapping[str, str] = _NO_SOURCES,
 ) -> Response:
-    """Render a page of the console. The template escapes every value.
+    """Render a page of the console. HTML characters in the template values are escaped.
 
-    ``other_sources``: other origins from which the page loads content, by policy directive.
+    ``other_sources``: maps directives of the Content-Security-Policy to additional origins from
+    which the page loads content.
     """
     headers = {**_HEADERS, "Content-Security-Policy": build_policy(_SOURCES, other_sources)}
     return HTMLResponse(render_console_part(template, values), status, headers=headers)
 
 
 def render_console_problem(settings: Settings, problem: ErrorDetails) -> Response:
-    """Render an error as a page of the console."""
+    """Render a page of the console that shows an error."""
     status = problem.status
-    # The path contains a word in place of an id.
+    # The requested path contains a text where a numeric id is expected.
     is_invalid_path = problem.code == REQUEST_INVALID.code and problem.message.startswith("path.")
     if status == HTTPStatus.NOT_FOUND or is_invalid_path:
-        # Show the same page for every path, so that nobody learns which records other owners have.
+        # Show the same error page for every path, so that nobody learns which records other owners
+        # have.
         status = HTTPStatus.NOT_FOUND
         heading, text = _NOT_FOUND_TEXTS
     elif status == HTTPStatus.INTERNAL_SERVER_ERROR:

@@ -1,4 +1,4 @@
-"""The pages in the console's navigation menus and search."""
+"""The pages that the console's menus and search contain."""
 
 from dataclasses import dataclass
 
@@ -7,13 +7,13 @@ from api.console.assets import CONSOLE_PATH
 
 @dataclass(frozen=True)
 class NavigationEntry:
-    """A link in a menu or in the results of a search."""
+    """A link in a menu of the console, or in the search results."""
 
     label: str
     path: str
 
 
-# The links in the main menu.
+# The links in the console's main menu.
 MAIN_PAGES = (
     NavigationEntry("Overview", CONSOLE_PATH),
     NavigationEntry("Lists", f"{CONSOLE_PATH}/lists"),
@@ -25,7 +25,7 @@ MAIN_PAGES = (
     NavigationEntry("Developers", f"{CONSOLE_PATH}/developers"),
 )
 
-# The links in the menu of the area "Developers".
+# The links in the menu of the console's area "Developers".
 DEVELOPER_PAGES = (
     NavigationEntry("Overview", f"{CONSOLE_PATH}/developers"),
     NavigationEntry("API keys", f"{CONSOLE_PATH}/developers/keys"),
@@ -34,7 +34,7 @@ DEVELOPER_PAGES = (
     NavigationEntry("Events", f"{CONSOLE_PATH}/developers/feed"),
 )
 
-# The links in the menu of the account.
+# The links in the menu of the account pages.
 ACCOUNT_PAGES = (
     NavigationEntry("Overview", "/account"),
     NavigationEntry("Password", "/account/password"),
@@ -44,7 +44,8 @@ ACCOUNT_PAGES = (
 )
 
 OPERATORS_PAGE = NavigationEntry("Operators", f"{CONSOLE_PATH}/operators")
-# The links in the menu of the area "Operators". Only operators see the area.
+# The links in the menu of the console's area "Operators". Only operators can see the area
+# "Operators".
 OPERATOR_PAGES = (
     NavigationEntry("What waits", OPERATORS_PAGE.path),
     NavigationEntry("Users", f"{OPERATORS_PAGE.path}/users"),
@@ -53,7 +54,8 @@ OPERATOR_PAGES = (
     NavigationEntry("Maintenance", f"{OPERATORS_PAGE.path}/maintenance"),
 )
 
-# The links in the menu of a list. The paths are relative to the path of the list.
+# The links in the menu on the pages of a list. The paths in the menu of a list are relative to the
+# path of the list.
 LIST_PAGES = (
     NavigationEntry("Overview", ""),
     NavigationEntry("Members", "/members"),
@@ -64,7 +66,7 @@ LIST_PAGES = (
     NavigationEntry("Export", "/export"),
     NavigationEntry("Settings", "/settings"),
 )
-# Pages that are in no menu, but can be found by name in the console's search.
+# Pages that no menu contains, but that a user can find by name in the console's search.
 _SEARCHABLE_PAGES = (
     NavigationEntry("Create a list", f"{CONSOLE_PATH}/lists/new"),
     NavigationEntry("Import a file", f"{CONSOLE_PATH}/imports/new"),
@@ -78,7 +80,7 @@ _SEARCHABLE_PAGES = (
 
 
 def find_pages(words: str, *, is_operator: bool) -> list[NavigationEntry]:
-    """Return the pages whose label contains the words."""
+    """Return the pages of the console whose label contains the search text."""
     searched_text = words.strip().casefold()
     pages = (
         *MAIN_PAGES,
@@ -105,12 +107,13 @@ def get_list_pages(list_id: int) -> tuple[NavigationEntry, ...]:
 
 
 def get_current_mark(entry: NavigationEntry, path: str, *, is_first: bool = False) -> str | None:
-    """Return the attribute ``aria-current`` of a menu entry on the page at ``path``.
+    """Return the ``aria-current`` attribute of a menu entry, for the page at ``path``.
 
-    The result is ``None`` if the page doesn't belong to the entry.
+    The result is ``None`` if the page doesn't belong to the menu entry.
 
-    ``is_first``: whether the entry is the first in its menu. The path of the first entry is a
-    prefix of all paths in the menu, so only an equal path belongs to the first entry.
+    ``is_first``: whether the menu entry is the first in its menu. The path of a menu's first entry
+    is a prefix of all paths in the menu. The first entry of a menu is therefore marked as current
+    only if its path equals ``path``.
     """
     if path == entry.path:
         return "page"

@@ -1,4 +1,4 @@
-"""Sends a part of a page to the browser whenever the part changes, while a job is running."""
+"""Streams a part of a page to the browser whenever the part changes while a job runs."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
@@ -14,18 +14,18 @@ from api.waiting.event_streams import EventStream
 from api.waiting.subscriber import CHECK_EVERY_SECONDS, watch_jobs
 from core.errors import DomainError
 
-# The interval at which a stream checks the session, and sends a comment to keep the connection
-# open.
+# The interval at which an event stream checks that the user's session is valid, and sends a comment
+# that keeps the connection open.
 _SESSION_CHECK_SECONDS = 15.0
 
 
 @dataclass(frozen=True)
 class LivePart:
-    """The current state of a part of a page.
+    """The current HTML of a part of a page that changes while a job runs.
 
     Attributes:
-        is_last: whether the part can't change without an action of the person.
-        job_ids: the ids of the jobs whose progress changes the part.
+        is_last: whether this part of the page can't change without an action of the user.
+        job_ids: the ids of the jobs whose progress the part shows.
     """
 
     markup: str
@@ -36,11 +36,11 @@ class LivePart:
 def stream_part(
     console: ConsoleRequest, first_part: LivePart, read_part: Callable[[], LivePart]
 ) -> Response:
-    """Return a stream of server-sent events with a part of a page.
+    """Return a response that streams a part of a page as server-sent events.
 
-    An event ``part`` contains the HTML of the part, and is sent after each change. An event
-    ``ended`` follows the last change. The stream ends early if the person's session ends. A browser
-    that reconnects gets the current state of the part.
+    After each change, an event ``part`` contains the new HTML of the part. An event ``ended`` tells
+    the browser that the part has changed for the last time. The event stream ends early if the
+    user's session ends. A browser that reconnects gets the current HTML of the part.
     """
     has_no_body = is_head(console.request.scope)
     events = () if has_no_body else _generate_events(console, first_part, read_part)
@@ -71,12 +71,13 @@ async def _generate_events(
             try:
                 part = await STREAMS.run(read_part)
             except DomainError:
-                # The record behind the part was deleted. A reload of the page shows the error.
+                # The import or export that the part shows was deleted. The page reports this error
+                # after a reload.
                 return
 
 
 def _format_event(name: str, text: str) -> str:
-    # Replace carriage returns in the owner's texts, because a carriage return ends a line too.
+    # Replace carriage returns in the HTML, because a carriage return would end a line of the event.
     lines = "".join(f"data: {line}\n" for line in text.replace("\r", " ").split("\n"))
     return f"event: {name}\n{lines}\n"
 

@@ -1,4 +1,4 @@
-"""Requests for pages of the console, with methods that build the responses."""
+"""Wraps requests for pages of the console, with methods that build the responses."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -42,7 +42,7 @@ _NO_SOURCES: Mapping[str, str] = {}
 
 
 def build_router(prefix: str) -> APIRouter:
-    """Return a router for an area of the console.
+    """Return a router for the pages of one area of the console.
 
     Route handlers that aren't ``async`` run in threads.
     """
@@ -53,10 +53,10 @@ def build_router(prefix: str) -> APIRouter:
 
 @dataclass(frozen=True)
 class ConsoleRequest:
-    """A request of a person who is logged in.
+    """A request for a console page by a user who is logged in.
 
     Attributes:
-        form: the fields of a submitted form whose CSRF token is valid.
+        form: the fields of the submitted form, whose CSRF token was verified.
     """
 
     request: Request
@@ -76,9 +76,10 @@ class ConsoleRequest:
         return self.state.resources.unit_of_work()
 
     def get_own_list(self, uow: UnitOfWork, list_id: int) -> MailingList:
-        """Return a list of the caller, or raise ``list.not_found``.
+        """Return a list that the caller owns, or raise ``list.not_found``.
 
-        The error is the same for another owner's list, so that nobody learns which lists exist.
+        The error is the same whether another owner has the list or no list has the id, so that
+        nobody learns which lists exist.
         """
         try:
             return lists.get_own_list(uow, self.caller, list_id)
@@ -88,7 +89,7 @@ class ConsoleRequest:
             raise LIST_NOT_FOUND() from None
 
     def get_media_sources(self) -> dict[str, str]:
-        """Return the policy directive that allows a page to show stored images."""
+        """Return the Content-Security-Policy directive that allows images from the storage."""
         scheme, _, rest = self.state.resources.settings.media_base.partition("://")
         return {"img-src": f"{scheme}://{rest.partition('/')[0]}"}
 
@@ -100,9 +101,10 @@ class ConsoleRequest:
         other_sources: Mapping[str, str] = _NO_SOURCES,
         **values: Any,
     ) -> Response:
-        """Render a page of the console, with the notice of the last action.
+        """Render a page of the console, with the notice that the previous request left in a cookie.
 
-        ``other_sources``: other origins from which the page loads content, by policy directive.
+        ``other_sources``: maps directives of the Content-Security-Policy to additional origins from
+        which the page loads content.
         """
         cookies = self.state.cookies
         cookie = cookies.read(self.request, NOTICE_COOKIE)
@@ -116,7 +118,7 @@ class ConsoleRequest:
         return response
 
     def render_part(self, template: str, **values: Any) -> str:
-        """Return the HTML of a part of a page, which a script inserts into the page."""
+        """Return the HTML of a part of a page, which a script inserts in the browser."""
         return render_console_part(template, {**self._build_frame_values(), **values})
 
     def _build_frame_values(self) -> dict[str, Any]:
@@ -125,7 +127,7 @@ class ConsoleRequest:
             "base": resources.settings.public_base,
             "csrf_token": sessions.create_csrf_token(resources.keyring, self.member.cookie),
             "path": self.request.scope["path"],
-            # The first page of a list has no cursor.
+            # The query parameter ``cursor`` is missing on the first page of paginated rows.
             "cursor": self.request.query_params.get("cursor"),
             "navigation": ()
             if self.member.lacks_factor
@@ -136,32 +138,33 @@ class ConsoleRequest:
         return self.render_page(template, status=form.status, form=form, **values)
 
     def add_error(self, error: DomainError, places: Mapping[str, str] = _NO_SOURCES) -> TypedForm:
-        """Return the submitted form with the error, or raise an error that a form can't correct.
+        """Return the submitted form with an error message, or raise an error that forms can't show.
 
-        ``places``: the name of the field that shows an error, by the code of the error. ``places``
-        matters only for errors that don't name a field.
+        ``places``: maps error codes to form fields, for errors that don't name the field that the
+        user must correct.
         """
         if is_plan_error(error.code):
-            # Record the event, because the API also records errors about the limits of a plan.
+            # Record the error as an event of the account, as the API does for errors about the
+            # limits of a plan.
             with self.unit_of_work() as uow:
                 record_plan_error(uow, self.user_id, error.code)
         return TypedForm(self.form).add_error(error, places)
 
     def redirect_with_notice(self, path: str, notice: str) -> Response:
-        """Redirect to a page that shows the notice.
+        """Redirect the browser to a page that shows a notice about the user's action.
 
-        After the redirect, a reload of the page doesn't repeat the person's action.
+        Because of the redirect, reloading the page doesn't repeat the user's action.
         """
         response = redirect_to_path(self.state, path)
-        # Quote the notice, because a cookie can't contain spaces or non-ASCII letters.
+        # Percent-encode the notice, because a cookie can't contain spaces or non-ASCII letters.
         self.state.cookies.set(response, NOTICE_COOKIE, quote(notice[:MAX_NOTICE_CHARACTERS]))
         return response
 
 
 def depend_on_console(member: Any) -> Any:
-    """Return a dependency that builds a ``ConsoleRequest``.
+    """Return a FastAPI dependency that builds a ``ConsoleRequest`` without form fields.
 
-    ``member``: the dependency that finds the session of the person.
+    ``member``: the FastAPI dependency that finds the user's session.
     """
 
     async def build_request(
@@ -175,9 +178,9 @@ def depend_on_console(member: Any) -> Any:
 
 
 def depend_on_console_form(member: Any) -> Any:
-    """Return a dependency that builds a ``ConsoleRequest`` with a submitted form.
+    """Return a FastAPI dependency that builds a ``ConsoleRequest`` with form fields.
 
-    ``member``: the dependency that finds the session of the person, and checks the CSRF token.
+    ``member``: the FastAPI dependency that finds the user's session and checks the CSRF token.
     """
 
     async def build_request(
@@ -195,17 +198,17 @@ async def _empty_form() -> TypedForm:
     return TypedForm()
 
 
-# The form on a page that a browser loads for the first time. After an error, the handler of the
-# submitted form calls the handler of the page with the submitted form.
+# An empty form, for a page that the browser loads with GET. After an error in a submitted form, the
+# POST handler passes the submitted form to the GET handler.
 EmptyForm = Annotated[TypedForm, Depends(_empty_form)]
 
 Console = Annotated[ConsoleRequest, depend_on_console(Member)]
 ConsoleForm = Annotated[ConsoleRequest, depend_on_console_form(FormMember)]
-# Requests with a login within the last 15 minutes. Requests with an older login are redirected to
-# the login page.
+# Requests from a user who logged in within the last 15 minutes. Users who logged in more than 15
+# minutes ago are redirected to the login page.
 RecentConsole = Annotated[ConsoleRequest, depend_on_console(RecentMember)]
 RecentConsoleForm = Annotated[ConsoleRequest, depend_on_console_form(RecentFormMember)]
-# Requests that are allowed even before a person has set up a required second factor.
+# Requests that a user may send even before setting up a required second factor.
 StarterConsole = Annotated[ConsoleRequest, depend_on_console(Starter)]
 RecentStarterConsole = Annotated[ConsoleRequest, depend_on_console(RecentStarter)]
 RecentStarterConsoleForm = Annotated[ConsoleRequest, depend_on_console_form(RecentFormStarter)]

@@ -1,4 +1,4 @@
-"""Forms that show the typed values again after an error, with error messages at the fields."""
+"""Keeps the typed values of a form after an error, and adds error messages to the fields."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -16,7 +16,7 @@ BodyT = TypeVar("BodyT", bound=Body)
 
 CORRECT_FIELDS_TEXT = "Please correct the fields below."
 _NO_PLACES: Mapping[str, str] = MappingProxyType({})
-# The kinds of errors that a form shows. An error of another kind gets its own page.
+# The kinds of errors that a form can show. All other errors are shown on a separate page.
 _CORRECTABLE_KINDS = frozenset(
     {
         Kind.MALFORMED,
@@ -36,14 +36,14 @@ _CORRECTABLE_KINDS = frozenset(
 
 @dataclass(frozen=True)
 class TypedForm:
-    """The values and the errors that a page shows in a form.
+    """The values and the error messages that a page shows in a form.
 
     Attributes:
-        typed: the values that the person typed, by the name of the field. A checkbox is ticked if
-            its name has a value.
-        errors: the error messages of fields, by the name of the field.
-        problem: the error message for the whole form.
-        status: the HTTP status of the page.
+        typed: maps the name of each field to the typed value. A checkbox is ticked if its name is
+            in the mapping.
+        errors: maps the names of invalid fields to error messages.
+        problem: an error message about the whole form, or ``None``.
+        status: the HTTP status of the page that contains the form.
     """
 
     typed: Mapping[str, str] = field(default_factory=dict)
@@ -52,20 +52,21 @@ class TypedForm:
     status: int = 200
 
     def fill(self, values: Mapping[str, str]) -> Self:
-        """Return the form with the given values, unless the person has typed values."""
+        """Return the form filled with ``values``, or unchanged if the user has typed values."""
         return self if self.typed else replace(self, typed=values)
 
     def add_error(self, error: DomainError, places: Mapping[str, str] = _NO_PLACES) -> Self:
-        """Return the form with the error, or raise an error that a form can't correct.
+        """Return the form with an error message, or raise an error that a form can't show.
 
-        ``places``: the name of the field that shows an error, by the code of the error. ``places``
-        matters only for errors that don't name a field.
+        ``places``: maps error codes to form fields, for errors that don't name the field that the
+        user must correct.
         """
         if error.kind not in _CORRECTABLE_KINDS:
             raise error
         status = STATUS_OF[error.kind]
         if error.code in places:
-            # Omit the field's place in the API's body, because the person doesn't use the API.
+            # Remove the field's path in the API's request body from the error message, because the
+            # user doesn't call the API.
             rules = (
                 _format_rule(problem)
                 for problem in error.problems
@@ -81,14 +82,14 @@ class TypedForm:
 
 
 def build_error_form(error: DomainError, *kinds: Kind) -> TypedForm:
-    """Return an empty form with the error, or raise the error if it has another kind."""
+    """Return an empty form with an error, or raise the error unless its kind is in ``kinds``."""
     if error.kind not in kinds:
         raise error
     return TypedForm(problem=error.message, status=STATUS_OF[error.kind])
 
 
 def parse_body(schema: type[BodyT], values: Mapping[str, Any]) -> BodyT:
-    """Return the body of the API call that the form corresponds to, or raise ``body.invalid``."""
+    """Return a form's values as the body of an API call, or raise ``body.invalid``."""
     try:
         return schema.model_validate(values)
     except ValidationError as error:
@@ -107,7 +108,7 @@ def parse_body(schema: type[BodyT], values: Mapping[str, Any]) -> BodyT:
 
 
 def build_field_error(name: str, rule: str) -> DomainError:
-    """Return the error for an invalid value in a field that exists only in the form."""
+    """Return the error for an invalid value in a form field that the API's body doesn't have."""
     problem = FieldProblem(f"body.{name}", "value", rule)
     return BODY_INVALID(place=problem.field, rule=rule, problems=(problem,))
 
@@ -121,10 +122,10 @@ def read_lines(typed: Mapping[str, str], name: str) -> list[str]:
 
 
 def _get_field_name(problem: FieldProblem) -> str:
-    """Return the form's field for a place such as ``body.choices[1]`` or ``body.fields.city``."""
+    """Return the name of the form field for a path such as ``body.choices[1]``."""
     place = problem.field.removeprefix("body.").partition("[")[0]
     first, _, rest = place.partition(".")
-    # A form has one field for a whole list of values, but one field per key of an object.
+    # A form has one field for a whole array of the API's body, but one field per key of an object.
     return first if not rest or rest.isdigit() else f"{first}.{rest.partition('.')[0]}"
 
 

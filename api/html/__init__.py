@@ -1,1 +1,1 @@
-"""Renders HTML pages without scripts, except for passkeys."""
+"""Renders HTML pages that contain no scripts, except for passkeys."""

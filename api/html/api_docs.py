@@ -1,4 +1,4 @@
-"""The page with the API's documentation, which loads only files of this server."""
+"""Serves the API's documentation as a page that loads files only from this server."""
 
 import re
 from pathlib import Path
@@ -17,15 +17,15 @@ _SWAGGER_FOLDER = Path(fastapi_standalone_docs.__path__[0]) / "static" / "swagge
 
 
 def add_docs(app: FastAPI) -> None:
-    """Serve the documentation page and its files under ``/docs``."""
+    """Add routes that serve the documentation page and its files under ``/docs``."""
     swagger_page = get_swagger_ui_html(
         openapi_url=DOCUMENT_PATH,
         title=app.title,
         swagger_js_url=f"{DOCS_PATH}/swagger-ui-bundle.js",
         swagger_css_url=f"{DOCS_PATH}/swagger-ui.css",
         swagger_favicon_url="data:,",
-        # Hide the list of all schemas, because the list makes the page slow. Each operation shows
-        # its own schemas.
+        # Hide the list of all schemas, because the list makes the documentation page slow. The page
+        # still shows the schemas of each operation.
         swagger_ui_parameters={"defaultModelsExpandDepth": -1},
     )
     page = bytes(swagger_page.body)
@@ -47,6 +47,7 @@ def add_docs(app: FastAPI) -> None:
         return RedirectResponse(DOCS_PATH)
 
     app.add_route(DOCS_PATH, show_docs, include_in_schema=False)
-    # Redirect from the path at which FastAPI serves a second documentation page by default.
+    # Redirect ``/redoc`` to the documentation page, because FastAPI serves a second documentation
+    # page there by default.
     app.add_route("/redoc", redirect_to_docs, include_in_schema=False)
     app.mount(DOCS_PATH, StaticFiles(directory=_SWAGGER_FOLDER))

@@ -1,4 +1,4 @@
-"""Builds ``Content-Security-Policy`` headers of pages."""
+"""Builds the ``Content-Security-Policy`` header of a page."""
 
 import base64
 import hashlib
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 
 def build_policy(sources: Mapping[str, str], more_sources: Mapping[str, str]) -> str:
-    """Return a policy that allows the sources of both mappings, which are per directive."""
+    """Return a Content-Security-Policy that allows the sources from both mappings."""
     allowed = {
         directive: f"{sources.get(directive, '')} {more_sources.get(directive, '')}".strip()
         for directive in dict.fromkeys((*sources, *more_sources))
@@ -15,6 +15,6 @@ def build_policy(sources: Mapping[str, str], more_sources: Mapping[str, str]) ->
 
 
 def hash_source(text: str) -> str:
-    """Return the hash with which a policy allows an inline style or script."""
+    """Return the hash that makes a Content-Security-Policy allow an inline style or script."""
     digest = hashlib.sha256(text.encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"

@@ -1,7 +1,8 @@
-"""Renders HTML pages with the common style and strict security headers.
+"""Renders HTML pages with a common style sheet and strict security headers.
 
-A mailed link acts for the person who received the mail. The headers keep the URL of a page out of
-caches, search engines and the ``Referer`` headers that other sites receive.
+A mailed link needs no login, and acts for the person who received the mail. The security headers
+keep the URL of a page out of caches, search engines and the ``Referer`` headers that other sites
+receive.
 """
 
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ from services.subscriptions import colours
 from services.subscriptions.branding import Look
 
 _API_FOLDER = Path(__file__).parents[1]
-# If two folders have a template of the same name, the template in this package wins.
+# If two folders have a template of the same name, the first folder in this list takes precedence.
 _TEMPLATE_FOLDERS = [
     _API_FOLDER / "html" / "templates",
     _API_FOLDER / "sign_up" / "templates",
@@ -32,7 +33,8 @@ _NO_SOURCES: Mapping[str, str] = {}
 _SOURCES = {
     "default-src": "'none'",
     "style-src": f"'{hash_source(_STYLE)}'",
-    # The empty icon is a data: URL, so that browsers don't request an icon.
+    # Allow images in data URLs, because each page has an empty icon in a data URL. Without the
+    # icon, browsers would request an icon file.
     "img-src": "data:",
     "frame-ancestors": "'none'",
     "base-uri": "'none'",
@@ -57,13 +59,14 @@ def render_page(
     other_sources: Mapping[str, str] = _NO_SOURCES,
     **values: object,
 ) -> Response:
-    """Render a page. The template escapes every value.
+    """Render a page. HTML characters in the template values are escaped.
 
     Args:
-        language: the language of a page for readers. Pages for owners and operators are English.
-        form_targets: other origins to which a form on the page may redirect.
+        language: the language of the page. Pages for owners and operators are always English.
+        form_targets: additional origins to which a form on the page may redirect.
         has_passkey_script: whether the page contains and may run the script for passkeys.
-        other_sources: other origins from which the page loads content, by policy directive.
+        other_sources: maps directives of the Content-Security-Policy to additional origins from
+            which the page loads content.
     """
     more_sources = {**other_sources, "form-action": form_targets}
     if has_passkey_script:
@@ -87,9 +90,9 @@ def render_list_page(
     other_sources: Mapping[str, str] = _NO_SOURCES,
     **values: object,
 ) -> Response:
-    """Render a page with the list's colour and logo.
+    """Render a page for readers with the colour and the logo of a list.
 
-    ``values`` may also contain the other arguments of ``render_page``.
+    ``values`` may also contain keyword arguments of ``render_page``, such as ``status``.
     """
     style = _build_list_style(look)
     more_sources = dict(other_sources)
@@ -110,12 +113,12 @@ def render_list_page(
 
 
 def get_list_style_hashes(look: Look) -> str:
-    """Return the ``style-src`` sources that a page needs to embed a page of the list."""
+    """Return the ``style-src`` sources that a page needs to embed a page with a list's style."""
     return f"'{hash_source(_STYLE)}' '{hash_source(_build_list_style(look))}'"
 
 
 def _build_list_style(look: Look) -> str:
-    """Return CSS that overrides properties of style.css with the list's colours."""
+    """Return CSS that overrides the colours of style.css with the colours of a list."""
     if look.colour is None:
         return ""
     dark_accent = colours.lighten_for_dark_mode(look.colour)
@@ -129,7 +132,10 @@ def _format_rule(accent: str, deep: str, on_accent: str) -> str:
 
 
 def render_fragment(template: str, *, language: str = ENGLISH, **values: object) -> str:
-    """Return HTML for a part of a page. The template escapes every value."""
+    """Render a template for a part of a page, and return the HTML.
+
+    HTML characters in the template values are escaped.
+    """
     return _load_templates(language).get_template(template).render(values)
 
 
@@ -141,16 +147,16 @@ def _load_templates(language: str) -> Environment:
 
 
 def render_line(text: str) -> Response:
-    """Return a response with one line of plain text, for programs that check only the status."""
+    """Return one line of plain text, for programs that check only the status of the response."""
     return PlainTextResponse(f"{text}\n", headers=HEADERS)
 
 
 def redirect_to_query(query: str) -> Response:
-    """Redirect to the current page with another query.
+    """Redirect the browser to the current path with another query string.
 
-    The browser uses GET for the redirected request, so that a reload doesn't repeat a write.
+    The browser follows the redirect with GET, so that reloading the page doesn't repeat a POST.
     """
-    # A relative URL stays valid if a proxy serves the page under another path.
+    # Use a relative URL, which stays valid if a proxy serves the page under another path.
     return redirect_to(f"?{query}")
 
 

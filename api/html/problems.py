@@ -1,6 +1,6 @@
-"""Renders errors as pages.
+"""Renders errors as HTML pages.
 
-The module also marks requests whose response is a page, and stores the language of the page.
+The module also marks requests that expect an HTML page, and stores the language of the page.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from core.errors import access, mailing, money, people, requests
 from core.languages import reader_languages
 from core.languages.reader_languages import ENGLISH, marked, translate
 
-# Keys in the scope of a request.
+# The keys under which the ASGI scope of a request contains the renderer and the language.
 _RENDERER_KEY = "pressroom.problem_page"
 _LANGUAGE_KEY = "pressroom.language"
 
@@ -33,8 +33,9 @@ _DOES_NOT_WORK = marked("This link doesn’t work")
 _INCOMPLETE = (marked("This link is incomplete"), marked("Its last part is missing."), _OPEN_AGAIN)
 _MIXED_UP = (_DOES_NOT_WORK, marked("It got mixed up on its way."), _OPEN_AGAIN)
 
-# The heading and the sentences of the page for an error, by the code of the error. ``marked``
-# selects a text for translation, because readers may see the text. Other texts stay English.
+# Maps an error code to the heading and the sentences of the error page. ``marked`` selects a text
+# for translation, because a page for readers may show the text. Texts without ``marked`` stay
+# English.
 _TEXTS_BY_CODE: dict[str, tuple[str, ...]] = {
     mailing.TRACE_MISSING.code: _INCOMPLETE,
     mailing.TRACE_AMBIGUOUS.code: _MIXED_UP,
@@ -145,8 +146,8 @@ _TEXTS_BY_CODE: dict[str, tuple[str, ...]] = {
         "It was never yours. The page of your keys lists all that open something.",
     ),
     mailing.LIST_NOT_FOUND.code: (
-        # The text fits an archived list and a list that never existed, because a stranger must not
-        # learn the difference.
+        # The text is the same for an archived list and for a list that never existed, so that
+        # strangers can't tell them apart.
         marked("There is no open list here"),
         marked(
             "If a list was here, it is closed, and nothing is sent from it any more. Otherwise the"
@@ -164,7 +165,7 @@ _SERVER_ERROR_TEXTS = (
 
 @dataclass(frozen=True)
 class ErrorDetails:
-    """An error, as a page shows it to a person."""
+    """The details of an error that an HTML page shows."""
 
     status: int
     code: str
@@ -194,23 +195,23 @@ def render_problem(problem: ErrorDetails, *, language: str = ENGLISH) -> Respons
 
 
 def describe_error(code: str) -> tuple[str, str] | None:
-    """Return the English heading and text for an error, or ``None`` if the error has no page."""
+    """Return the English heading and text for an error, or ``None`` for an error without texts."""
     heading, *sentences = _TEXTS_BY_CODE.get(code, ("",))
     return (heading, " ".join(sentences)) if heading else None
 
 
 def mark_page_request(scope: Scope, renderer: ProblemRenderer = render_problem) -> None:
-    """Mark a request whose response is a page.
+    """Mark a request as expecting an HTML page, even for errors.
 
-    ``renderer``: the function that renders an error of the request as a page.
+    ``renderer``: the function that renders an error in this request as a page.
     """
     scope[_RENDERER_KEY] = renderer
 
 
 def find_problem_renderer(scope: Scope) -> ProblemRenderer | None:
-    """Return the function that renders errors of this request as pages.
+    """Return the function that renders errors in a marked request as pages.
 
-    The result is ``None`` for a request of a program, which gets errors as JSON.
+    The result is ``None`` for the request of a program, which gets errors as JSON.
     """
     renderer: ProblemRenderer | None = scope.get(_RENDERER_KEY)
     return renderer
@@ -221,7 +222,7 @@ def is_for_browser(scope: Scope) -> bool:
 
 
 def mark_reader_request(scope: Scope) -> None:
-    """Mark a request whose response is a page in the language of a reader's browser."""
+    """Mark a request as expecting an HTML page in the language that the browser prefers."""
     accepted = b",".join(value for name, value in scope["headers"] if name == b"accept-language")
     language = reader_languages.choose_language(accepted.decode("latin-1"))
     scope[_LANGUAGE_KEY] = language
@@ -233,6 +234,9 @@ def is_reader_page(scope: Scope) -> bool:
 
 
 def get_reader_language(request: Request) -> str:
-    """Return the language of the page. Pages for owners and operators are English."""
+    """Return the language of the page that a request expects.
+
+    Pages for owners and operators are always English.
+    """
     language: str = request.scope.get(_LANGUAGE_KEY, ENGLISH)
     return language

@@ -9,7 +9,7 @@ from api.pages.unsubscribe import routes as unsubscribe
 from api.sign_up import confirmation
 from api.sign_up import pages as sign_up
 
-# Routers of pages in the reader's language.
+# The routers of pages for readers, which are in the reader's language.
 READER_PAGES = (
     unsubscribe.router,
     reports.router,
@@ -19,7 +19,7 @@ READER_PAGES = (
     preference_links.router,
 )
 
-# Routers of all pages outside the console.
+# The routers of all HTML pages outside the console.
 PAGES = (
     *READER_PAGES,
     topup_return.router,

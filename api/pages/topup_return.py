@@ -1,4 +1,4 @@
-"""Redirects payers who return from the payment provider to the page that started the payment."""
+"""Redirects a payer who returns from the payment provider to the site that started the payment."""
 
 from typing import Annotated
 
@@ -20,9 +20,9 @@ log = get_logger(__name__)
 
 router = APIRouter(dependencies=[PUBLIC], include_in_schema=False, route_class=ThreadedRoute)
 
-# The longest time that a response waits for the payment provider to report the status of an order.
-# If the order is still pending after the wait, the page that started the payment must poll the
-# order.
+# The maximum time that a response waits until the payment provider has reported the status of an
+# order. If the order is still pending after this time, the site that started the payment must poll
+# the order.
 MAX_WAIT_SECONDS = 6.0
 
 
@@ -33,7 +33,7 @@ async def return_from_payment(
     order: Annotated[str, Query()] = "",
     signature: Annotated[str, Query()] = "",
 ) -> Response:
-    """Check whether the order is paid, and redirect the payer to the order's redirect URL."""
+    """Ask the provider whether the order is paid, and redirect the payer to ``redirect_url``."""
     if not checkout.is_return_signature(state.resources.keyring, order, signature):
         raise money.PAYMENT_LINK_INVALID()
     payment_order = await state.in_unit_of_work(

@@ -1,4 +1,4 @@
-"""The response to a browser that submits a sign-up form."""
+"""Subscribes the address in a form that a browser submitted, and builds the response."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +19,7 @@ from integrations.challenges.siteverify import WIDGETS
 from models import MailingList
 from services.subscriptions import page_urls
 
-# ``marked`` selects a text for translation, because readers may see the text.
+# ``marked`` selects a text for translation, because the sign-up page shows the text to readers.
 _INVALID_ADDRESS = marked("This is no e-mail address that we could send to.")
 _LONG_NAME = marked("This name is too long.")
 _INVALID_VALUES = marked(
@@ -28,7 +28,7 @@ _INVALID_VALUES = marked(
 _FAILED_CHALLENGE = marked(
     "The check that you are a person was not passed. Please do it once more."
 )
-# Messages for the errors that the person can correct, by the code of the error.
+# Maps the codes of errors that the user can correct to messages.
 _MESSAGES = {
     mailing.CHALLENGE_MISSING.code: _FAILED_CHALLENGE,
     mailing.CHALLENGE_FAILED.code: _FAILED_CHALLENGE,
@@ -51,12 +51,12 @@ async def answer_form(
     *,
     page_url: str | None = None,
 ) -> Response:
-    """Subscribe the address in a submitted form, and redirect the browser.
+    """Subscribe the e-mail address in a submitted form, and redirect the browser.
 
-    If the person can correct an error, show the form again with the error.
+    If the user can correct an error, show the form with the error message.
 
     Args:
-        page_url: the URL of our page with the form, or ``None`` for a form on another site.
+        page_url: the URL of the sign-up page with the form, or ``None`` for a form on another site.
     """
     settings = state.resources.settings
     language = get_reader_language(request)
@@ -83,7 +83,7 @@ async def answer_form(
 
 
 def _add_widget_token(mailing_list: MailingList, inputs: dict[str, Any]) -> dict[str, Any]:
-    """Add the API's challenge fields to a form that contains the token of a challenge widget."""
+    """Add the API's challenge fields to a form that contains a challenge widget's token."""
     if not mailing_list.challenge_enabled or mailing_list.challenge_provider is None:
         return inputs
     provider = ChallengeProviderName(mailing_list.challenge_provider)
@@ -93,7 +93,8 @@ def _add_widget_token(mailing_list: MailingList, inputs: dict[str, Any]) -> dict
     return {
         **inputs,
         "challenge-provider": provider.value,
-        # The provider verifies the action, so the form doesn't need to contain the action.
+        # The form doesn't contain the action of the challenge, because the challenge provider
+        # verifies the action.
         "challenge-action": "subscribe",
         "challenge-token": token,
     }
@@ -102,7 +103,7 @@ def _add_widget_token(mailing_list: MailingList, inputs: dict[str, Any]) -> dict
 def _build_form_errors(
     language: str, error: DomainError, form: ListForm, inputs: Mapping[str, Any]
 ) -> FormErrors | None:
-    """Return the errors to show in the form, or ``None`` if the person can't correct the error."""
+    """Return the errors that the form shows, or ``None`` if the user can't correct the error."""
     status = STATUS_OF[error.kind]
     if error.code == requests.BODY_INVALID.code:
         texts = {

@@ -1,7 +1,7 @@
-"""The page on which a person confirms a sign-up, after opening a mailed link.
+"""The page on which a person confirms a subscription, after opening a mailed link.
 
-Opening the link changes nothing, because mail scanners open links. The button on the page confirms
-the subscription.
+Opening the confirmation link changes nothing, because mail scanners open links. Only the button on
+the page confirms the subscription.
 """
 
 from functools import partial
@@ -65,10 +65,10 @@ async def confirm_subscription(
 
 
 def _read_secret(*values: object) -> str:
-    """Return the token from the query or the form.
+    """Return the confirmation token, which may be in the URL or in the form.
 
-    Raises ``link.missing`` if the request has no token. Raises ``link.ambiguous`` if the query and
-    the form have different tokens.
+    Raises ``link.missing`` if the request has no token. Raises ``link.ambiguous`` if the URL and
+    the form contain different tokens.
     """
     secrets = {value for value in values if isinstance(value, str) and value}
     if not secrets:

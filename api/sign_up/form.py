@@ -1,4 +1,4 @@
-"""The page with the sign-up form of a list."""
+"""Renders the page with the sign-up form of a list."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,13 +23,13 @@ from storage.unit_of_work import UnitOfWork
 
 @dataclass(frozen=True)
 class ListForm:
-    """The content of a list's sign-up form.
+    """The data that a list's sign-up form shows.
 
     Attributes:
-        fields: the member fields that the form contains, by the key of the field.
-        required_keys: the keys of the required fields.
-        wording: the text to which a person consents by signing up.
-        masked_owner: the owner's address, shortened to the first letter and the domain.
+        fields: maps the key of each member field in the sign-up form to the field.
+        required_keys: the keys of the member fields that require a value.
+        wording: the text to which a person consents by signing up, or ``None``.
+        masked_owner: the list owner's e-mail address, shortened to the first letter and the domain.
     """
 
     mailing_list: MailingList
@@ -57,12 +57,13 @@ class ListForm:
 
 @dataclass(frozen=True)
 class FormErrors:
-    """The errors in a submitted form that the person can correct.
+    """The errors in a submitted sign-up form that the user can correct.
 
     Attributes:
-        message: the message for the whole form, or ``None`` if every error belongs to an input.
-        by_input: the messages for invalid inputs, by the name of the input.
-        headers: additional headers of the response, such as ``Retry-After``.
+        message: an error message about the whole form, or ``None`` if every error belongs to an
+            input.
+        by_input: maps the name of each invalid input to an error message.
+        headers: additional HTTP headers of the response, such as ``Retry-After``.
     """
 
     status: int
@@ -82,7 +83,7 @@ def render_form(
     """Render the page with a list's sign-up form.
 
     Args:
-        values: the values that the person typed, in the structure that ``nest_inputs`` returns.
+        values: the values that the user typed, in the structure that ``nest_inputs`` returns.
         errors: the errors in a submitted form, or ``None`` for a new form.
     """
     settings = state.resources.settings
@@ -101,8 +102,8 @@ def render_form(
         form.look,
         language=language,
         status=errors.status if errors else 200,
-        # Allow every host, because the owner's site may redirect to other hosts. Browsers check all
-        # redirects that follow a form against the policy.
+        # The form may redirect to every host, because the owner's site may redirect to other hosts.
+        # Browsers check all redirects that follow a form against the Content-Security-Policy.
         form_targets=f"{redirect_url.origin.partition(':')[0]}:" if redirect_url else "",
         list_title=mailing_list.title,
         owner_text=mailing_list.sign_up_text or mailing_list.tagline,
@@ -123,7 +124,7 @@ def render_form(
 def find_redirect_url(
     state: State, mailing_list: MailingList, inputs: Mapping[str, Any]
 ) -> PlainUrl | None:
-    """Return ``redirect_url`` of the form if the list or the operator allows the URL's origin."""
+    """Return the form's ``redirect_url`` if the list or the operator allows its origin."""
     text = inputs.get("redirect_url")
     url = origins.read_url(text) if isinstance(text, str) else None
     allowed_origins = {*state.resources.settings.redirect_origins, *mailing_list.redirect_origins}
@@ -131,9 +132,10 @@ def find_redirect_url(
 
 
 def build_widget_values(state: State, mailing_list: MailingList) -> dict[str, Any]:
-    """Return the template values for the widget of the list's challenge.
+    """Return the template values for the widget with which a list's challenge is solved.
 
-    ``widget`` is ``None`` if the list has no challenge or the provider isn't configured.
+    The value ``widget`` is ``None`` if the list has no challenge or the challenge provider isn't
+    configured.
     """
     name = mailing_list.challenge_provider
     if not mailing_list.challenge_enabled or name not in state.challenges.configured:

@@ -1,4 +1,4 @@
-"""Builds form inputs for an address, a name and the fields of a list."""
+"""Builds form inputs for an e-mail address, a name and the member fields of a list."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -31,11 +31,12 @@ class FormInput:
     """An input of a form, with its value and an error message.
 
     Attributes:
-        kind: ``email``, or the type of the member field.
-        problem: the error message, or ``None`` for a valid value.
-        choices: the values from which the person can choose.
-        input_type: the ``type`` attribute of an ``<input>`` element.
-        is_first_problem: whether the input is the first input with an error, which gets the focus.
+        kind: ``email`` for the e-mail address, or otherwise the type of the member field.
+        problem: the error message about the input's value, or ``None`` for a valid value.
+        choices: the values from which the user can choose, or empty if the user types the value.
+        input_type: the ``type`` attribute of the ``<input>`` element.
+        is_first_problem: whether this is the form's first input with an error, which gets the
+            focus.
     """
 
     name: str
@@ -57,16 +58,16 @@ def build_inputs(
     errors: Mapping[str, str],
     required_keys: Collection[str] = (),
 ) -> list[FormInput]:
-    """Return inputs for the address, for the name and for each member field, in this order.
+    """Return form inputs for the e-mail address, the name and each member field, in this order.
 
     Args:
-        values: the values that the person typed, by the name of the input.
-        errors: the error messages for invalid values, by the name of the input.
-        required_keys: the keys of the required fields.
+        values: maps the names of inputs to the values that the user typed.
+        errors: maps the names of inputs with invalid values to error messages.
+        required_keys: the keys of the member fields that require a value.
     """
 
     def build_input(name: str, label: str, kind: str, **others: Any) -> FormInput:
-        # Cut longer values, because nobody types a longer value by accident.
+        # Cut values above the maximum length, because nobody types such a long value by accident.
         max_characters = MAX_ADDRESS_BYTES if kind == "email" else MAX_VALUE_CHARACTERS
         value = str(values.get(name, ""))[:max_characters]
         error = errors.get(name)
@@ -98,9 +99,9 @@ def build_inputs(
 def describe_field_errors(
     language: str, fields: Mapping[str, MemberField], error: DomainError | None
 ) -> dict[str, str]:
-    """Return a message for each invalid value, by the name of the input.
+    """Return an error message for each invalid value in a form, by the name of the input.
 
-    ``fields``: the member fields in the form, by the key of the field.
+    ``fields``: maps the key of each member field in the form to the field.
     """
     texts = {}
     for problem in error.problems if error else ():

@@ -1,4 +1,4 @@
-"""The pages on which anyone can sign up for a list, without a login."""
+"""Pages on which anyone can sign up for a list without a login."""
 
 from typing import Annotated
 
@@ -39,7 +39,8 @@ async def submit_form(request: Request, state: StateOf, slug: str) -> Response:
         raise requests.BODY_NO_FORM_TYPE()
     inputs = nest_inputs(pairs, "fields")
     mailing_list = await state.in_unit_of_work(find_list, slug)
-    # Our pages forbid the Referer header, so the URL of the page is built here.
+    # Build the URL of the sign-up page, because Pressroom's pages tell browsers not to send the
+    # Referer header.
     page_url = page_urls.sign_up_url(state.resources.settings, mailing_list.slug)
     return await answer_form(request, state, mailing_list, inputs, page_url=page_url)
 
@@ -48,9 +49,10 @@ async def submit_form(request: Request, state: StateOf, slug: str) -> Response:
 def show_subscribed(
     request: Request, uow: Transaction, list_id: Annotated[PathId, Query(alias="list")]
 ) -> Response:
-    """Show the page after a sign-up.
+    """Show the page to which a browser is redirected after a sign-up.
 
-    The page is the same for every address, so that nobody learns who subscribes to the list.
+    The page after a sign-up is the same for every address, so that nobody learns who subscribes to
+    the list.
     """
     mailing_list = lists.get_list(uow, list_id)
     return render_list_page(

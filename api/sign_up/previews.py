@@ -1,6 +1,7 @@
 """Renders previews of a list's sign-up pages and confirmation mail.
 
-Links in a preview of the mail contain an invalid token, so that a click changes nothing.
+Links in the preview of a confirmation mail contain an invalid token, so that a click changes
+nothing.
 """
 
 from api.html.frame import render_fragment, render_list_page
@@ -37,8 +38,8 @@ def render_preview(
         form = ListForm.read(uow, mailing_list, settings)
         page = render_form(language, state, form, values={})
     else:
-        # The owner's thanks are on the last page of the sign-up. If the list requires confirmation,
-        # the last page is the page after the confirmation.
+        # The owner's text of thanks is on the last page of the sign-up. If the list requires
+        # confirmation, the sign-up ends with the page after the confirmation.
         must_confirm = mailing_list.confirm_required
         page = render_list_page(
             "confirm.html" if must_confirm else "subscribed.html",
@@ -58,7 +59,7 @@ def render_embedded_form(state: State, form: ListForm, *, language: str) -> Embe
     """Return the sign-up form as HTML that an owner can insert into a page of another site."""
     settings = state.resources.settings
     mailing_list = form.mailing_list
-    # Use the list's id in the URL, because the slug of a list may change.
+    # Use the list's id in the form's URL, because the slug of a list may change.
     action = page_urls.submission_url(settings, mailing_list.id)
     html = render_fragment(
         "embed_form.html",

@@ -1,11 +1,11 @@
-"""The endpoint with which anyone can subscribe an address to a list, without a login.
+"""The API endpoint with which anyone can subscribe an e-mail address to a list without a login.
 
-Programs send JSON, and pages without scripts send a plain form. The endpoint ignores cookies and
-credentials. Forms on other sites therefore can't act for a person who is logged in, and the
-endpoint needs no CSRF token.
+Programs send JSON to the endpoint, and HTML pages without scripts send a form. The sign-up endpoint
+ignores cookies and credentials. A form on another site therefore can't act for a user who is logged
+in, and the endpoint needs no CSRF token.
 
-A request may contain anybody's address. Challenges, confirmations, rate limits and the limits of
-unsolicited mail restrict the misuse of addresses.
+A sign-up request may contain the e-mail address of somebody else. Challenges, confirmations, rate
+limits and limits for unsolicited mail restrict the misuse of other people's addresses.
 """
 
 from typing import Any
@@ -31,12 +31,13 @@ from core.errors import mailing, requests
 from core.languages import reader_languages
 from services.subscriptions import lists
 
-# The response data for every address, so that nobody learns who subscribes.
+# The number in the response, which is the same for every address, so that nobody learns who
+# subscribes.
 ACCEPTED_COUNT = 1
 
 
 class _SignUpRoute(JsonRoute):
-    """A route that responds to a browser's form with pages, including pages for errors."""
+    """A route that responds to a browser's form with an HTML page, even for errors."""
 
     def get_route_handler(self) -> Handler:
         handle = super().get_route_handler()
@@ -52,9 +53,9 @@ router = APIRouter(tags=["Subscriptions"], route_class=_SignUpRoute)
 
 
 def _mark_browser_form(request: Request) -> None:
-    """Mark the request if a browser sent a form, so that the response is a page.
+    """Mark the request as expecting an HTML page if a browser sent a form.
 
-    A program that sends a form gets JSON, if it accepts JSON but not HTML.
+    A program that sends a form gets JSON if it accepts JSON but not HTML.
     """
     accepted = request.headers.get("accept", "")
     is_program = "application/json" in accepted and "text/html" not in accepted
@@ -64,7 +65,7 @@ def _mark_browser_form(request: Request) -> None:
 
 
 def _describe_body() -> dict[str, Any]:
-    """Return the ``openapi_extra`` of a route whose body is JSON or a form."""
+    """Return the ``openapi_extra`` argument for a route whose request body is JSON or a form."""
     schemas = {"application/json": NewSubscription, FORM: SignUpForm, MULTIPART: SignUpForm}
     content = {
         content_type: {"schema": {"$ref": f"#/components/schemas/{schema.__name__}"}}
@@ -111,7 +112,8 @@ async def subscribe(request: Request, state: StateOf, list_id: ListId) -> Respon
     submission = validate_inputs(inputs)
     mailing_list = await state.in_unit_of_work(lists.get_list, list_id)
     accepted_languages = request.headers.get("accept-language")
-    # Most programs send no Accept-Language. A script on a page sends the languages of the reader.
+    # Most programs send no Accept-Language header. The requests of a script in a browser contain
+    # the reader's languages.
     language = reader_languages.choose_language(accepted_languages) if accepted_languages else None
     await subscribe_stranger(
         request, state, mailing_list, submission, is_form=is_form, language=language

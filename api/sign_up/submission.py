@@ -1,4 +1,4 @@
-"""Subscribes an address without a login. API requests and forms use the same steps."""
+"""Subscribes an e-mail address without a login, for API requests and for forms."""
 
 from dataclasses import replace
 from typing import Any
@@ -28,7 +28,7 @@ from storage.unit_of_work import UnitOfWork
 
 
 def validate_inputs(inputs: dict[str, Any]) -> NewSubscription:
-    """Validate the inputs of a form or the fields of a JSON body, or raise ``body.invalid``."""
+    """Validate the inputs of a form or a JSON body, or raise ``body.invalid``."""
     try:
         return NewSubscription.model_validate(inputs)
     except ValidationError as error:
@@ -48,14 +48,16 @@ async def subscribe_stranger(
     page_url: str | None = None,
     language: str | None = None,
 ) -> None:
-    """Subscribe the submitted address to the list.
+    """Subscribe the submitted e-mail address to a list.
 
-    The duration of the call doesn't reveal whether the address is on the list already.
+    The duration of the subscription doesn't reveal whether the address is on the list already.
 
     Args:
-        is_form: whether the submission is a form, in which all field values are strings.
-        page_url: the URL of our page with the form, or ``None`` for a form on another site.
-        language: the language of the page that the person saw, and of later mails.
+        is_form: whether the address was submitted with a form, in which all field values are
+            strings.
+        page_url: the URL of the sign-up page with the form, or ``None`` for a form on another site.
+        language: the language of the page that the reader saw, which is also the language of mails
+            to the reader.
     """
     via = Via.CHALLENGE if mailing_list.challenge_enabled else Via.FORM
     actor = actors.build_actor(request, ActorKind.STRANGER, via, None)
@@ -91,9 +93,10 @@ async def subscribe_stranger(
 def _read_challenge(
     request: Request, state: State, mailing_list: MailingList, submission: NewSubscription
 ) -> tuple[Challenge, ChallengeResponse]:
-    """Return the list's challenge, and the submitted response to the challenge.
+    """Return the challenge of a list, and the submitted response to the challenge.
 
-    Raises ``challenge.missing``, ``challenge.provider_mismatch`` or ``challenge.failed``.
+    Raises ``challenge.missing``, ``challenge.provider_mismatch`` or ``challenge.failed`` if the
+    challenge isn't solved correctly.
     """
     provider = submission.challenge_provider
     token = submission.challenge_token
@@ -107,7 +110,8 @@ def _read_challenge(
         raise mailing.CHALLENGE_MISSING(rules=rules, problems=problems)
     if provider != mailing_list.challenge_provider:
         raise mailing.CHALLENGE_PROVIDER_MISMATCH(provider=mailing_list.challenge_provider)
-    # Reject a token of another action, for example a token of the registration form.
+    # Reject a challenge token that was created for another action, for example for the registration
+    # form.
     if submission.challenge_action != ChallengeAction.SUBSCRIBE:
         raise mailing.CHALLENGE_FAILED()
     response = ChallengeResponse(token, ChallengeAction.SUBSCRIBE, client_address(request))

@@ -1,1 +1,1 @@
-"""Metrics of the product's source code, which ``make house`` prints."""
+"""Calculates metrics of the product's source code, which ``make house`` prints."""

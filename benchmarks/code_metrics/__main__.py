@@ -1,7 +1,7 @@
-"""``python -m benchmarks.code_metrics``: print metrics of the product's source code.
+"""The command ``python -m benchmarks.code_metrics``, which prints metrics of the source code.
 
-With a commit as its argument, the program compares the metrics with the metrics of the commit.
-With ``--list FIGURE``, the program prints every line that a figure of readability counts.
+With a commit as its argument, the command compares the metrics now with the metrics at the commit.
+With ``--list FIGURE``, the command prints every line that the readability metric ``FIGURE`` counts.
 """
 
 import argparse
@@ -89,7 +89,8 @@ def _format_table(columns: dict[str, Figures]) -> str:
 
 
 def _files_behind_urls() -> Iterator[tuple[str, str]]:
-    # Importing the application takes a second, and ``--list`` does not need the application.
+    # Import the application inside the function, because the import takes a second and ``--list``
+    # doesn't need the application.
     from api.app import create_app
     from api.openapi import list_api_routes
     from core.settings import Settings

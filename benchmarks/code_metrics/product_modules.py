@@ -1,4 +1,4 @@
-"""Reads the Python modules of the product, without the migrations."""
+"""Reads the Python modules of the product, except the database migrations."""
 
 import ast
 import io
@@ -21,7 +21,7 @@ _TOKENS_WITHOUT_CODE = {
 class Module:
     """A Python module of the product."""
 
-    path: Path  # relative to the root of the checkout
+    path: Path  # The path is relative to the root of the checkout.
     text: str
     tree: ast.Module
 
@@ -35,7 +35,7 @@ class Module:
 
     @property
     def code_line_count(self) -> int:
-        """The number of lines that contain code besides comments and docstrings."""
+        """Return the number of lines that contain code and not only comments or docstrings."""
         code_lines = {
             line
             for token in tokenize.generate_tokens(io.StringIO(self.text).readline)
@@ -53,7 +53,7 @@ class Module:
 
 
 def read_modules(root: Path) -> list[Module]:
-    """Return all product modules of the checkout at ``root``, ordered by package and path."""
+    """Return the product's modules in the Git checkout at ``root``, ordered by package and path."""
     modules = []
     for package in PACKAGES:
         for path in sorted((root / package).rglob("*.py")):

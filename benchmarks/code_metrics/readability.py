@@ -1,4 +1,4 @@
-"""Counts patterns in the product's code that make a reader stop, such as names without meaning."""
+"""Counts patterns in the product's code that are hard to read, such as names without meaning."""
 
 import ast
 import re
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from benchmarks.code_metrics.product_modules import Module
 
-# A local variable with one of these names does not say which value it holds.
+# The names of local variables that don't say which value the variable contains.
 VAGUE_NAMES = frozenset(
     {
         *(
@@ -26,7 +26,7 @@ VAGUE_NAMES = frozenset(
         *("mine", "most", "own", "said", "shown", "taken", "theirs", "told", "wanted", "whole"),
     }
 )
-# A function under such a decorator gets its name from a route, a command or an event.
+# Matches decorators of functions that users know by the name of a route, a command or an event.
 _NAMING_DECORATORS = re.compile(
     r"router|app|get|post|put|patch|delete|command|callback|fixture|register|listens_for"
     r"|exception_handler"
@@ -43,7 +43,7 @@ DefinitionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 @dataclass(frozen=True)
 class Place:
-    """A line of the product that a figure counts."""
+    """A line of the product's code that matches a pattern of unreadable code."""
 
     module: Module
     line: int
@@ -54,7 +54,7 @@ class Place:
 
 
 def find_packed_assignments(module: Module) -> Iterator[Place]:
-    """Find statements that assign several values to several names."""
+    """Find statements that assign several values to several names at once."""
     for node in ast.walk(module.tree):
         if (
             isinstance(node, ast.Assign)
@@ -65,7 +65,7 @@ def find_packed_assignments(module: Module) -> Iterator[Place]:
 
 
 def find_vague_locals(module: Module) -> Iterator[Place]:
-    """Find assignments to local variables that are named by one of `VAGUE_NAMES`."""
+    """Find assignments to local variables whose name is in `VAGUE_NAMES`."""
     for name in _local_names(module):
         if name.id in VAGUE_NAMES:
             yield Place(module, name.lineno, name.id)
@@ -79,7 +79,7 @@ def find_one_word_functions(module: Module) -> Iterator[Place]:
 
 
 def find_orphaned_comments(module: Module) -> Iterator[Place]:
-    """Find comment blocks between two definitions that belong to neither definition."""
+    """Find comment blocks that stand alone between two definitions."""
     lines = module.text.splitlines()
     definition_lines = [node.lineno for node in module.tree.body if _is_definition(node)]
     if not definition_lines:
@@ -92,28 +92,28 @@ def find_orphaned_comments(module: Module) -> Iterator[Place]:
 
 
 def find_late_constants(module: Module) -> Iterator[Place]:
-    """Find constants below the first definition, except SQL statements."""
+    """Find constants below the first function or class of a module, except SQL statements."""
     for line, name, is_late in _constants(module):
         if is_late:
             yield Place(module, line, name)
 
 
 def find_late_loggers(module: Module) -> Iterator[Place]:
-    """Find loggers that are created below the first definition."""
+    """Find loggers that are created below the first function or class of a module."""
     for node, is_late in _assignments(module):
         if is_late and node.value and "get_logger" in ast.unparse(node.value):
             yield Place(module, node.lineno, ast.unparse(node))
 
 
 def find_attribute_lists(module: Module) -> Iterator[Place]:
-    """Find class docstrings that list attributes but do not say what the class is."""
+    """Find docstrings of classes that list attributes but don't say what the class is."""
     for node, docstring in _docstrings(module):
         if isinstance(node, ast.ClassDef) and docstring.startswith("Attributes:"):
             yield Place(module, node.lineno, node.name)
 
 
 def find_leaning_docstrings(module: Module) -> Iterator[Place]:
-    """Find docstrings that explain a definition by another definition."""
+    """Find docstrings that only refer to another definition, such as "Like ``read``"."""
     for node, docstring in _docstrings(module):
         if _REFERENCE_TO_NEIGHBOUR.match(docstring):
             yield Place(module, node.lineno, docstring.splitlines()[0])
@@ -132,12 +132,12 @@ FINDERS = {
 
 
 def find_places(figure: str, modules: list[Module]) -> list[Place]:
-    """Return the places that a figure counts. ``figure`` is a key of `FINDERS`."""
+    """Return the lines that match a pattern, which is a key of `FINDERS`."""
     return [place for module in modules for place in FINDERS[figure](module)]
 
 
 def measure_readability(modules: list[Module]) -> dict[str, str]:
-    """Return the number of places of each figure, by the figure's label."""
+    """Return how often the code matches each pattern, by the label of the pattern."""
     counts = {figure: len(find_places(figure, modules)) for figure in FINDERS}
     line_count = sum(module.line_count for module in modules)
     local_count = sum(1 for module in modules for _ in _local_names(module))
@@ -187,7 +187,7 @@ def _docstrings(module: Module) -> Iterator[tuple[DefinitionNode, str]]:
 
 
 def _assignments(module: Module) -> Iterator[tuple[ast.Assign | ast.AnnAssign, bool]]:
-    """Yield each assignment at module level, and whether a definition stands above it."""
+    """Yield each assignment at module level, and whether it is below a function or class."""
     is_late = False
     for node in module.tree.body:
         if _is_definition(node):
@@ -197,7 +197,7 @@ def _assignments(module: Module) -> Iterator[tuple[ast.Assign | ast.AnnAssign, b
 
 
 def _constants(module: Module) -> Iterator[tuple[int, str, bool]]:
-    """Yield the line and name of each constant, and whether a definition stands above it."""
+    """Yield line and name of each constant, and whether it is below a function or class."""
     for node, is_late in _assignments(module):
         target = node.targets[0] if isinstance(node, ast.Assign) else node.target
         if not isinstance(target, ast.Name) or not _CONSTANT_NAME.fullmatch(target.id):

@@ -17,10 +17,10 @@ Figures = dict[str, str]
 
 @dataclass(frozen=True)
 class Function:
-    """The length of a function, and how often the module that defines the function names it."""
+    """The length of a function, and how often its own module mentions and calls its name."""
 
     name: str
-    line_count: int  # from ``def`` to the last line, without decorators
+    line_count: int  # Counted from ``def`` to the last line, without decorators.
     mention_count: int  # includes the definition
     call_count: int
 
@@ -31,7 +31,7 @@ class Function:
 
 
 def measure_structure(modules: list[Module]) -> Figures:
-    """Return the figures that describe modules, functions and names, by their labels."""
+    """Return metrics of the product's modules, functions and names, by their label."""
     return _measure_modules(modules) | _measure_functions(modules) | _measure_names(modules)
 
 
@@ -52,7 +52,7 @@ def _measure_modules(modules: list[Module]) -> Figures:
 
 
 def modules_with_one_importer(modules: list[Module]) -> dict[str, str]:
-    """Return the modules that exactly one product module imports, each with its importer."""
+    """Map each module that exactly one product module imports to the importing module."""
     importers: dict[str, list[str]] = {module.name: [] for module in modules}
     for module in modules:
         imported_names = set()
@@ -60,7 +60,8 @@ def modules_with_one_importer(modules: list[Module]) -> dict[str, str]:
             if isinstance(node, ast.Import):
                 imported_names |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module:
-                # ``from package import name`` imports a module or a name inside the package.
+                # The statement ``from package import name`` imports either a module or a name
+                # inside the package.
                 for alias in node.names:
                     qualified_name = f"{node.module}.{alias.name}"
                     is_module = qualified_name in importers

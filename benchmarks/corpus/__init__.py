@@ -1,4 +1,7 @@
-"""Sample posts with handwritten summaries and tags. LICENSE.md contains their licence."""
+"""Contains sample posts with handwritten summaries and tags.
+
+LICENSE.md contains the licence of the sample posts.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,1 +1,1 @@
-"""Large databases for measurements, filled by SQL with the data of several years."""
+"""Creates large databases for measurements, filled by SQL with the data of several years."""

@@ -1,8 +1,8 @@
 """Fills an empty database with a large number of rows.
 
 The rows are inserted without triggers and foreign keys, and the indexes are built afterwards,
-because this is much faster. The statements therefore also fill the tables that triggers maintain,
-such as counts and histories.
+because this is much faster. The SQL statements must also fill the tables that triggers would
+maintain, such as counts and histories.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,15 +20,16 @@ from benchmarks.scale.volume import Volume
 from core.keyring import Keyring
 from services.accounts import passwords
 
-# The password of all owners.
+# The password of all list owners in the filled database.
 PASSWORD = "correct horse battery staple"
 STATEMENTS = {
     **statements_of_lists.STATEMENTS,
     **statements_of_work.STATEMENTS,
     **statements_of_money.STATEMENTS,
 }
-# The tables in the order of filling. Each stage has two groups, which are filled in parallel on two
-# cores. A statement may read only tables of earlier stages, and earlier tables of its own group.
+# The tables in the order in which they are filled. Each stage consists of two groups of tables,
+# which are filled in parallel on two cores. The statement for a table may read only tables of
+# earlier stages, and earlier tables of its own group.
 _STAGES: tuple[tuple[Sequence[str], ...], ...] = (
     (
         (
@@ -58,10 +59,10 @@ SET jit = off
 
 
 def fill(url: str, volume: Volume, keyring: Keyring) -> dict[str, tuple[int, float]]:
-    """Fill all tables, and return the number of rows and the seconds for each table.
+    """Fill all tables of a database, and return the number of rows and seconds per table.
 
     Args:
-        url: the URL of the database with the credentials of an administrator.
+        url: the URL of the database, with the credentials of an administrator.
     """
     with _session(url) as sql:
         values = _values(sql, volume, keyring)
@@ -73,7 +74,8 @@ def fill(url: str, volume: Volume, keyring: Keyring) -> dict[str, tuple[int, flo
         for future in futures:
             future.result()
     with _session(url) as sql:
-        # The parallel group kept the first VACUUM from marking all pages for index-only scans.
+        # Repeat VACUUM, because the first VACUUM ran next to open transactions and couldn't mark
+        # all pages for index-only scans.
         sql.execute("VACUUM (ANALYZE)")
     return results
 
@@ -88,7 +90,7 @@ def _values(sql: cursor, volume: Volume, keyring: Keyring) -> dict[str, object]:
     key = (sha256(key).digest() if len(key) > 64 else key).ljust(64, b"\0")
     return {
         **volume.numbers(),
-        # The start of the day, so that databases of the same day are equal.
+        # Use the start of the day, so that databases that are filled on the same day are equal.
         "anchor": datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0).isoformat(),
         "entry": ", ".join(statements_of_money.ENTRY.get(name, "NULL") for name in columns),
         "password_hash": passwords.hash_password(PASSWORD),
@@ -129,7 +131,7 @@ def _fill_table(sql: cursor, table: str, values: dict[str, object]) -> None:
 _IDENTITY = (
     "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attidentity IN ('a', 'd')"
 )
-# Lists the indexes that are dropped while a table is filled. Primary keys stay, because
+# Lists the indexes that are dropped while a table is filled. Primary keys are not dropped, because
 # foreign keys need primary keys.
 _INDEXES = """
 SELECT i.indexrelid::regclass::text, pg_get_indexdef(i.indexrelid),

@@ -1,8 +1,11 @@
-"""Creates work for each kind of maintenance, with the same amount at every size."""
+"""Creates due work for each kind of maintenance.
+
+The amount of due work is the same for every size of the database.
+"""
 
 _DUE_ROWS = 200
-# Maps each kind of maintenance to the statement that creates work before each round. ``None`` means
-# that the maintenance has nothing to do.
+# Maps each kind of maintenance to the SQL statement that creates due work before each measured
+# round. ``None`` means that the maintenance is measured without due work.
 DUE: dict[str, str | None] = {
     "backup.create": None,
     "backup.journal": None,
@@ -53,8 +56,7 @@ INSERT INTO consent_entries (list_id, user_id, how, ip, occurred_at)
 SELECT id, 1, 'form', '10.2.3.4', now() - interval '100 days'
 FROM n, (SELECT min(id) AS id FROM lists) AS list
 """,
-    # A run resumes at the bookmark of the last run, and checks half a million people. The bookmark
-    # leaves only 50,000 people.
+    # Move the bookmark at which this maintenance resumes, so that a run checks only 50,000 people.
     "maintenance.strangers": """
 UPDATE maintenance SET bookmark = (SELECT id FROM users ORDER BY id DESC OFFSET 50000 LIMIT 1)
 WHERE name = 'maintenance.strangers'

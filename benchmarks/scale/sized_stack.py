@@ -1,4 +1,4 @@
-"""Starts a stack on a filled database, and reuses the database of an earlier run if possible."""
+"""Starts a stack with a filled database, and reuses the database of an earlier run if possible."""
 
 import json
 from collections.abc import Iterator
@@ -25,29 +25,31 @@ from workers.context import WorkerContext
 from workers.serving import plan_serving
 
 METRICS_TOKEN = "metrics-of-a-benchmark"
-# The owner's resources exceed the quotas of any plan, so the quotas are raised.
+# Raise the quotas, because the first owner has more members and other resources than any plan
+# allows.
 _BOUNDS = ",".join(f"{quota}=900000000000" for quota in PlanQuota)
 _ENVIRONMENT = {"PRESSROOM_QUOTA_PAID": _BOUNDS, "PRESSROOM_METRICS_TOKEN": METRICS_TOKEN}
 
 
 @dataclass
 class SizedStack:
-    """A running stack with its first owner, who owns the largest share of all rows."""
+    """A running stack, and its first owner, who owns the largest share of all rows."""
 
     stack: Stack
     volume: Volume
     owner: Owner
-    # The owner's largest list.
+    # The id of the first owner's largest list.
     list_id: int
     worker: WorkerContext
 
 
 @contextmanager
 def open_services(keep: str | None) -> Iterator[tuple[Services, Path]]:
-    """Start the services that all stacks share, and yield the services with their folder.
+    """Start the services that all stacks share, and yield them with the folder of their data.
 
     Args:
-        keep: the folder that remains after the block. ``None`` means a temporary folder.
+        keep: a folder that is not deleted after the ``with`` block, or ``None`` for a temporary
+            folder.
     """
     with ExitStack() as opened:
         folder = keep or opened.enter_context(TemporaryDirectory(prefix="pressroom-bench-"))
@@ -70,9 +72,13 @@ def sized_stack(
 
 @contextmanager
 def run_stack(stack: Stack, volume: Volume) -> Iterator[SizedStack]:
-    """Start all processes of a stack with a filled database. No periodic maintenance runs."""
+    """Start all processes of a stack with a filled database.
+
+    Periodic maintenance is postponed, so that no maintenance runs during the measurement.
+    """
     _postpone_maintenance(stack)
-    # Cancel the remaining jobs of an interrupted run, which would run before the measured work.
+    # Cancel the jobs that an interrupted run left, because workers would run these jobs before the
+    # measured work.
     stack.query(
         "UPDATE jobs SET status = 'cancelled', finished_at = now(), lease_expires_at = NULL"
         " WHERE status IN ('queued', 'running') AND run_at < now()"
@@ -100,7 +106,7 @@ def run_stack(stack: Stack, volume: Volume) -> Iterator[SizedStack]:
 
 
 def _fill_once(stack: Stack, volume: Volume) -> None:
-    """Fill the database, unless the database comment shows that an earlier run filled it."""
+    """Fill the database, unless the comment on the database shows that an earlier run filled it."""
     [(revision,)] = stack.query("SELECT version_num FROM alembic_version")
     filling = {"factor": volume.factor, "seed": volume.seed, "revision": revision}
     [(comment,)] = stack.query(
@@ -124,7 +130,7 @@ def _fill_once(stack: Stack, volume: Volume) -> None:
 
 @contextmanager
 def _larger_log(url: str) -> Iterator[None]:
-    """Raise the size of the write-ahead log, so that filling causes fewer checkpoints."""
+    """Raise the maximum size of the write-ahead log to avoid checkpoints during filling."""
     with closing(psycopg2.connect(url)) as connection, connection.cursor() as sql:
         connection.autocommit = True
         sql.execute("ALTER SYSTEM SET max_wal_size = '6GB'")
@@ -148,7 +154,7 @@ def _postpone_maintenance(stack: Stack) -> None:
 
 
 def _settings(stack: Stack) -> Settings:
-    """Return the settings of the stack's workers, including the URLs of the sandbox."""
+    """Return the settings for the workers of the stack, including the URLs of the sandbox."""
     named: dict[str, Any] = {
         key.removeprefix("PRESSROOM_").lower(): value
         for key, value in stack.environment.items()

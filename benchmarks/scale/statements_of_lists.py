@@ -1,11 +1,12 @@
-"""Statements that fill the tables of people, lists and subscriptions.
+"""SQL statements that fill the tables of people, lists and subscriptions.
 
-The values of a row depend only on the number of the row and on the seed. A statement can therefore
-compute the ids of another table's rows without reading the table. The oldest rows are 700 days old
-at the time `anchor`.
+The values of a filled row depend only on the number of the row and on the seed. A statement can
+compute the ids of another table's rows from their numbers, without reading the table. The oldest
+filled rows are 700 days old at the time `anchor`.
 """
 
-# The functions exist only in the session, in the schema `pg_temp`. Postgres inlines the functions.
+# SQL functions for the statements, which exist only in the database session, in the schema
+# `pg_temp`. Postgres inlines these SQL functions into the statements.
 FUNCTIONS = """
 CREATE FUNCTION pg_temp.dice(n bigint, salt int, sides bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
@@ -48,7 +49,8 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 $$
 """
 
-# The HMAC-SHA256 of an address, computed in SQL with the same result as in the product.
+# An SQL expression for the HMAC-SHA256 of an e-mail address, with the same result as in the
+# product.
 _HMAC = (
     "sha256('\\x{outer_pad}'::bytea || sha256('\\x{inner_pad}'::bytea"
     " || convert_to(s.email, 'UTF8')))"
@@ -97,7 +99,7 @@ FROM (
         WHEN pg_temp.dice(n, 2, 100) < 97 THEN 'removed' ELSE 'pending' END AS status) AS thrown
 ) AS made ORDER BY n
 """,
-    # Each owner has two fields.
+    # Each owner has two member fields.
     "fields": """
 INSERT INTO fields (user_id, key, label, type)
 SELECT pg_temp.person_id((n + 1) / 2), ('{{visits,city}}'::text[])[1 + n % 2],
@@ -128,7 +130,8 @@ FROM (
     FROM generate_series(1, {subscription_events}::bigint) AS e
 ) AS made ORDER BY e
 """,
-    # Only people who weren't imported have consent entries. Old IP addresses are already shortened.
+    # Only members who weren't imported have consent entries. The IP addresses in old consent
+    # entries are already shortened.
     "consent_entries": """
 INSERT INTO consent_entries (list_id, user_id, how, occurred_at, ip, url, browser, wording_version)
 SELECT pg_temp.list_id(pg_temp.subscribed_list(n)), pg_temp.person_id(pg_temp.subscriber(n)),
@@ -169,7 +172,8 @@ FROM subscriptions AS s CROSS JOIN LATERAL (VALUES
     ('list', s.status = 'unsubscribed'), ('email', NOT s.email_enabled)) AS k (kind, is_set)
 WHERE k.is_set
 """,
-    # Half of the imports belong to the largest list. Only the newest imports still have files.
+    # Half of the imports belong to the largest list. Only the newest imports have files, because
+    # the files of older imports are deleted.
     "imports": """
 INSERT INTO imports (list_id, user_id, source, object_prefix, size, status, chunks, is_split,
     applied, received, added, already, files_removed_at, created_at, finished_at)

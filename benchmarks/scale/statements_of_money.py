@@ -1,11 +1,12 @@
-"""Statements that fill the orders and the ledger.
+"""SQL statements that fill the tables of orders and ledger entries.
 
-``pressroom credits verify`` finds no fault in the filled ledger. The first entry of an account and
-every hundredth later entry are topups of paid orders. All other entries are charges. The number of
-an entry therefore determines the balance.
+The filled ledger passes the check of ``pressroom credits verify``. In each account, the first
+ledger entry and every hundredth later entry are topups of paid orders. All other ledger entries are
+charges. The balance after a ledger entry can therefore be computed from the number of the entry.
 """
 
-# The aggregate calls the product's hash function for each entry of an account's chain.
+# SQL functions that the statements for ledger entries call. The aggregate `chained` calls the
+# product's hash function for each entry in the hash chain of an account.
 FUNCTIONS = """
 CREATE AGGREGATE pg_temp.chained (credit_entries) (
     SFUNC = credit_entry_hash, STYPE = bytea,
@@ -29,7 +30,8 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 $$
 """
 
-# The columns of an entry that the hash covers. All other columns are NULL.
+# Maps each filled column of a ledger entry to the SQL expression for its value. All other columns
+# of a ledger entry are NULL.
 ENTRY = {
     "user_id": "pg_temp.person_id(account)",
     "seq": "place",

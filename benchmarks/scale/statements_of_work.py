@@ -1,6 +1,7 @@
-"""Statements that fill the tables of jobs, files, credentials and account events.
+"""SQL statements that fill the tables of jobs, files, credentials and account events.
 
-No row becomes due in the weeks after the time `anchor`, so that a stored database doesn't change.
+No filled row becomes due in the weeks after `anchor`, so that workers don't change a database that
+is kept for later runs.
 """
 
 STATEMENTS = {
@@ -61,8 +62,8 @@ SELECT pg_temp.person_id(CASE WHEN n % 10 = 0 THEN 1 ELSE 1 + pg_temp.dice(n, 21
     pg_temp.ago(n, {events}, 280), '10.2.3.4', 'Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0'
 FROM generate_series(1, {events}::bigint) AS n
 """,
-    # Every tenth feed event belongs to the largest list of the first owner. The places of the
-    # events belong to old transactions.
+    # Every tenth feed event belongs to the largest list of the first owner. The feed positions of
+    # the inserted events belong to old transactions.
     "feed_events": """
 INSERT INTO feed_events (place, user_id, type, list_id, subject_id, data, occurred_at)
 SELECT 1 + n * 500 / {feed_events},
@@ -136,7 +137,8 @@ SELECT 'access', 1 + n % {grants}, n, sha256(('token' || n)::bytea), ARRAY['cred
     '{anchor}'::timestamptz + interval '60 days'
 FROM generate_series(1, {tokens}) AS n
 """,
-    # The maintenance that shortens IP addresses has already processed all old rows.
+    # Set the bookmark of the maintenance that shortens IP addresses behind all rows that are
+    # already shortened.
     "maintenance": """
 INSERT INTO maintenance (name, every_seconds, bookmark)
 SELECT 'maintenance.shorten_ips', 3600, max(id) FROM subscription_events

@@ -1,34 +1,36 @@
-"""The numbers of rows in a database of a given size."""
+"""Calculates the number of rows per table in a database of a given size."""
 
 from dataclasses import dataclass
 from math import gcd
 
-# The step between the people of consecutive subscriptions, which makes the order of people look
-# random.
+# The distance between the numbers of the people in two consecutive subscriptions, which makes the
+# order of people look random.
 _STRIDE = 7_368_787
 
 
 @dataclass(frozen=True)
 class Volume:
-    """The size of a database. The factor 1 corresponds to a platform with 1,000 owners.
+    """The size of a filled database.
 
-    The first owner owns the largest share of all rows. The largest list of the first owner contains
-    half of all subscriptions. The first owner also has a tenth of all ledger entries, jobs,
-    attachments and events.
+    The factor 1 corresponds to a Pressroom installation with 1,000 owners. The first owner in the
+    database owns the largest share of all rows. The largest list of the first owner contains half
+    of all subscriptions. The first owner has a tenth of all ledger entries, jobs, attachments and
+    events.
     """
 
     factor: float
     seed: int = 7
 
     def numbers(self) -> dict[str, int]:
-        """Return the number of rows for each placeholder in the statements."""
+        """Return the numbers for the placeholders in the SQL statements, mostly numbers of rows."""
         people = self._scale(1_500_000)
         subscriptions = self._scale(2_000_000)
         owners = self._scale(1_000)
         imports = self._scale(20_000)
         entries = self._scale(2_000_000)
         largest_account = self._scale(200_000)
-        # The stride must reach every person, and must not repeat a person on the same list.
+        # The stride must share no divisor with the number of people, so that every person is
+        # reached and no person is on a list twice.
         assert gcd(_STRIDE, people) == 1
         return {
             "seed": self.seed,

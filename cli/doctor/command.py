@@ -56,7 +56,7 @@ def doctor(
     print_records(rows, as_json=as_json)
     is_faulty = any(each.state is CheckState.WRONG for each in diagnoses)
     sys.stdout.flush()
-    # A normal exit would wait for threads that hang in a call.
+    # Exit without waiting for threads, because a thread may hang in a call.
     os._exit(FAULTY if is_faulty else 0)
 
 
@@ -70,7 +70,8 @@ def _run_all_checks(send: str | None, seconds: float) -> list[Diagnosis]:
             for name, _, rule in (line.partition(": ") for line in str(error).splitlines())
         ]
     configure_logging(settings.model_copy(update={"log_level": "error"}))
-    # The libraries would log a fault at every retry, and the command reports each fault anyway.
+    # Disable the libraries' warnings about every retry, because the command reports each fault
+    # itself.
     logging.disable(logging.WARNING)
     parts: dict[str, Check] = {
         "database": check_database,

@@ -1,4 +1,4 @@
-"""Runs the checks of all parts of a deployment at the same time, with a common time limit."""
+"""Runs the checks for all parts of a deployment at the same time, with a common time limit."""
 
 import time
 from collections import deque
@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from core.errors import DomainError, SettingsError, TransientError
 from core.settings import Settings
 
-# The time limit for all checks together, so that the command ends within half a minute.
+# The time limit for all checks together, in seconds, so that the command ends within half a minute.
 MAX_SECONDS = 22.0
 _EXPECTED_ERRORS = (
     DomainError,
@@ -31,19 +31,20 @@ _EXPECTED_ERRORS = (
 class CheckState(StrEnum):
     FINE = "fine"
     WRONG = "wrong"
-    # The part is not configured, or this process lacks the settings for the check.
+    # The check was skipped, because the part is not configured or this process lacks the settings.
     SKIPPED = "skipped"
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The result of a check.
+    """The result of a check of one part of a deployment.
 
     Attributes:
-        check: the name of the check.
-        found: the observation of the check.
-        advice: an instruction for the operator. A successful check may also contain advice.
-        part: the name of the checked part. ``run_checks`` adds a missing name.
+        check: the name of the check, such as ``connection``.
+        found: a description of the check's observation.
+        advice: an instruction for the operator, or an empty text. A successful check can have
+            advice, too.
+        part: the name of the checked part, which ``run_checks`` adds if the check left it empty.
     """
 
     state: CheckState
@@ -53,8 +54,8 @@ class Diagnosis:
     part: str = ""
 
 
-# A function that checks a part of the deployment and yields each result immediately. If the check
-# hangs, the earlier results are not lost.
+# A function that checks a part of the deployment, and yields each result as soon as possible. If
+# the check hangs, the results that the check has yielded are not lost.
 Check = Callable[[Settings], Iterator[Diagnosis]]
 
 
@@ -64,29 +65,31 @@ skipped = partial(Diagnosis, CheckState.SKIPPED)
 
 
 def diagnose(check: str, finding: str, is_wrong: bool, advice: str) -> Diagnosis:
-    """Return a diagnosis, which contains the advice only if the finding is wrong."""
+    """Return the result of a check, with the advice only if ``is_wrong`` is true."""
     return wrong(check, finding, advice) if is_wrong else fine(check, finding)
 
 
 def run_checks(
     parts: Mapping[str, Check], settings: Settings, *, seconds: float
 ) -> list[Diagnosis]:
-    """Run the checks of all parts, and return the results in the order of the parts.
+    """Run the checks for all parts of a deployment, and return the results in the same order.
 
-    Each check runs in a separate thread, so that a hanging part doesn't delay other parts.
+    Each part is checked in a separate thread, so that a hanging part doesn't delay the checks of
+    other parts.
     """
     deadline = time.monotonic() + seconds
     runs: list[tuple[Thread, list[Diagnosis]]] = []
     for name, check in parts.items():
         results: list[Diagnosis] = []
-        # The thread consumes this iterator, which appends each result to the list immediately.
+        # The thread consumes ``appends``, an iterator that appends each result of the check to
+        # ``results``.
         appends = map(results.append, _run_check(name, check, settings))
         thread = Thread(target=deque, args=(appends, 0), daemon=True, name=name)
         thread.start()
         runs.append((thread, results))
     diagnoses: list[Diagnosis] = []
     for thread, results in runs:
-        # A thread that hangs in a C function can't be stopped, so the wait has a time limit.
+        # Wait with a time limit, because a thread that hangs in a C function can't be stopped.
         thread.join(max(deadline - time.monotonic(), 0.0))
         part_results = list(results)
         if thread.is_alive():

@@ -1,4 +1,4 @@
-"""Checks of the API, the mail server and the providers, with calls that cost nothing."""
+"""Checks the API, the mail server and the providers, with calls that cost nothing."""
 
 import json
 from collections.abc import Iterator
@@ -29,13 +29,14 @@ from integrations.mail.smtp import SmtpMailer
 _PROVIDER_BOUNDS = HttpBounds(max_seconds=8.0, max_connect_seconds=4.0, max_reply_bytes=1024 * 1024)
 _SERVER_ERRORS = range(500, 600)
 _WRONG_SECRET_CODE = b"invalid-input-secret"
-# The path of a payment that doesn't exist. The reply to a valid key is 404.
+# The API path of a payment that doesn't exist. The payment provider returns 404 for this path if
+# the key is valid.
 _MISSING_PAYMENT_PATH = "/v1/payment_intents/pi_pressroom_doctor"
 _PHOTO_SEARCH_PATH = "/search/photos?query=paper&per_page=1"
 _HEALTH_PATH = "/healthz"
 _API_BOUNDS = HttpBounds(max_seconds=8.0, max_connect_seconds=5.0, max_reply_bytes=64 * 1024)
-# A forged address for the test. No caller has this address, because RFC 5737 reserves its network
-# for documentation.
+# A forged client address, with which the check finds out whether the API trusts forged headers. No
+# real caller has this address, because RFC 5737 reserves the address for documentation.
 _FORGED_ADDRESS = "192.0.2.1"
 # The time limit for the test mail, which must fit into the time limit of all checks.
 _MAX_MAIL_SECONDS = 10.0
@@ -43,12 +44,12 @@ _MAIL_TEXT = "This mail was sent by pressroom doctor. Mail works."
 
 
 class _Call(NamedTuple):
-    """A call that checks a key or a secret of a provider.
+    """A call to a provider that checks whether the configured key or secret is valid.
 
     Attributes:
-        setting: the setting that contains the key or the secret.
-        errors: the statuses that mean a refused key.
-        noun: ``key`` or ``secret``, depending on the provider.
+        setting: the name of the setting that contains the key or the secret.
+        errors: the HTTP statuses that mean that the provider refused the key.
+        noun: ``key`` or ``secret``, depending on the provider's term.
     """
 
     check: str
@@ -72,7 +73,8 @@ def check_providers(settings: Settings) -> Iterator[Diagnosis]:
                 headers = {"Authorization": f"{call.scheme} {secret}"}
                 yield _check_call(http, call, "GET", headers=headers)
             else:
-                # The reply reports a wrong secret even if the token is invalid.
+                # The provider's response reports a wrong secret even if the challenge token is
+                # invalid.
                 data = {"secret": secret, "response": "pressroom-doctor"}
                 yield _check_call(http, call, "POST", data=data)
     if not has_keys:
@@ -96,7 +98,7 @@ def _check_call(http: HttpClient, call: _Call, method: str, **content: Any) -> D
 
 
 def _list_calls(settings: Settings) -> Iterator[_Call]:
-    # A payment key may be valid although the status is 403, because a restricted key may lack a
+    # Status 403 doesn't mean an invalid payment key, because a restricted key may only lack a
     # permission.
     payment_errors = frozenset({401})
     url = _join_url(settings.stripe_base_url, _MISSING_PAYMENT_PATH)
@@ -174,7 +176,7 @@ def _call_api(http: HttpClient, settings: Settings, **headers: str) -> HttpReply
 
 
 def _check_seen_caller(settings: Settings, caller: dict[str, Any]) -> Diagnosis:
-    """Check how the API sees this command as a caller."""
+    """Check the address and the scheme that the API sees in a call of this command."""
     finding = f"{caller['address']} by {caller['scheme']}, from {caller['peer']}"
     if caller["is_forwarded"] and not caller["is_trusted"]:
         advice = f"Name the proxy {caller['peer']} in PRESSROOM_TRUSTED_PROXIES."
@@ -186,7 +188,7 @@ def _check_seen_caller(settings: Settings, caller: dict[str, Any]) -> Diagnosis:
 
 
 def check_mail(send_to: str | None, settings: Settings) -> Iterator[Diagnosis]:
-    """Log in to the mail server, and send a mail to ``send_to`` if that is an address."""
+    """Log in to the mail server, and send a test mail if ``send_to`` is not ``None``."""
     if settings.mail_url is None:
         advice = "Ask where mail is sent from: a worker of the queue mail."
         yield skipped("login", "PRESSROOM_MAIL_URL is not set for this process", advice)

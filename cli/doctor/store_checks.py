@@ -1,4 +1,4 @@
-"""Checks of the database, Redis, the broker and the object storage."""
+"""Checks the database, Redis, the broker and the object storage."""
 
 import secrets
 import time
@@ -25,14 +25,14 @@ from storage.migrations.roles import has_excess_privileges
 from storage.objects import NO_BUCKET, ObjectStore
 from storage.redis.client import open_redis
 
-# The version of Postgres with which the product is tested.
+# The major version of Postgres with which Pressroom is tested.
 _TESTED_POSTGRES_VERSION = 18
 _MAX_CLOCK_SECONDS = 5.0
 _MAX_CONNECTIONS_SHARE = 0.9
 _MAX_LAG_SECONDS = 60
 _EXTENSIONS = ["btree_gin", "pg_trgm"]
-# The settings of Postgres that keep statements out of the log of the server. Statements contain
-# addresses, names and password hashes.
+# The Postgres settings that keep SQL statements out of the server's log. The log must not contain
+# statements, because statements contain e-mail addresses, names and password hashes.
 QUIET_LOG = {
     "log_min_error_statement": "panic",
     "log_error_verbosity": "terse",
@@ -49,8 +49,8 @@ _SELECT_CONNECTIONS = text(
 
 _MIN_REDIS_VERSION = (6, 2)
 _MAX_MEMORY_SHARE = 0.9
-# The policies that keep the queues. All other policies may evict keys without an expiry, and queues
-# have no expiry.
+# The eviction policies with which Redis never evicts queues. With all other eviction policies,
+# Redis may evict keys without an expiry, such as queues.
 _SAFE_POLICIES = ("volatile-lru", "volatile-lfu", "volatile-ttl", "volatile-random", "noeviction")
 
 _OBJECT_BYTES = 4096
@@ -60,7 +60,7 @@ _STORAGE_BOUNDS = HttpBounds(max_seconds=5.0, max_connect_seconds=2.0, max_reply
 
 
 def check_database(settings: Settings) -> Iterator[Diagnosis]:
-    # The check connects in the same way as the application, which requires time limits.
+    # Connect to the database like the application, which fails if the time limits are missing.
     database = open_database(settings, pool_size=1, application_name="pressroom-doctor")
     try:
         with database.engine.connect() as connection:
@@ -129,7 +129,7 @@ def _check_limits_and_log(connection: Connection) -> Iterator[Diagnosis]:
     advice = "Raise max_connections, or put a pool in front."
     yield diagnose("connections", finding, used > maximum * _MAX_CONNECTIONS_SHARE, advice)
     rows = connection.execute(_SELECT_LOG_SETTINGS, {"names": list(QUIET_LOG)}).all()
-    # NULL means that the setting belongs to a module that is not loaded.
+    # The value is NULL if the setting belongs to a Postgres module that is not loaded.
     verbose = {name: value for name, value in rows if value not in {None, "", QUIET_LOG[name]}}
     if verbose:
         advice = ", ".join(f"{name} = {QUIET_LOG[name]}" for name in verbose)
@@ -268,9 +268,10 @@ def check_storage(settings: Settings) -> Iterator[Diagnosis]:
 
 
 def _check_public_access(settings: Settings, key: str) -> Diagnosis:
-    """Check that the public can't read the bucket.
+    """Check that nobody can read the bucket of the object storage without credentials.
 
-    The bucket also contains the files of imports and images that owners have not published.
+    The bucket must be private, because it contains imported files and images that owners have not
+    published.
     """
     url = f"{str(settings.s3_endpoint).rstrip('/')}/{settings.s3_bucket}/{key}"
     advice = "Take the public read access from the bucket's policy: the API serves the files."

@@ -1,4 +1,4 @@
-"""Checks of the workers of each queue, of maintenance, and of backups."""
+"""Checks the workers of each queue, the periodic maintenance, and the backups."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -15,7 +15,8 @@ from services.backup import manifests
 from storage.backup_files.places import open_sealed_place
 from storage.redis.canaries import Canaries, QueueAge
 
-# The limits are the same as in the alerts in deploy/observability/prometheus/alerts.yml.
+# The limits of the checks are the same as in the alerts in
+# deploy/observability/prometheus/alerts.yml.
 _MAX_QUEUE_SECONDS = 30.0
 _MAX_LATE_SECONDS = 2 * 3600
 _MAX_BACKUP_LATENESS = timedelta(hours=6)
@@ -27,7 +28,7 @@ _SELECT_MAINTENANCE = text(
 
 
 def check_workers(client: redis.Redis) -> Iterator[Diagnosis]:
-    """Check how long a message takes in each queue, as measured with canaries."""
+    """Check how long messages wait in each queue, as measured with canary messages."""
     ages = Canaries(client).read_ages()
     for queue in Queue:
         yield _check_queue(queue, ages.get(queue))

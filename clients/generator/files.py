@@ -1,4 +1,7 @@
-"""Writes the generated files of the clients. `make clients` builds the OpenAPI document first."""
+"""Writes the generated files of the API clients.
+
+`make clients` must have built the OpenAPI document before.
+"""
 
 import json
 from importlib.metadata import version
@@ -32,9 +35,9 @@ def write_python(document: Json, project: Path) -> None:
 
 
 def write_typescript(document: Json, project: Path) -> None:
-    """Write the generated files of the TypeScript client, except its types.
+    """Write the generated files of the TypeScript client, except the file with the types.
 
-    An npm script generates the types afterwards from the same document.
+    Afterwards an npm script generates the TypeScript types from the same OpenAPI document.
     """
     folder = project / "src" / "generated"
     folder.mkdir(exist_ok=True)

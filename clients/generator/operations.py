@@ -11,38 +11,38 @@ Json = dict[str, Any]
 _REF = "#/components/schemas/"
 _METHODS = ("get", "post", "put", "patch", "delete")
 KEY_HEADER = "Idempotency-Key"
-# The clients send the version header with every call, so no method has an argument for the version.
+# The clients send this header with every call, so no method has an argument for the version.
 _VERSION_HEADER = "Pressroom-Version"
 
 
 class BodyKind(StrEnum):
     """The format of a request body.
 
-    If an operation accepts several formats, the clients use the first supported format of this
-    class.
+    If an API operation accepts several formats, the clients send the format that this class lists
+    first.
     """
 
-    # The bytes of a file.
+    # The request body consists of the bytes of a file.
     BYTES = "bytes"
     JSON = "json"
     # A URL-encoded form.
     FORM = "form"
-    # A multipart form with a single file in the part `file`.
+    # The request body is a multipart form with a single file in the part `file`.
     MULTIPART = "multipart"
 
 
 class AnswerKind(StrEnum):
-    """The type of a method's result after a successful call."""
+    """The type of result that a client's method returns after a successful call."""
 
-    # The contents of the response's envelope.
+    # The method returns the value of `data` in the response's envelope.
     DATA = "data"
-    # A page with a method for the next page.
+    # The method returns a page object, which can fetch the next page.
     PAGE = "page"
-    # JSON without an envelope.
+    # The method returns the parsed JSON of the response, which has no envelope.
     PLAIN = "plain"
-    # A file of bytes or text.
+    # The method returns a file of bytes or text.
     FILE = "file"
-    # A stream of server-sent events.
+    # The method returns an iterator over server-sent events.
     EVENTS = "events"
 
 
@@ -56,9 +56,9 @@ MEDIA_TYPES = {
 
 @dataclass(frozen=True)
 class Parameter:
-    # The name in the HTTP request.
+    # The name of the parameter in the HTTP request.
     name: str
-    # The part of the request: path, query or header.
+    # The place of the parameter in the HTTP request: path, query or header.
     place: str
     is_required: bool
     schema: Json
@@ -66,7 +66,7 @@ class Parameter:
 
     @property
     def argument(self) -> str:
-        """The name of the method's argument in the clients."""
+        """Return the name of the argument in the client's method."""
         return re.sub(r"\W", "_", self.name).lower()
 
 
@@ -82,7 +82,7 @@ class Operation:
     is_body_required: bool
     answer: AnswerKind
     answer_schema: Json
-    # True if the response may be the id of a job, if the caller's wait ends before the job.
+    # True if the response contains only a job id when the job outlasts the caller's wait.
     may_answer_job_id: bool
 
     @property
@@ -102,9 +102,9 @@ class Operation:
 
 
 def read_operations(document: Json) -> list[Operation]:
-    """Return all operations in the order of the document.
+    """Return all operations of the API, in the order of the OpenAPI document.
 
-    Raises ``ValueError`` if two operations have the same id.
+    Raises ``ValueError`` if two operations of the API have the same id.
     """
     operations = [
         _read_operation(document, path, item, method)
@@ -120,24 +120,24 @@ def read_operations(document: Json) -> list[Operation]:
 
 
 def read_error_codes(document: Json) -> list[str]:
-    """Return the codes of all errors in the document."""
+    """Return the codes of all errors that the OpenAPI document mentions."""
     return sorted({code for item in _operation_items(document) for code in _error_codes(item)})
 
 
 def read_version(document: Json) -> str:
-    """Return the version of the API contract, which is a date."""
+    """Return the version of the API contract from the OpenAPI document, which is a date."""
     version: str = document["info"]["version"]
     return version
 
 
 def resolve_schema(document: Json, schema: Json) -> Json:
-    """Return the referenced schema, or the schema itself if it isn't a reference."""
+    """Return the schema that ``schema`` refers to, or ``schema`` itself if it isn't a reference."""
     name = ref_name(schema)
     return document["components"]["schemas"][name] if name else schema
 
 
 def ref_name(schema: Json) -> str | None:
-    """Return the name of the referenced schema, or ``None`` if the schema isn't a reference."""
+    """Return the name of the schema that ``schema`` refers to, or ``None`` without a reference."""
     ref = schema.get("$ref")
     return ref.removeprefix(_REF) if isinstance(ref, str) else None
 
@@ -194,7 +194,7 @@ def _read_parameter(document: Json, spec: Json) -> Parameter:
 
 
 def _read_body_kind(document: Json, body: Json) -> BodyKind | None:
-    """Return the body's format, or raise ``ValueError`` if the clients don't support the format."""
+    """Return the format in which the clients send the body, or raise ``ValueError``."""
     content = body.get("content", {})
     for kind in BodyKind:
         schema = resolve_schema(document, content.get(MEDIA_TYPES[kind], {}).get("schema", {}))
@@ -208,7 +208,7 @@ def _read_body_kind(document: Json, body: Json) -> BodyKind | None:
 
 
 def _read_answer(document: Json, responses: Json) -> tuple[AnswerKind, Json]:
-    """Return the type and the schema of the method's result after a successful call."""
+    """Return the type and the schema of a client method's result after a successful call."""
     response = responses.get("200") or responses.get("204") or {}
     content = response.get("content", {})
     if "text/event-stream" in content:
@@ -231,7 +231,7 @@ def _json_schema(response: Json) -> Json:
 
 
 def _unwrap_schema(document: Json, schema: Json) -> Json:
-    """Return the schema of `data` in an envelope, or the schema itself without an envelope."""
+    """Return the schema of an envelope's `data`, or ``schema`` itself if it isn't an envelope."""
     properties = resolve_schema(document, schema).get("properties", {})
     if set(properties) == {"data", "ts"}:
         data: Json = properties["data"]

@@ -1,6 +1,6 @@
-"""Generates the types of the Python client, and one method per operation.
+"""Generates the types of the Python client, and one client method per API operation.
 
-The package datamodel-code-generator generates the types.
+The package datamodel-code-generator generates the Python types.
 """
 
 import json
@@ -56,7 +56,7 @@ class Operations(Calls):
 
 
 def write_types(document: Json, target: Path) -> None:
-    """Write the module with a typed dictionary for each schema in arguments and results."""
+    """Write a module with a typed dictionary for each schema in the API's arguments and results."""
     schemas = {
         name: schema
         for name, schema in document["components"]["schemas"].items()
@@ -90,16 +90,16 @@ def write_types(document: Json, target: Path) -> None:
 
 
 def generate_methods(document: Json) -> str:
-    """Return the source of the module with one method per operation."""
+    """Return the source code of a module with one client method per API operation."""
     return _HEAD + "".join(_generate_method(operation) for operation in read_operations(document))
 
 
 def generate_contract(codes: list[str], version: str, release: str) -> str:
-    """Return the source of the module with the versions and the error codes.
+    """Return the source code of a module with the versions and all error codes.
 
     Args:
-        version: the version of the API contract.
-        release: the version of the client.
+        version: the version of the API contract, which is a date.
+        release: the version of the Python client.
     """
     lines = "".join(f"    {json.dumps(code)},\n" for code in codes)
     versions = f'VERSION = "{version}"\nRELEASE = "{release}"\n'
@@ -107,7 +107,7 @@ def generate_contract(codes: list[str], version: str, release: str) -> str:
 
 
 def _inline_types(operation: Operation) -> dict[str, Json]:
-    """Return named schemas for the schemas that the document defines inside an operation."""
+    """Return the schemas that the document defines only inside an operation, by new names."""
     types: dict[str, Json] = {}
     if operation.body in {BodyKind.JSON, BodyKind.FORM} and "properties" in operation.body_schema:
         types[f"{operation.pascal_name}Body"] = operation.body_schema
@@ -140,7 +140,10 @@ def _docstring(operation: Operation) -> str:
 
 
 def _arguments(operation: Operation) -> list[str]:
-    """Return the arguments of a method. Required arguments are positional, and others keywords."""
+    """Return the parameters of a client method as source code.
+
+    Required parameters are positional, and optional parameters are keyword-only.
+    """
     required = [
         f"{_argument_name(parameter)}: {_required_type(parameter)}"
         for parameter in operation.parameters
@@ -161,7 +164,7 @@ def _arguments(operation: Operation) -> list[str]:
 
 def _required_type(parameter: Parameter) -> str:
     kind = _type(parameter.schema)
-    # The API accepts an id in place of a slug in a path.
+    # Accept integers too, because the API accepts an id in place of a slug in a path.
     return "int | str" if (parameter.place, kind) == ("path", "str") else kind
 
 
@@ -204,7 +207,7 @@ def _return_type(operation: Operation) -> str:
 
 
 def _call_arguments(operation: Operation) -> str:
-    """Return the arguments with which a method calls the ``Calls`` class."""
+    """Return the source code of the arguments with which a method calls the ``Calls`` class."""
     parts = [
         f'Operation("{operation.method}", "{operation.path}"',
         f"body={str(operation.body)!r}" if operation.body else "body=None",
@@ -224,7 +227,10 @@ def _call_arguments(operation: Operation) -> str:
 
 
 def _type(schema: Json) -> str:
-    """Return the Python type of a schema. The module ``types`` contains the named types."""
+    """Return the Python type annotation for a JSON schema.
+
+    The generated module ``types`` contains the named types.
+    """
     name = ref_name(schema)
     if name:
         return f"types.{name}"

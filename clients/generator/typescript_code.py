@@ -1,6 +1,6 @@
-"""Generates the methods of the TypeScript client, except the types.
+"""Generates the methods of the TypeScript client, but not the types.
 
-The npm package openapi-typescript generates the types.
+The npm package openapi-typescript generates the TypeScript types.
 """
 
 import json
@@ -20,12 +20,12 @@ export class Operations extends Calls {"""
 
 
 def generate_methods(operations: list[Operation]) -> str:
-    """Return the source of the module with one method per operation."""
+    """Return the source code of a module with one client method per API operation."""
     return _HEAD + "".join(_generate_method(operation) for operation in operations) + "}\n"
 
 
 def generate_contract(codes: list[str], version: str) -> str:
-    """Return the source of the module with the contract's version and all error codes."""
+    """Return the source code of a module with the API contract's version and all error codes."""
     lines = "".join(f"  | {json.dumps(code)}\n" for code in codes)
     return f'export const VERSION = "{version}";\n\nexport type Code =\n{lines};\n'
 
@@ -98,7 +98,7 @@ def _return_type(operation: Operation) -> str:
 
 
 def _describe_operation(operation: Operation) -> dict[str, object]:
-    """Return the ``Operation`` object of the TypeScript client."""
+    """Return the ``Operation`` object that the TypeScript client needs for a call."""
     description: dict[str, object] = {"method": operation.method, "path": operation.path}
     query = [parameter.name for parameter in operation.parameters_in("query")]
     if query:

@@ -1,4 +1,4 @@
-"""Pages on which a person adds and removes second factors."""
+"""Pages on which a user adds and removes second factors, such as an authenticator app."""
 
 import segno
 from fastapi import APIRouter
@@ -30,7 +30,7 @@ from services.accounts.page_paths import (
 
 router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
 
-# The kinds of errors that a form shows, because the person can correct the error.
+# The kinds of errors that a form shows, because the user can correct the input.
 _CORRECTABLE_KINDS = (Kind.INVALID, Kind.CONFLICT)
 
 
@@ -58,12 +58,12 @@ def show_new_app(console: RecentStarterConsole) -> Response:
 
 @router.post(ADD_APP_PATH, dependencies=[LOGIN])
 def add_app(console: RecentStarterConsoleForm) -> Response:
-    """Add an authenticator app, if its code matches the secret in the form."""
+    """Add an authenticator app if the typed code matches the app's secret."""
     secret = console.form.get("secret", "")
     offer = console.form.get("offer", "")
     if not totp.is_offered(console.state.resources.keyring, console.member.cookie, secret, offer):
-        # The form belongs to another session, for example because the page was open during a new
-        # login. Redirect to a page with a new secret.
+        # The submitted form belongs to an ended session, for example if the user logged in again in
+        # the meantime. Redirect to the form with a new secret for the authenticator app.
         return redirect_to_path(console.state, ADD_APP_PATH)
     code = "".join(console.form.get("code", "").split())
     try:
@@ -105,16 +105,16 @@ def add_passkey(console: RecentStarterConsoleForm) -> Response:
 
 @router.post(RECOVERY_CODES_PATH, dependencies=[PUBLIC])
 def create_recovery_codes(console: RecentStarterConsoleForm, uow: Transaction) -> Response:
-    """Create new recovery codes, and show the codes in the response.
+    """Replace the user's recovery codes, and show the new codes in the response.
 
-    No page that a browser can load again shows the recovery codes.
+    No GET request shows recovery codes, so reloading a page can't reveal the codes again.
     """
     codes = service.replace_recovery_codes(uow, console.caller)
     return console.render_page("recovery_codes.html", codes=codes)
 
 
 def _show_recovery_codes(console: ConsoleRequest, codes: list[str]) -> Response:
-    """Show the recovery codes that the first factor creates, or redirect without new codes."""
+    """Show new recovery codes, or redirect to the list of second factors if ``codes`` is empty."""
     if not codes:
         return redirect_to_path(console.state, FACTORS_PATH)
     return console.render_page("recovery_codes.html", codes=codes)
@@ -130,7 +130,7 @@ def _render_new_app(console: ConsoleRequest, secret: str, form: TypedForm) -> Re
         secret=secret,
         groups=[secret[at : at + 4] for at in range(0, len(secret), 4)],
         offer=totp.sign_offer(console.state.resources.keyring, console.member.cookie, secret),
-        # Use a light background even on dark pages, because many cameras can't read light codes on
-        # a dark background.
+        # Draw the QR code on a light background even on dark pages, because many cameras can't read
+        # light codes on a dark background.
         picture=code.svg_inline(scale=5, dark="#000", light="#fff"),
     )

@@ -1,4 +1,4 @@
-"""The pages of a person's account: password, e-mail address, sessions and recent activity."""
+"""Pages on which a user changes the password and e-mail address, and sees sessions and events."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -77,7 +77,8 @@ _EVENT_LABELS = {
     EventType.PLAN_CHANGED: "The plan was changed",
     EventType.OPERATOR_ACTED: "You did something as an operator",
 }
-# The texts for events that count something more than once, by the key of the number.
+# Maps the name of a count in a security event, such as ``sessions``, to the text for a count above
+# one.
 _COUNTED_EVENT_LABELS = {
     "attempts": "{} logins in a row failed: the password or the code was wrong",
     "sessions": "{} browsers were logged out",
@@ -95,7 +96,7 @@ router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
 
 Token = Annotated[str, Query()]
 
-# The kinds of errors that a form shows, because the person can correct the error.
+# The kinds of errors that a form shows, because the user can correct the input or retry.
 _CORRECTABLE_KINDS = (Kind.INVALID, Kind.RATE_LIMITED)
 EVENTS_ON_ACCOUNT = 5
 EVENTS_ON_PAGE = 50
@@ -103,10 +104,11 @@ EVENTS_ON_PAGE = 50
 
 @dataclass(frozen=True)
 class EventLine:
-    """A security event, as a page shows it.
+    """A line of a page that describes a security event, such as a login.
 
     Attributes:
-        origin: where the event came from, such as "Firefox on Linux, 192.0.2.7".
+        origin: the browser, IP address and credential that caused the event, such as "Firefox on
+            Linux, 192.0.2.7".
     """
 
     text: str
@@ -115,7 +117,7 @@ class EventLine:
 
 
 def build_event_line(event: RecordedEvent) -> EventLine:
-    # During an upgrade, a later release may record event types that this release doesn't know.
+    # During an upgrade, a newer release may record event types that this release doesn't know.
     text = _EVENT_LABELS[EventType(event.type)] if event.type in [*EventType] else event.type
     for name, template in _COUNTED_EVENT_LABELS.items():
         if (number := event.detail.get(name, 1)) > 1:
@@ -178,7 +180,10 @@ def show_password(console: RecentConsole, form: EmptyForm) -> Response:
 
 @router.post(page_paths.PASSWORD_PATH, dependencies=[LOGIN])
 async def change_password(console: RecentConsoleForm) -> Response:
-    """Set a new password and end all other sessions, after a check of the current password."""
+    """Set a user's new password, after the current password was verified.
+
+    The change of the password ends all other sessions of the user.
+    """
     form = console.form
     email, name = await RECORDS.run(_read_address_and_name, console)
     ended_access = EndedAccess("end_grants" in form, *read_ticked_boxes(form).values())
@@ -214,10 +219,10 @@ def show_email(console: RecentConsole, form: EmptyForm) -> Response:
 
 @router.post(page_paths.EMAIL_PATH, dependencies=[LOGIN])
 async def request_address_change(console: RecentConsoleForm) -> Response:
-    """Mail a link to the new address.
+    """Send a confirmation link to the new e-mail address of an account.
 
-    The response doesn't depend on whether the new address has an account, so that nobody learns
-    which addresses have accounts.
+    The response doesn't depend on whether the new e-mail address has an account, so that nobody
+    learns which addresses have accounts.
     """
     current_address, _ = await RECORDS.run(_read_address_and_name, console)
     try:
@@ -241,10 +246,10 @@ async def request_address_change(console: RecentConsoleForm) -> Response:
 
 @router.get(page_paths.CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
 def show_new_address(console: RecentConsole, uow: Transaction, token: Token = "") -> Response:
-    """Show the new address for confirmation.
+    """Show the page on which a user confirms the account's new e-mail address.
 
-    Only the person who requested a new address can confirm the address. Otherwise, an attacker
-    could trick the owner of an account into confirming the attacker's address.
+    Only the user who requested a new e-mail address can confirm the address, so that nobody is
+    tricked into confirming an attacker's address.
     """
     new_address = recovery.read_new_address(uow, token, console.user_id)
     return console.render_page(
@@ -273,8 +278,9 @@ def change_address(console: RecentConsoleForm, token: Token = "") -> Response:
     except DomainError as error:
         if error.code != ADDRESS_HAS_RECORD.code:
             raise
-        # Another person's record with the new address was created after the page was shown. Show
-        # the page again, which asks whether the record may be erased.
+        # A record of a person with the new e-mail address was created after the confirmation page
+        # was shown. Redirect to the confirmation page, which asks the user whether the record of
+        # the new address may be erased.
         path = f"{page_paths.CONFIRM_EMAIL_PATH}?token={quote(secret)}"
         return redirect_to_path(console.state, path)
     response = console.redirect_with_notice(
@@ -285,9 +291,10 @@ def change_address(console: RecentConsoleForm, token: Token = "") -> Response:
 
 
 async def _prove_current_password(console: ConsoleRequest, email: str) -> Attempt:
-    """Check the current password that the person typed again.
+    """Verify the current password that the user typed in a form.
 
-    A wrong password counts as a failed login. Raises ``password.wrong`` or ``login.paused``.
+    A wrong password in the form counts as a failed login. Raises ``password.wrong`` for a wrong
+    password, and ``login.paused`` after too many failed logins.
     """
     password = console.form.get("current", "")
     attempt, _ = await verify_password(console.request, console.state, email, password)

@@ -1,4 +1,4 @@
-"""The page of the composer, which writes a slug, summary, tags and tweets, and finds photos."""
+"""The composer's page, which writes summaries, tags and other texts for a post and finds photos."""
 
 import asyncio
 import hashlib
@@ -32,15 +32,15 @@ PATH = f"{CONSOLE_PATH}/composer"
 router = build_router(PATH)
 
 TWEETS = "tweets"
-# The labels of the parts that the composer writes, by the name of the part.
+# Maps the name of each text that the composer writes, such as "summary", to the text's label.
 PART_LABELS = {
     **{field.value: field.value.capitalize() for field in MetadataField},
     TWEETS: "Tweets",
 }
-# The form has a hidden field with the writer of each part. The name of the hidden field is the name
-# of the part, followed by this suffix.
+# The suffix in the names of the hidden form fields that describe who wrote each text, for example a
+# model.
 WRITER_SUFFIX = "_by"
-# The name of the route in idempotency keys.
+# Identifies the console in the idempotency keys of composer calls.
 _ROUTE = "console"
 PHOTOS_ON_PAGE = 12
 MAX_PHOTO_PAGE = 1_000
@@ -60,7 +60,7 @@ _NO_SEARCH_TEXT = TypedForm(
 
 @dataclass(frozen=True)
 class PhotoFinds:
-    """A page of photos that a search found."""
+    """A page of photos that match a photo search."""
 
     search: PhotoSearch
     photos: list[FoundPhoto]
@@ -75,9 +75,9 @@ class _Outcome:
     """The result of pressing a button in the composer.
 
     Attributes:
-        fields: the new values of form fields, by the name of the field.
-        invalid_form: the form with error messages, if the person's input was invalid.
-        finds: the photos that a search found.
+        fields: maps the names of form fields to their new values.
+        invalid_form: the form with error messages, or ``None`` if the user's input was valid.
+        finds: the results of a photo search, or ``None`` if the button didn't search.
     """
 
     fields: Mapping[str, str]
@@ -93,7 +93,7 @@ def show_composer(console: Console) -> Response:
 
 @router.post("")
 async def compose_post(request: Request, console: ConsoleForm) -> Response:
-    """Write texts or find photos, depending on the button, and show the result in the form."""
+    """Write texts for a post or search photos, depending on the pressed button."""
     calls = ComposerCaller(request, console.state, console.caller)
     inputs = console.form
     is_writing = "write" in inputs
@@ -106,7 +106,7 @@ async def compose_post(request: Request, console: ConsoleForm) -> Response:
 
 
 async def _write_parts(calls: ComposerCaller, inputs: Mapping[str, str]) -> _Outcome:
-    """Write one part of the texts for a post, or all parts in parallel."""
+    """Write one text for a post, such as the summary, or all texts in parallel."""
     if not (inputs.get("title", "").strip() or inputs.get("content", "").strip()):
         return _Outcome({}, invalid_form=_NO_POST)
     # Remove carriage returns, because browsers send CR LF at the end of every line.
@@ -143,10 +143,11 @@ async def _write_parts(calls: ComposerCaller, inputs: Mapping[str, str]) -> _Out
 
 
 def _build_call_key(user_id: int, metadata_request: MetadataRequest) -> IdempotencyKey:
-    """Return the idempotency key of a call.
+    """Return the idempotency key of a call that writes texts for a post.
 
-    The key depends only on the post and the requested parts. A person who presses the button twice
-    is therefore charged only once.
+    The idempotency key depends only on the user, the post and the requested texts. A user who
+    requests the same text twice is charged only once, because both calls have the same idempotency
+    key.
     """
     digest = hashlib.sha256()
     for text in (
@@ -154,7 +155,8 @@ def _build_call_key(user_id: int, metadata_request: MetadataRequest) -> Idempote
         metadata_request.post.title,
         metadata_request.post.content,
     ):
-        # Hash the length too, so that the texts "ab" and "c" differ from "a" and "bc".
+        # Hash the length of each text with the text, so that the texts "ab" and "c" differ from "a"
+        # and "bc".
         content = text.encode()
         digest.update(len(content).to_bytes(8, "big"))
         digest.update(content)
@@ -162,7 +164,7 @@ def _build_call_key(user_id: int, metadata_request: MetadataRequest) -> Idempote
 
 
 async def _find_photos(calls: ComposerCaller, inputs: Mapping[str, str]) -> _Outcome:
-    """Search photos, or get the URL of a photo if the person pressed the photo's button."""
+    """Search photos, or return the URL of a photo if the user pressed the button of a photo."""
     state = calls.state
     try:
         if endpoint := inputs.get("use"):
@@ -175,7 +177,8 @@ async def _find_photos(calls: ComposerCaller, inputs: Mapping[str, str]) -> _Out
             search = _read_last_search(state, inputs, page)
         else:
             search_text = " ".join(inputs.get("words", "").split())[:MAX_SEARCH_CHARACTERS]
-            # Pressing Enter in another field of the form doesn't repeat the search.
+            # Pressing Enter in another form field also submits the form, which must not repeat the
+            # last photo search.
             is_repeated = "enter" in inputs and search_text == inputs.get("found_words")
             search = None
             if search_text and not is_repeated:
@@ -186,7 +189,8 @@ async def _find_photos(calls: ComposerCaller, inputs: Mapping[str, str]) -> _Out
     except DomainError as error:
         return _Outcome({}, error=error)
     fields = {
-        # The form contains the search, so that the next response can show the photos again.
+        # Hidden form fields contain the last photo search, so that the next response can show the
+        # same photos.
         "found_words": search.query,
         "found_provider": str(search.provider),
         "found_page": str(search.page),
@@ -222,9 +226,9 @@ def _read_last_search(state: State, inputs: Mapping[str, str], page: str) -> Pho
 
 
 async def _read_cached_finds(state: State, inputs: Mapping[str, str]) -> PhotoFinds | None:
-    """Return the photos that the page showed before, or ``None`` if they aren't cached.
+    """Return the photos of the last search, or ``None`` if the photos aren't cached.
 
-    Cached photos cause no call to the provider of photos.
+    Reading photos from the cache causes no call to the photo provider.
     """
     search = _read_last_search(state, inputs, inputs.get("found_page", ""))
     if search is None:
@@ -241,7 +245,8 @@ def _render_outcome(
     if outcome.invalid_form is not None:
         form = replace(outcome.invalid_form, typed=console.form)
     elif error is not None and error.kind is Kind.NOT_FOUND:
-        # The provider has deleted a photo. Show the form again, so that no typed text is lost.
+        # The photo provider has deleted the chosen photo. Show the form with the typed texts, so
+        # that the user loses no text.
         form = TypedForm(console.form, problem=error.message, status=STATUS_OF[error.kind])
     elif error is not None:
         form = console.add_error(error)
@@ -299,12 +304,13 @@ def describe_writer(source: str) -> str:
 
 @dataclass(frozen=True)
 class CreditLine:
-    """The credit line of a photo, for this page and for the page on which the photo is used."""
+    """The HTML that credits the author of a photo."""
 
     credit: PhotoCredit
 
     def __html__(self) -> str:
-        # The template doesn't escape the credit line, so this method escapes the provider's texts.
+        # The template doesn't escape the HTML of a credit line, so this method escapes the texts of
+        # the photo provider.
         credit = self.credit
         title = f"“{credit.title}”" if credit.title else "Photo"
         author = _build_link(credit.author, credit.author_url)

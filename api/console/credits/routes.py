@@ -1,4 +1,4 @@
-"""Pages for an owner's credits: the balance, the ledger, purchases and orders."""
+"""Pages for an owner's credits, with the balance, the ledger, purchases and orders."""
 
 import json
 import re
@@ -46,22 +46,23 @@ router = APIRouter(
 ORDERS_PATH = f"{PATH}/orders"
 ENTRIES_ON_PAGE = 50
 ORDERS_ON_PAGE = 30
-# The longest time that a response waits for the provider's payment page. If the payment page isn't
-# ready in time, the page of the order shows the progress.
+# The maximum time that a response waits until the payment provider has created the payment page. If
+# the payment page isn't ready in time, the browser is redirected to the page about the order, which
+# shows the progress.
 WAIT_SECONDS = 15.0
 
-# The field of the form for the balance below which an event is sent.
+# The name of the form field for the balance below which the event ``credits.low`` is sent.
 THRESHOLD_FIELD = "below_credit"
-# The fields of the form that filters entries of the ledger, and of the page's URL.
+# The names of the fields that filter ledger entries, in the form and in the URL of the page.
 ACTION_FIELD = "action"
 FIRST_DAY_FIELD = "from"
 LAST_DAY_FIELD = "to"
-# The fields of the form that orders credits.
+# The names of the fields in the form that orders credits.
 CREDITS_FIELD = "credit_amount"
 AMOUNT_FIELD = "amount"
 CURRENCY_FIELD = "currency"
 CHANNEL_FIELD = "channel"
-# The form field for errors that don't name a field, by the code of the error.
+# Maps error codes to form fields, for errors that don't name the field that the user must correct.
 PLACES = {TOPUP_CURRENCY.code: CURRENCY_FIELD, TOPUP_CHANNEL.code: CHANNEL_FIELD}
 ACTION_LABELS = {
     CreditAction.TOPUP: "Bought",
@@ -72,7 +73,8 @@ ACTION_LABELS = {
     CreditAction.ADJUST: "Corrected",
     CreditAction.DEBT_PAYMENT: "Paid a debt",
 }
-# An amount may have commas between groups of three digits, because the console formats amounts so.
+# A typed amount may have commas between groups of three digits, because the console formats amounts
+# with commas.
 _AMOUNT_PATTERN = re.compile(r"(?:\d{1,15}|\d{1,3}(?:,\d{3}){1,4})(?:\.\d{1,15})?", re.ASCII)
 _CHANNEL_LABELS = {
     PaymentChannel.STRIPE: "Stripe",
@@ -118,12 +120,13 @@ def format_money(amount: Decimal, currency: str) -> str:
 
 @dataclass(frozen=True)
 class EntryView:
-    """An entry of the ledger, as a page shows it.
+    """An entry of the credit ledger, formatted for a page.
 
     Attributes:
-        words: the description of the change.
-        source: the reason for the change, as recorded by the app or operator who made the change.
-            An entry that belongs to an order has no source, because the page links to the order.
+        words: a label for the kind of change, such as "Bought".
+        source: the reason for the change of the balance, as recorded by the app or operator that
+            made the change. The source is empty for a ledger entry that belongs to an order,
+            because the page links to the order.
     """
 
     words: str
@@ -140,12 +143,13 @@ class EntryView:
         amount = Decimal(entry["amount_credit"])
         is_composer = entry["source_type"] == call_charges.SOURCE_TYPE
         source = "A call of the composer" if is_composer else str(entry["source_id"])
-        # Replace the hyphen, because a minus sign is as wide as a plus sign.
+        # Replace the hyphen by a minus sign, because a minus sign is as wide as a plus sign.
         change = f"{delta.normalize():+,f}".replace("-", "\N{MINUS SIGN}")
         return cls(
             words=ACTION_LABELS[CreditAction(entry["action"])],
             source=source if entry["order_id"] is None else "",
-            # If the balance was too low, the amount became a debt and the balance didn't change.
+            # If the balance was too low for a deduction, the amount became a debt and the balance
+            # didn't change.
             change=change if delta else f"0 (debt of {format_credits(amount)})",
             balance_after=format_credits(Decimal(entry["balance_after"])),
             order_id=entry["order_id"],
@@ -162,7 +166,7 @@ def show_credits(console: Console, cursor: Cursor = None) -> Response:
 @router.post("/low-balance")
 @MONEY.threaded
 def set_low_balance(console: ConsoleForm) -> Response:
-    """Set the balance below which the owner gets the event ``credits.low``."""
+    """Set the balance below which the event ``credits.low`` is sent to the owner."""
     try:
         threshold = _read_amount(console.form, THRESHOLD_FIELD)
         if threshold is None:
@@ -174,7 +178,10 @@ def set_low_balance(console: ConsoleForm) -> Response:
 
 
 def _read_amount(form: Mapping[str, str], name: str) -> Decimal | None:
-    """Return the amount in a field, or ``None`` for an empty field. Raises ``body.invalid``."""
+    """Return the amount that a user typed, or ``None`` for an empty form field.
+
+    Raises ``body.invalid``.
+    """
     text = form.get(name, "").strip()
     if not text:
         return None
@@ -211,7 +218,7 @@ def _render_credits(
         form=form,
         low=threshold_form or TypedForm({THRESHOLD_FIELD: threshold}),
         balance=format_credits(Decimal(account["balance_credit"])),
-        # The next purchase pays the debt first.
+        # The owner's next purchase of credits first pays the debt.
         debt=format_credits(debt) if debt else None,
         entries=[EntryView.of(entry) for _, entry in page.rows],
         actions=[
@@ -270,10 +277,10 @@ def show_buying(console: Console, form: EmptyForm) -> Response:
 
 @router.post("/buy")
 async def buy_credits(request: Request, console: ConsoleForm) -> Response:
-    """Order credits, and redirect to the page of the order, which links to the payment page.
+    """Order credits, and redirect to the page about the order, which links to the payment page.
 
-    The response doesn't redirect to the payment page itself, because the Content-Security-Policy
-    forbids forms to redirect to other sites.
+    The response can't redirect to the payment page, because the Content-Security-Policy forbids
+    forms to redirect to other sites.
     """
     state = console.state
     try:
@@ -294,10 +301,10 @@ async def buy_credits(request: Request, console: ConsoleForm) -> Response:
 
 
 def _read_order(console: ConsoleRequest) -> OrderRequest:
-    """Return the order in the form, or raise ``body.invalid``.
+    """Return the order that the submitted form describes, or raise ``body.invalid``.
 
-    The form contains either a number of credits or an amount of money. After the payment, the payer
-    returns to the console.
+    The user must type either the number of credits or the amount of money, but not both. After the
+    payment, the payment provider redirects the payer to the console.
     """
     form = console.form
     credit_amount = _read_amount(form, CREDITS_FIELD)
@@ -319,7 +326,7 @@ def _read_order(console: ConsoleRequest) -> OrderRequest:
 
 @dataclass(frozen=True)
 class OrderView:
-    """An order, as a page shows it."""
+    """An order for credits, formatted for a page."""
 
     order: PaymentOrder
 
@@ -339,12 +346,12 @@ class OrderView:
 
     @property
     def reason(self) -> str | None:
-        """The reason why the order failed, or ``None``."""
+        """Return the reason why the order failed, or ``None`` if the order didn't fail."""
         return None if self.order.error is None else str(self.order.error["message"])
 
     @property
     def is_live(self) -> bool:
-        """Return whether the order may change while a person reads the page."""
+        """Return whether the order still waits for the payment."""
         return self.status in {OrderStatus.CREATED, OrderStatus.PENDING}
 
     @property
@@ -366,20 +373,23 @@ class OrderView:
 
     @property
     def paid_amount(self) -> str:
-        """The paid amount, minus refunds."""
+        """Return the amount that was paid for the order, minus refunds."""
         paid_amount: Decimal = self.order.amount - self.order.refunded_amount
         return format_money(paid_amount, self.order.currency)
 
     @property
     def has_receipt(self) -> bool:
-        """Return whether the order was paid and credited. An order in review has no receipt."""
+        """Return whether the order was paid and the credits were added to the balance.
+
+        An order that an operator must review has no receipt.
+        """
         return self.order.paid_at is not None and self.order.credited > 0
 
 
 @router.get("/orders")
 @MONEY.threaded
 def show_orders(console: Console, uow: Transaction, cursor: Cursor = None) -> Response:
-    """Show the orders that the owner placed or claimed, newest first."""
+    """Show the orders that the owner placed or claimed, starting with the newest."""
     page_request = PageRequest(ORDERS_ON_PAGE, cursor=cursor)
     page = orders.list_orders(uow, console.user_id, page_request, status=None)
     views = [OrderView(order) for order in page.rows]
@@ -397,7 +407,10 @@ def show_order(console: Console, uow: Transaction, order_id: PathId) -> Response
 @router.get("/orders/{order_id}/receipt")
 @MONEY.threaded
 def show_receipt(console: Console, uow: Transaction, order_id: PathId) -> Response:
-    """Show a printable receipt. Raises ``order.not_found`` for an order without a receipt."""
+    """Show a printable receipt for an order.
+
+    Raises ``order.not_found`` if the order has no receipt.
+    """
     order = OrderView(orders.get_order(uow, console.user_id, order_id))
     if not order.has_receipt:
         raise ORDER_NOT_FOUND()
@@ -414,9 +427,9 @@ def show_receipt(console: Console, uow: Transaction, order_id: PathId) -> Respon
 
 @router.get(return_urls.CONSOLE_RETURN_PATH.removeprefix(PATH))
 async def return_from_checkout(console: Console, order_id: PathId | None = None) -> Response:
-    """Redirect a payer who returns from the payment page to the page of the order.
+    """Redirect a payer who returns from the payment provider to the page about the order.
 
-    The status in the URL is ignored, because the payer could have changed the URL.
+    The order's status in the URL is ignored, because the payer can change the URL.
     """
     path = ORDERS_PATH if order_id is None else f"{ORDERS_PATH}/{order_id}"
     return redirect_to_path(console.state, path)

@@ -40,7 +40,7 @@ router = build_router(PATH)
 
 KEEP_ENDPOINTS = "keep_endpoints"
 EVENTS_ON_PAGE = 40
-# The lifetimes of a new key, by the value in the form.
+# Maps each choice for the expiry of a new API key to a lifetime.
 _LIFETIMES = {
     "30": ("30 days", timedelta(days=30)),
     "90": ("90 days", timedelta(days=90)),
@@ -74,7 +74,7 @@ def show_access(console: Console, uow: Transaction) -> Response:
 
 
 def _describe_scopes(scopes: Sequence[str]) -> Sequence[str]:
-    # The only scope without an explanation is the scope that only an operator can grant.
+    # ``KEY_SCOPE_EXPLANATIONS`` lacks only an explanation of the scope that an operator must grant.
     operator_scope = "Get the rosters of lists that are sent by mail"
     return [KEY_SCOPE_EXPLANATIONS.get(Scope(scope), operator_scope) for scope in scopes]
 
@@ -94,7 +94,7 @@ def revoke_access(console: ConsoleForm, uow: Transaction, grant_id: PathId) -> R
 
 
 def _get_grant(uow: UnitOfWork, console: ConsoleRequest, grant_id: int) -> GrantSummary:
-    """Return an active grant of the person, or raise ``grant.not_found``."""
+    """Return a grant with which the user gives an app access, or raise ``grant.not_found``."""
     for grant in grants.list_grants(uow, console.user_id).rows:
         if grant.id == grant_id:
             return grant
@@ -103,18 +103,18 @@ def _get_grant(uow: UnitOfWork, console: ConsoleRequest, grant_id: int) -> Grant
 
 @dataclass(frozen=True)
 class KeyView:
-    """An API key, as a page shows it."""
+    """An API key, formatted for a page."""
 
     key: ApiKey
 
     @property
     def label(self) -> str:
-        """The name and the last characters, because several keys can have the same name."""
+        """Return the API key's name and last characters, because names aren't unique."""
         return f"{self.key.name} (…{self.key.last_four})"
 
     @property
     def words(self) -> Sequence[str] | None:
-        """The descriptions of the key's scopes, or ``None`` for a key with full access."""
+        """Return descriptions of the API key's scopes, or ``None`` for a key with full access."""
         scopes = self.key.scopes
         return None if scopes is None else _describe_scopes(scopes)
 
@@ -139,10 +139,11 @@ def show_new_key(console: RecentConsole, form: EmptyForm) -> Response:
 
 @router.post("/keys/new")
 def create_key(console: RecentConsoleForm) -> Response:
-    """Create a key, and show its secret.
+    """Create an API key, and show the secret of the key.
 
-    No other page shows the secret of a key. The response isn't a redirect, because the redirect
-    would put the secret into a URL.
+    The secret of an API key is shown only once, directly after the creation of the key. The
+    response that shows the secret isn't a redirect, because the URL of a redirect would contain the
+    secret.
     """
     form = console.form
     ticked_scopes = [scope for scope in KEY_SCOPE_EXPLANATIONS if _SCOPE_PREFIX + scope in form]
@@ -178,9 +179,10 @@ def show_key_revocation(console: Console, uow: Transaction, key_id: PathId) -> R
 
 @router.post("/keys/{key_id}/end")
 def revoke_own_key(console: ConsoleForm, uow: Transaction, key_id: PathId) -> Response:
-    """Revoke a key and all keys that were created with the key.
+    """Revoke an API key and all keys that were created with this key.
 
-    The webhook endpoints of the revoked keys are deleted, unless the person keeps the endpoints.
+    The webhook endpoints of the revoked keys are deleted, unless the user chooses to keep the
+    endpoints.
     """
     label = _get_key(uow, console, key_id).label
     keep_endpoints = KEEP_ENDPOINTS in console.form
@@ -193,7 +195,7 @@ def _list_keys(uow: UnitOfWork, console: ConsoleRequest) -> list[KeyView]:
 
 
 def _get_key(uow: UnitOfWork, console: ConsoleRequest, key_id: int) -> KeyView:
-    """Return an active key of the person, or raise ``api_key.not_found``."""
+    """Return an unrevoked API key of the user, or raise ``api_key.not_found``."""
     for view in _list_keys(uow, console):
         if view.key.id == key_id:
             return view

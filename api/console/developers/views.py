@@ -13,7 +13,7 @@ from services.webhooks.deliveries import TEST_EVENT_TYPE
 from storage.unit_of_work import UnitOfWork
 
 _TYPE = FeedEventType
-# The type of an event as a short sentence.
+# Maps each type of feed event to a short sentence that describes the type.
 TYPE_LABELS = {
     _TYPE.SUBSCRIPTION_CREATED: "A person subscribed",
     _TYPE.SUBSCRIPTION_CONFIRMED: "A person confirmed",
@@ -46,13 +46,13 @@ _SUBJECTS_BY_HEADING = {
     "Credits": (SubjectKind.ORDER, SubjectKind.CREDIT_ACCOUNT),
     "Keys and apps": (SubjectKind.KEY, SubjectKind.GRANT),
 }
-# The folders of pages about the subjects of events.
+# Maps each kind of record that a feed event can be about to the console path of the record's page.
 _PATHS_BY_SUBJECT = {
     SubjectKind.IMPORT: "imports",
     SubjectKind.EXPORT: "exports",
     SubjectKind.ORDER: "credits/orders",
 }
-# The types of events and their labels, grouped by subject.
+# The types of feed events and their labels, grouped under headings such as "Members".
 TYPE_GROUPS = [
     (
         heading,
@@ -65,19 +65,21 @@ TYPE_GROUPS = [
 def describe_type(kind: str) -> str:
     if kind == TEST_EVENT_TYPE:
         return "A test"
-    # A later release may have recorded an event type that this release doesn't know.
+    # A newer release may have recorded an event type that this release doesn't know.
     return TYPE_LABELS[FeedEventType(kind)] if kind in [*FeedEventType] else kind
 
 
 @dataclass(frozen=True)
 class EventView:
-    """A feed event, or several consecutive events of the same type and subject.
+    """A line on a page that describes one feed event, or several merged events.
 
     Attributes:
-        at: the time of the newest event.
-        about: the name of the events' subject, or an empty text if the subject was erased.
-        path: the path of the subject's page, or ``None`` if the subject has no page.
-        times: the number of events.
+        at: the time of the newest event that the line describes.
+        about: the name of the record that the events are about, or an empty text if the record was
+            erased.
+        path: the path of the console's page about the record, or ``None`` if the record has no
+            page.
+        times: the number of events that the line describes.
     """
 
     type: str
@@ -91,9 +93,9 @@ class EventView:
 def list_newest_events(
     uow: UnitOfWork, caller: Caller, *, only: Collection[FeedEventType], limit: int
 ) -> list[EventView]:
-    """Return the caller's newest events, with consecutive equal events merged.
+    """Return the newest feed events of the caller, with consecutive equal events merged.
 
-    ``only``: the types of the events, or an empty collection for all types.
+    ``only``: the event types to return, or an empty collection for all types.
     """
     types = list_visible_types(caller.scopes, unrestricted=caller.unrestricted, only=only)
     entries = reading.list_newest_events(uow.session, caller.user_id, types=types, limit=limit)
@@ -103,7 +105,7 @@ def list_newest_events(
 
 
 def _merge_equal_events(events: Iterable[EventView]) -> list[EventView]:
-    """Merge consecutive events that have the same type, subject and day in UTC."""
+    """Merge consecutive feed events that have the same type, subject and day in UTC."""
     merged_events: list[EventView] = []
     for event in events:
         last = merged_events[-1] if merged_events else None

@@ -1,4 +1,4 @@
-"""Pages for an owner's webhook endpoints and their deliveries."""
+"""Pages for the webhook endpoints of an owner and for the deliveries to an endpoint."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -40,14 +40,14 @@ router = build_router(PATH)
 
 DELIVERIES_ON_PAGE = 20
 MAX_ANSWER_CHARACTERS = 200
-# The longest time until the next attempt of a delivery for which a page refreshes itself.
+# A page about a delivery refreshes itself if the next attempt is due within this time.
 _SOON_DELAY = timedelta(minutes=1)
 _STATE_LABELS = {
     EndpointState.ACTIVE: "active",
     EndpointState.PAUSED: "paused",
     EndpointState.ENDED: "ended",
 }
-# The form field for errors that don't name a field, by the code of the error.
+# Maps error codes to form fields, for errors that don't name the field that the user must correct.
 PLACES = {WEBHOOK_URL_NOT_ALLOWED.code: "url"}
 TYPE_PREFIX = "type."
 _STATE_CHOICES = (
@@ -56,18 +56,19 @@ _STATE_CHOICES = (
 )
 
 
-# The fields in the form that replays events, and in the page's URL.
+# The names of the fields for the time since which events are sent again, in the form and in the
+# page's URL.
 DAY_FIELD = "day"
 TIME_FIELD = "time"
 
 
 @dataclass(frozen=True)
 class EndpointView:
-    """A webhook endpoint, as a page shows it.
+    """A webhook endpoint, formatted for a page.
 
     Attributes:
-        list_title: the title of the list whose events the endpoint gets, or ``None`` for the events
-            of all lists.
+        list_title: the title of the list whose events the endpoint receives, or ``None`` for the
+            events of all lists.
     """
 
     endpoint: WebhookEndpoint
@@ -98,7 +99,7 @@ class EndpointView:
 
 @dataclass(frozen=True)
 class DeliveryView:
-    """A delivery of an event, as a page shows it."""
+    """The delivery of an event to a webhook endpoint, formatted for a page."""
 
     delivery: WebhookDelivery
 
@@ -122,12 +123,12 @@ class DeliveryView:
 
     @property
     def is_soon(self) -> bool:
-        """Return whether the delivery will probably change while a person reads the page."""
+        """Return whether the next attempt of the delivery is due within a minute."""
         return self.is_pending and self.delivery.due_at < clock.now() + _SOON_DELAY
 
     @property
     def answer(self) -> str:
-        """The status of the endpoint's last response, or the reason for a missing response."""
+        """Return the endpoint's last HTTP status, or the reason why no response arrived."""
         delivery = self.delivery
         if delivery.status_code is None:
             return delivery.error or ("–" if delivery.last_attempt_at is None else "none")
@@ -158,9 +159,10 @@ def show_new_endpoint(console: RecentConsole, form: EmptyForm) -> Response:
 
 @router.post("/new")
 async def create_endpoint(console: RecentConsoleForm) -> Response:
-    """Create an endpoint, and show its secret.
+    """Create a webhook endpoint, and show the secret of the endpoint.
 
-    No other page shows the secret of an endpoint.
+    The secret of a webhook endpoint is shown only once, directly after the creation of the
+    endpoint.
     """
     values = {
         "url": console.form.get("url", "").strip(),
@@ -216,7 +218,7 @@ def send_test_event(console: ConsoleForm, uow: Transaction, endpoint_id: PathId)
 def resend_event(
     console: ConsoleForm, uow: Transaction, endpoint_id: PathId, delivery_id: PathId
 ) -> Response:
-    """Send an event again, even if the event was delivered before."""
+    """Send an event to a webhook endpoint again, even if the event was delivered already."""
     deliveries.resend_delivery(uow, console.caller, endpoint_id, delivery_id)
     return console.redirect_with_notice(f"{PATH}/{endpoint_id}", "The event is sent again.")
 
@@ -237,7 +239,7 @@ def show_change(console: RecentConsole, endpoint_id: PathId, form: EmptyForm) ->
 
 @router.post("/{endpoint_id}/change")
 async def change_endpoint(console: RecentConsoleForm, endpoint_id: PathId) -> Response:
-    """Change the URL, the event types, or the state of an endpoint."""
+    """Change the URL, the event types or the state of a webhook endpoint."""
     view = await RECORDS.run(_find_view, console, endpoint_id)
     url = console.form.get("url", "").strip()
     state = console.form.get("state", "")
@@ -287,9 +289,9 @@ def delete_endpoint(console: ConsoleForm, uow: Transaction, endpoint_id: PathId)
 
 @router.get("/{endpoint_id}/replay")
 def show_replay(console: Console, endpoint_id: PathId, form: EmptyForm) -> Response:
-    """Show the form that replays all events since a chosen time.
+    """Show the form that sends all events since a chosen time to a webhook endpoint again.
 
-    If the query contains a time, the page shows the number of events that would be replayed.
+    If the query of the URL contains a time, the page shows how many events would be sent again.
     """
     view = _find_view(console, endpoint_id)
     event_count = None
@@ -330,7 +332,7 @@ def replay_events(console: ConsoleForm, endpoint_id: PathId) -> Response:
 
 
 def _read_moment(inputs: Mapping[str, str]) -> datetime:
-    """Return the time since which events are replayed, or raise ``body.invalid``."""
+    """Return the time in the form since which events are sent again, or raise ``body.invalid``."""
     try:
         day = date.fromisoformat(inputs.get(DAY_FIELD, "").strip())
     except ValueError:

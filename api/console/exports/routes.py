@@ -1,4 +1,4 @@
-"""Pages for an owner's exports of members."""
+"""Pages on which an owner exports members to files."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -49,7 +49,7 @@ router = build_router(CONSOLE_PATH)
 PATH = f"{CONSOLE_PATH}/exports"
 EXPORTS_ON_PAGE = 50
 EXPORT_KINDS = tuple(exports.EXPORT_JOBS.values())
-# The form field for errors that don't name a field, by the code of the error.
+# Maps error codes to form fields, for errors that don't name the field that the user must correct.
 PLACES = {
     SEGMENT_NOT_FOUND.code: "segment_id",
     SEGMENT_FIELD_RETIRED.code: "segment_id",
@@ -70,11 +70,11 @@ STATUS_BOXES = (
 
 @dataclass(frozen=True)
 class ExportView:
-    """An export, as a page shows it.
+    """An export of members, formatted for a page.
 
     Attributes:
-        job: the unfinished job of the export, or otherwise its most recent job. An export with a
-            file has no ``job``.
+        job: the unfinished job of the export, or the most recent job if all jobs have ended.
+            ``job`` is ``None`` if the export has a file.
     """
 
     export: MemberExport
@@ -94,7 +94,7 @@ class ExportView:
 
     @property
     def reason(self) -> str | None:
-        """The reason why an export has no file, or ``None`` if the reason is unknown."""
+        """Return the reason why an export has no file, or ``None`` if the reason is unknown."""
         if self.job is None or self.is_running:
             return None
         error = jobs.describe_error(self.job)
@@ -106,7 +106,7 @@ class ExportView:
 
 
 def find_expiry(export: MemberExport) -> datetime | None:
-    """Return when the file of an export is deleted, or ``None`` if the export has no file."""
+    """Return when the file of an export will be deleted, or ``None`` if the export has no file."""
     has_file = export.size is not None and export.files_removed_at is None
     if not has_file or export.finished_at is None:
         return None
@@ -146,12 +146,12 @@ def start_export(console: RecentConsoleForm, list_id: ListId) -> Response:
     form = console.form
     statuses = [status.value for status in SubscriptionStatus if _STATUS_PREFIX + status in form]
     values = {
-        # Rosters are for apps that send mail, so the console exports only members.
+        # The console exports no rosters, because rosters are for apps that send mail to a list.
         "kind": ExportKind.MEMBERS.value,
         "format": form.get("format", ""),
         "status": statuses or None,
         "segment_id": parse_id_or_text(form.get("segment_id")),
-        # Most people open the file with Excel, which needs a byte-order mark.
+        # Add a byte-order mark to the CSV file, because Excel needs the mark to recognise UTF-8.
         "bom": form.get("format") == ExportFormat.CSV,
     }
     try:
@@ -199,7 +199,7 @@ def cancel_export(console: ConsoleForm, uow: Transaction, export_id: PathId) -> 
 
 @router.get("/exports/{export_id}/file")
 def download_export_file(console: RecentConsole, uow: Transaction, export_id: PathId) -> Response:
-    """Redirect to a new signed URL of the export's file."""
+    """Redirect the browser to a new signed URL that downloads the file of an export."""
     export = exports.get_export(uow, console.caller, export_id)
     if find_expiry(export) is None:
         raise EXPORT_NOT_FOUND()
@@ -207,7 +207,7 @@ def download_export_file(console: RecentConsole, uow: Transaction, export_id: Pa
 
 
 def _get_view(uow: UnitOfWork, console: ConsoleRequest, export_id: int) -> ExportView:
-    """Return an export of the caller, or raise ``export.not_found``."""
+    """Return an export that belongs to the caller, or raise ``export.not_found``."""
     export = exports.get_export(uow, console.caller, export_id)
     title = lists.read_titles(uow, [export.list_id])[export.list_id]
     job = None

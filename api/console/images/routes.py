@@ -1,4 +1,4 @@
-"""Pages for an owner's images, with links and HTML for other sites."""
+"""Pages for the images of an owner, with links and HTML to copy into other sites."""
 
 import html
 from dataclasses import dataclass, replace
@@ -49,26 +49,27 @@ PATH = f"{CONSOLE_PATH}/images"
 router = build_router(PATH)
 
 IMAGES_ON_PAGE = 24
-# The longest time that a response waits for the conversion of an uploaded image.
+# The maximum time that a response waits until an uploaded image is converted.
 WAIT_SECONDS = 15.0
-# The names of renditions.
+# The names of the rendition that is 320 pixels wide, and of the rendition for mails.
 _SMALL_LABEL = "320"
 _MAIL_LABEL = "mail"
-# A page shows no larger thumbnails, because a page with many large images loads slowly.
+# Pages show no thumbnail files above this size, because a page with many large images loads slowly.
 _MAX_THUMBNAIL_BYTES = 200_000
-# The columns and rows of coloured tiles that replace a large thumbnail.
+# The numbers of columns and rows of coloured tiles that a page shows in place of a thumbnail file
+# that is too large.
 _TILE_COUNTS = (4, 3)
-# The lifetimes of a signed link, by the number of seconds in the form.
+# Maps the lifetime of a signed link in seconds, which is a value in the form, to a label.
 LINK_LIFETIMES = {"3600": "An hour", "86400": "A day", "604800": "A week"}
 
 
 @dataclass(frozen=True)
 class FileView:
-    """A file of an image: the original or a rendition.
+    """A file of an image, either the original or a rendition.
 
     Attributes:
-        label: the name of the rendition, or an empty text for the original.
-        size: the size of the file in bytes.
+        label: the name of the rendition, such as "mail", or an empty text for the original image.
+        size: the number of bytes in the image file.
     """
 
     label: str
@@ -101,7 +102,7 @@ class FileView:
 
 @dataclass(frozen=True)
 class ImageView:
-    """An image, as a page shows it."""
+    """An uploaded image, formatted for a page."""
 
     record: AttachmentRecord
 
@@ -120,12 +121,12 @@ class ImageView:
 
     @property
     def alt(self) -> str:
-        """The alternative text on pages of the console, where every image needs a name."""
+        """Return the image's alternative text, or the image's name without such a text."""
         return self.record.alt_text or self.name
 
     @property
     def small(self) -> FileView | None:
-        """The smallest file of the image, or ``None`` if the file is too large for a thumbnail."""
+        """Return the smallest file of the image, or ``None`` if the file is too large."""
         file = next((each for each in self.files if each.label == _SMALL_LABEL), self.files[0])
         return file if file.size <= _MAX_THUMBNAIL_BYTES else None
 
@@ -189,9 +190,9 @@ async def upload_image(request: Request, console: Console) -> Response:
 async def _accept_upload(
     request: Request, console: ConsoleRequest, inputs: dict[str, str]
 ) -> AcceptedJob:
-    """Store the uploaded image.
+    """Store the uploaded image, and enqueue its conversion.
 
-    Only this function references the bytes of the image. The process can therefore free the memory
+    The caller keeps no reference to the bytes of the image, so that the process can free the memory
     while the request waits for the conversion.
     """
     form = await read_multipart_form(request)
@@ -203,7 +204,7 @@ async def _accept_upload(
         upload.accept_upload,
         console.state.resources,
         console.caller,
-        # Request renditions, because pages show the smallest rendition as a thumbnail.
+        # Request renditions of the image, because pages show the smallest rendition as a thumbnail.
         Upload(clean_filename(part.filename), part.data, "encrypted" in inputs, True),
         key=None,
     )
@@ -212,7 +213,7 @@ async def _accept_upload(
 
 
 def _get_uploaded_image(console: ConsoleRequest, accepted: AcceptedJob) -> Attachment:
-    """Return the converted image, or raise the error of the conversion."""
+    """Return an uploaded image after its conversion, or raise the error of the conversion."""
     with console.unit_of_work() as uow:
         outcome = records.find_outcome(uow, accepted)
         if isinstance(outcome, DomainError):
@@ -259,16 +260,17 @@ def change_image(console: ConsoleForm, uow: Transaction, hash_id: str) -> Respon
 def show_new_link(console: RecentConsole, hash_id: str, form: EmptyForm) -> Response:
     """Show the form that creates a signed link to an image.
 
-    If a new login is required, the browser returns to the form after the login.
+    If the user must log in again first, the login page redirects the browser back to the form.
     """
     return _render_link_page(console, hash_id, form, None)
 
 
 @router.post("/{hash_id}/link")
 def create_link(console: RecentConsoleForm, hash_id: str) -> Response:
-    """Create a signed link to an encrypted image, and show the link without a redirect.
+    """Create a signed link to an encrypted image, and show the link.
 
-    The URL of a redirect would reveal the signed link in logs.
+    The response that shows the signed link isn't a redirect, because the redirect's URL would
+    reveal the link in logs.
     """
     lifetime = console.form.get("lasts", "")
     try:
@@ -284,9 +286,9 @@ def create_link(console: RecentConsoleForm, hash_id: str) -> Response:
 def _render_link_page(
     console: ConsoleRequest, hash_id: str, form: TypedForm, link: tuple[str, datetime] | None
 ) -> Response:
-    """Render the form that creates links to an encrypted image.
+    """Render the form that creates signed links to an encrypted image.
 
-    ``link``: a new link that the page shows, or ``None``.
+    ``link``: the signed link that was just created, or ``None`` if no link was created.
     """
     with console.unit_of_work() as uow:
         image = _build_view(console, records.get_attachment(uow, console.caller, hash_id))

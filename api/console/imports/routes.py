@@ -66,7 +66,7 @@ router = build_router(PREFIX)
 
 IMPORTS_ON_PAGE = 50
 FirstColumn = Annotated[int, Query(alias="columns", ge=0, le=500)]
-# The form field for errors that don't name a field, by the code of the error.
+# Maps error codes to form fields, for errors that don't name the field that the user must correct.
 PLACES = {
     errors.IMPORT_FILE_MISSING.code: "file",
     errors.IMPORT_SEVERAL_FILES.code: "file",
@@ -105,7 +105,7 @@ def show_imports(console: Console, uow: Transaction, cursor: Cursor = None) -> R
 def show_new_import(console: Console, form: EmptyForm, list_id: str = "") -> Response:
     """Show the form for a new import.
 
-    ``list_id``: the id of the list that the form selects, or an empty text.
+    ``list_id``: the id of the list that the form preselects, or an empty text.
     """
     with console.unit_of_work() as uow:
         own_lists = lists.list_choices(uow, console.user_id)
@@ -123,7 +123,7 @@ def show_new_import(console: Console, form: EmptyForm, list_id: str = "") -> Res
 async def upload_import(request: Request, console: Console) -> Response:
     state = console.state
     resources = console.state.resources
-    # The fields of the form, which precede the file in the request.
+    # The form fields, which precede the uploaded file in the request body.
     inputs: dict[str, str] = {}
     list_options: list[tuple[int, ImportOptions]] = []
 
@@ -166,7 +166,7 @@ async def upload_import(request: Request, console: Console) -> Response:
 
 
 def _read_upload_choices(form: Mapping[str, str]) -> tuple[int, ImportOptions]:
-    """Return the id of the list and the options of the dry run, or raise ``body.invalid``."""
+    """Return the list's id and the dry run's options from a form, or raise ``body.invalid``."""
     try:
         list_id = lists.parse_list_id(form.get("list_id", ""))
     except DomainError:
@@ -196,11 +196,11 @@ def show_import(console: Console, import_id: PathId, columns: FirstColumn = 0) -
 def read_import_again(
     console: ConsoleForm, import_id: PathId, columns: FirstColumn = 0
 ) -> Response:
-    """Repeat a dry run with other options, or import the file.
+    """Repeat a dry run with the submitted options, or import the file if no option has changed.
 
-    A file is imported only with the options of the last dry run, because the owner must see the
-    preview first. If the owner changes an option, the file is not imported. Another dry run starts
-    instead.
+    A file is imported only with the options of its last dry run, because the owner must see the
+    preview first. If the owner changed an option, a dry run with the new options starts, and the
+    file is not imported.
     """
     view = read_view(console, import_id)
     path = f"{PREFIX}/{import_id}"
@@ -213,7 +213,7 @@ def read_import_again(
             records.read_again(uow, console.caller, import_id, replace(options, dry_run=dry_run))
     except DomainError as error:
         if error.code == errors.IMPORT_RUNNING.code:
-            # The owner has started the import in another window.
+            # The owner has started the same import in another browser window.
             return redirect_to_path(console.state, path)
         form = console.add_error(error)
         return console.render_form("import.html", **_build_page_values(view, form, columns))
@@ -237,7 +237,7 @@ def build_reading_form(view: ImportView) -> TypedForm:
 
 
 def _read_reading_choices(view: ImportView, form: Mapping[str, str]) -> tuple[ImportOptions, bool]:
-    """Return the submitted options, and whether the options differ from the last dry run.
+    """Return the submitted import options, and whether the options differ from the last dry run.
 
     Raises ``body.invalid``.
     """
@@ -294,7 +294,7 @@ def _build_page_values(view: ImportView, form: TypedForm, first_column: int) -> 
 
 @router.get("/{import_id}/events")
 async def stream_import(request: Request, console: Console, import_id: PathId) -> Response:
-    """Stream the part of the page that shows the import's progress."""
+    """Stream the part of the import's page that shows the progress, as server-sent events."""
 
     def read_part() -> LivePart:
         view = read_view(console, import_id)
@@ -308,7 +308,10 @@ async def stream_import(request: Request, console: Console, import_id: PathId) -
 
 @router.post("/{import_id}/cancel")
 def cancel_import(console: ConsoleForm, import_id: PathId) -> Response:
-    """Cancel a running import or undo. The changes until the cancellation are kept."""
+    """Cancel a running import, or the running undo of an import.
+
+    Rows that were written before the cancellation are kept.
+    """
     view = read_view(console, import_id)
     job = view.undo if view.is_undoing else view.job
     with console.unit_of_work() as uow:
@@ -326,7 +329,7 @@ def retry_import(console: ConsoleForm, uow: Transaction, import_id: PathId) -> R
 
 @router.get("/{import_id}/not-added")
 def download_rejects(console: RecentConsole, uow: Transaction, import_id: PathId) -> Response:
-    """Redirect to a new signed URL of the file with the rows that were not added."""
+    """Redirect to a new signed URL of the file that contains the rows that were not added."""
     if records.get_import(uow, console.caller, import_id).files_removed_at is not None:
         raise errors.IMPORT_ERRORS_GONE()
     return redirect_to(build_import_errors_url(console.state, import_id))
@@ -334,9 +337,10 @@ def download_rejects(console: RecentConsole, uow: Transaction, import_id: PathId
 
 @router.get("/{import_id}/undo")
 def show_undo(console: RecentConsole, import_id: PathId, form: EmptyForm) -> Response:
-    """Show a preview of the undo.
+    """Show a preview of the changes that the undo of an import would make.
 
-    The page links to the later imports and bulk actions that prevent the undo for some members.
+    The page links to later imports and bulk actions that changed the same members, because such
+    changes prevent the undo for these members.
     """
     with console.unit_of_work() as uow:
         preview = forecast_undo(uow, records.get_import(uow, console.caller, import_id))

@@ -1,7 +1,6 @@
-"""Lists the consent values in an imported file, and reads the statuses that an owner assigns.
+"""Lists the consent values of an imported file, and reads the statuses that an owner assigns.
 
-A consent value is the content of a cell in a column that states consent, opting out, confirmation
-or a status.
+A consent value is the content of a cell that states consent, opting out, confirmation or a status.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,13 +36,14 @@ _MEANING_LABELS = {
 
 @dataclass(frozen=True)
 class StatusValue:
-    """A consent value that the preview of an import lists.
+    """A consent value in the preview of an import.
 
     Attributes:
-        rows: the number of rows with this value.
-        meaning: the recognised meaning of the value, in words.
-        box: the name of the value's select box, or ``None`` if its status can't be changed.
-        chosen: the status that the owner assigned, or an empty text.
+        rows: the number of rows in the file that contain the consent value.
+        meaning: a description of how the import interprets the consent value.
+        box: the name of the select box for the consent value's status, or ``None`` if the owner
+            can't assign a status.
+        chosen: the status that the owner assigned to the consent value, or an empty text.
     """
 
     column: str
@@ -55,10 +55,10 @@ class StatusValue:
 
 
 def list_status_values(task: MemberImport, result: Mapping[str, Any]) -> list[StatusValue]:
-    """Return the consent values in the result of an import, in the order of the columns.
+    """Return the consent values in the result of an import, in the order of the file's columns.
 
-    In a dry run, the owner can assign a status to each value that isn't recognised, and change a
-    status that was assigned. A value that occurs in several columns has one select box, because an
+    After a dry run, the owner can assign a status to each unrecognised consent value, and can
+    change assigned statuses. A consent value in several columns has one select box, because an
     assigned status applies to the whole file.
     """
     statuses = {fold_value(value): status for value, status in (task.status_values or {}).items()}
@@ -66,8 +66,8 @@ def list_status_values(task: MemberImport, result: Mapping[str, Any]) -> list[St
     changeable: set[str] = set()
     for column, value, rows, meaning in _iterate_values(task, result):
         folded = fold_value(value)
-        # The owner can't assign a status to a long value, because the result contains only the
-        # beginning of the value.
+        # The owner can't assign a status to a long consent value, because the import's result
+        # contains only the beginning of the value.
         is_whole = 0 < len(value) < MAX_WORD_CHARACTERS
         is_open = task.dry_run and (meaning == _UNKNOWN or folded in statuses)
         box = None
@@ -83,19 +83,21 @@ def list_status_values(task: MemberImport, result: Mapping[str, Any]) -> list[St
 def _iterate_values(
     task: MemberImport, result: Mapping[str, Any]
 ) -> Iterator[tuple[str, str, int, str]]:
-    """Yield the column, value, number of rows and recognised meaning of each consent value."""
+    """Yield column, value, number of rows and recognised meaning for each consent value."""
     listed = set()
     for column in result.get("columns", ()):
         for each in column.get("values", ()):
             listed.add(fold_value(each["value"]))
             yield column["name"], each["value"], each["rows"], each["read_as"]
     if task.kind != ImportKind.MEMBERS:
-        # For a file of suppressions, the result lists only the unrecognised values.
+        # For a file of suppressed addresses, the import's result lists only the unrecognised
+        # consent values.
         for each in result.get("unknown_values", ()):
             listed.add(fold_value(each["value"]))
             yield each["column"], each["value"], each["rows"], _UNKNOWN
     for value in task.status_values or {}:
-        # List the value, so that the owner can remove the assigned status.
+        # List a consent value that the file doesn't contain, so that the owner can remove the
+        # assigned status.
         if task.dry_run and fold_value(value) not in listed:
             yield "", value, 0, _UNKNOWN
 
@@ -103,9 +105,9 @@ def _iterate_values(
 def read_status_choices(
     task: MemberImport, values: Sequence[StatusValue], form: Mapping[str, str]
 ) -> dict[str, str] | None:
-    """Return the status that the owner assigned to each consent value, or ``None``.
+    """Return the statuses that the owner assigned to consent values, or ``None`` if there are none.
 
-    A value that has no select box keeps its assigned status. Raises ``body.invalid``.
+    A consent value without a select box keeps its assigned status. Raises ``body.invalid``.
     """
     assigned_statuses = dict(task.status_values or {})
     for each in values:

@@ -1,4 +1,4 @@
-"""Prepares an import for its page, and reads the roles that an owner assigns to columns.
+"""Prepares the data of an import's page, and reads the roles that an owner assigns to columns.
 
 The role of a column is the attribute of members that the column contains, such as the name.
 """
@@ -35,14 +35,14 @@ COLUMNS_ON_PAGE = 20
 MAX_NAME_CHARACTERS = 80
 _MINUTE_SECONDS = 60
 _HOUR_SECONDS = 3_600
-# The choices for a column that aren't roles.
+# Values of a column's select box that aren't roles.
 IGNORE = "ignore"
 NEW_FIELD = "new"
 AS_RECOGNISED = ""
 FIELD_TYPES = dict(
     zip(field_columns.NEW_TYPES, ("text", "number", "date", "yes or no"), strict=True)
 )
-# The choices that create a field of a certain type.
+# Values of a column's select box that create a member field of a certain type, with their labels.
 _TYPED_FIELDS = {
     f"{NEW_FIELD}:{type_}": f"Create a field: {words}" for type_, words in FIELD_TYPES.items()
 }
@@ -57,7 +57,7 @@ _FORMAT_LABELS = {
     DecimalMark.POINT: "Numbers with a decimal point",
     DecimalMark.COMMA: "Numbers with a decimal comma",
 }
-# Choices that several columns may have.
+# Values that may be chosen for several columns of the same file.
 _REPEATABLE_ROLES = (
     *(IGNORE, NEW_FIELD, *_TYPED_FIELDS, AS_RECOGNISED, "tags", "tier", *ConsentSubject),
     *("first_name", "middle_name", "last_name"),
@@ -85,7 +85,8 @@ _ROLE_LABELS = {
     "consent.confirmed_ip": "Consent: confirmed from",
     IGNORED: "Nothing",
 }
-# The reasons for which rows were not added, in the order of the page.
+# Maps each reason why a row was not added to a label, in the order in which the page shows the
+# reasons.
 VERDICT_LABELS = {
     "already": "are members already",
     "opted_out": "said no, here or in the file",
@@ -98,16 +99,16 @@ VERDICT_LABELS = {
 
 @dataclass(frozen=True)
 class ColumnChoice:
-    """A column of a file, and its role.
+    """A column of an imported file, and the role of the column.
 
     Attributes:
-        examples: sample cells of the column.
-        becomes: the recognised role. Several roles are separated by commas.
-        creates: the type of the field that the import creates from the column, or ``None``.
-        written: the format of the column's dates or numbers, as a text for the page.
-        chosen: the choice that the owner made for the column.
-        ignored_opt_outs: the number of opt-outs in an ignored column, or ``None`` for another
-            column.
+        examples: the contents of sample cells in the column.
+        becomes: the role that the dry run recognised, or several roles separated by commas.
+        creates: the type of the member field that the import creates for the column, or ``None``.
+        written: a label for the format of the column's dates or numbers, or ``None``.
+        chosen: the choice in the column's select box, such as a role or ``ignore``.
+        ignored_opt_outs: the number of opt-outs in the column if the import ignores the column, or
+            ``None``.
     """
 
     index: int
@@ -129,7 +130,7 @@ class ColumnChoice:
 
     @property
     def recognised(self) -> str | None:
-        """The label of the recognised role, or ``None`` if the column has no recognised role."""
+        """Return the label of the column's recognised role, or ``None`` without such a role."""
         if self.creates is not None:
             return None
         if self.becomes == IGNORED:
@@ -140,14 +141,13 @@ class ColumnChoice:
 def build_column_choices(
     task: MemberImport, columns: Sequence[Mapping[str, Any]], fields: Sequence[MemberField]
 ) -> list[ColumnChoice]:
-    """Return the select boxes for the columns of a dry run.
+    """Return each column of a dry run with the choice in the column's select box.
 
-    If an ambiguous column stopped the dry run, no other column has been recognised yet. Columns
-    that haven't been recognised yet keep the choice "Recognise by name". The owner therefore has to
-    choose a role only for the ambiguous column.
+    If an ambiguous column stops a dry run, the owner must choose a role only for that column,
+    because Pressroom recognises the other columns by name afterwards.
 
     Args:
-        columns: the columns in the result of the dry run, with sample cells.
+        columns: the columns in the result of the dry run, including sample cells.
     """
     names = [str(column["name"]) for column in columns]
     is_recognised = any(column["becomes"] != IGNORED for column in columns)
@@ -157,8 +157,8 @@ def build_column_choices(
         try:
             chosen_roles[column_layout.find_column(names, name)] = role
         except DomainError:
-            # The owner's mapping names a column that isn't in the file. The dry run reports the
-            # missing column.
+            # Ignore the owner's choice for a column that isn't in the file, because the dry run
+            # reports the missing column.
             continue
     choices = []
     for index, column in enumerate(columns):
@@ -192,9 +192,10 @@ def list_roles(fields: Sequence[MemberField]) -> list[tuple[str, str]]:
 
 
 def read_column_choices(form: Mapping[str, str], choices: Sequence[ColumnChoice]) -> list[str]:
-    """Return the choice for each column. A column that isn't in the form keeps its last choice.
+    """Return the submitted choice for each column of an imported file.
 
-    Raises ``body.invalid`` if two columns have a role that only one column may have.
+    A column whose select box isn't in the form keeps its previous choice. Raises ``body.invalid``
+    if two columns have the same role, unless the role may occur more than once.
     """
     values = [form.get(each.box, each.chosen) for each in choices]
     seen: set[str] = set()
@@ -244,17 +245,19 @@ def _describe_role(role: str) -> str:
 
 @dataclass(frozen=True)
 class ImportView:
-    """An import, as its page shows it. The status and the counts were read at the same time.
+    """The data of an import's page. The import's status and counts were read at the same time.
 
     Attributes:
-        job: the unfinished job of the import, or ``None``.
+        job: the job that runs the import, or ``None`` if the import has ended.
         undo: the most recent job that undoes the import, or ``None``.
-        choices: the columns of a dry run that can be repeated with other roles.
-        status_values: the consent values in the columns of a dry run.
-        preview: the members that an import of the first rows would create.
-        problems: the invalid cells of the file, by column and rule.
-        readings: sample rows in each possible encoding, if the encoding is uncertain.
-        fields: the member fields of the owner.
+        choices: the columns and their roles after a dry run, or empty for an import that isn't a
+            dry run.
+        status_values: the consent values that a dry run found.
+        preview: the members that the import would create from the first rows of the file.
+        problems: the invalid cells of the file, grouped by column and violated rule.
+        readings: sample rows, decoded with each possible encoding, if the file's encoding is
+            uncertain.
+        fields: the member fields that the owner has defined.
     """
 
     task: MemberImport
@@ -282,7 +285,7 @@ class ImportView:
 
     @property
     def undo_stopped(self) -> bool:
-        """Return whether an undo was started, but failed or was cancelled."""
+        """Return whether an undo of the import was started, but failed or was cancelled."""
         has_begun = self.undo is not None and self.task.undone_at is None
         return has_begun and not self.is_undoing
 
@@ -292,7 +295,7 @@ class ImportView:
 
     @property
     def has_rejects(self) -> bool:
-        """Return whether the import has a file with rows that were not added completely."""
+        """Return whether the import has a file that lists rows which were not added completely."""
         has_rows = self.not_added > 0 or self.task.left_out > 0
         return has_rows and self.task.files_removed_at is None
 
@@ -305,7 +308,7 @@ class ImportView:
 
     @property
     def date_order_matters(self) -> bool:
-        """Return whether the owner must choose the order of day and month, or has chosen it."""
+        """Return whether the owner must choose or has chosen the order of day and month."""
         is_asked = self.task.error is not None and self.task.error["code"] == (
             IMPORT_DATE_ORDER_NEEDED.code
         )
@@ -313,9 +316,10 @@ class ImportView:
 
     @property
     def encoding_matters(self) -> bool:
-        """Return whether the owner can choose an encoding.
+        """Return whether the owner can choose the encoding of the file.
 
-        For a Unicode file there is no choice, because Unicode is recognised with certainty.
+        The owner can't choose the encoding of a Unicode file, because Unicode is recognised with
+        certainty.
         """
         encoding = (self.task.description or {}).get("encoding", "utf-8")
         return (
@@ -324,21 +328,21 @@ class ImportView:
 
     @property
     def encoding_words(self) -> str | None:
-        """Return the display name of the file's encoding, or ``None`` if the file is Unicode."""
+        """Return a name for the file's encoding, or ``None`` if the encoding is Unicode."""
         return ENCODINGS.get((self.task.description or {}).get("encoding", ""))
 
     @property
     def is_broken(self) -> bool:
-        """Return whether the import failed because of an internal error, and can be resumed."""
+        """Return whether the import can be resumed after it failed because of an internal error."""
         if self.task.status != "failed" or self.task.error is None:
             return False
         return str(self.task.error["code"]).startswith("job.")
 
     @property
     def file_kept_until(self) -> datetime | None:
-        """The time at which the file of a dry run is deleted.
+        """Return when the file of a dry run will be deleted, or ``None`` if the file doesn't exist.
 
-        Until the file is deleted, the owner can repeat the dry run or import the file.
+        Until the deletion of the file, the owner can repeat the dry run or import the file.
         """
         ended_at = self.task.finished_at
         if not self.task.dry_run or ended_at is None or self.is_broken:
@@ -375,9 +379,9 @@ class ImportView:
 
 
 def read_view(console: ConsoleRequest, import_id: int) -> ImportView:
-    """Return an import of the caller, or raise ``import.not_found``.
+    """Return the page data of an import that belongs to the caller, or raise ``import.not_found``.
 
-    The result contains samples of the file, unless the samples have been deleted.
+    The page data contains sample rows of the file, unless the samples have been deleted.
     """
     resources = console.state.resources
     with console.unit_of_work() as uow:
@@ -385,8 +389,9 @@ def read_view(console: ConsoleRequest, import_id: int) -> ImportView:
         title = lists.read_titles(uow, [task.list_id])[task.list_id]
         job = records.find_job(uow, task) if task.status == "running" else None
         undo = records.find_undo_job(uow, task)
-        # Read the import again after reading its job. The job ends in the same transaction as the
-        # job's last changes. If the job has ended, the second read therefore returns all changes.
+        # Read the import again after its job, because the job ends in the same transaction as its
+        # last changes to the import. If the job has ended, the second read of the import returns
+        # all changes.
         uow.session.refresh(task)
         own_fields = fields.list_fields(uow, console.user_id) if task.dry_run else []
     view = ImportView(task, title, job, undo, fields=own_fields)

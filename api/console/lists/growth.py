@@ -1,8 +1,8 @@
-"""Calculates the chart of a list's growth.
+"""Calculates a chart that shows the growth of a list.
 
-For each span of days, the chart shows how many people joined and left, and the difference. A
-template draws the chart as SVG. The labels of the chart are text next to the SVG, because the page
-stretches the SVG.
+For each span of days, the chart shows the number of joins, the number of departures, and the
+difference. A template draws the chart of a list's growth as SVG. The labels of the chart are HTML
+next to the SVG, because the page stretches the SVG and would distort text.
 """
 
 from collections.abc import Sequence
@@ -12,17 +12,17 @@ from typing import Self
 
 from services.subscriptions.daily_figures import MemberFigures
 
-# The size of the chart in units of the SVG.
+# The width and height of the chart in the coordinates of the SVG.
 WIDTH = 1_000
 HEIGHT = 300
 _MAX_BARS = 62
-# The part of a span's width that separates its bars from the next bars.
+# The share of the width of each span that stays empty, as a gap between bars.
 _GAP_SHARE = 0.25
 
 
 @dataclass(frozen=True)
 class GrowthSpan:
-    """The number of people who joined and left in a span of days."""
+    """The number of people who joined or left a list in a span of days."""
 
     first: date
     last: date
@@ -45,7 +45,7 @@ class GrowthSpan:
 
 @dataclass(frozen=True)
 class PlottedBar:
-    """The position of two bars: joins above the zero line, and departures below the line."""
+    """The positions of two bars in a chart, for joins above and departures below the zero line."""
 
     x: float
     width: float
@@ -56,14 +56,16 @@ class PlottedBar:
 
 @dataclass(frozen=True)
 class GrowthPlot:
-    """The chart that the template draws.
+    """The data from which a template draws the chart of a list's growth.
 
     Attributes:
-        total: all days of the chart as one span.
-        zero: the vertical position of the zero line.
-        most_joined: the number of joins that reaches the upper edge of the chart.
-        most_left: the number of departures that reaches the lower edge of the chart.
-        line: the points of a line through the difference between joins and departures per span.
+        total: the joins and departures during all days of the chart.
+        zero: the vertical position of the zero line in the chart.
+        most_joined: the number of joins at the upper edge of the chart, which is the maximum per
+            span.
+        most_left: the number of departures at the lower edge of the chart, which is the maximum per
+            span.
+        line: the points of a line that shows, for each span, the joins minus the departures.
     """
 
     total: GrowthSpan
@@ -76,7 +78,7 @@ class GrowthPlot:
 
     @property
     def marks(self) -> list[str]:
-        """Return the values at the top, in the middle and at the bottom of the chart."""
+        """Return labels for the top, the middle and the bottom of the chart's vertical axis."""
         middle = (self.most_joined - self.most_left) / 2
         return [f"{value:,g}" for value in (self.most_joined, middle, -self.most_left or 0)]
 
@@ -86,14 +88,14 @@ class GrowthPlot:
 
 
 def build_growth_plot(days: Sequence[MemberFigures]) -> GrowthPlot:
-    """Return the chart for the days, which are in chronological order."""
-    # A span is a single day, or one or several weeks if daily bars would be too many.
+    """Return a list's growth chart for ``days``, which are in chronological order."""
+    # Each bar covers a single day, or one or several weeks if there would be too many daily bars.
     size = 1 if len(days) <= _MAX_BARS else 7 * -(-len(days) // (7 * _MAX_BARS))
     spans = [GrowthSpan.of(days[first : first + size]) for first in range(0, len(days), size)]
     most_joined = max(each.joined for each in spans)
     most_left = max(each.left for each in spans)
-    # Joins and departures use the same scale. Without joins and departures, the zero line is in the
-    # middle.
+    # The bars for joins and departures have the same scale. Without any joins and departures, the
+    # zero line is in the middle of the chart.
     unit = HEIGHT / (most_joined + most_left or 1)
     zero = round(most_joined * unit, 1) if most_joined or most_left else HEIGHT / 2
     step = WIDTH / len(spans)

@@ -1,4 +1,4 @@
-"""Pages for an owner's lists: growth, settings and public pages."""
+"""Pages for an owner's lists, including their growth, settings and public pages."""
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -39,7 +39,7 @@ LISTS_ON_PAGE = 50
 DAYS_OF_NET = 30
 _PERIOD_LABELS = {"30": "30 days", "90": "90 days", "365": "A year", "1095": "Three years"}
 _USUAL_PERIOD = "30"
-# The form field for errors that don't name a field, by the code of the error.
+# Maps error codes to form fields, for errors that don't name the field that the user must correct.
 PLACES = {LIST_SLUG_TAKEN.code: "slug"}
 PROVIDERS = {"turnstile": "Cloudflare Turnstile", "hcaptcha": "hCaptcha", "recaptcha": "reCAPTCHA"}
 _TEXT_FIELDS = (
@@ -51,8 +51,8 @@ _TEXT_FIELDS = (
 )
 _CONFIRM_FIELD = "confirm_required"
 _ORIGINS_FIELD = "redirect_origins"
-# The form for a list's settings has a select box for each public member field. The name of a select
-# box is this prefix, followed by the key of the member field.
+# The form for a list's settings has a select box for each public member field. The name of the
+# select box for a member field is this prefix, followed by the key of the field.
 _MEMBER_FIELD_PREFIX = "field_"
 _NOT_ASKED = "no"
 _ASKED = "asked"
@@ -63,7 +63,7 @@ _LOOK_FIELDS = (
     *("colour", "logo_hash_id", "sender_name"),
     *("sign_up_text", "thanks_text", "confirmation_text"),
 )
-# The button that resets a list's colour to the default colour of this installation.
+# The name of the button that resets a list's colour to the default colour of this installation.
 _USUAL_COLOUR_BUTTON = "usual_colour"
 IMAGES_TO_CHOOSE = 100
 
@@ -150,8 +150,7 @@ def show_public_pages(
         for each in images
         if each.status == AttachmentStatus.READY and not each.encrypted
     }
-    # The list's logo stays selectable, even if the logo was deleted or isn't among the newest
-    # images.
+    # Offer the list's current logo, even if the logo was deleted or isn't among the newest images.
     if record.logo_hash_id is not None:
         logos.setdefault(record.logo_hash_id, record.logo_hash_id)
     names = {
@@ -162,7 +161,7 @@ def show_public_pages(
     return console.render_form(
         "list_face.html",
         form.fill({**values, "colour": record.colour or DEFAULT_COLOUR}),
-        # The page embeds a preview of the sign-up page, which has the style of the list.
+        # Allow the inline style of the list, because the page embeds a preview of the sign-up page.
         other_sources={
             **console.get_media_sources(),
             "style-src": get_list_style_hashes(sign_up_form.look),
@@ -208,7 +207,7 @@ def show_settings(console: Console, list_id: ListId, form: EmptyForm) -> Respons
         (_MEMBER_FIELD_PREFIX + key for key in record.required_fields), _REQUIRED
     )
     configured_names = console.state.challenges.configured
-    # The list's challenge provider stays selectable, even if the provider isn't configured now.
+    # Offer the list's current challenge provider, even if the provider is no longer configured.
     names = [
         name for name in PROVIDERS if name in configured_names or name == record.challenge_provider
     ]
@@ -257,14 +256,14 @@ def _change_list(
     tab: str,
     notice: str,
 ) -> Response:
-    """Change the values of a list that differ from the submitted values.
+    """Store the submitted settings of a list that differ from the stored settings.
 
-    Unchanged values aren't validated again. Validating a deleted logo or a missing challenge
-    provider again would prevent an owner from changing the title.
+    Unchanged settings aren't validated again, so that a deleted logo, for example, doesn't prevent
+    a change of the title.
 
     Args:
-        show_form: the handler that shows the form again after an error.
-        tab: the end of the path to which the response redirects.
+        show_form: the function that renders the form with an error.
+        tab: the last segment of the path to which the response redirects.
     """
     try:
         with console.unit_of_work() as uow:

@@ -45,7 +45,7 @@ router = build_router(f"{CONSOLE_PATH}/lists/{{list_id}}/bulk-actions")
 
 ACTIONS_ON_PAGE = 50
 TAGS_TO_CHOOSE = 200
-# The name of the input with the value of an action. An action that isn't listed needs no value.
+# Maps each kind of bulk action that needs a value, such as a tag, to the form input for the value.
 _VALUE_INPUTS: Mapping[str, str] = {
     BulkActionKind.TAG: "tag_name",
     BulkActionKind.UNTAG: "tag_name",
@@ -53,7 +53,7 @@ _VALUE_INPUTS: Mapping[str, str] = {
 }
 
 
-# The label and the hint of each action.
+# The label and the hint that a page shows for each kind of bulk action.
 ACTIONS: Mapping[str, tuple[str, str]] = {
     BulkActionKind.TAG: ("Give them a tag", "The tag is made if the list has none of that name."),
     BulkActionKind.UNTAG: ("Take a tag off them", ""),
@@ -70,7 +70,7 @@ ACTIONS: Mapping[str, tuple[str, str]] = {
 
 
 class BulkState(StrEnum):
-    """The state of a bulk action, including the state of its undo."""
+    """The state of a bulk action, which includes the progress of its undo."""
 
     RUNNING = "running"
     DONE = "done"
@@ -82,11 +82,11 @@ class BulkState(StrEnum):
 
 @dataclass(frozen=True)
 class _BulkActionView:
-    """A bulk action, as a page shows it.
+    """A bulk action on members, formatted for a page.
 
     Attributes:
-        words: the description of the action.
-        undo_until: the time until which the action can be undone, or ``None``.
+        words: a description of the bulk action, such as "Switch mail off".
+        undo_until: the time until which the bulk action can be undone, or ``None``.
     """
 
     bulk: BulkAction
@@ -125,7 +125,7 @@ async def start_bulk_action(console: ConsoleForm, list_id: ListId) -> Response:
             raise invalid_field("body.action", "choose what to do")
         value = console.form.get(_VALUE_INPUTS[action], "") if action in _VALUE_INPUTS else None
         order = actions.check_order(BulkOrder(BulkActionKind(action), value))
-        # If the queue is overloaded, reject the request before storing anything.
+        # If the bulk queue is overloaded, reject the request before storing anything.
         console.state.queue_ages.check(Queue.BULK, waits=False)
         bulk_id = await RECORDS.run(_begin_action, console, list_id, order)
     except DomainError as error:
@@ -208,7 +208,7 @@ def show_bulk_action(console: Console, list_id: ListId, bulk_id: PathId) -> Resp
 
 @router.post("/{bulk_id}/undo")
 def undo_bulk_action(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -> Response:
-    """Start the undo of a bulk action, or resume an undo that failed."""
+    """Start the undo of a bulk action, or resume the undo if it failed."""
     with console.unit_of_work() as uow:
         mailing_list = console.get_own_list(uow, list_id)
         _get_bulk_action(uow, console, mailing_list.id, bulk_id)
@@ -219,7 +219,7 @@ def undo_bulk_action(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -> 
 
 @router.post("/{bulk_id}/cancel")
 def cancel_bulk_action(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -> Response:
-    """Cancel a bulk action. The changes until the cancellation are kept."""
+    """Cancel a bulk action, but keep the changes that were made before."""
     with console.unit_of_work() as uow:
         mailing_list = console.get_own_list(uow, list_id)
         job = actions.find_job(uow, _get_bulk_action(uow, console, mailing_list.id, bulk_id))
@@ -233,7 +233,7 @@ def cancel_bulk_action(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -
 def _get_bulk_action(
     uow: UnitOfWork, console: ConsoleRequest, list_id: int, bulk_id: int
 ) -> BulkAction:
-    """Return a bulk action of the caller on a list, or raise ``bulk.not_found``."""
+    """Return a bulk action that the caller started on a list, or raise ``bulk.not_found``."""
     bulk = BULK_UNDO.find_row(uow, console.caller, bulk_id)
     if bulk.list_id != list_id:
         raise BULK_NOT_FOUND()
@@ -246,9 +246,9 @@ def _build_views(uow: UnitOfWork, bulks: list[BulkAction]) -> list[_BulkActionVi
     for bulk in bulks:
         undo_job = uow.session.get(Job, bulk.undo_job_id) if bulk.undo_job_id else None
         if undo_job is not None:
-            # Read the bulk action again after reading its job. The job ends in the same transaction
-            # as the job's last changes. If the job has ended, the second read therefore returns all
-            # changes.
+            # Read the bulk action again after its job, because the job ends in the same transaction
+            # as its last changes to the bulk action. If the job has ended, the second read of the
+            # bulk action returns all changes.
             uow.session.refresh(bulk)
         words = describe_bulk_action(bulk, names)
         views.append(
@@ -260,9 +260,9 @@ def _build_views(uow: UnitOfWork, bulks: list[BulkAction]) -> list[_BulkActionVi
 
 
 def describe_bulk_action(bulk: BulkAction, names: Mapping[int, str]) -> str:
-    """Return a description of the bulk action.
+    """Return a description of a bulk action, such as "Switch mail off".
 
-    ``names``: the names of tags, by the id of the tag.
+    ``names``: maps the id of each tag to the tag's name.
     """
     tag = names.get(bulk.tag_id or 0)
     tag_label = f"the tag “{tag}”" if tag is not None else "a tag that is gone"

@@ -1,11 +1,13 @@
-"""Converts a member filter between JSON and the rows of a form.
+"""Converts a member filter between JSON and the rows of an HTML form.
 
-A filter is a group of parts. A part is a row with a field, an operator and a value, or another
-group. The name of an input contains the place of its part. For example, ``match.0`` states how the
-outermost group combines its parts. The inputs ``field.0.2``, ``kind.0.2``, ``operator.0.2`` and
-``value.0.2`` are the third part of the outermost group.
+In the form, a filter is a group of parts. Each part of the filter is a row with a field, an
+operator and a value, or another group of parts. The name of a form input contains the position of
+its part in the filter. For example, the input ``match.0`` states how the outermost group combines
+its parts. The inputs ``field.0.2``, ``kind.0.2``, ``operator.0.2`` and ``value.0.2`` belong to the
+third part of the outermost group.
 
-Buttons that add or remove a part submit the whole form, so that the form works without a script.
+The buttons that add or remove parts of the filter submit the whole form, so that the form needs no
+script.
 """
 
 import re
@@ -26,7 +28,7 @@ from services.subscriptions.filters.names import FilterName, Operator, ValueKind
 from storage.unit_of_work import UnitOfWork
 
 _NEGATED_MATCH = {"all": "not_all", "any": "none", "none": "any", "not_all": "all"}
-# The form's name for the operator ``exists`` with the value ``false``.
+# The form's name for the filter operator ``exists`` with the value ``false``.
 _MISSING = "missing"
 _OPERATOR_LABELS: Mapping[str, str] = {
     Operator.IS: "is",
@@ -76,18 +78,21 @@ _NUMBER_PATTERN = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 
 
 class NotRepresentable(Exception):
-    """The rows of a form can't represent a filter. The message of the exception is the reason."""
+    """An exception for a filter that the rows of a form can't represent.
+
+    The exception's message states why rows can't represent the filter.
+    """
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A field of members that a row of the form can test.
+    """An attribute of members that a row of the filter form can test.
 
     Attributes:
-        operators: the labels of the possible operators, by operator.
-        options: the labels of the possible values, by value. ``options`` is empty if a person types
+        operators: maps each operator that the attribute supports to a label.
+        options: maps each possible value of the attribute to a label, or is empty if the user types
             the value.
-        suggestions: values that the browser suggests while a person types.
+        suggestions: values that the browser suggests while the user types.
     """
 
     name: str
@@ -104,13 +109,17 @@ class Choice:
 
 @dataclass
 class Row:
-    """A row of the form. A row without a value isn't a condition of the filter yet.
+    """A row of the filter form, which tests an attribute of members.
+
+    A row without a value is ignored when the form is converted to a filter.
 
     Attributes:
-        name: the name of the tested field.
-        text: the typed value. Several values are on separate lines.
-        place: the position of the row in the form, such as ``0.2``.
-        error: the error message of the row, or an empty text.
+        name: the name of the tested attribute, such as ``email`` or ``fields.city``.
+        text: the value that the user typed, with one line per value if the operator accepts several
+            values.
+        place: the position of the row in the form, such as ``0.2`` for the third part of the
+            outermost group.
+        error: the error message that the form shows for the row, or an empty text.
     """
 
     name: str
@@ -130,10 +139,10 @@ class Row:
 
     @property
     def input_type(self) -> str:
-        """Return the ``type`` of the value's ``<input>`` element.
+        """Return the ``type`` of the ``<input>`` element for the row's value.
 
-        The type is ``text`` for an invalid date or number, because inputs for dates and numbers
-        can't show invalid values.
+        The ``type`` is ``text`` for an invalid date or number, because browsers don't show invalid
+        values in inputs for dates and numbers.
         """
         if self.kind in _DATE_KINDS and (not self.text or _DATE_PATTERN.fullmatch(self.text)):
             return "date"
@@ -154,9 +163,10 @@ class Row:
         return {"field": self.name, self.operator: value}
 
     def _parse_value(self, text: str) -> object:
-        """Return the typed value, converted to the type of the tested field.
+        """Return the typed value, converted to the type of the tested attribute.
 
-        An invalid text is returned unchanged, so that the filter's grammar rejects the text.
+        An invalid text is returned unchanged, so that the validation of the filter rejects the
+        text.
         """
         if self.kind == ValueKind.BOOLEAN:
             return {"true": True, "false": False}.get(text, text)
@@ -171,11 +181,12 @@ class Row:
 
 @dataclass
 class Group:
-    """Several parts of a filter that are combined.
+    """A group of filter parts that are combined, for example with "and" or "or".
 
     Attributes:
-        match: a key of ``FILTER_MATCHES``, which states how the parts are combined.
-        place: the position of the group in the form, such as ``0.1``.
+        match: a key of ``FILTER_MATCHES``, which states how the group combines its parts.
+        place: the position of the group in the form, such as ``0.1`` for the second part of the
+            outermost group.
     """
 
     match: str
@@ -188,17 +199,18 @@ class Group:
 
     @property
     def may_nest(self) -> bool:
-        """Return whether the depth limit of filters allows another group inside the group."""
+        """Return whether the group may contain another group within the depth limit of filters."""
         return self.depth + 3 <= MAX_DEPTH
 
     def to_json(self, path: str, rows: dict[str, Row]) -> dict[str, Any] | None:
-        """Return the filter as JSON, or ``None`` if the group has no condition.
+        """Return the group as a JSON filter, or ``None`` if the group has no complete condition.
 
-        Rows without a value are omitted.
+        The JSON filter doesn't contain rows without a value.
 
         Args:
-            path: the path of the group in the JSON of the whole filter.
-            rows: the dictionary to which the method adds all rows of the group, by path.
+            path: the path at which the whole filter's JSON contains the group.
+            rows: the dictionary to which this method adds all rows of the group, by their path in
+                the JSON.
         """
         parts = [part for part in self.parts if _has_condition(part)]
         if not parts:
@@ -235,12 +247,12 @@ def _has_condition(part: Row | Group) -> bool:
 
 @dataclass
 class FilterDraft:
-    """A filter that a person is editing, as rows or as JSON.
+    """A filter that the user is editing, either as rows of a form or as JSON.
 
     Attributes:
-        group: the rows of the filter, or ``None`` if the person edits JSON.
-        text: the filter as JSON.
-        reason: the reason why rows can't represent the filter, or an empty text.
+        group: the outermost group of the filter's rows, or ``None`` if the user edits JSON.
+        text: the JSON text of the filter.
+        reason: the reason why rows of a form can't represent the filter, or an empty text.
     """
 
     group: Group | None
@@ -248,16 +260,16 @@ class FilterDraft:
     reason: str = ""
 
     def to_json(self) -> dict[str, Any] | None:
-        """Return the filter as JSON, or ``None`` for an empty filter.
+        """Return the draft as a JSON filter, or ``None`` for an empty draft.
 
-        Raises ``filter.invalid`` if the typed text isn't a JSON object.
+        Raises ``filter.invalid`` if the text that the user typed isn't a JSON object.
         """
         if self.group is not None:
             return self.group.to_json("filter", {})
         return parse_filter(self.text) if self.text.strip() else None
 
     def add_error(self, error: DomainError) -> bool:
-        """Add an error of the filter to the invalid row, and return whether a row is invalid."""
+        """Add an error to the row that caused the error, and return whether such a row exists."""
         rows: dict[str, Row] = {}
         if self.group is None or not error.problems:
             return False
@@ -271,7 +283,7 @@ class FilterDraft:
         return False
 
     def add_missing_value_errors(self) -> bool:
-        """Add an error to each row without a value, and return whether a row has no value."""
+        """Add an error to each row whose value is missing, and return whether such a row exists."""
         open_rows = [row for row in self.group.rows() if row.is_open] if self.group else []
         for row in open_rows:
             row.error = "Give a value, or remove the condition."
@@ -279,7 +291,7 @@ class FilterDraft:
 
 
 def parse_filter(text: str) -> dict[str, Any]:
-    """Return a filter that a person typed as JSON. Raises ``filter.invalid``."""
+    """Return the member filter that the user typed as JSON. Raises ``filter.invalid``."""
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -290,7 +302,7 @@ def parse_filter(text: str) -> dict[str, Any]:
 
 
 def read_draft(form: Mapping[str, str]) -> FilterDraft:
-    """Return the filter in a submitted form, after the change that the pressed button makes."""
+    """Return the filter in a submitted form, including the change that the pressed button makes."""
     button = form.get("do", "")
     text = form.get("filter", "")
     if f"match.{_ROOT_PLACE}" not in form or form.get("use") == "json":
@@ -304,10 +316,11 @@ def read_draft(form: Mapping[str, str]) -> FilterDraft:
 
 
 def _read_group(form: Mapping[str, str], place: str, remaining_rows: list[int]) -> Group:
-    """Return the group that has the given place in the form.
+    """Return the group of filter parts at the position ``place`` in the submitted form.
 
-    ``remaining_rows``: a list with the number of rows that may still be read. All groups in a form
-    share the number.
+    ``remaining_rows``: a list with a single number, which states how many more rows of the form may
+    be read. All groups of the form share ``remaining_rows`` and decrease its number, so that the
+    form's total number of rows is limited.
     """
     match = form.get(f"match.{place}", "all")
     group = Group(match if match in FILTER_MATCHES else "all", place=place)
@@ -331,9 +344,10 @@ def _read_group(form: Mapping[str, str], place: str, remaining_rows: list[int]) 
 
 
 def _apply_button(root: Group, button: str, form: Mapping[str, str]) -> None:
-    """Add or remove a part of the filter.
+    """Add or remove the part of the filter that the pressed button names.
 
-    ``button``: the value of the pressed button, which contains an action and the place of a part.
+    ``button``: the value of the pressed button, which contains an action and the position of a
+    filter part.
     """
     action, _, place = button.partition(":")
     for group in [root, *_iterate_groups(root)]:
@@ -365,9 +379,10 @@ def _assign_places(group: Group, place: str) -> None:
 
 
 def build_draft(filter_json: object, choices: Mapping[str, Choice]) -> FilterDraft:
-    """Return the draft of a filter, as rows if rows can represent the filter.
+    """Return the draft of a filter, as rows of a form if possible, or otherwise as JSON.
 
-    ``choices``: the fields that rows can test, by name.
+    ``choices``: maps the name of each attribute that rows can test to the attribute's operators and
+    values.
     """
     if filter_json is None:
         return FilterDraft(Group("all", place=_ROOT_PLACE))
@@ -384,7 +399,7 @@ def build_draft(filter_json: object, choices: Mapping[str, Choice]) -> FilterDra
 
 
 def convert_to_rows(draft: FilterDraft, choices: Mapping[str, Choice]) -> FilterDraft:
-    """Convert a draft to rows, if rows can represent the filter, and update the draft's JSON."""
+    """Convert a filter draft to rows of a form if possible, and update the draft's JSON text."""
     if draft.group is not None:
         filter_json = draft.group.to_json("filter", {})
         text = ""
@@ -431,7 +446,7 @@ def _build_row(name: str, operator: str, value: object, choices: Mapping[str, Ch
 
 
 def list_choices(uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Choice]:
-    """Return the fields that a row of the form can test, by name."""
+    """Return the attributes of members that a row of the filter form can test, by name."""
     own_fields = fields.read_own_fields(uow, mailing_list.user_id).by_key.values()
     by_key = {f"fields.{each.key}": each for each in own_fields}
     rows = tags.list_tags(uow, mailing_list.id, PageRequest(MAX_TAGS_TO_CHOOSE)).rows
@@ -470,7 +485,7 @@ def _build_choice(
 def describe_conditions(
     group: Group, choices: Mapping[str, Choice]
 ) -> Iterator[tuple[str, dict[str, Any] | None]]:
-    """Yield the description of each condition, and the filter without the condition as JSON."""
+    """Yield a description of each part of a filter, and the filter without this part."""
     parts = [part for part in group.parts if _has_condition(part)]
     for part in parts:
         other_parts = [each for each in parts if each is not part]
@@ -479,7 +494,7 @@ def describe_conditions(
 
 
 def describe_part(part: Row | Group, choices: Mapping[str, Choice]) -> str:
-    """Return a description of a part of a filter, such as "City is Berlin"."""
+    """Return a description of one part of a filter, such as "City is Berlin"."""
     if isinstance(part, Group):
         conditions = "; ".join(
             describe_part(each, choices) for each in part.parts if _has_condition(each)

@@ -1,6 +1,6 @@
-"""Reads the selection of members from the query of a page.
+"""Reads the criteria for a page of members from the query parameters of the page's URL.
 
-The query contains the whole selection, so that an owner can bookmark or share the page.
+The URL contains the whole selection of members, so that an owner can bookmark or share the page.
 """
 
 from collections.abc import Mapping
@@ -22,31 +22,32 @@ from services.subscriptions.filters.member_filter import MemberFilter
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The parameters of a page's query that select members or columns.
+# The query parameters that select the members or the columns of a page.
 _INPUT_NAMES = ("q", "status", "type", "tag", "since", "segment", "filter", "columns")
-# The number of member fields that an owner can add to the table as columns.
+# The maximum number of member fields that an owner can add to the table of members as columns.
 MAX_COLUMNS = 3
 MAX_INPUT_CHARACTERS = 4_000
-# The filter of a bulk action if the owner has selected nothing.
+# The default filter, which applies if the owner has selected nothing. The default filter matches
+# all active members.
 ALL_ACTIVE = {"field": "status", "is": SubscriptionStatus.ACTIVE.value}
-# The form field for errors that don't name a field, by the code of the error.
+# Maps error codes to form fields, for errors that don't name the field that the user must correct.
 SELECTION_PLACES = {FILTER_INVALID.code: "filter"}
-# The time limit for counting members before a page is sent, so that the page loads quickly. The
-# page offers an exact count if the time limit was too short.
+# The time limit for counting members before a page is sent, so that the page loads quickly. If the
+# time limit is too short for an exact count, the page links to a page with an exact count.
 MAX_FIRST_COUNT_TIME = timedelta(milliseconds=30)
-# The value of the query's parameter ``count`` that requests an exact count.
+# The value of the query parameter ``count`` that requests an exact count of the matching members.
 EXACT_COUNT = "exactly"
-# The number of rows that an owner can tick in the table.
+# The maximum number of members that an owner can tick in the table of members.
 MAX_TICKED_ROWS = 100
 
 
 @dataclass(frozen=True)
 class MemberSelection:
-    """A selection of members.
+    """The criteria that select the members on a page.
 
     Attributes:
-        typed: the query's parameters that aren't empty, by name.
-        draft: the filter that the owner is editing.
+        typed: the URL's query parameters that aren't empty, by name.
+        draft: the member filter that the owner is editing.
     """
 
     typed: Mapping[str, str]
@@ -54,7 +55,7 @@ class MemberSelection:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether the selection has no criterion except a status."""
+        """Return whether the selection has no criterion except the status of members."""
         return not self.typed.keys() - {"status", "columns"}
 
     @property
@@ -75,10 +76,10 @@ class MemberSelection:
         return parse_id(self.typed.get("segment", ""))
 
     def build_filter(self, uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Any] | None:
-        """Return the filter for all criteria as JSON, or ``None`` without a criterion.
+        """Return a JSON filter that combines all criteria, or ``None`` without criteria.
 
-        Raises ``filter.invalid`` for invalid JSON, and ``segment.not_found`` for an unknown
-        segment.
+        Raises ``filter.invalid`` if the typed filter isn't valid JSON. Raises ``segment.not_found``
+        for an unknown segment.
         """
         typed = self.typed
         parts: list[dict[str, Any]] = []
@@ -104,7 +105,7 @@ async def _read_selection(request: Request) -> MemberSelection:
     typed = {name: query.get(name, "").strip()[:MAX_INPUT_CHARACTERS] for name in _INPUT_NAMES}
     draft = read_draft(query)
     if draft.group is not None:
-        # Links on the page contain the filter as JSON, without the rows that have no value.
+        # Links on the page contain the filter as JSON, without the form rows that have no value.
         filter_json = draft.to_json()
         typed["filter"] = "" if filter_json is None else orjson.dumps(filter_json).decode()
     if columns := query.getlist("column"):
@@ -124,10 +125,11 @@ def format_json(value: object) -> str:
 
 @dataclass(frozen=True)
 class MemberCount:
-    """The number of members that match a filter.
+    """The exact or estimated number of members that match a filter.
 
     Attributes:
-        recount: the query of the page with an exact count, or ``None`` if the number is final.
+        recount: the query string of a link that requests an exact count, or ``None`` if the page
+            needs no such link.
     """
 
     count: int
@@ -135,7 +137,7 @@ class MemberCount:
     recount: str | None = None
 
 
-# The count for a filter that is invalid.
+# The member count for an invalid filter, which matches nobody.
 NOBODY = MemberCount(0, is_exact=True)
 
 
@@ -146,11 +148,11 @@ def count_selection(
     count: str,
     query: Mapping[str, str],
 ) -> MemberCount:
-    """Count the members of a selection, within the time limit of the page.
+    """Count the members that match a filter, within a time limit.
 
     Args:
-        count: ``EXACT_COUNT`` if the page was requested with an exact count.
-        query: the query of the page without the parameter ``count``.
+        count: ``EXACT_COUNT`` if the user requested an exact count, which has a longer time limit.
+        query: the query parameters of the page's URL, without the parameter ``count``.
     """
     max_time = member_counts.MAX_EXACT_TIME if count == EXACT_COUNT else MAX_FIRST_COUNT_TIME
     result = member_counts.count_members(resources, mailing_list, parsed_filter, within=max_time)

@@ -1,4 +1,4 @@
-"""Pages that search, add and change the members of a list."""
+"""Pages on which an owner searches, adds and changes the members of a list."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -73,10 +73,10 @@ MEMBERS_ON_PAGE = 40
 SEGMENTS_TO_CHOOSE = 100
 ENTRIES_ON_PAGE = 20
 LISTS_TO_CHOOSE = 100
-# The form field for errors that don't name a field, by the code of the error.
+# Maps error codes to form fields, for errors that don't name the field that the user must correct.
 MEMBER_PLACES = {TAG_TOO_MANY_OF_MEMBER.code: "tags"}
 _FIELD_PREFIX = "fields."
-# The ``type`` of an input for a member field, by the type of the field.
+# Maps the type of a member field to the ``type`` of the HTML input.
 _INPUT_TYPES = {FieldType.NUMBER.value: "number", FieldType.DATE.value: "date"}
 _ADDRESS_PLACES = {
     EMAIL_INVALID.code: "email",
@@ -119,7 +119,8 @@ def _render_members(
     try:
         with console.unit_of_work() as uow:
             if (draft_json := draft.to_json()) is not None:
-                # Validate the draft separately, because errors then contain the path of a row.
+                # Validate the edited filter separately, because an error then contains the path of
+                # the invalid form row.
                 member_filter.read_filter(uow, mailing_list, draft_json)
             filter_json = selection.build_filter(uow, mailing_list)
         page, total = _search_members(console, mailing_list, selection, filter_json, page_request)
@@ -157,7 +158,7 @@ def _build_chips(
     choices: Mapping[str, Choice],
     segment_names: Mapping[str, str],
 ) -> list[tuple[str, str]]:
-    """Return a description of each criterion, and the query without the criterion."""
+    """Return a description of each criterion, with a URL query that lacks the criterion."""
     typed = selection.typed
     labels = {
         "q": f"Address or name contains {typed.get('q')}",
@@ -190,7 +191,7 @@ def _search_members(
     filter_json: dict[str, Any] | None,
     page_request: PageRequest,
 ) -> tuple[PageOfRows[dict[str, Any]], int | None]:
-    """Return a page of members, and the total number of members if the number is known.
+    """Return a page of members, and the total number of matching members if known.
 
     Raises ``filter.invalid``, ``filter.too_slow`` or ``cursor.invalid``.
     """
@@ -218,7 +219,7 @@ def show_new_member(console: Console, list_id: ListId, form: EmptyForm) -> Respo
 @router.post("/new")
 @threaded_by_list
 def add_member(console: ConsoleForm, list_id: ListId) -> Response:
-    """Add a member, or change a member who already has the address."""
+    """Add a member to a list, or change the member who already has the submitted e-mail address."""
     form = console.form
     try:
         email = email_addresses.normalise_address(form.get("email", ""))
@@ -247,10 +248,10 @@ def _get_member_path(list_id: int, user_id: int) -> str:
 
 @dataclass(frozen=True)
 class _Member:
-    """A member of a list.
+    """A member of a list, read from the database.
 
     Attributes:
-        subscription: the row in the database.
+        subscription: the row in the table of subscriptions.
         record: the representation of the member in the API.
     """
 
@@ -302,7 +303,7 @@ def show_member(
 
 
 def _get_member(uow: UnitOfWork, console: ConsoleRequest, list_id: int, user_id: int) -> _Member:
-    """Return a member, or raise ``list.not_found`` or ``member.not_found``."""
+    """Return a member of a list, or raise ``list.not_found`` or ``member.not_found``."""
     mailing_list = console.get_own_list(uow, list_id)
     subscription = members.get_member(uow, mailing_list, user_id)
     person = accounts.get_user(uow, user_id)
@@ -315,7 +316,7 @@ def _get_member(uow: UnitOfWork, console: ConsoleRequest, list_id: int, user_id:
 @router.post("/{user_id}")
 @threaded_by_list
 def change_member(console: ConsoleForm, list_id: ListId, user_id: PathId) -> Response:
-    """Change the attributes of a member that differ from the submitted values."""
+    """Store the submitted attributes of a member that differ from the stored attributes."""
     try:
         with console.unit_of_work() as uow:
             member = _get_member(uow, console, list_id, user_id)
@@ -333,9 +334,10 @@ def change_member(console: ConsoleForm, list_id: ListId, user_id: PathId) -> Res
 def read_changes(
     form: FormFields, record: SubscriptionRecord, own_fields: Iterable[MemberField]
 ) -> MemberChanges:
-    """Return the submitted values that differ from the member.
+    """Return the submitted attributes that differ from the stored attributes of the member.
 
-    Raises ``body.invalid`` or ``field.value``.
+    Raises ``field.value`` for an invalid value of a member field, and ``body.invalid`` for other
+    invalid attributes.
     """
     values: dict[str, Any] = {
         "name": read_text(form, "name"),
@@ -343,7 +345,8 @@ def read_changes(
         "tags": [each for part in form.get("tags", "").split(",") if (each := part.strip())],
     }
     changed = {name: value for name, value in values.items() if value != getattr(record, name)}
-    # A changed day becomes midnight in UTC. An unchanged day keeps its time of day.
+    # A changed expiry day is stored as midnight in UTC. If the expiry day is unchanged, the stored
+    # time of day is kept.
     day = form.get("paid_expiry", "").strip()
     if day != _format_date(record.paid_expiry):
         changed["paid_expiry"] = f"{day}T00:00:00Z" if day else None
@@ -384,7 +387,7 @@ def _format_date(moment: datetime | None) -> str:
 @router.post("/{user_id}/email")
 @threaded_by_list
 def switch_mail(console: ConsoleForm, list_id: ListId, user_id: PathId) -> Response:
-    """Stop a member's mail, or resume the mail unless the member has opted out."""
+    """Stop sending mail to a member, or resume sending unless the member has opted out."""
     enabled = console.form.get("enabled") == "yes"
 
     def switch(uow: UnitOfWork, mailing_list: MailingList) -> tuple[int, str]:
@@ -414,10 +417,10 @@ def _run_member_action(
     user_id: int,
     action: Callable[[UnitOfWork, MailingList], tuple[int, str]],
 ) -> Response:
-    """Run an action that needs no form, and show an error on the page of the member.
+    """Run an action on a member, and show an error on the member's page.
 
-    ``action``: a function that returns the id of the list whose page shows the notice, and the
-    notice.
+    ``action``: a function that runs the action, and returns a notice and the id of the list whose
+    member page shows the notice.
     """
     try:
         with console.unit_of_work() as uow:
@@ -447,9 +450,9 @@ def remove_member(
 
 
 def _build_field_input(field: MemberField, form: TypedForm) -> dict[str, Any]:
-    """Return the template values for an input of a member field.
+    """Return the template values for a form input with the value of a member field.
 
-    A removed choice of the field stays selectable for a member who has the choice.
+    If the owner has removed a choice of the field, members who have the choice can keep the choice.
     """
     name = f"{_FIELD_PREFIX}{field.key}"
     value = form.typed.get(name, "")

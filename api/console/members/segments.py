@@ -41,7 +41,7 @@ router = build_router(f"{CONSOLE_PATH}/lists/{{list_id}}")
 
 SEGMENTS_ON_PAGE = 50
 TAGS_ON_PAGE = 50
-# The form field for errors that don't name a field, by the code of the error.
+# Maps error codes to form fields, for errors that don't name the field that the user must correct.
 _TAG_PLACES = {TAG_NAME_TAKEN.code: "name"}
 _PLACES = {**SELECTION_PLACES, SEGMENT_NAME_TAKEN.code: "name"}
 
@@ -59,7 +59,7 @@ def show_segments(
 
 @router.get("/segments/new")
 def show_new_segment(console: Console, list_id: ListId, selection: Selection) -> Response:
-    """Show the form for a new segment, with the filter that the owner used last."""
+    """Show the form for a new segment, filled with the filter that the owner used last."""
     with console.unit_of_work() as uow:
         mailing_list = console.get_own_list(uow, list_id)
         form = TypedForm()
@@ -74,7 +74,7 @@ def show_new_segment(console: Console, list_id: ListId, selection: Selection) ->
 
 @router.post("/segments/new")
 async def create_segment(console: ConsoleForm, list_id: ListId) -> Response:
-    """Create a segment, or show the form again if the owner pressed a button of the filter."""
+    """Create a segment, or show the form again if a button changed the filter."""
     if "do" in console.form:
         return await SEARCHES_BY_CALLER.run(
             console.user_id, partial(_render_edited_draft, console, list_id)
@@ -100,8 +100,8 @@ def _render_segment(console: ConsoleRequest, list_id: int, segment_id: int, coun
         try:
             parsed_filter = member_filter.read_filter(uow, mailing_list, filter_json)
         except DomainError as error:
-            # The filter has become invalid, because the owner has retired a field or removed a
-            # choice. The page shows the error.
+            # The segment's filter has become invalid, because the owner has retired a member field
+            # or removed a choice. The page of the segment shows the error.
             form = replace(form.add_error(error, SELECTION_PLACES), status=HTTPStatus.OK)
             return _render_segment_form(console, list_id, form, draft, segment_id)
     member_count = count_selection(console.state.resources, mailing_list, parsed_filter, count, {})
@@ -112,7 +112,7 @@ def _render_segment(console: ConsoleRequest, list_id: int, segment_id: int, coun
 
 @router.post("/segments/{segment_id}")
 async def change_segment(console: ConsoleForm, list_id: ListId, segment_id: PathId) -> Response:
-    """Change a segment, or show the form again if the owner pressed a button of the filter."""
+    """Change a segment, or show the form again if a button changed the filter."""
     if "do" in console.form:
         work = partial(_render_edited_draft, console, list_id, segment_id)
         return await SEARCHES_BY_CALLER.run(console.user_id, work)
@@ -120,7 +120,7 @@ async def change_segment(console: ConsoleForm, list_id: ListId, segment_id: Path
 
 
 def _save_segment(console: ConsoleRequest, list_id: int, segment_id: int | None = None) -> Response:
-    """Create a segment, or change the segment with the id ``segment_id``."""
+    """Store the submitted segment, as a new segment if ``segment_id`` is ``None``."""
     draft = read_draft(console.form)
     name = console.form.get("name", "")
     if draft.add_missing_value_errors():
@@ -149,7 +149,7 @@ def _save_segment(console: ConsoleRequest, list_id: int, segment_id: int | None 
 def delete_segment(
     console: ConsoleForm, uow: Transaction, list_id: ListId, segment_id: PathId
 ) -> Response:
-    """Delete a segment. The members of the segment stay on the list."""
+    """Delete a segment, but keep its members on the list."""
     mailing_list = console.get_own_list(uow, list_id)
     name = segments.get_segment(uow, mailing_list.id, segment_id).name
     segments.delete_segment(uow, mailing_list, segment_id)
@@ -160,7 +160,7 @@ def delete_segment(
 def _render_edited_draft(
     console: ConsoleRequest, list_id: int, segment_id: int | None = None
 ) -> Response:
-    """Show the form after a button of the filter, with the number of matching members."""
+    """Show a segment's form after a button changed the filter, and count the matching members."""
     form = TypedForm(console.form)
     draft = read_draft(console.form)
     member_count = None
@@ -175,7 +175,8 @@ def _render_edited_draft(
         return _render_error(console, list_id, error, draft, segment_id, status=HTTPStatus.OK)
     if filter_json is not None:
         member_count = count_selection(console.state.resources, mailing_list, parsed_filter, "", {})
-        # Offer no exact count, because the page with the exact count would lose the edited rows.
+        # Don't link to a page with an exact count, because that page would lose the changes of the
+        # filter.
         member_count = replace(member_count, recount=None)
     return _render_segment_form(
         console, list_id, form, draft, segment_id, member_count=member_count

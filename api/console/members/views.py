@@ -1,4 +1,4 @@
-"""Describes a member's history and consent for pages of the console."""
+"""Describes the history and the consent of a member for pages of the console."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -55,8 +55,8 @@ _CONSENT_LABELS = {
     "import": "Came in a file",
     "transfer": "Was moved from another list of yours",
 }
-# The labels of the sources that claim a member's consent. A source that isn't listed is the name of
-# the product that exported the imported file.
+# The labels for the sources that claim that a member consented. A source without a label is the
+# name of the product from which the owner exported the imported file.
 _CLAIM_LABELS = {"owner": "as you say", "file": "says the file"}
 
 
@@ -67,7 +67,7 @@ def describe_event(event: SubscriptionEvent) -> dict[str, Any]:
     text = _ACTION_LABELS.get(event.action, event.action)
     if changed:
         text += f": {', '.join(changed)}"
-    # The parts of a text such as "by you, by a bulk action".
+    # The parts of a text that describes who changed the member, such as "by you, by a bulk action".
     origin = (_ACTOR_LABELS.get(event.actor, event.actor), _VIA_LABELS.get(event.via), event.ip)
     return {
         "text": text,

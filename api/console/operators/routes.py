@@ -1,7 +1,7 @@
-"""The pages of operators: overdue work, users, orders, jobs and maintenance.
+"""The console's pages for operators, about overdue work, users, orders, jobs and maintenance.
 
-People who aren't operators get the response 404. The check for an operator precedes all other
-checks, so that the forms of people who aren't operators are never read.
+A user who isn't an operator gets status 404 from the pages for operators. The routes check that the
+user is an operator before all other checks, so that no form of another user is read.
 """
 
 from typing import Annotated
@@ -52,10 +52,11 @@ USERS_ON_PAGE = 50
 EVENTS_ON_PAGE = 20
 ORDERS_ON_PAGE = 50
 JOBS_ON_PAGE = 40
-# The number of jobs that a query scans. The next page continues the scan.
+# The maximum number of jobs that one query scans for matching jobs. The next page of jobs continues
+# the scan of jobs.
 MAX_SCANNED_JOBS = 100_000
 
-# The statuses of orders that need an operator or a payer.
+# The statuses of orders for which an operator or the payer must act.
 _OPEN_ORDER_STATUSES = (OrderStatus.REVIEW, OrderStatus.DISPUTED, OrderStatus.PAID_UNCLAIMED)
 _ANY_VALUE = "any"
 _STATUS_CHOICES = [*((each.value, each.value) for each in JobStatus), (_ANY_VALUE, "any")]
@@ -99,7 +100,10 @@ def show_overdue_work(console: OperatorConsole) -> Response:
 
 @router.post("/texts")
 def review_texts(console: OperatorConsoleForm) -> Response:
-    """Mark suspicious texts as reviewed, which hides the texts until an owner changes them."""
+    """Mark the suspicious texts of a list or member field as reviewed.
+
+    Reviewed texts are hidden from operators until the owner changes the texts.
+    """
     kind: text_reviews.Kind = "field" if console.form.get("kind") == "field" else "list"
     record_id = console.form.get("id", "")
     version = console.form.get("version", "")
@@ -117,9 +121,9 @@ def review_texts(console: OperatorConsoleForm) -> Response:
 def show_users(
     console: OperatorConsole, user: str | None = None, cursor: Cursor = None
 ) -> Response:
-    """Show the owners of lists, or redirect to the page of a user.
+    """Show users who own lists, or redirect to the page of the user that ``user`` identifies.
 
-    ``user``: the address or the id of the user, or ``None``.
+    ``user``: the e-mail address or the id of the user, or ``None`` to show all owners.
     """
     form = TypedForm()
     if user is not None and user.strip():
@@ -179,7 +183,10 @@ def show_orders(
     status: str = OrderStatus.REVIEW,
     cursor: Cursor = None,
 ) -> Response:
-    """Show the orders of all users, newest first. By default, show only orders in review."""
+    """Show the orders of all users, starting with the newest.
+
+    By default, the page shows only orders that an operator must review.
+    """
     selected_status = next((each for each in OrderStatus if each == status), None)
     page = orders.list_orders_of_all_users(
         uow, PageRequest(ORDERS_ON_PAGE, cursor=cursor), status=selected_status
@@ -233,9 +240,9 @@ def show_jobs(
     queue: str = _ANY_VALUE,
     cursor: Cursor = None,
 ) -> Response:
-    """Show the queues, and the jobs of all users, newest first.
+    """Show the queues, and the jobs of all users, starting with the newest job.
 
-    By default, the page shows only failed jobs.
+    By default, the page contains only failed jobs.
     """
     selected_status = next((each for each in JobStatus if each == status), None)
     selected_queue = next((each for each in Queue if each == queue), None)
@@ -282,7 +289,7 @@ def show_job(console: OperatorConsole, job_id: PathId, form: EmptyForm) -> Respo
 
 @router.post("/jobs/{job_id}")
 def change_job(console: OperatorConsoleForm, job_id: PathId) -> Response:
-    """Retry a job that failed or was cancelled, or cancel an unfinished job."""
+    """Retry a failed or cancelled job, or cancel an unfinished job."""
     try:
         with console.unit_of_work() as uow:
             if console.form.get("act") == "retry":

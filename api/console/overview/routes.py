@@ -1,4 +1,4 @@
-"""The overview page of the console, and the search for pages, lists and members."""
+"""The overview page of the console, and the search page for pages, lists and members."""
 
 import json
 from decimal import Decimal
@@ -34,7 +34,7 @@ router = build_router(CONSOLE_PATH)
 
 LISTS_ON_OVERVIEW = 5
 EVENTS_ON_OVERVIEW = 5
-# Merging equal events reduces their number, so more events are read than the page shows.
+# Read more events than the page shows, because merging equal events reduces their number.
 EVENTS_TO_MERGE = 20
 _EVENT_TYPES = (
     *(FeedEventType.SUBSCRIPTION_CREATED, FeedEventType.SUBSCRIPTION_CONFIRMED),
@@ -77,7 +77,7 @@ def show_overview(console: Console) -> Response:
 
 
 def _list_warnings(uow: UnitOfWork, user_id: int) -> list[tuple[str, str]]:
-    """Return warnings for the owner, and the path of the page with details for each warning."""
+    """Return warnings for the owner, each with the path of a page that explains the warning."""
     warnings = []
     for endpoint in webhook_endpoints.list_live_endpoints(uow, user_id):
         if endpoint.state == EndpointState.PAUSED or endpoint.failing_since is not None:
@@ -94,7 +94,7 @@ def _list_warnings(uow: UnitOfWork, user_id: int) -> list[tuple[str, str]]:
 def _list_next_steps(
     newest_lists: list[Channel], usage: dict[PlanQuota, QuotaUse], plan: Plan
 ) -> list[dict[str, Any]]:
-    """Return the first steps that a new owner hasn't taken yet."""
+    """Return suggestions for a new owner, such as creating the first list."""
     steps = []
     if not newest_lists:
         text = "Create your first list. People subscribe to it, and you send to it."

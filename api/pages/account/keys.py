@@ -1,4 +1,4 @@
-"""Reads which keys, passkeys and webhooks a person revokes together with the old password."""
+"""Reads which credentials and webhook endpoints a user revokes when setting a new password."""
 
 from collections.abc import Iterable
 
@@ -8,10 +8,11 @@ from services.access import api_keys
 from services.recovery import KeptAccess
 from storage.unit_of_work import UnitOfWork
 
-# The page has a checkbox for every key, and a form may have at most 100 fields.
+# The maximum number of API keys on the page, because each key has a checkbox and a form may have at
+# most 100 fields.
 MAX_KEYS_ON_PAGE = 50
-# For keys, passkeys and webhook endpoints: the name prefix of the checkboxes, and the name of the
-# field with all ids on the page.
+# Maps each kind of access to the name prefix of its checkboxes, and to the name of the form field
+# with all ids on the page.
 _BOXES = {
     "ended_keys": ("end.", "shown"),
     "ended_passkeys": ("end_passkey.", "shown_passkeys"),
@@ -20,13 +21,13 @@ _BOXES = {
 
 
 def list_newest_keys(uow: UnitOfWork, user_id: int) -> tuple[list[ApiKey], int]:
-    """Return the person's newest keys that fit the page, and the number of older keys."""
+    """Return the user's newest API keys that fit on the page, and the number of remaining keys."""
     keys = api_keys.list_active_keys(uow, user_id)
     return keys[:MAX_KEYS_ON_PAGE], len(keys[MAX_KEYS_ON_PAGE:])
 
 
 def read_ticked_boxes(form: dict[str, str]) -> dict[str, frozenset[int]]:
-    """Return the ids of the keys, passkeys and webhook endpoints whose checkbox is ticked."""
+    """Return the ids of the API keys, passkeys and webhook endpoints whose checkbox is ticked."""
     return {
         kind: _parse_ids(field.removeprefix(prefix) for field in form if field.startswith(prefix))
         for kind, (prefix, _) in _BOXES.items()
@@ -34,10 +35,10 @@ def read_ticked_boxes(form: dict[str, str]) -> dict[str, frozenset[int]]:
 
 
 def read_unticked_boxes(form: dict[str, str]) -> KeptAccess:
-    """Return the ids of the keys, passkeys and webhook endpoints that the person keeps.
+    """Return the ids of the API keys, passkeys and webhook endpoints that the user keeps.
 
-    The person keeps everything on the page whose checkbox isn't ticked. The result doesn't contain
-    keys that were created after the page was loaded.
+    The user keeps each credential and endpoint on the page whose checkbox isn't ticked. Keys that
+    were created after the page was loaded are revoked, because the result doesn't contain them.
     """
     ticked = read_ticked_boxes(form)
     return KeptAccess(

@@ -1,7 +1,8 @@
-"""Pages for registration, forgotten passwords and changed addresses, without a session.
+"""Pages for registration, password resets and undoing a change of address, without a session.
 
-Each page mails a link or is opened by a mailed link. Opening the link changes nothing, because mail
-scanners open links. Only submitting the form on the page changes the account.
+Each page of this module either mails a link, or is opened by a mailed link. Opening a mailed link
+changes nothing, because mail scanners open links. Only submitting the form behind the link changes
+the account.
 """
 
 import secrets
@@ -62,11 +63,11 @@ router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
 Sent = Annotated[str | None, Query()]
 Token = Annotated[str, Query()]
 
-# Template values of a page, such as its heading.
+# The template values of a page, such as the heading.
 _PageTexts = dict[str, Any]
-# A function that returns the address in a mailed token.
+# A function that returns the e-mail address to which a token was mailed.
 _ReadToken = Callable[[UnitOfWork, str], str]
-# A function that sets the password, and returns the person to log in.
+# A function that sets a user's password, and returns the user to log in.
 _SetPassword = Callable[..., User]
 
 _REGISTER: _PageTexts = {
@@ -103,10 +104,11 @@ def show_registering(request: Request, state: StateOf, sent: Sent = None) -> Res
 
 @router.post(page_paths.REGISTER_PATH, dependencies=[LOGIN])
 async def request_registration(request: Request, state: StateOf, form: FormOf) -> Response:
-    """Mail a registration link.
+    """Send a mail with a registration link to the submitted address.
 
-    An address with an account gets a different mail. The response is the same for every address, so
-    that nobody learns whether an address has an account.
+    If the submitted address has an account, the mail says so and contains no registration link. The
+    response is the same for every submitted address, so that nobody learns whether an address has
+    an account.
     """
     return await _request_mail(request, state, form, MailKind.REGISTER, _REGISTER)
 
@@ -148,9 +150,10 @@ def show_reset(request: Request, state: StateOf, token: Token = "") -> Response:
 async def reset_password(
     request: Request, state: StateOf, form: FormOf, token: Token = ""
 ) -> Response:
-    """Set the new password and log the person in.
+    """Set a new password with a mailed reset token, and log the user in.
 
-    Too many failed logins don't block a reset, because the mailed token identifies the person.
+    A password reset is possible even after too many failed logins, because the mailed token
+    identifies the user.
     """
     factor = read_factor(request, state, form)
     set_password = partial(recovery.reset_password, factor=factor, keep=read_unticked_boxes(form))
@@ -170,7 +173,7 @@ def show_address_undo(
 async def undo_address_change(
     request: Request, state: StateOf, form: FormOf, token: Token = ""
 ) -> Response:
-    """Restore the account's earlier address, and redirect to the page for a new password."""
+    """Restore the account's previous e-mail address, and redirect to the password form."""
     require_form_csrf(request, state, form)
     secret = form.get("token") or token
     await state.in_unit_of_work(lambda uow: service.read_undo_link(uow, secret))
@@ -273,9 +276,9 @@ async def _submit_choice(
     set_password: _SetPassword,
     factor: SubmittedFactor | None = None,
 ) -> Response:
-    """Set the chosen password and log the person in, or show the form again with the error.
+    """Set the submitted password and log the user in, or show the form with an error.
 
-    ``factor``: the second factor that ``set_password`` checks, or ``None``.
+    ``factor``: the submitted second factor, which ``set_password`` checks, or ``None``.
     """
     require_form_csrf(request, state, form)
     secret = form.get("token") or token

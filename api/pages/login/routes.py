@@ -1,4 +1,7 @@
-"""Pages for logging in and out. Programs use keys or tokens instead."""
+"""Pages for logging in and out.
+
+Programs don't use the login pages, but API keys or tokens.
+"""
 
 from functools import partial
 from http import HTTPStatus
@@ -36,9 +39,9 @@ def show_login(
     next: Annotated[str | None, Query()] = None,  # noqa: A002
     again: Annotated[str | None, Query()] = None,
 ) -> Response:
-    """Show the login form, or redirect a person with a session to the page ``next``.
+    """Show the login form, or redirect a user who is logged in to the page ``next``.
 
-    ``again``: any text if the page ``next`` requires a more recent login.
+    ``again``: any text if the page ``next`` requires the user to log in again.
     """
     member = find_page_session(request, state)
     fields = {"next": next or ""}
@@ -53,10 +56,10 @@ def show_login(
 
 @router.post(page_paths.LOGIN_PATH, dependencies=[LOGIN])
 async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
-    """Begin a session after a correct password.
+    """Log a user in with a password, or ask for a second factor.
 
-    For an address without an account, the response and its duration are the same as for a wrong
-    password.
+    For an e-mail address without an account, the response and its duration are the same as for a
+    wrong password.
     """
     require_form_csrf(request, state, form)
     email = form.get("email", "")
@@ -91,9 +94,9 @@ async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
 
 @router.post(page_paths.PASSKEY_LOGIN_PATH, dependencies=[LOGIN])
 async def log_in_by_passkey(request: Request, state: StateOf, form: FormOf) -> Response:
-    """Begin a session with a passkey.
+    """Log a user in with a passkey.
 
-    A password isn't required, because the person's device has verified the person.
+    A login with a passkey requires no password, because the user's device has verified the user.
     """
     require_form_csrf(request, state, form)
     path = read_local_path(form.get("next")) or page_paths.ACCOUNT_PATH
@@ -152,7 +155,7 @@ def show_second_step(
 
 @router.post(page_paths.SECOND_STEP_PATH, dependencies=[LOGIN])
 async def complete_second_step(request: Request, state: StateOf, form: FormOf) -> Response:
-    """Begin a session after a correct second factor. The person has already sent the password."""
+    """Log a user in with a second factor, after the password was verified."""
     require_form_csrf(request, state, form)
     path = read_local_path(form.get("next")) or page_paths.ACCOUNT_PATH
     factor = second_factors.read_factor(request, state, form)
@@ -181,9 +184,9 @@ async def complete_second_step(request: Request, state: StateOf, form: FormOf) -
 def _render_second_step(
     request: Request, state: State, form: FormFields, error: DomainError | None = None
 ) -> Response:
-    """Render the form for the second factor.
+    """Render the form that asks for a second factor.
 
-    Redirect to the login page if the browser hasn't sent a correct password before.
+    Redirect to the login page if the browser hasn't sent a correct password yet.
     """
     path = read_local_path(form.get("next")) or page_paths.ACCOUNT_PATH
     form_cookie = state.cookies.read(request, FORM_COOKIE) or ""

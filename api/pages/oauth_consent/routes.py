@@ -1,7 +1,7 @@
-"""The page on which a person gives an app access to the account (OAuth consent).
+"""The page on which a user grants an app access to the account (OAuth consent).
 
-The page accepts only the session of a browser. With a token or key, an app could grant itself more
-rights than the token or key has.
+The consent page requires a login in the browser, and accepts no API key or token. If the page
+accepted API keys and tokens, an app could grant itself more rights than its key or token has.
 """
 
 from urllib.parse import urlsplit
@@ -33,7 +33,7 @@ router = APIRouter(dependencies=[PUBLIC], include_in_schema=False, route_class=T
 
 @router.get(AUTHORIZE_PATH)
 def show_consent(request: Request, state: StateOf, uow: Transaction) -> Response:
-    """Show the consent form, if the client and its redirect URI are valid."""
+    """Show the consent form if the app's client id and redirect URI are valid."""
     # Look up the session before the transaction begins, because a thread may use only one database
     # connection at a time.
     session = find_page_session(request, state)
@@ -47,8 +47,8 @@ def show_consent(request: Request, state: StateOf, uow: Transaction) -> Response
         state,
         member.cookie,
         "consent.html",
-        # Allow every host, because the app may redirect to other hosts. Browsers check all
-        # redirects that follow a form against the policy.
+        # The form may redirect to every host, because the app's site may redirect to other hosts.
+        # Browsers check all redirects that follow a form against the Content-Security-Policy.
         form_targets=f"{target.scheme}:",
         client_name=authorization.client_name,
         address=accounts.get_user(uow, member.user_id).email,
@@ -60,10 +60,10 @@ def show_consent(request: Request, state: StateOf, uow: Transaction) -> Response
 
 @router.post(AUTHORIZE_PATH)
 def decide_consent(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
-    """Allow or deny an app's request for access.
+    """Grant or deny the access that an app requests.
 
-    The URL contains the app's request. The request is validated again, because the browser can
-    change the URL.
+    The app's request for access is part of the URL, which the browser can change, so the request is
+    validated again.
     """
     member = require_member(find_form_session(request, state, form))
     authorization = _read_authorization(request, state, uow)
@@ -85,6 +85,6 @@ def _read_authorization(
 
 
 def _redirect_to_client(reply: OAuthResponse) -> Response:
-    # The status is 303, because browsers repeat the POST of the form after a 307 or 308.
+    # Redirect with status 303, because browsers repeat the POST of the form after a 307 or 308.
     assert reply.location
     return redirect_to(reply.location)

@@ -8,16 +8,16 @@ from core.languages.reader_languages import marked, translate
 from models import OptOutKind
 from services.subscriptions.members import unsubscribe
 
-# Opt-outs by the value of the button that sets the opt-out.
+# Maps a button's value to the kind of opt-out that the button sets.
 OPT_OUTS = {"leave": OptOutKind.LIST, "stop_mail": OptOutKind.EMAIL}
-# Functions that lift an opt-out, by the value of the button that calls the function.
+# Maps a button's value to the function with which the button lifts an opt-out.
 LIFT_OPT_OUT: dict[str, Callable[..., None]] = {
     "undo": unsubscribe.undo_leave,
     "resume_mail": partial(unsubscribe.set_email, enabled=True),
 }
-# Reasons for unsubscribing, by name. The form has no field for other reasons, because an owner
-# can't read the texts of 100,000 readers. The names of the reasons are stored in the database and
-# must not change.
+# The reasons for unsubscribing that a reader can choose. Readers can't type a reason, because an
+# owner can't read the texts of 100,000 readers. The database stores the names of the reasons for
+# unsubscribing, so the names must not change.
 REASONS = {
     "too_many": marked("It comes too often."),
     "other_topics": marked("It is not, or no more, about what interests me."),
@@ -28,7 +28,7 @@ REASONS = {
 
 
 def build_unknown_action_error() -> DomainError:
-    """Return the error for a form with an unknown button value."""
+    """Return the error for a form whose button value is unknown."""
     rule = f"one of {', '.join((*OPT_OUTS, *LIFT_OPT_OUT))}"
     return requests.BODY_INVALID(place="body.action", rule=rule)
 

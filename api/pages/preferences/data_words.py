@@ -1,4 +1,4 @@
-"""Translates the names and values of the data about a reader into the reader's language."""
+"""Translates the stored data about a reader into the reader's language."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -38,8 +38,8 @@ _NAMES = {
     "via": marked("Way"),
     "wording": marked("Wording"),
 }
-# Texts for coded values such as a status, by the name of the value. Texts that people wrote are not
-# translated.
+# Maps the name of each attribute with coded values, such as the status, to texts for the codes.
+# Texts that people wrote, such as a name, are not translated.
 _CODES: Mapping[str, Mapping[str, str]] = {
     "status": {
         "active": marked("active"),
@@ -90,7 +90,7 @@ _WAYS = {
     "transfer": marked("another list"),
     "owner": marked("the owner"),
 }
-# The names whose values are keys of _WAYS.
+# The attributes whose values ``_WAYS`` translates.
 _NAMES_OF_WAYS = ("source", "via", "how", "claimed_by")
 _YES_AND_NO = {True: marked("Yes"), False: marked("No")}
 
@@ -100,7 +100,7 @@ def translate_names(language: str) -> dict[str, str]:
 
 
 def make_value_formatter(language: str) -> Callable[[str, Any], str]:
-    """Return a function that formats a value for the reader, by the name of the value."""
+    """Return a function that formats the value of an attribute in the reader's language."""
     locale = language.replace("-", "_")
 
     def format_value(name: str, value: Any) -> str:

@@ -1,9 +1,10 @@
-"""The pages that mail a reader the link to their preferences, and begin or end the visit.
+"""Pages that mail a link to a reader's preferences, and that begin or end a visit.
 
-Every mail of a list contains a trace id that identifies the recipient. A trace id doesn't open the
-preferences, because people forward mails. A trace id can only request the mail with the link.
-Opening the link changes nothing, because mail scanners open links. The button on the page begins
-the visit.
+Every mail to the members of a list contains a trace id, which identifies the recipient. A trace id
+can't open the recipient's preferences, because people forward mails. With a trace id, a reader can
+only request a mail that contains the link to the preferences. Opening the mailed link changes
+nothing, because mail scanners open links. Pressing the button on the linked page begins the visit
+to the preferences.
 """
 
 from typing import Annotated
@@ -64,7 +65,7 @@ async def request_link(
     list_name: Annotated[str, Query(alias="list")] = "",
     trace_id: Annotated[str | None, Query()] = None,
 ) -> Response:
-    """Mail the link to the person that the trace id identifies, or to the address in the form.
+    """Mail the link to a reader's preferences to the reader.
 
     The response and its duration are the same for every address, so that nobody learns which
     addresses are on the list.
@@ -90,7 +91,7 @@ async def request_link(
 
 
 def _find_recipient(uow: UnitOfWork, trace_id: str) -> tuple[MailingList, str]:
-    """Return the list and the address that a trace id identifies, or raise ``trace.invalid``."""
+    """Return the list and the e-mail address of a trace id, or raise ``trace.invalid``."""
     trace = traces.read_trace_id(uow.settings.keyring, trace_id)
     mailing_list = lists.get_list(uow, trace.list_id, archived=True)
     person = accounts.find_user(uow, trace.user_id)
@@ -132,8 +133,8 @@ def begin_visit(
     form: FormOf,
     token: Annotated[str, Query()] = "",
 ) -> Response:
-    # Without this check, a form on another site could begin a visit to somebody else's preferences
-    # in the reader's browser.
+    # Without a CSRF check, a form on another site could begin a visit to somebody else's
+    # preferences in the reader's browser.
     require_form_csrf(request, state, form)
     response = redirect_to_preferences(state)
     state.cookies.set(response, VISIT_COOKIE, visits.begin_visit(uow, token))

@@ -1,6 +1,7 @@
-"""The pages on which a reader sees and changes their subscriptions.
+"""Pages on which a reader sees and changes the subscriptions to an owner's lists.
 
-A reader opens the pages with a mailed link. The link begins a visit, which a cookie identifies.
+A reader opens the preferences with a mailed link. The mailed link begins a visit to the
+preferences, which a cookie identifies.
 """
 
 from dataclasses import replace
@@ -49,7 +50,8 @@ ListQuery = Annotated[PathId, Query(alias="list")]
 def show_preferences(request: Request, state: StateOf, uow: Transaction) -> Response:
     visit = find_visit(uow, request, state)
     subscriptions = own_lists.read_lists(uow, visit)
-    # Prefer the address on a list, because a list may still have an earlier address of the account.
+    # Prefer the e-mail address of a subscription, because a list may still have the previous
+    # address of the account.
     email = next(
         (each.subscription.email for each in subscriptions if each.subscription.email),
         visit.person.email,
@@ -59,7 +61,7 @@ def show_preferences(request: Request, state: StateOf, uow: Transaction) -> Resp
 
 @router.post(page_urls.PREFERENCES_PATH, dependencies=[PUBLIC])
 async def change_list(request: Request, state: StateOf, form: FormOf) -> Response:
-    """Unsubscribe the reader from a list, stop the list's mail, or undo one of these actions."""
+    """Unsubscribe the reader from a list, stop the list's mail, or undo such an opt-out."""
     require_visit_form(request, state, form)
     action = form.get("action", "")
     list_id = lists.parse_list_id(form.get("list", "")) or 0
@@ -75,7 +77,8 @@ async def change_list(request: Request, state: StateOf, form: FormOf) -> Respons
     def lift_opt_out(uow: UnitOfWork) -> None:
         visit = find_visit(uow, request, state)
         own_lists.find_list(uow, visit, list_id)
-        # The call fails for an archived list, because nobody can join an archived list.
+        # ``get_list`` raises an error for an archived list, because nobody can join an archived
+        # list.
         mailing_list = lists.get_list(uow, list_id)
         LIFT_OPT_OUT[action](uow, mailing_list, visit.person, _build_actor(request, visit))
 
@@ -131,9 +134,9 @@ def _render_answers(
     form: FormFields | None = None,
     error: DomainError | None = None,
 ) -> Response:
-    """Render the reader's answers to the list's questions.
+    """Render a form with the reader's answers to the questions of a list.
 
-    The form shows the stored answers, or the submitted answers with the error.
+    The form contains the stored answers, or the submitted answers and an error.
     """
     language = get_reader_language(request)
     with state.resources.unit_of_work() as uow:
@@ -151,7 +154,8 @@ def _render_answers(
     errors = describe_field_errors(language, public.by_key, error)
     _, *inputs = build_inputs(language, public.by_key.values(), values, errors)
     for number, each in enumerate(inputs):
-        # A checkbox can't show a missing answer.
+        # Show no checkbox for a yes-or-no question, because a checkbox can't represent a missing
+        # answer.
         if each.kind == FieldType.BOOLEAN:
             inputs[number] = replace(each, kind="yes_no")
     return render_visit_page(
@@ -203,7 +207,10 @@ def show_erasing(request: Request, state: StateOf, uow: Transaction) -> Response
 
 @router.post(page_urls.ERASE_PATH, dependencies=[PUBLIC])
 def erase_person(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
-    """Begin the erasure of the person. After the commit, the person is not on any list."""
+    """Mark the reader's data for erasure.
+
+    Once the erasure is committed, the reader is not on any list.
+    """
     require_visit_form(request, state, form)
     erasure.mark_own_erasure(uow, find_visit(uow, request, state).person)
     return render_last_page(request, state, is_erased=True)

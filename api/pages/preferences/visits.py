@@ -1,4 +1,4 @@
-"""Reads a reader's visit to their preferences from a cookie, and renders the visit's pages."""
+"""Finds a reader's visit to the preferences by a cookie, and renders the pages of the visit."""
 
 from typing import Any
 
@@ -23,14 +23,18 @@ def read_visit_secret(request: Request, state: State) -> str | None:
 
 
 def find_visit(uow: UnitOfWork, request: Request, state: State) -> Visit:
-    """Return the browser's visit. Raise ``visit.over`` if the visit has ended or never began."""
+    """Return the visit to the preferences that the browser's cookie identifies.
+
+    Raises ``visit.over`` if the visit has ended or never began.
+    """
     return visits.read_visit(uow, read_visit_secret(request, state))
 
 
 def require_visit_form(request: Request, state: State, form: FormFields) -> str | None:
-    """Return the secret of the browser's visit, if the browser has one.
+    """Return the secret of the visit from the browser's cookie, or ``None`` without a cookie.
 
-    Raises ``auth.csrf`` if another site sent the form.
+    Raises ``auth.csrf`` if the form's CSRF token is invalid, for example because another site sent
+    the form.
     """
     secret = read_visit_secret(request, state)
     token = form.get(CSRF_FIELD, "")
@@ -57,7 +61,7 @@ def redirect_to_preferences(state: State) -> Response:
 
 
 def render_last_page(request: Request, state: State, *, is_erased: bool) -> Response:
-    """Render the page after the end of a visit, and delete the cookie of the visit."""
+    """Render the page after a visit to the preferences, and delete the visit's cookie."""
     response = render_page(
         "visit_ended.html", language=get_reader_language(request), is_erased=is_erased
     )

@@ -1,7 +1,8 @@
-"""The pages on which a person reports a list for abuse.
+"""Pages on which a person reports a list for abuse.
 
-A mail links to the first page, and the list's sign-up page links to the second page. Opening a page
-changes nothing, because mail scanners open links. The button on the page reports the list.
+Every mail of a list links to the first report page. The list's sign-up page links to the second
+report page. Opening a report page changes nothing, because mail scanners open links. Only pressing
+the button on a report page reports the list.
 """
 
 from typing import Annotated
@@ -90,7 +91,8 @@ def show_page_report(
 def report_page(
     request: Request, state: StateOf, uow: Transaction, slug: str, form: FormOf
 ) -> Response:
-    # Without this check, another site could make its visitors report a list without their consent.
+    # Without a CSRF check, another site could make its visitors report a list without their
+    # consent.
     require_form_csrf(request, state, form)
     mailing_list = find_list(uow, slug)
     network = unsolicited_mail.source_digest(state.resources.keyring, client_address(request))

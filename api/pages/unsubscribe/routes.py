@@ -1,8 +1,9 @@
 """The page on which a person unsubscribes from a list, or subscribes again.
 
-Every mail of a list links to the page. Opening the link changes nothing, because mail scanners open
-links. The buttons on the page change the subscription of the mail's recipient. The page ignores
-cookies and credentials, because the link identifies the recipient.
+Every mail to the members of a list links to the unsubscribe page. Opening the unsubscribe link
+changes nothing, because mail scanners open links. Only the buttons on the unsubscribe page change
+the subscription of the mail's recipient. The unsubscribe page ignores cookies and credentials,
+because the link identifies the recipient.
 """
 
 from dataclasses import replace
@@ -72,10 +73,10 @@ def show_subscription(
 async def change_subscription(
     request: Request, state: StateOf, submission: FormOrJsonBodyOf
 ) -> Response:
-    """Unsubscribe the person, or lift an opt-out, depending on the button.
+    """Unsubscribe the mail's recipient, or lift an opt-out, depending on the pressed button.
 
-    A mail client can also stop the mail with a one-click request (RFC 8058). The response to a
-    one-click request is text, because RFC 8058 forbids a redirect.
+    A mail client can also stop the list's mail with a one-click request (RFC 8058). The response to
+    a one-click request is plain text, because RFC 8058 forbids a redirect.
     """
     trace = require_trace(state, submission)
     if submission.is_one_click:
@@ -116,7 +117,8 @@ def _subscribe_again(request: Request, state: State, trace: traces.Trace, action
     principal = Principal(trace.user_id, Via.PAGE, trace)
     actor = actors.build_principal_actor(request, principal)
     with state.resources.unit_of_work() as uow:
-        # The call fails for an archived list, because nobody can join an archived list.
+        # ``get_list`` raises an error for an archived list, because nobody can join an archived
+        # list.
         mailing_list = lists.get_list(uow, trace.list_id)
         person = principal.get_person(uow, mailing_list)
         LIFT_OPT_OUT[action](uow, mailing_list, person, actor)

@@ -24,12 +24,12 @@ from pressroom_client.uploads import Body
 KEY_HEADER = "Idempotency-Key"
 _JSON = "application/json, application/problem+json"
 _ACCEPTED = 202
-# Repeating a call with one of these methods doesn't change its effect.
+# The HTTP methods of calls that have the same effect if the API executes the call twice.
 _REPEATABLE_METHODS = {"GET", "HEAD", "PUT", "DELETE"}
-# The timeout must exceed the 60 s for which a call may wait in the API.
+# The default timeout of a call, which must exceed the 60 s for which the API may let a call wait.
 _TIMEOUT = httpx2.Timeout(70.0, connect=10.0)
 
-# An API key, an access token, or a function that returns the current key or token.
+# Credentials are an API key, an access token, or a function that returns the current key or token.
 Credentials = str | Callable[[], str] | None
 
 
@@ -37,7 +37,7 @@ Credentials = str | Callable[[], str] | None
 class Operation:
     method: str
     path: str
-    # The format of the body: json, form, bytes or multipart.
+    # The format of the request body: json, form, bytes or multipart.
     body: str | None = None
     takes_key: bool = False
 
@@ -136,7 +136,7 @@ class Calls:
             if "cursor" in query or "offset" in query:
                 new_query = {name: changes.get(name, query[name]) for name in query}
                 return self._call_page(operation, query=new_query, content=content, **sent)
-            # A search has its cursor in the body, next to the filter.
+            # A search request has the cursor in the body, next to the filter.
             values = {**(content or {}), **changes}
             new_content = {name: value for name, value in values.items() if value is not None}
             return self._call_page(operation, query=query, content=new_content, **sent)
@@ -168,16 +168,17 @@ class Calls:
         is_streamed: bool = False,
         timeout: float | None = None,
     ) -> httpx2.Response:
-        """Send a call, and return the successful response.
+        """Send a call to the API with retries, and return the successful response.
 
-        The body of the response has been read unless ``is_streamed`` is true. Raises ``ApiError``
-        or ``NotReached`` after the last attempt.
+        The response's body has been read completely unless ``is_streamed`` is true. Raises
+        ``ApiError`` or ``NotReached`` if the last attempt fails.
         """
         body = Body(operation.body, content)
         headers = {"Accept": accept, "Pressroom-Version": VERSION}
         headers |= {name: str(value) for name, value in header.items() if value is not None}
         if operation.takes_key:
-            # All attempts have the same key, so that the API executes the call once.
+            # Send the same idempotency key in all attempts, so that the API executes the call only
+            # once.
             headers.setdefault(KEY_HEADER, secrets.token_urlsafe(24))
         values = dict(query)
         if body.filename and values.get("filename", "") is None:
@@ -212,7 +213,7 @@ class Calls:
 
 
 class _Attempts:
-    """Counts the attempts of one call, and sleeps between two attempts."""
+    """Counts the attempts of one API call, and sleeps between two attempts."""
 
     def __init__(
         self, retries: Retries, operation: Operation, *, has_key: bool, body: Body
@@ -224,8 +225,8 @@ class _Attempts:
         self._failed = 0
 
     def after_lost_connection(self, error: httpx2.TransportError) -> None:
-        """Wait before the next attempt, or raise ``NotReached``."""
-        # Without a connection, the API can't have received the call.
+        """Sleep before a call's next attempt, or raise ``NotReached`` if none is possible."""
+        # If no connection was established, the API can't have received the call.
         was_not_sent = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
         may_repeat = was_not_sent or (self._is_repeatable and self._can_be_sent_again)
         pause = self._retries.pause(self._failed) if may_repeat else None
@@ -234,7 +235,7 @@ class _Attempts:
         self._wait(pause)
 
     def after_error(self, response: httpx2.Response) -> None:
-        """Wait before the next attempt, or raise ``ApiError``."""
+        """Sleep before a call's next attempt, or raise ``ApiError`` if none is possible."""
         required_pause = read_retry_after(response)
         if not self._can_be_sent_again or not can_retry(
             response, is_repeatable=self._is_repeatable, has_key=self._has_key
@@ -255,9 +256,10 @@ def _raise_error(response: httpx2.Response, required_pause: float | None) -> NoR
 
 
 def _fill_path(template: str, values: Mapping[str, Any]) -> str:
-    """Insert values into a path.
+    """Insert values into the placeholders of a URL path.
 
-    Raises ``ValueError`` for an empty value and for dots, which would change the path.
+    Raises ``ValueError`` if a value is empty, ``.`` or ``..``, because such a value would change
+    the path.
     """
     for name, value in values.items():
         text = str(value)

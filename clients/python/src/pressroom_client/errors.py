@@ -35,7 +35,7 @@ class ApiError(PressroomError):
     def __init__(
         self, status: int, problem: Mapping[str, Any], *, retry_after: float | None = None
     ) -> None:
-        # The OAuth routes use the error format of RFC 6749.
+        # Error responses of the OAuth routes have the format of RFC 6749.
         self.code: Code | str = problem.get("code") or problem.get("error") or f"http.{status}"
         self.message: str = (
             problem.get("detail") or problem.get("error_description") or f"Status {status}."
@@ -72,7 +72,10 @@ class WebhookInvalid(PressroomError):
 
 
 def create_api_error(response: httpx2.Response, *, retry_after: float | None) -> ApiError:
-    """Return the exception for an error response. The body must have been read before."""
+    """Return the exception for an error response of the API.
+
+    The caller must have read the response's body.
+    """
     try:
         problem = response.json()
     except ValueError:

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ServerEvent:
-    """An event of a stream. An event without an id has the ``id`` of the previous event."""
+    """A server-sent event.
+
+    If the stream sent no id for an event, ``id`` is the id of the previous event.
+    """
 
     id: str
     event: str
@@ -14,7 +17,10 @@ class ServerEvent:
 
 
 def parse_events(lines: Iterable[str]) -> Iterator[ServerEvent]:
-    """Yield the events of a stream. An incomplete event at the end of the stream is ignored."""
+    """Yield the server-sent events in a stream of lines.
+
+    If the stream ends within an event, the incomplete event is ignored.
+    """
     last_id = ""
     event = ""
     data: list[str] = []

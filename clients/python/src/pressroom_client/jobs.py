@@ -1,4 +1,4 @@
-"""Waits for jobs by reading the event stream of a job, and reconnects after a lost connection."""
+"""Waits for a job by reading the job's event stream, and reconnects after a lost connection."""
 
 import json
 import time
@@ -13,7 +13,8 @@ from pressroom_client.retries import TOO_MANY, UNAVAILABLE
 
 _EVENTS = Operation("GET", "/jobs/{job_id}/events")
 _ENDED = {"succeeded", "failed", "cancelled"}
-# The API sends a comment every 15 s. A longer silence means that the connection is lost.
+# The API sends a comment every 15 s to keep an event stream open. If the API sends nothing for 45
+# s, the connection counts as lost.
 _SILENCE_SECONDS = 45.0
 _FIRST_PAUSE_SECONDS = 0.2
 _MAX_PAUSE_SECONDS = 10.0
@@ -22,7 +23,7 @@ _MAX_PAUSE_SECONDS = 10.0
 def watch_job(
     calls: Calls, job_id: int, *, timeout: float | None = None
 ) -> Iterator[types.JobRecord]:
-    """Yield the job after each change, until the job ends.
+    """Yield the record of a job after each change, until the job ends.
 
     Raises ``TimeoutError`` if the job hasn't ended after about ``timeout`` seconds.
     """
@@ -52,7 +53,8 @@ def watch_job(
         except NotReached:
             pass
         except ApiError as error:
-            # The caller has too many streams, or the API process is shutting down.
+            # Retry if the caller has too many open event streams, or if the API process is shutting
+            # down.
             if error.status not in {TOO_MANY, UNAVAILABLE}:
                 raise
         time.sleep(min(pause, _remaining_seconds(deadline, job_id)))
@@ -66,7 +68,7 @@ def wait_for_job(
     on_progress: Callable[[types.JobRecord], object] | None = None,
     timeout: float | None = None,
 ) -> types.JobRecord:
-    """Wait for the success of a job, and return the job.
+    """Wait until a job has succeeded, and return the record of the job.
 
     Raises ``JobFailed`` if the job fails or is cancelled. Raises ``TimeoutError`` if the job hasn't
     ended after about ``timeout`` seconds.
@@ -82,7 +84,7 @@ def wait_for_job(
 
 
 def _remaining_seconds(deadline: float | None, job_id: int) -> float:
-    """Return the seconds until the deadline, or raise ``TimeoutError`` after the deadline."""
+    """Return the seconds until the deadline, or raise ``TimeoutError`` if it has passed."""
     if deadline is None:
         return float("inf")
     remaining = deadline - time.monotonic()

@@ -15,7 +15,8 @@ import httpx2
 from pressroom_client.errors import ApiError
 from pressroom_client.generated.operations import Operations
 
-# A token is refreshed this long before its end, so that it doesn't expire during a call.
+# An access token is refreshed this many seconds before its expiry, so that the token doesn't expire
+# during a call.
 _EARLY_SECONDS = 60.0
 
 
@@ -59,7 +60,7 @@ class OAuth:
         self._client_id = client_id
         self._redirect_uri = redirect_uri
         self._client_secret = client_secret
-        # The issuer in the API's responses, if it differs from `base_url`.
+        # The issuer that the API names in its OAuth responses, which may differ from `base_url`.
         self._issuer = issuer or self._base_url
         self._api = Operations(base_url, http=http)
 
@@ -143,7 +144,8 @@ class TokenSource:
         self._oauth = oauth
         self._tokens = tokens
         self._on_change = on_change
-        # The API revokes the access if a refresh token is used twice.
+        # The lock ensures that each refresh token is used once, because the API revokes the access
+        # after a second use.
         self._lock = threading.Lock()
 
     def __call__(self) -> str:

@@ -38,8 +38,8 @@ class Page(Generic[Item]):
             if cursor is None:
                 return None
             page = self._turn({"cursor": cursor, "offset": None})
-            # An empty page of a search may have a next page. The last page of the feed is empty and
-            # repeats its cursor.
+            # A page of search results can be empty although a next page exists. The last page of
+            # the event feed is empty, and its next cursor is the cursor of the request.
             is_last = not page.items and page.pagination.get("next_cursor") == cursor
             return None if is_last else page
         if not self.items or len(self.items) < self.pagination["limit"]:

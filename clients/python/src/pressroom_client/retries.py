@@ -42,15 +42,15 @@ class Retries:
             return None
         if required is not None:
             return required if required <= self.max_wait else None
-        # The random pause prevents clients that failed together from retrying together.
+        # Choose a random pause, so that clients that failed together don't retry at the same time.
         longest = min(_FIRST_PAUSE_SECONDS * 2**attempt, _MAX_PAUSE_SECONDS)
         return min(random.uniform(longest / 2, longest), self.max_wait)  # noqa: S311
 
 
 def read_retry_after(response: httpx2.Response) -> float | None:
-    """Return the pause that the header ``Retry-After`` requires, in seconds.
+    """Return the seconds that the header ``Retry-After`` tells the client to wait.
 
-    The header may contain a number of seconds or a time.
+    The header ``Retry-After`` may contain a number of seconds or a time.
     """
     value = response.headers.get("retry-after", "").strip()
     if value.isascii() and value.isdigit():
@@ -59,24 +59,24 @@ def read_retry_after(response: httpx2.Response) -> float | None:
         at = parsedate_to_datetime(value)
     except ValueError:
         return None
-    # A date without a time zone ("-0000") is in UTC.
+    # A date with the unknown time zone "-0000" is in UTC.
     at = at if at.tzinfo else at.replace(tzinfo=timezone.utc)
     return max(0.0, (at - datetime.now(timezone.utc)).total_seconds())
 
 
 def can_retry(response: httpx2.Response, *, is_repeatable: bool, has_key: bool) -> bool:
-    """Return whether the same call may succeed later.
+    """Return whether retrying a failed call is safe and may succeed.
 
-    An error response with ``Retry-After`` means that the API didn't execute the call, so any call
-    can be retried.
+    An error response with ``Retry-After`` means that the API didn't execute the call, so the client
+    can retry any call.
 
     Args:
-        is_repeatable: whether the call has the same effect if the API executes it twice.
+        is_repeatable: whether the call has the same effect if the API executes the call twice.
         has_key: whether the call has an idempotency key.
     """
     status = response.status_code
     if status == CONFLICT and has_key:
-        # The API still executes an earlier attempt with the same key.
+        # Retry only if the API is still executing an earlier attempt with the same idempotency key.
         return create_api_error(response, retry_after=None).code == "idempotency.in_progress"
     if status == UNAVAILABLE:
         return is_repeatable or "retry-after" in response.headers

@@ -1,4 +1,4 @@
-"""Request bodies, such as JSON, forms, and files from a path, bytes or a stream."""
+"""Builds request bodies, such as JSON, forms, and files from a path, bytes or a stream."""
 
 import os
 from collections.abc import Iterable
@@ -20,12 +20,12 @@ class File:
     name: str
 
 
-# A file to upload: a path, bytes, an open file or another stream of bytes.
+# An upload is a path, bytes, an open file, another stream of bytes, or a ``File``.
 Upload = str | os.PathLike[str] | bytes | IO[bytes] | Iterable[bytes] | File
 
 
 class Body:
-    """The body of a call, which creates the arguments for each attempt of the call."""
+    """The body of an API call, which builds the arguments of the HTTP client for each attempt."""
 
     def __init__(self, kind: str | None, content: Any) -> None:
         self._kind = kind
@@ -36,20 +36,24 @@ class Body:
             file_content, (str, os.PathLike, bytes)
         )
         if kind == "multipart" and not is_available:
-            # A multipart body needs the length of the file, so the whole file is read into memory.
+            # Read the whole file into memory, because a multipart body needs the length of the
+            # file.
             file_content = b"".join(file_content)
         self._content = file_content
 
     @property
     def can_be_sent_again(self) -> bool:
-        """True if the body can be sent again. A stream that can't be rewound can be sent once."""
+        """Return whether the body can be sent again.
+
+        A stream that can't be rewound can be sent only once.
+        """
         return not _is_stream(self._content) or self._start is not None
 
     def create_arguments(self, opened: ExitStack) -> dict[str, Any]:
-        """Return the arguments of httpx2 for one attempt.
+        """Return the arguments with which httpx2 sends the body in one attempt.
 
         Args:
-            opened: the stack that closes the files that this method opens.
+            opened: an exit stack, which closes the files that this method opens.
         """
         if self._kind is None or self._content is None:
             return {}
@@ -65,8 +69,8 @@ class Body:
         if self._kind == "multipart":
             return {"files": {"file": (self.filename or _UNNAMED, content)}}
         if hasattr(content, "read") and content is self._content:
-            # Send the file from its current position. httpx2 would calculate the length of the
-            # whole file.
+            # Send the rest of the file from its current position, because httpx2 would calculate
+            # the length of the whole file.
             content = iter(partial(content.read, _CHUNK_BYTES), b"")
         return {"content": content, "headers": {"Content-Type": "application/octet-stream"}}
 
@@ -79,12 +83,12 @@ def _find_name(upload: Any) -> str | None:
 
 
 def _is_stream(content: Any) -> bool:
-    """Return whether sending consumes the content, such as an open file or an iterator."""
+    """Return whether sending the content consumes it, as with an open file or an iterator."""
     return hasattr(content, "read") or hasattr(content, "__next__")
 
 
 def _find_position(content: Any) -> int | None:
-    """Return the position of a file that can be rewound, or ``None`` for other content."""
+    """Return the current position of a file that can be rewound, or ``None`` for other content."""
     if not hasattr(content, "seekable") or not content.seekable():
         return None
     position: int = content.tell()

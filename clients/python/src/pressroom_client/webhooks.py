@@ -61,7 +61,7 @@ def _check_time(sent_at: str, tolerance: float) -> None:
 
 
 def _decode_secret(secret: str) -> bytes:
-    """Return the key in the secret of a webhook endpoint, or raise ``ValueError``."""
+    """Return the signing key that a webhook endpoint's secret contains, or raise ``ValueError``."""
     try:
         return base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
     except binascii.Error as error:
