@@ -1,8 +1,8 @@
 """Re-encrypts all data keys after an operator has added a new encryption key.
 
 A key rotation changes only the encrypted data keys, and not the objects that they encrypt. Each
-batch of data keys is re-encrypted in its own transaction, so an operator can stop the rotation at
-any time and run it again later. The service keeps running during a key rotation.
+batch of data keys is re-encrypted in its own transaction, so an operator can stop the rotation and
+run it again later. The service keeps running during a key rotation.
 """
 
 from collections.abc import Iterator

@@ -22,7 +22,7 @@ from storage.encryption import DecryptionFailed, seal, unseal
 from storage.objects import ObjectMissing
 from storage.resources import Resources
 
-# After this time, a converted file is removed from the object storage if no row refers to it. A
+# A converted file to which no row refers is removed from the object storage after this time. A
 # converted file without a row comes from a worker that died or lost its lease.
 _UNREFERENCED_OBJECT_LIFETIME = timedelta(hours=1)
 

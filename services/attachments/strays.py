@@ -27,8 +27,8 @@ SWEEP_UPLOADS = register_maintenance(
     every=timedelta(hours=1),
     run=lambda resources, began_at: sweep_uploads(resources, now=began_at),
 )
-# The search for strays ignores objects and rows that are younger than this, because a running
-# request or job may not have written the matching row or object yet.
+# Objects and rows younger than this don't count as strays, because a running request or job may not
+# have written their counterpart yet.
 STRAY_GRACE_PERIOD = timedelta(hours=1)
 _MAX_BATCH_ROWS = 1000
 # Strays are removed in small batches, because each stray is checked again shortly before its
@@ -105,9 +105,9 @@ def repair_stray(resources: Resources, stray: Stray) -> None:
 def sweep_uploads(resources: Resources, *, now: datetime) -> int:
     """Remove uploaded originals that remained in the storage after a crash.
 
-    Return the number of removed originals. The cost of the search depends on the number of stored
-    originals rather than the number of attachments. The sweep ignores converted images, because
-    each converted image has either a row or a scheduled removal.
+    Return the number of removed originals. The cost of ``sweep_uploads`` depends on the number of
+    stored originals rather than the number of attachments. The sweep ignores converted images,
+    because each converted image has either a row or a scheduled removal.
     """
     removed = 0
     strays = _find_stray_originals(resources, now - STRAY_GRACE_PERIOD)
@@ -167,8 +167,8 @@ def _is_referenced(row: Attachment, key: str) -> bool:
 def _list_keys(row: Attachment, prefix: str) -> Sequence[str]:
     """Return the sorted storage keys of an attachment's image or of its renditions.
 
-    ``prefix``: the prefix of the storage keys, or one of the keys. The prefix decides between the
-    image and the renditions.
+    ``prefix``: the prefix of the storage keys, or one of the keys. The prefix decides whether the
+    key of the image or the keys of the renditions are returned.
     """
     if prefix.startswith(MEDIA_PREFIX):
         return [files.build_media_key(row)]

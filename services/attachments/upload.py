@@ -76,8 +76,8 @@ def _restart_processing(uow: UnitOfWork, job: Job) -> bool:
 
 
 def _process(resources: Resources, lease: Lease) -> None:
-    # Import the conversion when a job runs, because the API imports this module and must not load
-    # the image decoders.
+    # Import the image conversion only when a job runs, because the API imports ``upload`` and must
+    # not load the image decoders.
     from services.attachments import processing
 
     processing.convert_upload(resources, lease, resources.shared(processing.create_converter))

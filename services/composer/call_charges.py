@@ -136,7 +136,8 @@ def record_usage(client: redis.Redis, usage: Usage) -> None:
 def read_usage(client: redis.Redis) -> dict[tuple[str, str, str], float]:
     """Return the usage of language models.
 
-    The keys of the result are the unit, the outcome or direction, and the model.
+    In the result of ``read_usage``, each key consists of the unit, the outcome or direction, and
+    the name of the model.
     """
     counts: dict[Any, Any] = client.hgetall(_USAGE_KEY)
     usage = {}

@@ -7,8 +7,8 @@ from services.composer.model_answers import remove_drafts
 from services.composer.prompts import FRAME, PromptSpec, delimit_text
 
 MAX_CALL_SECONDS = 20.0
-# The minimum time for a call of the model. A shorter call would probably time out and waste its
-# tokens.
+# The minimum time for a call of the model. A call of the model with less time would probably time
+# out and waste its tokens.
 MIN_CALL_SECONDS = 1.0
 
 

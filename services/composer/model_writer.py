@@ -128,8 +128,8 @@ def _ask(
 ) -> tuple[str, Product | None, list[str]]:
     """Ask the language model once.
 
-    Return the text of the answer, the parsed answer, and the rules that it breaks. The parsed
-    answer is ``None`` if the answer can't be parsed.
+    Return the text of the answer, the parsed answer, and the rules that the answer breaks. The
+    parsed answer is ``None`` if the answer can't be parsed.
     """
     if calls.seconds_left < MIN_CALL_SECONDS:
         raise LLM_TOO_SLOW()

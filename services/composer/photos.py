@@ -120,7 +120,7 @@ class CachedStockPhotos:
     def download_url(self, use: PhotoUse, seconds_left: SecondsLeft) -> str:
         """Report to the provider that a photo is used, and return the URL of its file.
 
-        The URL is not cached, because the provider counts each use.
+        The URL of a photo's file is not cached, because the provider counts each use of a photo.
         """
         seconds_left()
         return self.providers.get_provider(use.provider).download_url(use.photo)

@@ -85,7 +85,8 @@ class MetadataResult:
 
     fields: dict[str, str]
     # The value of the header ``Pressroom-Source``, which names the writer of the texts. The source
-    # is `offline` or `openai/<model>`, followed by `; fallback` or `; cached` if this applies.
+    # is `offline` or `openai/<model>`. A fallback adds `; fallback`, and a cached result adds `;
+    # cached`.
     source: str
 
     def to_payload(self) -> dict[str, Any]:

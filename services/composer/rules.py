@@ -59,9 +59,8 @@ _URL = re.compile(
     re.I,
 )
 _JOINED_BEFORE = re.compile(r"[\w@#$./-]$", re.ASCII)
-# The top-level domains that the platform is sure to recognise in URLs. The platform may count a URL
-# with an unknown top-level domain as text or as a short link, so the higher of the two weights is
-# used.
+# The top-level domains that the platform is sure to recognise in URLs. A URL with an unknown
+# top-level domain may count as text or as a short link, so the higher of the two weights is used.
 _KNOWN_DOMAINS = frozenset(Path(__file__).with_name("known_domains.txt").read_text("ascii").split())
 
 
@@ -125,7 +124,7 @@ def find_metadata_faults(
 
 
 def find_foreign_faults(plain: PlainPost, metadata: PostMetadata) -> list[str]:
-    """Return a sentence for each part of the metadata with a foreign link or mention.
+    """Return a sentence for each part of the metadata that contains a foreign link or mention.
 
     A link or mention is foreign if it doesn't occur in the post. Slugs are not checked for links,
     because a slug can't contain links.

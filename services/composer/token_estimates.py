@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-# Each language model counts tokens differently, so these ratios are chosen to give high estimates.
+# Each language model counts tokens differently, so the ratios are chosen to give high estimates.
 _ASCII_CHARACTERS_PER_TOKEN = 3
 # Cyrillic letters have about two bytes of UTF-8 per token. Chinese characters have more than two
 # bytes per token, and characters of rare scripts have fewer than two.

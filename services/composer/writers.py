@@ -1,9 +1,8 @@
 """Writes a post's metadata with a language model or with the offline writer.
 
 The settings select either a language model or the offline writer. If the language model fails, the
-offline writer writes the metadata, unless the settings disable this fallback. A result of the
-offline writer after a failure of the language model is not cached, because the model may work again
-at the next call.
+offline writer writes the metadata, unless the settings disable this fallback. A fallback result is
+not cached, because the language model may work again at the next call.
 """
 
 from dataclasses import dataclass, replace
@@ -62,8 +61,8 @@ class MetadataWriter:
 
         Loading the offline writer's models takes a second, or several seconds on a busy machine.
         After a timeout of the language model, there is no time left to load the models of the
-        offline writer. If no language model is used, the models are not loaded in advance, because
-        the first call has enough time to load them.
+        offline writer. If no language model is used, the offline writer's models are not loaded in
+        advance, because the first call has enough time to load them.
         """
         if self.llm is not None and self.settings.llm_fallback == OFFLINE:
             self.texts.write(_SAMPLE, lambda: MAX_POST_SECONDS)

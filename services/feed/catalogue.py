@@ -6,7 +6,8 @@ field is ever removed.
 
 The data that is stored with an event contains only ids, counts and Pressroom's own texts, but no
 texts about persons. The fields ``email`` and ``name`` of an event are looked up whenever the event
-is read. After the person's erasure, these fields are null.
+is read. After a person's erasure, the fields ``email`` and ``name`` of the person's events are
+null.
 """
 
 from collections.abc import Collection, Mapping

@@ -1,9 +1,9 @@
 """Reads an owner's feed, which contains the owner's events in order.
 
 The place of an event in the feed is the number of the transaction that wrote the event, plus an
-offset. A reader sees only events whose place is lower than the place of the oldest open
-transaction, because no more events can be added at these places. A reader that continues after its
-last event misses no event, even if transactions commit in a different order.
+offset. Events are visible only below the place of the oldest open transaction, so that no event is
+ever added before a visible event. A reader that continues after its last event misses no event,
+even if transactions commit in a different order.
 """
 
 import re
@@ -112,9 +112,9 @@ def newest_position(session: Session) -> FeedPosition:
 def find_place_before(session: Session, since: datetime) -> int:
     """Return a place in the feed that is lower than the places of all events since ``since``.
 
-    A binary search over the ids of events finds a place in the feed. The ids and places of events
-    grow with time, except in transactions that are open at the same time. To be safe, the search
-    returns the place of an event that happened more than an hour before ``since``.
+    ``find_place_before`` finds the place by a binary search over the ids of events. The ids and
+    places of events grow with time, except in transactions that are open at the same time. To be
+    safe, the search returns the place of an event that happened more than an hour before ``since``.
     """
     low, high = session.execute(select(func.min(FeedEvent.id), func.max(FeedEvent.id))).one()
     place: int = FEED_START.place
@@ -133,8 +133,8 @@ def find_place_before(session: Session, since: datetime) -> int:
 def raise_feed_places(uow: UnitOfWork) -> None:
     """Raise the places of future events in the feed, after a database was restored.
 
-    API clients may hold cursors from before the database was restored. New events get places after
-    these cursors, so that clients don't miss them.
+    API clients may hold cursors from before the database was restored. After a restore, new events
+    get places after the cursors that clients hold, so that clients don't miss these events.
     """
     uow.session.execute(select(func.raise_feed_places()))
 
@@ -270,8 +270,8 @@ def _render_event(
     values = {**fields_of_subject, **event.data}
     if "job_id" in values:
         values["path"] = f"/jobs/{values['job_id']}"
-    # A field is null if it was added to the event type after the event, or if the event's subject
-    # was deleted.
+    # A field of an event is null if the field was added to the event type after the event was
+    # written, or if the event's subject was deleted.
     data = {name: values.get(name) for name in entry.data.model_fields}
     has_subject = event.subject_id is not None
     return {

@@ -5,7 +5,7 @@ idempotency keys has a UNIQUE constraint. If two requests with the same idempote
 first commit wins, and the second request finds the committed idempotency record. An idempotency
 record refers to a job, and the response to a repeated request describes the job's current state. A
 failed request leaves no idempotency record, so its key can be used again. A rollback discards the
-record, and the transition that fails a job deletes the job's record.
+idempotency record, and the transition that fails a job deletes the job's record.
 
 The header ``Idempotency-Key`` follows the IETF draft draft-ietf-httpapi-idempotency-key-header.
 """

@@ -1,6 +1,6 @@
 """Registers job kinds.
 
-Each job kind is registered by the module that does the work of these jobs.
+The module that does the work of a job kind registers the kind.
 """
 
 from collections.abc import Callable, Generator, Mapping
@@ -31,7 +31,7 @@ RequestWork = Callable[[Resources, "RequestLease"], dict[str, Any]]
 
 @dataclass(frozen=True)
 class JobKind:
-    """A kind of job, declared in the module that does the work of these jobs.
+    """A kind of job, declared by the module that does the work.
 
     Workers call ``run`` to do the work of a job. The API imports the declarations of all job kinds,
     so ``run`` postpones the import of modules that only workers need.

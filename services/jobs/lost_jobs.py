@@ -23,14 +23,14 @@ from storage.resources import Resources
 
 log = get_logger(__name__)
 
-# Workers renew their leases each second, so every live worker has renewed its leases this long
-# after a database outage.
+# The time within which every live worker renews its leases after a database outage. Workers renew
+# their leases each second.
 OUTAGE_GRACE_PERIOD = LEASE_DURATION + timedelta(seconds=1)
 _LONG_WAIT_SECONDS = 1.0
 _MAX_JOBS_PER_SCAN = 200
 
-# Finds running jobs whose lease expired. Finds no jobs shortly after a start of the database
-# server, because workers couldn't renew leases before the start.
+# Finds running jobs whose lease expired. The query finds no jobs shortly after a start of the
+# database server, because workers couldn't renew leases before the start.
 _FIND_EXPIRED = """
     SELECT id FROM jobs
     WHERE status = 'running' AND lease_expires_at < now() AND lease_expires_at {when}
@@ -119,6 +119,6 @@ def _requeue_lost_job(resources: Resources, job_id: int) -> bool:
     except OperationalError:
         # The database is unreachable, so requeuing the remaining jobs would fail as well.
         raise
-    except Exception:  # For example, only another release knows the job's kind.
+    except Exception:  # Perhaps only another release knows the job's kind.
         log.exception("sweep.job_broke", job_id=job_id)
         return False

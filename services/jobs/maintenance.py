@@ -3,9 +3,9 @@
 For each maintenance kind, the database has a row with the time of the next run. Each second, every
 worker enqueues the tasks of the maintenance kinds that are due. The worker that receives a
 maintenance task claims the row of the maintenance kind with a compare-and-set. A heartbeat renews
-the lease on a maintenance run. All writes of the run check the number of the attempt. Because of
-the lease, only one process at a time can run a maintenance kind. A duplicate message about a run
-has no effect. All times in maintenance come from the database's clock.
+the lease on a maintenance run. All writes of a maintenance run check the number of the attempt.
+Because of the lease, only one process at a time can run a maintenance kind. A duplicate message
+about a maintenance run has no effect. All times in maintenance come from the database's clock.
 
 A maintenance kind becomes due again when its interval has passed after the end of a run.
 Maintenance runs that were missed are skipped.
@@ -53,8 +53,8 @@ class MaintenanceKind:
     every: timedelta
     run: Callable[[Resources, datetime], int | None]
     queue: Queue
-    # The maximum duration of a run. A longer run loses its lease, so that a hanging run doesn't
-    # block later runs.
+    # The maximum duration of a run. A run that exceeds ``max_run`` loses its lease, so that a
+    # hanging run doesn't block later runs.
     max_run: timedelta
     # After a failed run, the next run starts after this pause or after ``every``, whichever is
     # shorter.

@@ -1,10 +1,10 @@
 """Sends committed jobs to their queues, and alternates between the owners of waiting jobs.
 
-Workers process the messages of a queue in order. Without limits, many jobs of one owner would delay
-the jobs of other owners. To share the workers fairly, a queue contains at most a few messages per
-owner. An owner's remaining jobs wait in the database with ``sends`` 0. When a worker claims one of
-the owner's jobs, the next waiting job is sent. Even while one owner has a thousand waiting jobs, a
-single job of a different owner runs soon.
+Workers process the messages of a queue in order. Without limits per owner, many jobs of one owner
+would delay the jobs of other owners. To share the workers fairly, a queue contains at most a few
+messages per owner. An owner's remaining jobs wait in the database with ``sends`` 0. When a worker
+claims one of the owner's jobs, the next waiting job is sent. Even while one owner has a thousand
+waiting jobs, a single job of a different owner runs soon.
 """
 
 from datetime import timedelta
@@ -29,13 +29,13 @@ FIRST_RESEND_DELAY = timedelta(seconds=2)
 # at most this many jobs of each other owner. Two jobs per owner keep all workers of a queue busy,
 # because each claim of a job sends the owner's next job.
 MAX_SENT_JOBS_OF_AN_OWNER = 2
-# A job that was sent more often than this and never claimed no longer delays the owner's remaining
-# jobs, because perhaps no worker knows its kind. A job that no worker claims is sent this many
-# times within half a minute.
+# A job that was sent more often than this no longer delays its owner's other jobs, because perhaps
+# no worker knows the job's kind. A job that no worker claims is sent this many times within half a
+# minute.
 MAX_SENDS_IN_TURN = 4
 # The sweep's scan that runs each second finds only jobs that became due within this time. Few due
-# jobs are older than the window, because the sweep sends due jobs within seconds. The sweep's full
-# scans find due jobs that are older than the window.
+# jobs are older than ``RECENT_WINDOW``, because the sweep sends due jobs within seconds. The
+# sweep's full scans find the due jobs that are older than ``RECENT_WINDOW``.
 RECENT_WINDOW = timedelta(seconds=30)
 
 

@@ -91,7 +91,7 @@ def is_working_on(
 ) -> ColumnElement[bool]:
     """Return the SQL condition that a job of these kinds with this subject is queued or running.
 
-    For this condition, Postgres uses the indexes of queued and running jobs. Ended jobs therefore
+    Postgres uses the indexes of queued and running jobs for this condition, so that ended jobs
     don't slow the query down.
     """
     is_queued = and_(

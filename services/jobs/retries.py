@@ -35,8 +35,8 @@ def retry_or_fail_job(uow: UnitOfWork, lease: Lease, *, reason: str, patience: t
     Raises ``LeaseLost``.
 
     Args:
-        reason: the reason for the attempt's failure. The owner reads this sentence, so it must not
-            contain secrets.
+        reason: the reason for the attempt's failure. The owner reads the reason, so the reason must
+            not contain secrets.
         patience: the time for which the job is retried, unless the job kind sets its own
             ``patience``.
     """

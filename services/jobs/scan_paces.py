@@ -1,12 +1,12 @@
 """Decides how often the sweep scans all queued and running jobs.
 
 The sweep checks the jobs that became due recently each second. Scans of all queued and running jobs
-are rarer, because they can become slow. While a database snapshot is open for hours, for example
-for a dump or an export, Postgres keeps old row versions. With an open snapshot, the indexes of
-queued and running jobs retain the entries of ended jobs. A full scan reads the entries of ended
+run less often, because they can become slow. While a database snapshot is open for hours, for
+example for a dump or an export, Postgres keeps old row versions. With an open snapshot, the indexes
+of queued and running jobs retain the entries of ended jobs. A full scan reads the entries of ended
 jobs as well, so it becomes slower with each ended job. The cost of a scan of recent jobs doesn't
-depend on the number of ended jobs. The next full scan starts after a pause in proportion to the
-duration of the last one.
+depend on the number of ended jobs. The pause after a full scan is proportional to the duration of
+the scan.
 """
 
 import math
@@ -31,7 +31,7 @@ class ScanPace:
         return time.monotonic() >= self._due_at
 
     def record_scan(self, seconds: float, *, has_results: bool) -> None:
-        """Set the time of the next full scan from the duration of the last one.
+        """Compute the time of the next full scan from the duration of the last full scan.
 
         If the last full scan found jobs, the next full scan is due immediately.
         """

@@ -17,9 +17,10 @@ from storage.database import Statement
 from storage.resources import Resources
 
 # Returns one row for each queue, which says whether the sweep must look for unclaimed jobs in the
-# queue. The third column says whether a job became due recently. During a full scan, the fourth
-# column says whether any job is queued. The last column contains the seconds since the start of the
-# statement. Lateral joins make Postgres scan the queues in the order of the array ``queues``.
+# queue. The third column of the result says whether a job became due recently. In a full scan, the
+# fourth column of the result says whether any job is queued. The last column of the result contains
+# the seconds since the start of the statement. Lateral joins make Postgres scan the queues in the
+# order of the array ``queues``.
 _CHECK_QUEUES = Statement("""
     SELECT queue, is_full_scan, coalesce(sent.is_due, unsent.is_due) IS NOT NULL,
         queued.is_queued IS NOT NULL,

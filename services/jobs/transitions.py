@@ -178,7 +178,7 @@ def change_job(
     ends_subject: bool = True,
     **changes: Any,
 ) -> Job | None:
-    """Change the job that meets all conditions in ``fence``. Return ``None`` if there is none.
+    """Change the job that meets all conditions in ``fence``. Return ``None`` if no job matches.
 
     After the commit, the process that enqueued the job is notified of the change. If the job fails
     or is cancelled, its subject ends and its idempotency key becomes free in the same transaction.
@@ -187,8 +187,8 @@ def change_job(
         to: the new status of the job. If ``to`` is ``None``, the status, the lease, the error and
             the end time stay unchanged.
         error: the error to store in a failed or cancelled job.
-        ends_subject: whether a failed or cancelled job ends its subject. False if the caller ends
-            the subject.
+        ends_subject: whether a failed or cancelled job ends its subject. ``ends_subject`` is false
+            if the caller ends the job's subject.
         changes: the new values of further columns of the job.
     """
     if to is not None:

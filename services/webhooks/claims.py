@@ -48,12 +48,12 @@ class Pending(NamedTuple):
 
 @dataclass(frozen=True)
 class Choice:
-    """The decision which delivery an endpoint gets next.
+    """The choice of the delivery that an endpoint gets next.
 
     Attributes:
         delivery_id: the delivery to send now.
-        due_at: the time at which the next delivery becomes due. ``None`` if a delivery is due now
-            or the endpoint has no pending deliveries.
+        due_at: the time at which the next delivery becomes due. ``due_at`` is ``None`` if a
+            delivery is due now or the endpoint has no pending deliveries.
         takes_events: whether new events may be queued as deliveries to the endpoint.
     """
 
@@ -200,7 +200,7 @@ def choose_deliveries(pending: Sequence[Pending], now: datetime, *, limit: int) 
 def _queue_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
     """Write pending deliveries for the endpoint's next events in the feed.
 
-    Return whether there was any event.
+    Return whether the feed contained any new event.
     """
     # Read the newest position in the feed before the events, so that no event between the two reads
     # is missed. If there are no new events, the endpoint moves to the newest position in the feed.

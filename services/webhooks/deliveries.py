@@ -21,9 +21,9 @@ TEST_EVENT_TYPE = "webhook.test"
 # No further events are queued for an endpoint with this many pending deliveries, because each
 # attempt reads all pending deliveries of the endpoint.
 MAX_PENDING = 1_000
-# The maximum number of pending deliveries at which an owner can still request a test event or
-# resend an event. ``MAX_PENDING_REQUESTED`` exceeds ``MAX_PENDING``, so that an owner can resend
-# events to an endpoint with many pending deliveries.
+# An owner can't request a test event or resend an event if the endpoint has this many pending
+# deliveries. ``MAX_PENDING_REQUESTED`` exceeds ``MAX_PENDING``, so that an owner can resend events
+# to an endpoint with many pending deliveries.
 MAX_PENDING_REQUESTED = 2 * MAX_PENDING
 # To limit the cost, the count of events before a replay stops at this number.
 MAX_COUNTED_EVENTS = 1_000
@@ -168,8 +168,8 @@ def count_events_since(
     endpoint = webhook_endpoints.get_endpoint(uow, caller, endpoint_id)
     count = 0
     for kind in endpoint.types:
-        # Read at most the ``MAX_COUNTED_EVENTS`` + 1 newest events, so that the count doesn't cost
-        # more for an old ``since``.
+        # Read at most the ``MAX_COUNTED_EVENTS`` + 1 newest events, so that an old ``since``
+        # doesn't make the count slow.
         newest = select(FeedEvent.occurred_at).where(*_select_events(endpoint, kind))
         newest = newest.order_by(FeedEvent.place.desc(), FeedEvent.id.desc())
         bounded = newest.limit(MAX_COUNTED_EVENTS + 1).subquery()

@@ -69,8 +69,8 @@ def process_expired_keys(resources: Resources) -> int:
 
     Return the number of mails. The owner of an API key with active endpoints gets a mail two weeks
     before the key expires. A mail about an API key is enqueued in the transaction that changes the
-    key or its endpoints, so the mail is sent only once. The transaction also locks the person's
-    row, so that no mail is sent to an erased person.
+    key or its endpoints, so the mail is sent only once. The transaction that enqueues the mail also
+    locks the person's row, so that no mail is sent to an erased person.
     """
     due = resources.database.rows(_FIND_EXPIRING_KEYS, before=NOTICE_BEFORE_EXPIRY, limit=_MAX_KEYS)
     mails = 0

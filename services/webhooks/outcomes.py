@@ -1,10 +1,10 @@
 """Records the outcomes of webhook delivery attempts.
 
-While a webhook receiver doesn't answer, the call to it blocks a thread that other owners need.
-Pressroom pauses an endpoint's deliveries after two consecutive calls without an answer. This pause
-is called the endpoint's rest. Each further call without an answer doubles the rest of the endpoint,
-up to five minutes. Because endpoints that don't answer rest, the threads of one process suffice for
-more than a hundred of these endpoints.
+While a webhook receiver doesn't answer, the call to it blocks a thread that other owners need. An
+endpoint rests after two consecutive calls without an answer, which means that no events are sent to
+it for a while. Each further call without an answer doubles the rest of the endpoint, up to five
+minutes. Because endpoints that don't answer rest, the threads of one process suffice for more than
+a hundred of these endpoints.
 """
 
 from collections.abc import Mapping
@@ -126,8 +126,8 @@ def _record_failure(
     # An endpoint has been failing since the first failed attempt after its last success. The time
     # at which the delivery was queued is not the start of the failure, because other deliveries may
     # have succeeded before the attempt. If an event is sent as soon as it is queued, its last
-    # attempt is exactly three days after its first attempt. An endpoint that received only this
-    # event is paused after the event's last attempt.
+    # attempt is exactly three days after its first attempt. An endpoint that received only one
+    # event is therefore paused after the event's last attempt fails.
     failing_since = endpoint.failing_since or delivery.last_attempt_at or now
     fails_for_days = now >= failing_since + RETRY_PERIOD
     is_given_up = now >= delivery.queued_at + RETRY_PERIOD

@@ -2,8 +2,8 @@
 
 Each endpoint has a position in the feed, and receives the events after this position. When an owner
 adds an event type to an endpoint, the type gets its own start position in the feed. A paused or
-slow endpoint receives all missed events of its old types. Because of the start position, the
-endpoint receives no older events of a type that was added later.
+slow endpoint receives all missed events of its old types. An endpoint receives only those events of
+an added type that happen after the type was added.
 """
 
 from collections.abc import Collection
@@ -30,7 +30,10 @@ ENDED_WITH_LOGIN = "It ended when the account got another password."
 
 @dataclass(frozen=True)
 class EndpointChange:
-    """The changes to an endpoint. ``None`` keeps the current value of a field."""
+    """The changes that an owner makes to an endpoint.
+
+    ``None`` keeps the current value of a field.
+    """
 
     url: str | None = None
     types: Collection[FeedEventType] | None = None
@@ -237,10 +240,7 @@ def find_live_endpoints(uow: UnitOfWork, condition: ColumnElement[bool]) -> list
 
 
 def end_all_endpoints(uow: UnitOfWork, user_id: int, *, but: Collection[int] = ()) -> None:
-    """End all endpoints of a person, except the endpoints with ids in ``but``.
-
-    An intruder may have created these endpoints.
-    """
+    """End all endpoints of a person except ``but``, because an intruder may have created them."""
     end_endpoints(uow, user_id, {row.id for row in list_live_endpoints(uow, user_id)} - set(but))
 
 

@@ -30,8 +30,8 @@ class Frame:
     """A frame of an animation, which covers a rectangle of the canvas.
 
     Attributes:
-        over: whether the frame is blended with the canvas. If false, the frame replaces its
-            rectangle of the canvas.
+        over: whether the frame is blended with the canvas. If ``over`` is false, the frame replaces
+            its rectangle of the canvas.
         decode: a function that returns the pixels of the frame as an RGB or RGBA image. To save
             memory, a frame is decoded each time it is drawn.
     """
@@ -61,9 +61,9 @@ class Animation:
 
 
 def render_first_view(animation: Animation) -> Image.Image:
-    """Return the first view of an animation.
+    """Return the canvas of an animation after its first frame is drawn.
 
-    If the first frame has the size of the canvas, the first view is the frame itself.
+    If the first frame has the size of the canvas, the frame itself is returned.
     """
     image = animation.frames[0].decode()
     return image if image.size == (animation.width, animation.height) else Playback(animation)

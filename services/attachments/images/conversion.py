@@ -38,8 +38,8 @@ _OBJECT_PATTERN = re.compile(r" ?<[^<>]+ at 0x[0-9a-fA-F]+>")
 def convert_image(data: bytes, *, with_renditions: bool = False) -> ConvertedImage:
     """Convert an uploaded image into the format in which Pressroom stores images.
 
-    The result depends only on the bytes, so equal uploads have equal images and renditions. Raises
-    ``UnreadableImage``.
+    The result of a conversion depends only on the uploaded bytes, so equal uploads have equal
+    images and renditions. Raises ``UnreadableImage``.
     """
     if not data:
         raise outcome.create_refusal(IMAGE_EMPTY)

@@ -72,7 +72,7 @@ class UnreadableImage(Exception):
 
 
 def create_refusal(error: ErrorType, **values: object) -> UnreadableImage:
-    """Create the exception from an entry of the error catalogue.
+    """Create an ``UnreadableImage`` from an entry of the error catalogue.
 
     The child process sends the code and the message of the exception to the worker.
     """

@@ -24,8 +24,8 @@ from services.attachments.images.still import DECODER_ERRORS, convert_to_srgb, o
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PALETTE = b"PLTE"
 _TRANSPARENCY = b"tRNS"
-# A PNG with a wrong checksum in one of these essential chunks is unreadable. Chunks that are not
-# essential are ignored if their checksum is wrong.
+# The essential chunks of a PNG. If the checksum of an essential chunk is wrong, the PNG is
+# unreadable. Chunks that are not essential are ignored if their checksum is wrong.
 _ESSENTIAL_CHUNKS = (b"IHDR", _PALETTE, b"IDAT")
 _FRAME_CHUNKS = (b"fcTL", b"fdAT")
 _CHUNKS_BEFORE_PIXELS = {_PALETTE, _TRANSPARENCY, *COLOUR_CHUNKS}
@@ -45,9 +45,9 @@ _NUMBER_BYTES = 4
 _SIDES = struct.Struct(">II")
 _FRAME_CONTROL = struct.Struct(">4xIIIIHHBB")
 _ANIMATION_HEADER = struct.Struct(">II")
-# The beginning of a PNG text chunk with XMP data. The beginning of an XMP chunk consists of the
-# keyword, a flag, and a compression method, which are both 0 for uncompressed text. In an XMP
-# chunk, two texts that end with a zero byte precede the XMP data.
+# The beginning of a PNG text chunk with XMP data. The XMP chunk begins with the keyword, a flag of
+# 0 and a compression method of 0, because the text is not compressed. In an XMP chunk, two texts
+# that end with a zero byte precede the XMP data.
 _XMP_PREFIX = b"XML:com.adobe.xmp\0\0\0"
 
 
@@ -64,8 +64,8 @@ class _PngFile:
     """The parts of a PNG file that have been read up to now.
 
     Attributes:
-        shared: the palette chunk and the transparency chunk, by name. All frames use these two
-            chunks.
+        shared: the palette chunk and the transparency chunk, by name. All frames use the palette
+            chunk and the transparency chunk.
         colours: the chunks that describe the colour space, by name.
         profile: the ICC profile that is built from the chunks in ``colours``.
         metadata: EXIF and XMP data, by their names in Pillow's `Image.info`. EXIF and XMP data can
@@ -101,10 +101,10 @@ class _PngFile:
 def read_png(data: bytes) -> Animation:
     """Split a PNG into frames, and check the limits for animations.
 
-    A PNG that is not animated has one frame. The frames are decoded later. The decoder gets only
-    the chunks that describe pixels, so broken text chunks can't make the decoder fail. If the
-    animation is faulty, ``read_png`` decodes its last frame to find out whether the frame's pixels
-    are complete.
+    A PNG that is not animated has one frame. The frames are decoded only when they are drawn. The
+    decoder gets only the chunks that describe pixels, so broken text chunks can't make the decoder
+    fail. If the animation is faulty, ``read_png`` decodes its last frame to find out whether the
+    frame's pixels are complete.
     """
     file = _PngFile()
     for name, body in _iterate_chunks(data):

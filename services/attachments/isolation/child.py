@@ -16,8 +16,8 @@ from services.attachments.images.outcome import (
 )
 
 # Import Pillow's plugins in advance, because Pillow can't import plugins after the process is
-# confined. Only the plugins for supported formats are imported. For an unknown format, Pillow
-# itself would import all of its sixty plugins.
+# confined. Only Pillow's plugins for supported image formats are imported. For an unknown format,
+# Pillow itself would import all of its sixty plugins.
 _PLUGINS = ("Bmp", "Gif", "Ico", "Jpeg", "Mpo", "Png", "Ppm", "Tiff", "WebP")
 for _plugin in _PLUGINS:
     import_module(f"PIL.{_plugin}ImagePlugin")

@@ -131,7 +131,8 @@ def write_slug(plain: PlainPost, document: Document, content_hash: str) -> str:
 def _spell_in_latin(text: str, language: str) -> str:
     """Spell a text in Latin letters by the rules of the text's language.
 
-    Letters without a rule are kept, because ``fit_slug`` transliterates these letters later.
+    Letters without a spelling rule are kept, because ``fit_slug`` transliterates these letters
+    later.
     """
     if language == "ja" or _KANA_WORD.search(text):
         return spell_japanese(text)
@@ -180,7 +181,7 @@ def _is_personal(sentence: Sentence, language: str) -> bool:
 
 
 def write_summary(plain: PlainPost, document: Document) -> str:
-    """Return a summary that consists of the first sentences that fit.
+    """Return a summary that consists of the first sentences of a post.
 
     The summary is empty only if the post contains no text.
     """

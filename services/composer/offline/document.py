@@ -56,8 +56,8 @@ _MAX_SCRIPT_SAMPLE_CHARACTERS = 4_000
 # A text needs at least this many letters for a reliable result of the statistical language
 # detector.
 _MIN_LETTERS = 24
-# The languages that are identified by their script. Each script has a minimum share of the letters
-# in a post.
+# The languages that are identified by their script. A language is identified if its script has at
+# least the given share of the letters in a post.
 _SCRIPTS = (
     ("ja", re.compile("[\u3040-\u30ff]"), 0.05),
     ("ko", re.compile("[\uac00-\ud7af]"), 0.3),
@@ -167,7 +167,7 @@ Tokenizer = Callable[[str], list[Word]]
 def get_tokenizer(language: str) -> Tokenizer:
     """Return a function that splits a text in this language into words.
 
-    Each thread needs its own function, because threads can't share a stemmer.
+    Each thread needs its own tokenizer function, because threads can't share a stemmer.
     """
     if language == "zh":
         return _tokenize_chinese

@@ -19,8 +19,8 @@ from services.composer.text.post import PlainPost
 from services.composer.text.words import find_content_words, split_words
 
 _MAX_TAGS = 6
-# The maximum number of phrases that are considered as tags. Several of these phrases may turn into
-# the same tag.
+# The maximum number of phrases that are considered as tags. The number of considered phrases
+# exceeds the number of tags, because several phrases may turn into the same tag.
 _MAX_CANDIDATES = 20
 # The maximum number of different words that are considered as tags for a short post.
 _MAX_WORDS = 100
@@ -114,8 +114,8 @@ def extract_tags(plain: PlainPost, document: Document) -> tuple[str, ...]:
     content_words = find_content_words(plain, MIN_TAGS)
     if len(tags) >= min(MIN_TAGS, len(content_words)):
         return tags
-    # If there are still too few tags, add different forms of the same words, and words from later
-    # parts of the post.
+    # If a post has too few different words, add several forms of the same word, and words from
+    # later parts of the post.
     return fit_tags((*tags, *longest, *sorted(content_words)))[:MIN_TAGS]
 
 
@@ -212,8 +212,8 @@ def _drop_overlapping(
 ) -> Iterator[PhraseKey]:
     """Yield the phrases from the best to the worst.
 
-    A phrase is left out if a better phrase contains one of its words. A single word is dropped as
-    well if it mostly occurs as part of a pair of words.
+    A phrase is left out if a better phrase contains one of its words. A single word is left out if
+    it mostly occurs as part of a pair of words.
     """
     max_pair_counts: dict[str, int] = {}
     for key in ranked:

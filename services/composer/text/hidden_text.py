@@ -139,9 +139,9 @@ def find_element_ends(tokens: Sequence[Token], blocks: frozenset[str]) -> dict[i
     """Return the index of the token that ends each element, by the index of its start tag.
 
     An HTML element normally ends at its end tag. If an optional end tag is missing, the element
-    ends at the tag that closes the element implicitly. If a required end tag is missing, the
-    element ends at the next tag of a block element, so that a forgotten end tag can't hide the rest
-    of the post. The result doesn't contain void elements, such as `<br>`.
+    ends at the tag that closes the element implicitly. An element without its required end tag ends
+    at the next block tag, so that it can't hide the rest of the post. The result doesn't contain
+    void elements, such as `<br>`.
     """
     elements = _OpenElements()
     for place, (kind, data) in enumerate(tokens):

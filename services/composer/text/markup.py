@@ -54,8 +54,9 @@ _OPTIONS = (
 # real post is never twice as long as its Markdown.
 _MAX_HTML_CHARACTERS = 2_000_000
 _MAX_CLEANING_ROUNDS = 6
-# Paragraphs that contain markup are parsed a second time, unless the paragraph or the post exceeds
-# these limits. In paragraphs that exceed the limits, all characters that can be markup are removed.
+# A paragraph with markup is parsed a second time only up to this length per paragraph and per post.
+# If a paragraph is too long for the second parsing, all its characters that can be markup are
+# removed.
 _MAX_REPARSED_PARAGRAPH_CHARACTERS = 20_000
 _MAX_REPARSED_CHARACTERS = 200_000
 _MARKUP_CHARACTER = re.compile(r"[<>&\[\]*_`~\\]")
@@ -63,8 +64,8 @@ _MARKUP_CHARACTER = re.compile(r"[<>&\[\]*_`~\\]")
 # `%%name%%`.
 _STRIPPED_CHARACTERS = re.compile(r"[<>&\[\]*_`~\\{}|«»]|%{2,}")
 # Matches incomplete markup, which the parsers for Markdown and HTML treat as ordinary text. The
-# pattern matches only complete runs of the same character, because retrying from each character
-# would take quadratic time.
+# pattern for incomplete markup matches only complete runs of the same character, because retrying
+# from each character would take quadratic time.
 _INCOMPLETE_MARKUP = re.compile(
     r"\*{2,}|_{2,}|~{2,}|`+|(?<=\])[(\[]|(?<!&)&++(?=#?\w+;)|(?<!!)!++(?=\[)|(?P<tag><[</!?]*+\w?)"
 )
@@ -103,8 +104,8 @@ class HtmlBlocks:
         self._open_lists = 0
         self._open_blocks = 0
         # The open elements whose style affects the visibility of their text, from the outermost to
-        # the innermost element. Each entry contains the index of the element's end, whether the
-        # element's text is invisible, and whether its font size is 0.
+        # the innermost element. For each open element, the stack contains the index of its end,
+        # whether its text is invisible, and whether its font size is 0.
         self._enclosing_styles: list[tuple[int, bool, bool]] = []
         tokens: list[Token] = list(stream(_SELF_CLOSING_TAG.sub(_add_end_tag, html)))
         self._ends = find_element_ends(tokens, BLOCKS)
@@ -282,10 +283,7 @@ def _replace_incomplete_markup(mark: re.Match[str]) -> str:
 
 
 def strip_markup(text: str) -> CleanText:
-    """Remove all characters that can be markup from a text.
-
-    This is faster than parsing a very long text.
-    """
+    """Remove all characters that can be markup, because parsing a very long text is slow."""
     return CleanText(clean_line(_STRIPPED_CHARACTERS.sub(" ", remove_marks(text))))
 
 
@@ -311,8 +309,8 @@ def _reparse(text: str) -> str:
         return f"\ue000{len(urls) - 1}\ue001"
 
     def restore_url(match: re.Match[str]) -> str:
-        # If a post contains private Unicode characters as entities, the number in a placeholder may
-        # be unknown.
+        # If a post contains private Unicode characters as entities, the number in a URL placeholder
+        # may be invalid.
         number = int(match[1])
         return urls[number] if number < len(urls) else ""
 

@@ -37,10 +37,10 @@ class PlainPost:
     Attributes:
         paragraphs: the blocks of running text, such as paragraphs, list items and quotes. Code
             blocks and tables are left out of ``paragraphs``.
-        links: the absolute http and https URLs in the post. A text about the post may contain only
-            these links.
-        mentions: the handles that the post mentions. A text about the post may mention only these
-            handles.
+        links: the absolute http and https URLs in the post. Metadata and tweets about the post may
+            contain only the links in ``links``.
+        mentions: the handles that the post mentions. Metadata and tweets about the post may mention
+            only the handles in ``mentions``.
         content_hash: the SHA-256 hash of the post's content before markup was removed, in
             hexadecimal.
         listed: the indexes of those paragraphs that are list items.

@@ -93,9 +93,9 @@ Decide = Callable[[re.Match[str], _Surroundings], str | None]
 class _Form:
     """The syntax of a template mark, such as `{{ … }}`."""
 
-    # Each repetition in the pattern of a template mark is bounded or stops at the next mark.
-    # Without these bounds, a hostile text could make the search for template marks take quadratic
-    # time.
+    # Each repetition in the pattern of a template mark is bounded or stops at the next mark. With
+    # an unbounded repetition, a hostile text could make the search for template marks take
+    # quadratic time.
     pattern: re.Pattern[str]
     decide: Decide = lambda _match, _surroundings: ""
 

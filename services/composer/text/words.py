@@ -16,9 +16,9 @@ _UNSPACED_CHARACTER = re.compile(f"[{UNSPACED}]")
 _MIN_LETTERS = 3
 _MIN_UNSPACED_LETTERS = 2
 # For Catalan, Danish and Occitan, the sentence splitter takes a quarter of a millisecond for each
-# character that can end a sentence. If a text contains very many characters that can end a
-# sentence, it doesn't consist of real sentences. To save time, a text that doesn't consist of real
-# sentences is split by the faster rules for English.
+# character that can end a sentence. A text with very many characters that can end a sentence
+# doesn't consist of real sentences. To save time, a text that doesn't consist of real sentences is
+# split by the faster rules for English.
 _SENTENCE_ENDS = ".!?。"
 _MAX_SENTENCE_ENDS = 50
 _CHARACTERS_PER_SENTENCE_END = 10
@@ -104,7 +104,7 @@ def split_sentences(text: str, language: str) -> list[str]:
 
 
 def take_whole_sentences(text: str, max_characters: int) -> str:
-    """Return as many of the first sentences as fit into ``max_characters``."""
+    """Return as many of a text's first sentences as fit into ``max_characters``."""
     end = 0
     for sentence in split_sentences(text[: 2 * max_characters + 1], "en"):
         start = text.index(sentence, end)
