@@ -22,8 +22,8 @@ from storage.encryption import DecryptionFailed, seal, unseal
 from storage.objects import ObjectMissing
 from storage.resources import Resources
 
-# A converted file to which no row refers is removed from the object storage after this time. A
-# converted file without a row comes from a worker that died or lost its lease.
+# If no row refers to a converted file, the file is removed from the object storage after this time.
+# A converted file without a row comes from a worker that died or lost its lease.
 _UNREFERENCED_OBJECT_LIFETIME = timedelta(hours=1)
 
 

@@ -180,7 +180,7 @@ def fit_summary(text: str) -> str:
 def fit_tags(tags: Iterable[str]) -> tuple[str, ...]:
     """Remove commas, surrounding punctuation and duplicates from tags.
 
-    The order of the tags stays the same.
+    The corrected tags keep their order.
     """
     fitting: dict[str, str] = {}
     for tag in tags:

@@ -81,7 +81,8 @@ def accept_once(
     called again if a request with the same key commits first and the job of that request then
     fails.
 
-    Raises ``idempotency.key_reused``, ``idempotency.in_progress`` and the errors of ``store``.
+    Raises ``idempotency.key_reused``, ``idempotency.in_progress`` and all errors that ``store``
+    raises.
     """
     while True:
         accepted = find_accepted(resources, key)

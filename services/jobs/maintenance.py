@@ -199,7 +199,7 @@ def require_run(uow: UnitOfWork, kind: MaintenanceKind, began_at: datetime) -> N
 def run_if_due(resources: Resources, kind: MaintenanceKind, work: MaintenanceWork) -> None:
     """Run a maintenance kind if it is due and not running.
 
-    Raises the errors that ``work`` raises.
+    Raises all errors that ``work`` raises.
     """
     with resources.unit_of_work() as uow:
         run = _claim(uow, kind, _is_due())
@@ -210,7 +210,7 @@ def run_if_due(resources: Resources, kind: MaintenanceKind, work: MaintenanceWor
 def run_now(resources: Resources, kind: MaintenanceKind, work: MaintenanceWork) -> Maintenance:
     """Run a maintenance kind immediately, even if it is not due yet.
 
-    Raises ``maintenance.running`` and the errors that ``work`` raises.
+    Raises ``maintenance.running`` and all errors that ``work`` raises.
     """
     with resources.unit_of_work() as uow:
         _write_rows(uow, [kind])

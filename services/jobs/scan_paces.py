@@ -14,14 +14,14 @@ import time
 
 from core.queues import Queue
 
-# The pause after a full scan of the jobs table, in seconds per second of the scan. Because of the
-# pauses, full scans run for at most a thousandth of the time, unless the pause reaches its maximum.
+# The pause after a full scan of a table, in seconds per second of the scan. Because of the pauses,
+# full scans run for at most a thousandth of the time, unless the pause reaches its maximum.
 _PAUSE_SECONDS_PER_SCAN_SECOND = 1000
 _MAX_PAUSE_SECONDS = 60.0
 
 
 class ScanPace:
-    """Decides when the next full scan of the jobs table is due."""
+    """Decides when the next full scan of a table is due."""
 
     def __init__(self) -> None:
         self._due_at = -math.inf
@@ -33,7 +33,7 @@ class ScanPace:
     def record_scan(self, seconds: float, *, has_results: bool) -> None:
         """Compute the time of the next full scan from the duration of the last full scan.
 
-        If the last full scan found jobs, the next full scan is due immediately.
+        If the last full scan found results, the next full scan is due immediately.
         """
         pause = min(seconds * _PAUSE_SECONDS_PER_SCAN_SECOND, _MAX_PAUSE_SECONDS)
         self._due_at = -math.inf if has_results else time.monotonic() + pause

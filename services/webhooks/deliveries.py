@@ -66,8 +66,8 @@ def list_deliveries(
 def send_test(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookDelivery:
     """Queue a test event for the endpoint.
 
-    Raises ``quota.exceeded``, ``webhook.not_active``, ``webhook.too_many_pending`` and the errors
-    of ``get_endpoint``.
+    Raises ``quota.exceeded``, ``webhook.not_active``, ``webhook.too_many_pending`` and all errors
+    that ``get_endpoint`` raises.
     """
     endpoint = webhook_endpoints.lock_active_endpoint(uow, caller, endpoint_id)
     _require_room(uow, endpoint)
@@ -85,7 +85,7 @@ def resend_delivery(
     """Send the event of a delivery again, even if the delivery has already succeeded or failed.
 
     Raises ``webhook.delivery_not_found``, ``webhook.event_gone``, ``webhook.not_active``,
-    ``webhook.too_many_pending`` and the errors of ``get_endpoint``.
+    ``webhook.too_many_pending`` and all errors that ``get_endpoint`` raises.
     """
     endpoint = webhook_endpoints.lock_active_endpoint(uow, caller, endpoint_id)
     is_this = (WebhookDelivery.id == delivery_id, WebhookDelivery.endpoint_id == endpoint.id)
@@ -120,7 +120,7 @@ def replay_events(uow: UnitOfWork, caller: Caller, endpoint_id: int, since: date
     """Send all stored events that happened at or after ``since`` again, in their original order.
 
     Returns 1 if any event is sent again, and 0 if no event is found. Raises ``webhook.not_active``,
-    ``quota.exceeded`` and the errors of ``get_endpoint``.
+    ``quota.exceeded`` and all errors that ``get_endpoint`` raises.
     """
     endpoint = webhook_endpoints.lock_active_endpoint(uow, caller, endpoint_id)
     _require_storage(uow, caller)

@@ -123,8 +123,8 @@ def change_endpoint(
     """Change the endpoint, and notify its owner by mail of a new URL.
 
     The caller of ``change_endpoint`` must check a new URL. A user must have logged in recently to
-    change an endpoint. Raises ``auth.login_again``, ``webhook.ended`` and the errors of
-    ``get_endpoint``.
+    change an endpoint. Raises ``auth.login_again``, ``webhook.ended`` and all errors that
+    ``get_endpoint`` raises.
     """
     endpoint = _lock_for_maker(uow, caller, endpoint_id)
     if to.url is not None and to.url != endpoint.url:
@@ -191,8 +191,8 @@ def _set_state(
 def rotate_secret(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> str:
     """Create a new secret for the endpoint. The former secret also signs events for a day.
 
-    Raises ``auth.login_again``, ``webhook.ended``, ``webhook.too_many_secrets`` and the errors of
-    ``get_endpoint``.
+    Raises ``auth.login_again``, ``webhook.ended``, ``webhook.too_many_secrets`` and all errors that
+    ``get_endpoint`` raises.
     """
     endpoint = _lock_for_maker(uow, caller, endpoint_id)
     if signing.count_live_secrets(uow, endpoint.id) >= signing.MAX_LIVE_SECRETS:
@@ -214,7 +214,7 @@ def delete_endpoint(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> int:
 def lock_active_endpoint(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookEndpoint:
     """Lock the caller's endpoint and return it, if it is active.
 
-    Raises ``webhook.not_active`` and the errors of ``get_endpoint``.
+    Raises ``webhook.not_active`` and all errors that ``get_endpoint`` raises.
     """
     endpoint = get_endpoint(uow, caller, endpoint_id, lock=True)
     if endpoint.state != EndpointState.ACTIVE:

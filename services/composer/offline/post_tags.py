@@ -189,7 +189,7 @@ def _score_phrases(
 
 
 def _weigh_noun(counts: _PhraseCounts, language: str) -> float:
-    """Return the factor for a phrase's score. Names and nouns with articles get a higher factor.
+    """Return a factor for a phrase's score, higher for names and for nouns with articles.
 
     In a German post, only phrases with a capital can be tags, because all German nouns have
     capitals.

@@ -1,4 +1,4 @@
-"""Defines a post in the form that its author sent, its plain text, and its metadata."""
+"""Defines posts as their authors sent them, their plain text, and their metadata."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ _TWEET_SEPARATOR = "\n\n"
 
 @dataclass(frozen=True)
 class Post:
-    """A post in the form that its author sent.
+    """A post with the markup that its author sent.
 
     The title and the content of a post may contain Markdown or HTML. The title or the content of a
     post may be blank, but not both.
