@@ -1,4 +1,4 @@
-"""Defines the names, keys and encryption of an attachment's files in the object storage."""
+"""Defines the names and storage keys of an attachment's files, and unwraps their data key."""
 
 import hashlib
 import re
@@ -13,7 +13,7 @@ from storage.resources import Resources
 ORIGINALS_PREFIX = "originals/"
 MEDIA_PREFIX = "media/"
 RENDITIONS_PREFIX = "renditions/"
-# The file name extensions of stored images, by MIME type.
+# The file name extensions of stored images, for each MIME type.
 _EXTENSIONS = {"image/webp": "webp", "image/jpeg": "jpg", "image/png": "png"}
 _FILENAME_PATTERN = re.compile(
     rf"(?P<hash_id>[a-z0-9]{{12}})(?:-(?:{'|'.join(RenditionName)})\.(?:webp|jpg|png)|\.(?:webp|png))\Z"
@@ -22,12 +22,14 @@ _FILENAME_PATTERN = re.compile(
 
 @dataclass(frozen=True)
 class MediaFile:
-    """A file that readers fetch, either an attachment's converted image or a rendition.
+    """A file of an attachment that clients can download.
+
+    The file is either the converted image or a rendition.
 
     Attributes:
         name: the name of the rendition, or ``None`` for the converted image.
-        size: the size of the plain file in bytes.
-        checksum: the SHA-256 of the plain file, in hex.
+        size: the size of the unencrypted file in bytes.
+        checksum: the SHA-256 hash of the unencrypted file, in hexadecimal.
         width: the width of the image in pixels.
     """
 
@@ -53,7 +55,7 @@ def build_renditions_prefix(attachment: Attachment) -> str:
 
 
 def list_file_keys(attachment: Attachment) -> Sequence[str]:
-    """Return the key of the converted image, and the prefix of the keys of all renditions."""
+    """Return the storage key of the converted image, and the key prefix of all renditions."""
     folders = [] if attachment.renditions is None else [build_renditions_prefix(attachment)]
     return [build_media_key(attachment), *folders]
 
@@ -70,7 +72,7 @@ def list_renditions(attachment: Attachment) -> Sequence[MediaFile]:
 def list_converted_files(
     attachment: Attachment, converted: ConvertedImage
 ) -> Sequence[tuple[MediaFile, bytes]]:
-    """Return the files of a conversion with their plain bytes, beginning with the image."""
+    """Return the converted image and its renditions as files, each with its unencrypted bytes."""
     files = [(_describe_file(None, attachment.filename, converted), converted.data)]
     for rendition in converted.renditions:
         extension = _EXTENSIONS[rendition.mime_type]
@@ -93,7 +95,7 @@ def _describe_file(name: str | None, filename: str, image: ConvertedImage | Rend
 
 
 def find_file(row: Attachment, filename: str) -> MediaFile | None:
-    """Return the ready attachment's file with this name, or ``None``."""
+    """Return the file of a ready attachment with this file name, or ``None``."""
     image = MediaFile(
         name=None,
         filename=row.filename,
@@ -108,13 +110,13 @@ def find_file(row: Attachment, filename: str) -> MediaFile | None:
 
 
 def parse_hash_id(filename: str) -> str | None:
-    """Return the attachment's hash id in a file name, or ``None`` for an invalid file name."""
+    """Return the attachment's hash id from a file name, or ``None`` if the file name is invalid."""
     match = _FILENAME_PATTERN.match(filename)
     return match["hash_id"] if match else None
 
 
 def unwrap_data_key(resources: Resources, attachment: Attachment) -> bytes | None:
-    """Return an encrypted attachment's data key, or ``None`` for a plain attachment."""
+    """Return the data key of an encrypted attachment, or ``None`` for an unencrypted attachment."""
     if attachment.wrapped_key is None or attachment.wrapped_by is None:
         return None
     wrapped = WrappedKey(attachment.wrapped_by, attachment.wrapped_key)

@@ -1,8 +1,8 @@
-"""Encrypts all data keys with the current encryption key.
+"""Re-encrypts all data keys after an operator has added a new encryption key.
 
-The rotation doesn't change the encrypted objects. Each batch of data keys is a transaction, so an
-operator can stop the rotation at any time and run it again later. The service keeps running during
-the rotation.
+A key rotation changes only the encrypted data keys, and not the objects that they encrypt. Each
+batch of data keys is re-encrypted in its own transaction, so an operator can stop the rotation and
+run it again later. The service keeps running during a key rotation.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,8 @@ from storage.encryption import WrappedKey
 from storage.resources import Resources
 
 _MAX_BATCH_ROWS = 500
-# The columns with the contexts of data keys. A data key can only be unwrapped with its context.
+# The columns that contain the contexts in which data keys are encrypted. A data key can be
+# decrypted only with the context in which it was encrypted.
 _CONTEXT_COLUMNS: tuple[InstrumentedAttribute[str], ...] = (
     Attachment.hash_id,
     MemberImport.object_prefix,
@@ -27,9 +28,10 @@ _CONTEXT_COLUMNS: tuple[InstrumentedAttribute[str], ...] = (
 
 
 def rewrap_data_keys(resources: Resources) -> Iterator[int]:
-    """Rewrap each data key that is under an older encryption key. Yield the size of each batch.
+    """Re-encrypt all data keys that were encrypted with an older encryption key.
 
-    Raises ``DecryptionFailed`` for a data key that no encryption key can unwrap.
+    Yield the number of data keys in each batch. Raises ``DecryptionFailed`` if no encryption key
+    can decrypt a data key.
     """
     return chain.from_iterable(_rewrap_column(resources, context) for context in _CONTEXT_COLUMNS)
 
@@ -46,7 +48,7 @@ def _rewrap_column(resources: Resources, context: InstrumentedAttribute[str]) ->
             rows = uow.session.execute(query).all()
             for row_id, name, wrapped_by, wrapped_key in rows:
                 key = wrapper.rewrap(WrappedKey(wrapped_by, wrapped_key), name)
-                # Update the table without the ORM, because the ORM would set ``updated_at``.
+                # Update the row without the ORM, because the ORM would change ``updated_at``.
                 statement = update(kind.__table__).where(kind.id == row_id)
                 statement = statement.values(wrapped_key=key.data, wrapped_by=key.wrapped_by)
                 uow.session.execute(statement)

@@ -22,8 +22,8 @@ from storage.encryption import DecryptionFailed, seal, unseal
 from storage.objects import ObjectMissing
 from storage.resources import Resources
 
-# After this time, written objects are removed unless a row refers to them. The worker that wrote
-# such an object must have died or lost its lease.
+# If no row refers to a converted file, the file is removed from the object storage after this time.
+# A converted file without a row comes from a worker that died or lost its lease.
 _UNREFERENCED_OBJECT_LIFETIME = timedelta(hours=1)
 
 
@@ -32,9 +32,9 @@ def create_converter(_: Resources) -> ConverterProcess:
 
 
 def convert_upload(resources: Resources, lease: Lease, images: ConverterProcess) -> None:
-    """Convert an uploaded image and create its renditions. Mark the attachment as ready.
+    """Convert an uploaded image and its renditions, and mark the attachment as ready.
 
-    Raises a ``DomainError`` if the conversion fails, for example because of the storage quota.
+    Raises a ``DomainError`` if the conversion fails or the storage quota is exceeded.
     """
     with resources.unit_of_work() as uow:
         attachment = uow.session.get(Attachment, lease.subject_id)
@@ -52,15 +52,17 @@ def convert_upload(resources: Resources, lease: Lease, images: ConverterProcess)
     lease.check_cancelled()
     media_files = files.list_converted_files(attachment, converted)
     with resources.unit_of_work() as uow:
-        # Schedule a removal of the objects in case this attempt fails. The lease is renewed first,
-        # so that the removal is older than the commit of any later attempt.
+        # Before the files are written, schedule their removal in case this attempt fails. Renew the
+        # lease before the removal is scheduled, because an attempt that lost its lease must not
+        # schedule a removal.
         renew_lease(uow, lease)
         removals.forget_objects(
             uow, *files.list_file_keys(attachment), after=_UNREFERENCED_OBJECT_LIFETIME
         )
     for file, data in media_files:
         target = files.get_file_key(attachment, file)
-        # If two attempts write this object at the same time, they write the same bytes.
+        # Two attempts may safely write this object at the same time, because both write the same
+        # bytes.
         resources.objects.put(target, seal(data, key, target), file.mime_type)
     with resources.unit_of_work() as uow:
         complete_job(uow, lease, {"hash_id": attachment.hash_id})

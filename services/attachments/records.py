@@ -1,4 +1,4 @@
-"""Reads, changes, links and deletes the attachments of a caller."""
+"""Reads, changes and deletes a caller's attachments, and signs links to their files."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ _HASH_ID_PATTERN = re.compile(r"[a-z0-9]{12}\Z")
 
 
 def get_attachment(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment:
-    """Return the caller's attachment. Raises ``attachment.not_found``."""
+    """Return the caller's attachment with this hash id. Raises ``attachment.not_found``."""
     query = select(Attachment).where(
         Attachment.hash_id == hash_id, Attachment.user_id == caller.user_id
     )
@@ -44,7 +44,7 @@ def get_attachment(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment:
 
 
 def find_outcome(uow: UnitOfWork, accepted: AcceptedJob) -> Attachment | DomainError:
-    """Return the attachment of an accepted upload, or the error that failed the upload."""
+    """Return the attachment of an accepted upload, or the error that made the conversion fail."""
     attachment = uow.session.get(Attachment, accepted.subject_id)
     if attachment is not None and attachment.status != AttachmentStatus.FAILED:
         return attachment
@@ -55,7 +55,10 @@ def find_outcome(uow: UnitOfWork, accepted: AcceptedJob) -> Attachment | DomainE
 
 
 def delete_failed_attachment(uow: UnitOfWork, accepted: AcceptedJob) -> None:
-    """Delete the attachment of a failed upload. The upload's job keeps the error."""
+    """Delete the attachment of an upload that could not be converted.
+
+    The error remains stored in the job of the upload.
+    """
     has_failed = Attachment.status == AttachmentStatus.FAILED
     statement = delete(Attachment).where(Attachment.id == accepted.subject_id, has_failed)
     uow.session.execute(statement)
@@ -70,9 +73,9 @@ def list_attachments(uow: UnitOfWork, caller: Caller, page: PageRequest) -> Page
 def change_attachment(
     uow: UnitOfWork, caller: Caller, hash_id: str, changes: Mapping[str, Any]
 ) -> Attachment:
-    """Change ``alt_text``, ``title`` or ``tags``, and return the attachment.
+    """Change ``alt_text``, ``title`` or ``tags`` of an attachment, and return the attachment.
 
-    If several tags differ only in case, only the first of them is stored. Raises
+    If several tags differ only in upper and lower case, only the first of them is stored. Raises
     ``attachment.not_found``.
     """
     attachment = get_attachment(uow, caller, hash_id)
@@ -90,14 +93,14 @@ def _remove_duplicates(tags: Sequence[str]) -> list[str]:
 
 
 def delete_attachment(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
-    """Delete an attachment with its objects, and cancel its job. Return 1.
+    """Delete the caller's attachment and its stored files, and cancel its conversion. Return 1.
 
     Raises ``attachment.not_found``.
     """
     row = get_attachment(uow, caller, hash_id)
     processing = select(Job).where(records.is_working_on(row.id, [PROCESS_ATTACHMENT], row.user_id))
     for job in uow.session.scalars(processing.with_for_update()):
-        # If a worker is running the job, the worker loses its lease.
+        # A worker that is running the conversion loses its lease.
         records.cancel_with_subject(uow, job, errors.ATTACHMENT_DELETED())
     uow.session.delete(row)
     announce_event(uow, row.user_id, FeedEventType.ATTACHMENT_DELETED, row.id, hash_id=row.hash_id)
@@ -106,11 +109,15 @@ def delete_attachment(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
 
 
 def find_media(uow: UnitOfWork, filename: str) -> tuple[Attachment, MediaFile]:
-    """Return the file with this name, and its ready attachment. Raises ``media.not_found``."""
+    """Return the ready attachment that contains a file with this name, and the file.
+
+    Raises ``media.not_found``.
+    """
     hash_id = files.parse_hash_id(filename)
     query = select(Attachment).join(User, User.id == Attachment.user_id)
     query = query.where(Attachment.hash_id == hash_id, Attachment.status == AttachmentStatus.READY)
-    # The erasure job removes the files of an erased person one by one, so hide all of them at once.
+    # Hide all files of an erased person at once, because the erasure job removes the files one by
+    # one.
     attachment = uow.session.scalar(query.where(User.erased_at.is_(None))) if hash_id else None
     file = files.find_file(attachment, filename) if attachment else None
     if attachment is None or file is None:
@@ -119,7 +126,7 @@ def find_media(uow: UnitOfWork, filename: str) -> tuple[Attachment, MediaFile]:
 
 
 def read_encrypted_file(resources: Resources, attachment: Attachment, file: MediaFile) -> bytes:
-    """Decrypt a file, and return its bytes only after all of them are verified."""
+    """Decrypt a file, and return its bytes after the whole file has been verified."""
     key = files.get_file_key(attachment, file)
     try:
         return unseal(resources.objects.get(key), files.unwrap_data_key(resources, attachment), key)
@@ -132,13 +139,14 @@ def read_encrypted_file(resources: Resources, attachment: Attachment, file: Medi
 def sign_link(
     uow: UnitOfWork, caller: Caller, hash_id: str, *, expires_in: int, filename: str | None = None
 ) -> tuple[str, datetime]:
-    """Return a signed URL of an encrypted attachment's file, and the URL's expiry time.
+    """Return a signed URL for a file of an encrypted attachment, and the URL's expiry time.
 
     Raises ``auth.login_again``, ``attachment.not_found``, ``link.expires_in``,
     ``link.not_encrypted`` and ``media.not_found``.
 
     Args:
-        filename: the name of the file. ``None`` stands for the converted image.
+        filename: the name of the file for the URL. If ``filename`` is ``None``, the URL is for the
+            converted image.
     """
     require_recent_login(uow, caller)
     attachment = get_attachment(uow, caller, hash_id)

@@ -1,8 +1,9 @@
-"""Finds and repairs strays, which are objects without a row and rows without an object.
+"""Finds and repairs strays in the object storage.
 
-A crash or a broken connection may leave an object without a row. A bucket that was restored from an
-older copy may lack the object of a row. To save memory, the search reads objects and rows in the
-order of their keys and merges the two sequences.
+A stray is an object without a database row, or a row whose object is missing. A crash or a broken
+connection can leave an object in the storage without a row. After a bucket was restored from an
+older backup, the objects of some rows may be missing. To save memory, the search for strays reads
+objects and rows in the order of their keys and merges the two sequences.
 """
 
 import heapq
@@ -26,19 +27,20 @@ SWEEP_UPLOADS = register_maintenance(
     every=timedelta(hours=1),
     run=lambda resources, began_at: sweep_uploads(resources, now=began_at),
 )
-# The search ignores younger objects and rows, because a running request or job may not have written
-# the matching row or object yet.
+# Objects and rows younger than this don't count as strays, because a running request or job may not
+# have written their counterpart yet.
 STRAY_GRACE_PERIOD = timedelta(hours=1)
 _MAX_BATCH_ROWS = 1000
-# The batch of removals is small, because each stray is checked again shortly before its removal.
+# Strays are removed in small batches, because each stray is checked again shortly before its
+# removal.
 _MAX_BATCH_REMOVALS = 100
-# The statuses of attachments whose original may exist. The original of a failed upload is removed
-# later, so that the owner can retry the conversion.
+# The statuses of attachments whose uploaded original may be in the storage. The original of a
+# failed upload is kept for a while, so that the owner can retry the conversion.
 _STATUSES_WITH_ORIGINAL = (AttachmentStatus.PROCESSING, AttachmentStatus.FAILED)
 
 
 class StrayKind(StrEnum):
-    """The kind of a stray, by its missing counterpart."""
+    """The kind of a stray, either an object without a row or a row without its object."""
 
     OBJECT_WITHOUT_ROW = "object without row"
     ROW_WITHOUT_OBJECT = "row without object"
@@ -46,14 +48,14 @@ class StrayKind(StrEnum):
 
 @dataclass(frozen=True)
 class Stray:
-    """An object without a row, or a row without its object."""
+    """A stored object without a database row, or a row whose object is missing."""
 
     kind: StrayKind
     key: str
 
 
 def find_strays(resources: Resources, *, now: datetime) -> Iterator[Stray]:
-    """Yield every stray that is older than the grace period."""
+    """Yield all strays that are older than ``STRAY_GRACE_PERIOD``."""
     before = now - STRAY_GRACE_PERIOD
     for prefix in (MEDIA_PREFIX, RENDITIONS_PREFIX):
         stored = (
@@ -64,17 +66,18 @@ def find_strays(resources: Resources, *, now: datetime) -> Iterator[Stray]:
         for key, entries in groupby(heapq.merge(stored, referenced), key=itemgetter(0)):
             (_, is_overdue, kind), *counterparts = entries
             stray = Stray(kind, key)
-            # Check the stray again, because its object and row were read at different times.
+            # Check each stray a second time, because its object and its row were read at different
+            # times.
             if is_overdue and not counterparts and _is_still_stray(resources, stray):
                 yield stray
     yield from _find_stray_originals(resources, before)
 
 
 def repair_stray(resources: Resources, stray: Stray) -> None:
-    """Remove an object without a row, or correct a row without its object.
+    """Remove a stored object without a row, or correct a row whose object is missing.
 
-    An attachment without its image is marked as failed. An attachment without a rendition loses the
-    rendition's entry in its row.
+    An attachment whose converted image is missing is marked as failed. If the object of a rendition
+    is missing, the rendition is removed from the attachment's row.
     """
     if stray.kind is StrayKind.OBJECT_WITHOUT_ROW:
         resources.objects.remove(stray.key)
@@ -94,15 +97,17 @@ def repair_stray(resources: Resources, stray: Stray) -> None:
         row.status = AttachmentStatus.FAILED
         row.error = {"code": "attachment.object_missing", "message": "The stored file is gone."}
         if row.renditions is not None:
-            # Without their entries in the row, the objects of the renditions become strays too.
+            # Clear the list of renditions, so that the search for strays finds the renditions'
+            # objects and removes them.
             row.renditions = []
 
 
 def sweep_uploads(resources: Resources, *, now: datetime) -> int:
-    """Remove originals that a crash left behind. Return their number.
+    """Remove uploaded originals that remained in the storage after a crash.
 
-    The cost depends on the number of originals rather than the number of attachments. Converted
-    images can't be left behind, because each of them has a row or a scheduled removal.
+    Return the number of removed originals. The cost of ``sweep_uploads`` depends on the number of
+    stored originals rather than the number of attachments. The sweep ignores converted images,
+    because each converted image has either a row or a scheduled removal.
     """
     removed = 0
     strays = _find_stray_originals(resources, now - STRAY_GRACE_PERIOD)
@@ -113,7 +118,10 @@ def sweep_uploads(resources: Resources, *, now: datetime) -> int:
 
 
 def _find_stray_originals(resources: Resources, before: datetime) -> Iterator[Stray]:
-    """Yield old originals whose attachment is neither in processing nor failed."""
+    """Yield originals that are older than ``before`` and no longer needed.
+
+    An original is needed while its attachment is being converted or has failed.
+    """
     stored = resources.objects.list_objects(ORIGINALS_PREFIX)
     old_keys = (item.key for item in stored if item.modified_at < before)
     while keys := list(islice(old_keys, _MAX_BATCH_ROWS)):
@@ -125,7 +133,7 @@ def _find_stray_originals(resources: Resources, before: datetime) -> Iterator[St
             referenced_keys = {ORIGINALS_PREFIX + hash_id for hash_id in uow.session.scalars(query)}
         for key in keys:
             stray = Stray(StrayKind.OBJECT_WITHOUT_ROW, key)
-            # Check the stray again, because its row may have been written after the query.
+            # Check each stray a second time, because its row may have been written after the query.
             if key not in referenced_keys and _is_still_stray(resources, stray):
                 yield stray
 
@@ -140,7 +148,7 @@ def _is_still_stray(resources: Resources, stray: Stray) -> bool:
 
 
 def _select_row(key: str) -> Select[Attachment]:
-    """Build the query of the row that the object may belong to."""
+    """Build the query for the attachment to which an object with this key belongs."""
     prefix, _, name = key.partition("/")
     if f"{prefix}/" == MEDIA_PREFIX:
         return select(Attachment).where(Attachment.filename == name)
@@ -151,15 +159,16 @@ def _is_referenced(row: Attachment, key: str) -> bool:
     if key.startswith(ORIGINALS_PREFIX):
         return row.status in _STATUSES_WITH_ORIGINAL
     if row.status == AttachmentStatus.PROCESSING:
-        # The worker may have written any file of the attachment.
+        # While an attachment is being processed, the worker may have written any of its files.
         return key.startswith(tuple(files.list_file_keys(row)))
     return row.status == AttachmentStatus.READY and key in _list_keys(row, key)
 
 
 def _list_keys(row: Attachment, prefix: str) -> Sequence[str]:
-    """Return the sorted keys of the row's files, either of its image or of its renditions.
+    """Return the sorted storage keys of an attachment's image or of its renditions.
 
-    ``prefix``: the prefix of the keys, or a key with this prefix.
+    ``prefix``: the prefix of the storage keys, or one of the keys. The prefix decides whether the
+    key of the image or the keys of the renditions are returned.
     """
     if prefix.startswith(MEDIA_PREFIX):
         return [files.build_media_key(row)]
@@ -169,10 +178,10 @@ def _list_keys(row: Attachment, prefix: str) -> Sequence[str]:
 def _iterate_referenced_keys(
     resources: Resources, prefix: str, before: datetime
 ) -> Iterator[tuple[str, bool, StrayKind]]:
-    """Yield the keys that rows refer to and that have this prefix, in the order of the bucket.
+    """Yield the storage keys with this prefix to which rows refer, in the order of the bucket.
 
-    The second value tells whether the key's object must exist. Only attachments that became ready
-    before ``before`` must have their objects.
+    The second value of each tuple tells whether an object with this key must exist. The objects of
+    an attachment must exist if the attachment became ready before ``before``.
     """
     last_hash_id = ""
     query = select(Attachment).order_by(Attachment.hash_id).limit(_MAX_BATCH_ROWS)

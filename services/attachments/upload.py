@@ -1,4 +1,4 @@
-"""Accepts an uploaded image, and enqueues the job that converts the image."""
+"""Accepts an uploaded image, and enqueues a job for its conversion."""
 
 import hashlib
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class Upload:
 
 
 def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
-    """Mark the attachment of a failed job as failed, with the job's error."""
+    """Mark an attachment as failed, with the error of its conversion job."""
     row = uow.session.get(Attachment, job.subject_id)
     if row is None:
         return
@@ -63,7 +63,10 @@ def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
 
 
 def _restart_processing(uow: UnitOfWork, job: Job) -> bool:
-    """Mark the attachment as processing again. Return false if the original is gone."""
+    """Mark an attachment as being processed, because its conversion is retried.
+
+    Return false if the uploaded original no longer exists.
+    """
     attachment = uow.session.get(Attachment, job.subject_id)
     if attachment is None or not removals.keep_object(uow, build_original_key(attachment.hash_id)):
         return False
@@ -73,7 +76,8 @@ def _restart_processing(uow: UnitOfWork, job: Job) -> bool:
 
 
 def _process(resources: Resources, lease: Lease) -> None:
-    # Import the module here, because the API must not load the image decoders.
+    # Import the image conversion only when a job runs, because the API imports ``upload`` and must
+    # not load the image decoders.
     from services.attachments import processing
 
     processing.convert_upload(resources, lease, resources.shared(processing.create_converter))
@@ -95,7 +99,7 @@ PROCESS_ATTACHMENT = register_kind(
 def accept_upload(
     resources: Resources, caller: Caller, upload: Upload, *, key: IdempotencyKey | None
 ) -> AcceptedJob:
-    """Validate and store an upload, and enqueue its conversion.
+    """Validate and store an uploaded image, and enqueue its conversion.
 
     Raises ``attachment.empty``, ``attachment.too_large``, ``attachment.unsupported_type``,
     ``quota.exceeded``, ``idempotency.key_reused`` and ``idempotency.in_progress``.
@@ -109,8 +113,8 @@ def accept_upload(
     wrapped: WrappedKey | None = None
     if upload.encrypted:
         data_key, wrapped = resources.key_wrapper.create_key(hash_id)
-    # Store the object before its row, so that no row ever lacks its object. A crash after the first
-    # step leaves an object without a row, which a sweep removes.
+    # Store the uploaded object before its row, so that a row never lacks its object. A crash after
+    # storing the object leaves an object without a row, which ``sweep_uploads`` removes.
     object_key = build_original_key(hash_id)
     sealed = seal(upload.data, data_key, object_key)
     resources.objects.put(object_key, sealed, "application/octet-stream")
@@ -129,8 +133,9 @@ def accept_upload(
     except DomainError:
         _schedule_removal(resources, object_key)
         raise
-    # After errors other than ``DomainError``, the object is kept for the sweep. If the connection
-    # broke during the commit, a committed job may need the object.
+    # Don't remove the object after an error that is not a ``DomainError``, because the row may have
+    # been committed before the connection broke. If there is no row, ``sweep_uploads`` removes the
+    # object.
     if accepted.replayed:
         _schedule_removal(resources, object_key)
     return accepted
@@ -167,9 +172,9 @@ def _schedule_removal(resources: Resources, object_key: str) -> None:
 
 
 def validate_upload(upload: Upload) -> ImageType:
-    """Return the image type of the upload's bytes.
+    """Return the type of an uploaded image, which is detected from its bytes.
 
-    Raises an error if the size, the file name's extension or the image type is not allowed.
+    Raises an error if the size, the file name extension or the type of the image is not allowed.
     """
     if not upload.data:
         raise errors.ATTACHMENT_EMPTY()
@@ -185,7 +190,7 @@ def validate_upload(upload: Upload) -> ImageType:
 
 
 def clean_filename(name: str) -> str:
-    """Return the file name in a path from a client, without control characters."""
+    """Return the last part of a file path that a client sent, without control characters."""
     base = PureWindowsPath(name).name
     printable = "".join(filter(str.isprintable, base))
     if not printable:

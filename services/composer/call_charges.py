@@ -1,9 +1,10 @@
-"""Charges for calls of the composer that use a language model, and counts the usage.
+"""Charges callers of the composer for the use of a language model, and counts the use.
 
-The operator can set a price per call. A call is charged before the language model is called. If
-several callers share one run, each caller has a charge, and the run takes only one of the charges.
-A response of the model must be paid for, even if no caller waits anymore. Cached results and
-fallbacks to the offline writer are free.
+The operator can set a price for each composer call that uses a language model. A caller is charged
+before the worker calls the language model. If several callers wait for the same result, each caller
+has a charge, but Pressroom takes only one of these charges. A response of the language model must
+be paid for, even if no caller waits for the result anymore. Results from the cache and from the
+offline writer are free.
 """
 
 import hashlib
@@ -30,25 +31,27 @@ from storage.resources import Resources
 log = get_logger(__name__)
 
 SOURCE_TYPE = "composer"
-# The key in the worker's payload that tells whether the caller is charged. A call that was paid for
-# before is not charged again. Without a price, the payload lacks this key.
+# The key in a worker's payload that says whether the caller is charged for the call. A caller is
+# not charged again for a call that was already paid for. If composer calls are free, the payload
+# lacks the key ``is_charged``.
 IS_CHARGED = "is_charged"
 CALLS = "calls"
 TOKENS = "tokens"
 SECONDS = "seconds"
-# The Redis hash with the usage of language models.
+# The key of the Redis hash that counts the usage of language models.
 _USAGE_KEY = "pressroom:llm-usage"
-# The separator in the names of the hash's fields. A model's name never contains a space.
+# The separator between the parts of a field name in the Redis hash. The name of a language model
+# never contains a space.
 _SEPARATOR = " "
 
 
 def get_call_price(settings: Settings) -> Decimal | None:
-    """Return the price of a call, or ``None`` if calls are free."""
+    """Return the price of a composer call, or ``None`` if composer calls are free."""
     return None if settings.llm_provider == "offline" else settings.composer_price
 
 
 def require_spending_scope(settings: Settings, caller: Caller) -> None:
-    """Raise ``auth.insufficient_scope`` if the caller may not spend the price of a call."""
+    """Raise ``auth.insufficient_scope`` if the caller's credential may not pay for a call."""
     if get_call_price(settings) is not None:
         require_scope(caller, Scope.CREDIT_FULL)
 
@@ -62,11 +65,12 @@ def charge_call(
     same: str,
     seconds: float,
 ) -> int | None:
-    """Charge for a call of the composer before the work of the call is enqueued.
+    """Charge a caller for a composer call before the worker's part of the call is enqueued.
 
-    Returns the id of the ledger entry, or ``None`` if the same call was already charged and
-    settled. A caller may use one idempotency key for different inputs. The key of the charge
-    therefore also depends on the input. Raises the errors of ``own_charges.charge_call``.
+    Returns the id of the charge in the ledger, or ``None`` if the call was already charged and
+    settled. The key of the charge depends on the idempotency key and the input, because a caller
+    may use the same idempotency key for different inputs. Raises all errors that
+    ``own_charges.charge_call`` raises.
     """
     digest = hashlib.sha256(call.fingerprint + call.key.encode()).hexdigest()
     key = replace(call, route=SOURCE_TYPE, key=digest)
@@ -82,21 +86,24 @@ def charge_call(
 
 @dataclass
 class RunPayment:
-    """The payment for one run with the charge of one of its callers."""
+    """The payment for one run of the composer in a worker.
+
+    One of the waiting callers pays for the run.
+    """
 
     database: Database
     work: str
     worker: str
     is_charged: bool
-    # True after the provider responded, because a response must be paid for.
+    # True after the provider of the language model responded, because a response must be paid for.
     is_due: bool = field(default=False, init=False)
     _is_taken: bool = field(default=False, init=False)
     _entry_id: int | None = field(default=None, init=False)
 
     def take_charge(self) -> None:
-        """Take the charge of a waiting caller before the first call of the model.
+        """Take the charge of a waiting caller before the first call of the language model.
 
-        Raises ``idempotency.in_progress`` if none of the charged callers waits anymore.
+        Raises ``idempotency.in_progress`` if no charged caller waits for the result anymore.
         """
         if not self._is_taken:
             self._entry_id = own_charges.take_charge(self.database, self.work, self.worker)
@@ -111,7 +118,10 @@ class RunPayment:
 
 
 def record_usage(client: redis.Redis, usage: Usage) -> None:
-    """Count the usage of a call. Redis errors are only logged, because the counts are optional."""
+    """Count the tokens and the time that a call of a language model used.
+
+    Redis errors are only logged, because the counts are optional.
+    """
     try:
         with client.pipeline(transaction=False) as pipeline:
             pipeline.hincrby(_USAGE_KEY, _build_name(CALLS, usage.outcome, usage.model), 1)
@@ -124,7 +134,11 @@ def record_usage(client: redis.Redis, usage: Usage) -> None:
 
 
 def read_usage(client: redis.Redis) -> dict[tuple[str, str, str], float]:
-    """Return the usage counts by unit, by outcome or direction, and by model."""
+    """Return the usage of language models.
+
+    In the result of ``read_usage``, each key consists of the unit, the outcome or direction, and
+    the name of the model.
+    """
     counts: dict[Any, Any] = client.hgetall(_USAGE_KEY)
     usage = {}
     for name, value in counts.items():

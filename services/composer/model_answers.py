@@ -7,8 +7,8 @@ from typing import Any
 
 from services.composer.text.characters import clean_line
 
-# The names of the tags around the drafts of reasoning models, for example `<think>`. If the prompt
-# already ends with the opening tag, the response contains only the closing tag.
+# The names of the tags in which reasoning models enclose drafts, for example `<think>`. If the
+# prompt already ends with an opening draft tag, the response contains only the closing tag.
 _DRAFTS = "think|thinking|thoughts?|reason|reasoning|reflection|analysis|scratchpad"
 _OPENING_MARK = (
     rf"<(?:\w+:)?(?:{_DRAFTS})(?:\s[^<>]*)?(?<!/)>|\[think\]|◁think▷"
@@ -23,8 +23,8 @@ _CLOSING_MARK = (
 _OBJECT_OR_MARK = re.compile(
     rf'(?P<object>\{{(?=\s*["}}]))|(?P<closing>{_CLOSING_MARK})|{_OPENING_MARK}', re.IGNORECASE
 )
-# For each broken JSON object, the parser may scan the rest of the response. The limit of broken
-# objects bounds the total time for parsing a response.
+# The parser may have to scan the rest of a response for each broken JSON object. The limit on
+# broken JSON objects bounds the time for parsing a response.
 _MAX_BROKEN_OBJECTS = 100
 _MAX_ANSWER_TEXTS = 50
 _MAX_ANSWER_TEXT_CHARACTERS = 5000
@@ -33,17 +33,18 @@ _MIN_ECHOED_WORDS = 3
 
 
 class UnreadableAnswer(Exception):
-    """A response of the model that doesn't match the schema.
+    """A response of a language model doesn't match the JSON schema.
 
-    The message of the exception never quotes the response.
+    The message of ``UnreadableAnswer`` never quotes the response.
     """
 
 
 def remove_drafts(text: str) -> str:
-    """Remove the model's drafts, which are the texts between opening and closing tags.
+    """Remove a language model's drafts, which are the texts between opening and closing draft tags.
 
-    If the opening tag is missing, all text before the closing tag is a draft. If the closing tag is
-    missing, all text after the opening tag is a draft. Tags inside JSON objects are not removed.
+    If the opening tag of a draft is missing, all text before the closing tag belongs to the draft.
+    If the closing tag of a draft is missing, all text after the opening tag belongs to the draft.
+    Draft tags inside JSON objects are not removed.
     """
     pieces: list[str] = []
     start = 0
@@ -64,10 +65,11 @@ def remove_drafts(text: str) -> str:
 def read_answer(
     text: str, schema: Mapping[str, Any], instructions: str
 ) -> dict[str, str | tuple[str, ...]]:
-    """Return the values of the last JSON object that matches the schema.
+    """Return the field values of the last JSON object in a response that matches the schema.
 
-    The last object is used because a model may correct its own first attempt. Objects that only
-    repeat the schema or the instructions are ignored. Raises ``UnreadableAnswer``.
+    The last matching JSON object is used because a model may correct its own first attempt. JSON
+    objects that only repeat the schema or the instructions are ignored. Raises
+    ``UnreadableAnswer``.
     """
     properties = schema["properties"]
     reason = f"The answer isn't a JSON object with {', '.join(sorted(properties))}."
@@ -88,9 +90,9 @@ def read_answer(
 
 
 def _iterate_objects_and_marks(text: str) -> Iterator[tuple[re.Match[str], dict[str, Any] | None]]:
-    """Yield the match and the parsed value of each JSON object in the text.
+    """Yield the match and the parsed value of each JSON object and each draft tag in a text.
 
-    The tags around a draft are yielded with the value ``None``.
+    For a draft tag, the parsed value is ``None``.
     """
     at = 0
     broken = 0
@@ -130,9 +132,9 @@ def _is_echo(values: Mapping[str, str | tuple[str, ...]], instructions: str) -> 
 
 
 def _is_placeholder(texts: Sequence[str], name: str, instructions: str) -> bool:
-    """Return whether the model wrote a placeholder into the field instead of real text.
+    """Return whether the language model wrote a placeholder into a field instead of real text.
 
-    Placeholders are the type or the name of the field, dots, and parts of the instructions.
+    Placeholders are the field's type, the field's name, dots, and parts of the instructions.
     """
     words = {text.strip(_BRACKETS_AND_DOTS).lower() for text in texts} - {""}
     kinds = {word.rstrip("0123456789 _-") or word for word in words}

@@ -1,4 +1,4 @@
-"""Calls a language model several times about one post, within a common time limit."""
+"""Calls a language model several times about one post, within one time limit for all calls."""
 
 import time
 
@@ -7,15 +7,16 @@ from services.composer.model_answers import remove_drafts
 from services.composer.prompts import FRAME, PromptSpec, delimit_text
 
 MAX_CALL_SECONDS = 20.0
-# A call with less time is likely to time out, which would waste its tokens.
+# The minimum time for a call of the model. A call of the model with less time would probably time
+# out and waste its tokens.
 MIN_CALL_SECONDS = 1.0
 
 
 class ModelCalls:
-    """The calls of a language model about one post.
+    """Calls a language model about one post.
 
     Attributes:
-        context_tokens: the size of the model's context.
+        context_tokens: the size of the language model's context window in tokens.
     """
 
     def __init__(self, llm: LanguageModel, seconds: float) -> None:
@@ -36,10 +37,11 @@ class ModelCalls:
         seconds: float,
         repair: tuple[str, str] = ("", ""),
     ) -> str:
-        """Send the prompt to the model, and return the model's response without drafts.
+        """Send a prompt to the language model, and return the response without drafts.
 
-        ``repair``: two texts that ask the model to correct its last response. The first text is
-        appended to the instructions, and the second text to the material.
+        ``repair``: two texts that ask the model to correct its previous response. The first repair
+        text is appended to the instructions, and the second repair text is appended to the
+        material.
         """
         mark, delimited = delimit_text(material)
         request = CompletionRequest(

@@ -1,8 +1,8 @@
 """Writes metadata and tweets about a post with a language model.
 
-The model's answer is checked against the rules in ``rules``. If the answer breaks a rule, the model
-is asked once for a repaired answer. If the second answer also breaks a rule, this module corrects
-the answer.
+The language model's answer is checked against the rules in ``rules``. If the language model's
+answer breaks a rule, the model is asked once to repair the answer. If the repaired answer also
+breaks a rule, ``model_writer`` corrects the answer.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ Product = TypeVar("Product", PostMetadata, tuple[str, ...])
 
 
 def read_metadata(text: str, prompt: PromptSpec) -> PostMetadata:
-    """Parse the model's response to a metadata prompt. Raises ``UnreadableAnswer``."""
+    """Parse a language model's response to a prompt about metadata. Raises ``UnreadableAnswer``."""
     values: dict[str, Any] = read_answer(text, prompt.schema, prompt.text)
     return PostMetadata(**values)
 
@@ -42,7 +42,7 @@ def _read_tweets(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Task(Generic[Product]):
-    """A prompt, with the functions that read, check and correct the model's answer."""
+    """A prompt, and the functions that read, check and correct the language model's answer."""
 
     prompt: PromptSpec
     read: Callable[[str], Product]
@@ -53,9 +53,10 @@ class _Task(Generic[Product]):
 def write_metadata(
     plain: PlainPost, fields: frozenset[MetadataField], llm: LanguageModel, seconds: float
 ) -> PostMetadata:
-    """Write the requested fields of the metadata.
+    """Write the requested metadata fields of a post with a language model.
 
-    Raises ``composer.answer_unusable`` (provider_failed) and the errors of the language model.
+    Raises ``composer.answer_unusable`` (provider_failed) and all errors that the language model
+    raises.
     """
 
     def find_faults(metadata: PostMetadata) -> list[str]:
@@ -83,9 +84,10 @@ def write_metadata(
 
 
 def write_tweets(plain: PlainPost, llm: LanguageModel, seconds: float) -> tuple[str, ...]:
-    """Write tweets about the post.
+    """Write tweets about a post with a language model.
 
-    Raises ``composer.answer_unusable`` (provider_failed) and the errors of the language model.
+    Raises ``composer.answer_unusable`` (provider_failed) and all errors that the language model
+    raises.
     """
     task = _Task(
         TWEETS_PROMPT,
@@ -110,7 +112,7 @@ def _write(task: _Task[Product], plain: PlainPost, calls: ModelCalls) -> Product
         _, second, more_faults = _ask(task, material, calls, repair)
         attempts.insert(0, (second, more_faults))
     except DomainError:
-        # If the first answer was readable, try to correct that answer instead.
+        # If the repair fails and the first answer is readable, correct the first answer.
         if first is None:
             raise
     for product, faults in attempts:
@@ -124,9 +126,10 @@ def _write(task: _Task[Product], plain: PlainPost, calls: ModelCalls) -> Product
 def _ask(
     task: _Task[Product], material: str, calls: ModelCalls, repair: tuple[str, str] = ("", "")
 ) -> tuple[str, Product | None, list[str]]:
-    """Ask the model once. Return the answer's text, the parsed answer, and the faults.
+    """Ask the language model once.
 
-    The parsed answer is ``None`` if the text is unreadable.
+    Return the text of the answer, the parsed answer, and the rules that the answer breaks. The
+    parsed answer is ``None`` if the answer can't be parsed.
     """
     if calls.seconds_left < MIN_CALL_SECONDS:
         raise LLM_TOO_SLOW()

@@ -1,4 +1,4 @@
-"""Searches for stock photos with a cache, reports their use, and records the providers' quotas."""
+"""Searches for stock photos, caches the results, and reports which photos are used."""
 
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -23,14 +23,14 @@ log = get_logger(__name__)
 
 MAX_PHOTO_SECONDS = 20.0
 PHOTO_CACHE_SECONDS = 3600
-# How long a reported quota is kept. An older report is useless, because the shortest quota window
-# is an hour.
+# The time for which a provider's quotas are stored. Older quotas are useless, because the shortest
+# period of a quota is an hour.
 _QUOTA_SECONDS = 3600
 
 
 @dataclass(frozen=True)
 class PhotoSearch:
-    """A search for stock photos at a provider."""
+    """A request to search for stock photos at a provider."""
 
     kind: ClassVar[RequestKind] = RequestKind("photos.search", Queue.PHOTOS)
     max_seconds: ClassVar[float] = MAX_PHOTO_SECONDS
@@ -53,10 +53,10 @@ class PhotoSearch:
 class PhotoSearchResult:
     """The result of a search for stock photos."""
 
-    # The provider's response as JSON.
+    # The response of the stock photo provider as JSON.
     payload: str
-    # The value of the header ``Pressroom-Source``, which is the provider's name. A cached result
-    # adds `; cached`.
+    # The value of the header ``Pressroom-Source``, which is the name of the stock photo provider.
+    # If the result comes from the cache, `; cached` is appended to the name of the provider.
     source: str
 
     def to_payload(self) -> dict[str, Any]:
@@ -69,7 +69,7 @@ class PhotoSearchResult:
 
 @dataclass(frozen=True)
 class PhotoUse:
-    """A report to the provider that a photo is used, which returns the URL of the photo's file."""
+    """A request to report the use of a photo to its provider, and to get the photo's URL."""
 
     kind: ClassVar[RequestKind] = RequestKind("photos.download_url", Queue.PHOTOS)
     max_seconds: ClassVar[float] = MAX_PHOTO_SECONDS
@@ -87,14 +87,14 @@ class PhotoUse:
 
 @dataclass(frozen=True)
 class CachedStockPhotos:
-    """Stock photos of all providers, with a cache of searches."""
+    """Searches for stock photos at all providers, and caches the results."""
 
     providers: StockPhotoProviders
     keyring: Keyring
     cache: Cache
 
     def look_up(self, search: PhotoSearch) -> tuple[str, PhotoSearchResult | None]:
-        """Return the cache key of the search's result, and the result if the cache has it."""
+        """Return the cache key of a search, and the cached result if there is one."""
         origin = self.providers.get_provider(search.provider).origin
         key = requests.build_cache_key(
             self.keyring, "photos", origin, search.query, str(search.page), str(search.limit)
@@ -105,8 +105,9 @@ class CachedStockPhotos:
         return key, PhotoSearchResult(text, f"{search.provider}; cached")
 
     def search(self, search: PhotoSearch, seconds_left: SecondsLeft) -> PhotoSearchResult:
-        """Search for photos. Raises the errors of the stock photo provider."""
-        # An equal search may have ended since the API checked the cache.
+        """Search for stock photos. Raises all errors that the stock photo provider raises."""
+        # Look into the cache again, because another worker may have finished the same search after
+        # the API looked into the cache.
         key, result = self.look_up(search)
         if result is not None:
             return result
@@ -117,7 +118,10 @@ class CachedStockPhotos:
         return PhotoSearchResult(payload, search.provider)
 
     def download_url(self, use: PhotoUse, seconds_left: SecondsLeft) -> str:
-        """Report the use of a photo without a cache, because the provider counts each use."""
+        """Report to the provider that a photo is used, and return the URL of its file.
+
+        The URL of a photo's file is not cached, because the provider counts each use of a photo.
+        """
         seconds_left()
         return self.providers.get_provider(use.provider).download_url(use.photo)
 
@@ -144,7 +148,7 @@ register_request_kind(PhotoUse.kind, _download_url)
 def record_quotas(
     client: redis.Redis, provider: PhotoProviderName, quotas: tuple[Quota, ...]
 ) -> None:
-    """Store a provider's latest quotas in Redis, where every process can read them."""
+    """Store the latest quotas of a stock photo provider in Redis for all processes."""
     if not quotas:
         return
     key = _build_quotas_key(provider)

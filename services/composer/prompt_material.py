@@ -1,4 +1,4 @@
-"""Builds the material of a prompt from a post, shortened to the model's context."""
+"""Builds the material of a prompt from a post, shortened to the model's context window."""
 
 from collections.abc import Iterator
 
@@ -8,12 +8,14 @@ from services.composer.prompts import CONDENSE_PROMPT
 from services.composer.text.post import PlainPost
 from services.composer.token_estimates import estimate_tokens, split_by_tokens, truncate_to_tokens
 
-# The number of tokens that are reserved for the model's answer.
+# The number of tokens in the context window that are reserved for the language model's answer.
 MAX_ANSWER_TOKENS = 1500
-# The number of tokens that are reserved for the first answer and its faults in a repair prompt.
+# The number of tokens in the context window that are reserved for a repair prompt, which contains
+# the first answer and its faults.
 REPAIR_TOKENS = 800
 MAX_PART_TOKENS = 600
-# The number of tokens that are reserved for the instructions and the delimiters.
+# The number of tokens in the context window that are reserved for the instructions and the
+# delimiters.
 OVERHEAD_TOKENS = 700
 _MAX_PARTS = 5
 _MAX_HEADING_TOKENS = 200
@@ -21,10 +23,10 @@ _MAX_TITLE_TOKENS = 250
 
 
 def build_material(plain: PlainPost, calls: ModelCalls) -> str:
-    """Return the material of a prompt about the post, within the context of the model.
+    """Return the material of a prompt about a post, shortened to the model's context window.
 
-    If the post is too long, the model first condenses its parts. Raises the errors of the language
-    model.
+    If the post is too long for the context window, the language model first condenses the parts of
+    the post. Raises all errors that the language model raises.
     """
     room = calls.context_tokens - MAX_ANSWER_TOKENS - OVERHEAD_TOKENS - REPAIR_TOKENS
     title = truncate_to_tokens(plain.title, _MAX_TITLE_TOKENS)
@@ -36,7 +38,7 @@ def build_material(plain: PlainPost, calls: ModelCalls) -> str:
         return f"{head}{body}"
     parts = list(_split_into_parts(plain, room))
     if len(parts) > _MAX_PARTS:
-        # Take the first part, the last part, and evenly spaced parts between them.
+        # Use the first part of the post, the last part, and evenly spaced parts between the two.
         step = (len(parts) - 1) / (_MAX_PARTS - 1)
         parts = [parts[round(number * step)] for number in range(_MAX_PARTS)]
     condensed = [_condense(part, calls) for part in parts]
@@ -46,7 +48,7 @@ def build_material(plain: PlainPost, calls: ModelCalls) -> str:
 
 
 def _split_into_parts(plain: PlainPost, room: int) -> Iterator[str]:
-    """Yield the paragraphs in parts that have at most ``room`` tokens."""
+    """Yield the paragraphs of a post, joined into parts of at most ``room`` tokens."""
     pieces: list[str] = []
     size = 0
     for paragraph in plain.paragraphs:
@@ -63,12 +65,13 @@ def _split_into_parts(plain: PlainPost, room: int) -> Iterator[str]:
 
 
 def _condense(part: str, calls: ModelCalls) -> str:
-    """Return the main points of a part.
+    """Return the main points of a part of a post, which the language model summarises.
 
-    If time is short or the answer is unreadable, return the beginning of the part.
+    If too little time is left or the model's answer is unreadable, return the beginning of the
+    part.
     """
     beginning = truncate_to_tokens(part, MAX_PART_TOKENS)
-    # Reserve enough time for the final prompt about the whole post.
+    # Reserve enough time for the final prompt, which asks about the whole post.
     spare = calls.seconds_left - MAX_CALL_SECONDS
     if spare < MIN_CALL_SECONDS:
         return beginning

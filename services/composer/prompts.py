@@ -1,9 +1,9 @@
 """Builds the prompts for a language model.
 
-A prompt consists of instructions and material. The material contains the post between two lines
-with a random mark. Each call creates a new mark, so a post can't imitate the mark to give
-instructions.
-The instructions never contain text from a post or from a model's answer.
+A prompt for a language model consists of instructions and material. The material of a prompt
+contains the post between two lines with a random mark. The mark is different in each prompt, so the
+author of a post can't imitate the mark to insert instructions. The instructions of a prompt never
+contain text from a post or from a language model's answer.
 """
 
 import secrets
@@ -13,10 +13,10 @@ from typing import Any
 
 from services.composer.text.post import MetadataField
 
-# The JSON schemas of a text and of a list of texts.
+# The JSON schemas of a single text and of a list of texts.
 _TEXT: dict[str, Any] = {"type": "string"}
 _TEXTS: dict[str, Any] = {"type": "array", "items": _TEXT}
-# The instructions for each field of the metadata.
+# The instructions in a prompt for each metadata field.
 _FIELD_INSTRUCTIONS = {
     MetadataField.SLUG: "slug: what the post is about in a few words for its address, in Latin "
     "letters whatever the post's language: only a-z, 0-9 and hyphens, at most 80 characters.",
@@ -37,7 +37,7 @@ REPAIR = _read_text("repair.txt")
 
 @dataclass(frozen=True)
 class PromptSpec:
-    """The task of a prompt, and the JSON schema of its answer."""
+    """The instructions of a prompt, and the JSON schema of the answer."""
 
     text: str
     schema_name: str
@@ -45,7 +45,8 @@ class PromptSpec:
 
 
 def _build_object_schema(properties: dict[str, Any]) -> dict[str, Any]:
-    # The schema has no bounds on lengths, because strict servers refuse them.
+    # The schema doesn't limit the lengths of texts, because strict servers refuse schemas with such
+    # limits.
     return {
         "type": "object",
         "properties": properties,
@@ -63,8 +64,9 @@ CONDENSE_PROMPT = PromptSpec(
 
 
 def build_metadata_prompt(fields: frozenset[MetadataField]) -> PromptSpec:
-    """Return the prompt that asks for these fields."""
-    # Sort the fields in the order of the enumeration, so that equal requests produce equal prompts.
+    """Return the prompt that asks a language model for these metadata fields."""
+    # Sort the fields in the order of ``MetadataField``, so that equal requests produce equal
+    # prompts.
     ordered_fields = [field for field in MetadataField if field in fields]
     instructions = "\n".join(_FIELD_INSTRUCTIONS[field] for field in ordered_fields)
     properties = {
@@ -76,6 +78,6 @@ def build_metadata_prompt(fields: frozenset[MetadataField]) -> PromptSpec:
 
 
 def delimit_text(text: str) -> tuple[str, str]:
-    """Create a mark, and return the mark and the text between two lines with the mark."""
+    """Enclose a text in two lines with a new random mark. Return the mark and the enclosed text."""
     mark = f"post-{secrets.token_hex(16)}"
     return mark, f"<{mark}>\n{text}\n</{mark}>"

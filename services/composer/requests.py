@@ -1,8 +1,9 @@
-"""Defines the requests from the API to the composer's workers, and caches the results.
+"""Defines the requests from the API to the composer's workers, and caches their results.
 
-Requests and results are sent as JSON. The API and the worker may run different releases, so the
-keys of a payload must keep their names and meanings. All callers share the cached results, because
-equal input under equal settings has an equal result.
+The API and the workers exchange requests and results as JSON. The API and a worker may run
+different releases, so the keys of a request's payload must keep their names and meanings. All
+callers share the cached results, because the same input with the same settings gives an equal
+result.
 """
 
 from collections.abc import Callable
@@ -17,44 +18,47 @@ from core.settings import Settings
 from services.composer.text.post import MetadataField, Post
 from storage.redis.cache import Cache
 
-# A function that returns how many seconds callers still wait for the result. The function raises an
-# error if no caller waits anymore. Workers therefore call the function before each expensive step.
+# A function that returns for how many more seconds callers wait for the result of a request.
+# ``SecondsLeft`` raises an error if no caller waits for the result anymore. Before each expensive
+# step, a worker calls ``SecondsLeft`` to check whether callers still wait for the result.
 SecondsLeft = Callable[[], float]
 
 METADATA_CACHE_SECONDS = 24 * 3600
 OFFLINE = "offline"
 _CACHED_SUFFIX = "; cached"
-# The purpose of the key that signs cache keys. Without a secret key, a reader of Redis could check
-# whether a guessed text was sent.
+# The purpose of the key with which cache keys are signed. If cache keys were not signed, someone
+# who can read Redis could check whether a guessed text was sent.
 _KEY_PURPOSE = "composer-cache"
-# The version of the writers' rules, which is part of each cache key. Change the version together
-# with the rules, so that results under older rules are ignored.
+# The version of the writers' rules, which is part of the cache key of each result. Change
+# ``_RULES_VERSION`` together with the writers' rules, so that results under older rules are
+# ignored.
 _RULES_VERSION = "5"
 
 
 class WorkerRequest(Protocol):
-    """A request that a worker answers."""
+    """A request that the API sends to a worker."""
 
     kind: ClassVar[RequestKind]
-    # The longest wait for the result, including the time in the queue.
+    # The maximum time to wait for the result of a request, including the time in the queue.
     max_seconds: ClassVar[float]
 
     def to_payload(self) -> dict[str, Any]: ...
 
 
 def build_cache_key(keyring: Keyring, *parts: str) -> str:
-    """Return the cache key of a result that depends only on these parts."""
+    """Return a cache key for a result that depends only on ``parts``."""
     message = bytearray()
     for part in parts:
         text = part.encode("utf-8", "surrogatepass")
-        # Prepend the length of each part, so that ("ab", "c") and ("a", "bc") have different keys.
+        # Prepend the length of each part, so that the parts ("ab", "c") and ("a", "bc") give
+        # different cache keys.
         message += len(text).to_bytes(8, "big") + text
     return keyring.signer(_KEY_PURPOSE).digest(bytes(message)).hex()
 
 
 @dataclass(frozen=True)
 class MetadataRequest:
-    """A request for some fields of a post's metadata, or for tweets if ``fields`` is empty."""
+    """A request for some metadata fields of a post, or for tweets if ``fields`` is empty."""
 
     kind: ClassVar[RequestKind] = RequestKind("composer.write", Queue.REQUEST)
     max_seconds: ClassVar[float] = 45.0
@@ -77,11 +81,12 @@ class MetadataRequest:
 
 @dataclass(frozen=True)
 class MetadataResult:
-    """The result of a metadata request, with the texts by the name of their field."""
+    """The texts that a worker wrote in response to a metadata request, by field name."""
 
     fields: dict[str, str]
-    # The value of the header ``Pressroom-Source``. The value is `offline` or `openai/<model>`, and
-    # may end with `; fallback` or `; cached`.
+    # The value of the header ``Pressroom-Source``, which names the writer of the texts. The source
+    # is `offline` or `openai/<model>`. A fallback adds `; fallback`, and a cached result adds `;
+    # cached`.
     source: str
 
     def to_payload(self) -> dict[str, Any]:
@@ -94,14 +99,14 @@ class MetadataResult:
 
 @dataclass(frozen=True)
 class MetadataCache:
-    """The cache of metadata results in Redis."""
+    """A cache in Redis for the results of metadata requests."""
 
     settings: Settings
     keyring: Keyring
     cache: Cache
 
     def look_up(self, request: MetadataRequest) -> tuple[str, MetadataResult | None]:
-        """Return the cache key of the request's result, and the result if the cache has it."""
+        """Return the cache key of a metadata request, and the cached result if there is one."""
         settings = self.settings
         post = request.post
         writer: list[str] = [settings.llm_provider]

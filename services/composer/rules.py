@@ -1,7 +1,8 @@
-"""Checks and corrects the texts that a writer produced about a post.
+"""Checks and corrects the metadata and tweets that a writer produced about a post.
 
-All writers must keep the same rules. The functions ``find_…_faults`` return the broken rules. The
-functions ``fit_…`` correct faults without understanding the text, and don't change correct texts.
+The texts of all writers must follow the same rules. The functions ``find_…_faults`` return a
+sentence for each rule that a text breaks. The functions ``fit_…`` correct faults without
+understanding the text, and don't change texts that follow the rules.
 """
 
 import re
@@ -21,11 +22,11 @@ MAX_TAGS = 8
 MIN_TAGS = 3
 MAX_TAG_CHARACTERS = 60
 MAX_TWEETS = 5
-# The weights of tweets follow version 3 of the configuration of twitter-text.
+# The weight of a tweet is computed as in version 3 of the twitter-text configuration.
 MAX_TWEET_WEIGHT = 280
 URL_WEIGHT = 23
-# Longer tweets and tags are cut to this length before they are fitted. The limit leaves room for
-# the longest URLs.
+# Tweets and tags that are longer than this are cut before they are corrected. A tweet with URLs of
+# the maximum length fits into ``_MAX_CONSIDERED_CHARACTERS``.
 _MAX_CONSIDERED_CHARACTERS = 4_000
 _MAX_URL_CHARACTERS = 2048
 _SLUG_PATTERN = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -33,11 +34,12 @@ _APOSTROPHES = re.compile(r"(?<=\w)['’ʼ`´](?=\w)")
 _NON_SLUG_PATTERN = re.compile(r"[^a-z0-9]+")
 _COMMAS = re.compile(r"[,，､、﹐﹑،;；]+")
 _TAG_PUNCTUATION = " \t.。!！?？:：\"'“”«»„()（）[]#＃-–—…·"
-# Code points with a weight of 1. All other code points have a weight of 2.
+# The ranges of code points that have a weight of 1 in a tweet. Code points outside of
+# ``_LIGHT_RANGES`` have a weight of 2.
 _LIGHT_RANGES = ((0, 4351), (8192, 8205), (8208, 8223), (8242, 8247))
 _PICTURE = "[\u203c-\u32ff\U0001f000-\U0001faff]"
 _SHADED = f"{_PICTURE}[\ufe0f\U0001f3fb-\U0001f3ff]*"
-# The emoji that can begin a joined emoji, such as people, flags, animals and hearts.
+# The emoji that can begin a sequence of joined emoji, such as people, flags, animals and hearts.
 _JOINING = (
     "[\u26d3\u26f9\u2764\U0001f344\U0001f34b\U0001f3c3-\U0001f3cc\U0001f3f3\U0001f3f4"
     "\U0001f408-\U0001f49f\U0001f575\U0001f62e\U0001f635\U0001f636\U0001f642"
@@ -57,15 +59,16 @@ _URL = re.compile(
     re.I,
 )
 _JOINED_BEFORE = re.compile(r"[\w@#$./-]$", re.ASCII)
-# Top-level domains that the platform certainly knows. A URL under an unknown domain may count in
-# full or as a short link, so the heavier of the two weights is used.
+# The top-level domains that the platform is sure to recognise in URLs. A URL with an unknown
+# top-level domain may count as text or as a short link, so the higher of the two weights is used.
 _KNOWN_DOMAINS = frozenset(Path(__file__).with_name("known_domains.txt").read_text("ascii").split())
 
 
 def measure_tweet_weight(text: str) -> int:
-    """Return a tweet's weight, which is never below the platform's own count.
+    """Return the weight of a tweet, which is never below the weight that the platform computes.
 
-    The weight exceeds the platform's count only for URLs under unknown domains.
+    The returned weight exceeds the platform's weight only for URLs with an unknown top-level
+    domain.
     """
     text = unicodedata.normalize("NFC", text.replace("\r\n", "\n"))
     weight = 0
@@ -96,7 +99,10 @@ def _measure_words(text: str) -> int:
 def find_metadata_faults(
     plain: PlainPost, metadata: PostMetadata, fields: frozenset[MetadataField]
 ) -> list[str]:
-    """Return the broken rules as sentences, which help a writer to correct its output."""
+    """Return a sentence for each rule that the metadata breaks.
+
+    The sentences help a writer to correct the metadata.
+    """
     faults = [
         f"{part} is {'missing' if part in fields else 'not wanted'}"
         for part in MetadataField
@@ -118,9 +124,10 @@ def find_metadata_faults(
 
 
 def find_foreign_faults(plain: PlainPost, metadata: PostMetadata) -> list[str]:
-    """Return the foreign links and mentions in a model's summary and tags, as sentences.
+    """Return a sentence for each part of the metadata that contains a foreign link or mention.
 
-    A foreign link or mention doesn't occur in the post. A slug can't contain links.
+    A link or mention is foreign if it doesn't occur in the post. Slugs are not checked for links,
+    because a slug can't contain links.
     """
     fault = "has a link or a mention that the post doesn't have"
     parts = {"the summary": (metadata.summary or "",), "a tag": metadata.tags or ()}
@@ -144,7 +151,9 @@ def find_tweets_faults(plain: PlainPost, tweets: Sequence[str]) -> list[str]:
 
 
 def fit_slug(text: str, content_hash: str) -> str:
-    """Convert a text to a slug. Without any words, build the slug from the content's hash.
+    """Convert a text to a slug.
+
+    If the text contains no words, the slug is built from ``content_hash``.
 
     ``content_hash``: the hash of the post's content in hexadecimal.
     """
@@ -157,9 +166,9 @@ def fit_slug(text: str, content_hash: str) -> str:
 
 
 def fit_summary(text: str) -> str:
-    """Return as many whole sentences as fit into a summary.
+    """Return as many whole sentences from the beginning of a text as fit into a summary.
 
-    If the first sentence is too long, the sentence is cut between words.
+    If the first sentence is too long for a summary, it is cut between words.
     """
     text = clean_text(text)
     if len(text) <= MAX_SUMMARY_CHARACTERS:
@@ -169,7 +178,10 @@ def fit_summary(text: str) -> str:
 
 
 def fit_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    """Return the tags without commas, surrounding punctuation and duplicates, in their order."""
+    """Remove commas, surrounding punctuation and duplicates from tags.
+
+    The corrected tags keep their order.
+    """
     fitting: dict[str, str] = {}
     for tag in tags:
         without_commas = _COMMAS.sub(" ", clean_text(tag[:_MAX_CONSIDERED_CHARACTERS]))
@@ -180,25 +192,27 @@ def fit_tags(tags: Iterable[str]) -> tuple[str, ...]:
 
 
 def fit_tweets(plain: PlainPost, tweets: Iterable[str]) -> tuple[str, ...]:
-    """Remove foreign links and mentions from tweets, and cut tweets that are too long.
+    """Remove foreign links and mentions from tweets, and shorten tweets that are too long.
 
-    The result may contain no tweets. A foreign link or mention doesn't occur in the post.
+    If all tweets are unusable, the result is empty. A link or mention is foreign if it doesn't
+    occur in the post.
     """
     fitting: dict[str, str] = {}
     for tweet in tweets:
         text = remove_foreign_links(plain, clean_text(tweet[:_MAX_CONSIDERED_CHARACTERS]))
         if not _is_fit(plain, text):
-            # Convert full-width letters to plain letters, because they may form links.
+            # Convert full-width letters to ordinary letters, because full-width letters may form
+            # links.
             text = remove_foreign_links(plain, clean_text(unicodedata.normalize("NFKC", text)))
         text = _cut(text, MAX_TWEET_WEIGHT, measure_tweet_weight)
-        # Check the tweet again, because the cut may have created a different link.
+        # Check the tweet a second time, because shortening it may have created a different link.
         if _is_fit(plain, text):
             fitting.setdefault(fold_word(text), text)
     return tuple(fitting.values())[:MAX_TWEETS]
 
 
 def remove_foreign_links(plain: PlainPost, text: str) -> str:
-    """Remove all links and mentions that the post doesn't contain."""
+    """Remove all links and mentions from a text that don't occur in the post."""
     remaining = hyperlinks.remove_foreign_links(text, plain.comparable_links, plain.mentions)
     return text if remaining == text else join_lines(remaining)
 
@@ -245,11 +259,11 @@ def _find_text_faults(text: str, part: str) -> list[str]:
 
 
 def _is_fit(plain: PlainPost, tweet: str) -> bool:
-    """Return whether the tweet keeps all rules."""
+    """Return whether a tweet follows all rules for a single tweet."""
     return tweet == clean_text(tweet) and not _find_tweet_faults(plain, tweet)
 
 
 def _cut(text: str, max_length: int, measure: Callable[[str], int]) -> str:
     cut = cut_at_word(text, max_length, measure)
-    # The cut can turn ordinary characters at the end of the text into markup.
+    # Shortening a text can turn ordinary characters at its end into markup.
     return cut if cut == clean_text(cut) else cut_at_word(strip_markup(text), max_length, measure)

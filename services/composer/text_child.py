@@ -1,8 +1,8 @@
-"""Runs the child process that parses posts and contains the offline writer.
+"""Runs the child process that parses posts and runs the offline writer.
 
 The offline writer writes metadata and tweets without a language model. A hostile post can keep the
-parser busy for a long time, or exploit a bug in the parser. The child process ensures that a
-hostile post can't delay the worker's other jobs or read the worker's secrets.
+parser busy for a long time, or exploit a bug in the parser. Because posts are parsed in a child
+process, a hostile post can't delay the worker's other jobs or read the worker's secrets.
 """
 
 import os
@@ -14,17 +14,18 @@ from services.composer import offline
 from services.composer.text import markup
 from services.composer.text.post import MetadataField, Post, join_tweets
 
-# After a post, the process exits if its memory exceeds this limit. The models of all languages and
-# a post of the maximum length take only 265 MB together.
+# The child process exits after a post if its memory exceeds this limit. The models of all languages
+# and a post of the maximum length together take only 265 MB.
 _MAX_RESIDENT_BYTES = 384 * 1024 * 1024
-# The confined process may still open files, because dictionaries are loaded on demand. The language
-# detector unpacks its model into a temporary file of 68 MB.
+# The confined child process may still open files, because dictionaries are loaded on demand. The
+# language detector unpacks its model into a temporary file of 68 MB.
 _MAX_OPEN_FILES = 64
 _MAX_FILE_BYTES = 128 * 1024 * 1024
 
 
 def main() -> None:
-    # By default, OpenBLAS starts a thread per core, but the confined process can't start threads.
+    # Limit OpenBLAS to one thread. By default, OpenBLAS starts one thread per core, but the
+    # confined process can't start threads.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     child_loop.answer_messages(_answer, confine=_confine, max_resident_bytes=_MAX_RESIDENT_BYTES)
 

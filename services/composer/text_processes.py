@@ -12,11 +12,11 @@ from services.composer.text.post import PlainPost, Post
 log = get_logger(__name__)
 
 MAX_POST_SECONDS = 20.0
-# The limit of a child's address space. In a test with all models loaded, a post of the maximum
-# length needed 514 MB.
+# The maximum address space of each child process. In a test, a child process needed 514 MB for a
+# post of the maximum length, with the models of all languages.
 _MEMORY_BYTES = 1024 * 1024 * 1024
-# With two child processes, a slow post doesn't block all other posts. With all models loaded, two
-# processes take 500 MB.
+# Two child processes are used, so that a slow post doesn't block all other posts. Two child
+# processes with the models of all languages take 500 MB.
 _MAX_CHILDREN = 2
 _POSTS_PER_CHILD = 5_000
 _MODULE = "services.composer.text_child"
@@ -25,14 +25,15 @@ _MODULE = "services.composer.text_child"
 class TextProcesses:
     """A pool of child processes that parse posts and run the offline writer.
 
-    All threads of the worker share the pool. If all children are busy, a thread waits for a free
-    child as long as a caller waits for the result. Children are started on demand and reused.
+    All threads of the worker share one pool of child processes. If all child processes are busy, a
+    thread waits for an idle child process as long as a caller waits for the result. Child processes
+    are started on demand and reused.
     """
 
     def __init__(self, *, timeout: float = MAX_POST_SECONDS) -> None:
         self._timeout = timeout
-        # The queue returns the child that was used last. A second child is therefore started only
-        # if the first child is busy.
+        # The queue returns the child process that was used last, so that the second child process
+        # is started only if the first one is busy.
         self._free = LifoQueue[ChildProcess]()
         for _ in range(_MAX_CHILDREN):
             self._free.put(
@@ -45,26 +46,26 @@ class TextProcesses:
             )
 
     def close(self) -> None:
-        """Stop all child processes. Call this method only while all child processes are idle."""
+        """Stop all child processes. Call ``close`` only while all child processes are idle."""
         for _ in range(_MAX_CHILDREN):
             child = self._free.get()
             child.close()
             self._free.put(child)
 
     def read(self, post: Post, seconds_left: SecondsLeft) -> PlainPost:
-        """Parse the post and remove its markup.
+        """Parse a post in a child process, and return its text without markup.
 
-        Raises ``composer.post_too_slow``, ``composer.post_unreadable``, and all errors of
-        ``seconds_left``.
+        Raises ``composer.post_too_slow``, ``composer.post_unreadable``, and all errors that
+        ``seconds_left`` raises.
         """
         payload = {"title": post.title, "content": post.content}
         return PlainPost.from_payload(self._ask(payload, seconds_left))
 
     def write(self, request: MetadataRequest, seconds_left: SecondsLeft) -> dict[str, str]:
-        """Write the requested fields with the offline writer.
+        """Write the requested metadata fields or tweets with the offline writer in a child process.
 
-        Raises ``composer.post_too_slow``, ``composer.post_unreadable``, and all errors of
-        ``seconds_left``.
+        Raises ``composer.post_too_slow``, ``composer.post_unreadable``, and all errors that
+        ``seconds_left`` raises.
         """
         fields: dict[str, str] = self._ask(request.to_payload(), seconds_left)
         return fields
@@ -85,9 +86,9 @@ class TextProcesses:
         return answer
 
     def _take_child(self, seconds_left: SecondsLeft) -> ChildProcess:
-        """Wait for an idle child and return it.
+        """Wait for an idle child process, and return it.
 
-        If the caller no longer waits for the result, ``seconds_left`` raises an error.
+        If no caller waits for the result anymore, ``seconds_left`` raises an error.
         """
         while True:
             try:

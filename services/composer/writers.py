@@ -1,8 +1,8 @@
 """Writes a post's metadata with a language model or with the offline writer.
 
-The settings select the writer. If the language model fails, the offline writer takes over, unless
-the settings disable this fallback. The result of a fallback is not cached, because the language
-model may work again at the next call.
+The settings select either a language model or the offline writer. If the language model fails, the
+offline writer writes the metadata, unless the settings disable this fallback. A fallback result is
+not cached, because the language model may work again at the next call.
 """
 
 from dataclasses import dataclass, replace
@@ -24,20 +24,21 @@ from storage.resources import Resources
 
 log = get_logger(__name__)
 
-# The time that is reserved for the offline writer after a language model times out.
+# The maximum time that is reserved for the offline writer after a timeout of the language model.
 _MAX_FALLBACK_SECONDS = 5.0
 _FALLBACK_SHARE = 0.25
 _SAMPLE = MetadataRequest(
     Post("A sample", "A sentence that is long enough for its language to be told."),
     frozenset(MetadataField),
 )
-# The kinds of errors that a failing language model raises. Other errors are bugs in Pressroom.
+# The kinds of errors that occur when a language model fails. Errors of kinds that are not in
+# ``_MODEL_FAILURES`` are bugs in Pressroom.
 _MODEL_FAILURES = frozenset({Kind.PROVIDER_FAILED, Kind.UNAVAILABLE, Kind.TOO_SLOW})
 
 
 @dataclass(frozen=True)
 class MetadataWriter:
-    """A writer of metadata and tweets, with a cache.
+    """Writes metadata and tweets about posts, and caches the results.
 
     ``llm`` is ``None`` if the settings select the offline writer.
     """
@@ -56,11 +57,12 @@ class MetadataWriter:
         return cls(resources.settings, cache, TextProcesses(), llm)
 
     def load(self) -> None:
-        """Preload the offline writer's models if the settings use the offline writer as a fallback.
+        """Load the offline writer's models in advance if the offline writer is the fallback.
 
-        Loading the models takes a second, or several seconds on a busy machine. After a timeout of
-        the language model, a caller can't wait so long. Without a language model, preloading is
-        unnecessary, because the first call has enough time to load the models.
+        Loading the offline writer's models takes a second, or several seconds on a busy machine.
+        After a timeout of the language model, there is no time left to load the models of the
+        offline writer. If no language model is used, the offline writer's models are not loaded in
+        advance, because the first call has enough time to load them.
         """
         if self.llm is not None and self.settings.llm_fallback == OFFLINE:
             self.texts.write(_SAMPLE, lambda: MAX_POST_SECONDS)
@@ -71,17 +73,17 @@ class MetadataWriter:
         seconds_left: requests.SecondsLeft,
         payment: RunPayment | None = None,
     ) -> MetadataResult:
-        """Write the requested fields with the writer that the settings select.
+        """Write the requested metadata fields or tweets with the writer that the settings select.
 
-        Raises the same errors as ``TextProcesses.read``. Without the fallback, this method also
-        raises the errors of the language model.
+        Raises all errors that ``TextProcesses.read`` raises. If the settings disable the fallback
+        to the offline writer, ``write`` also raises the errors of the language model.
 
         Args:
-            payment: the charge for the language model's work, or ``None`` if the call is free.
+            payment: the payment for the use of the language model, or ``None`` if the call is free.
         """
-        # An equal request, whose model call was paid for, may have ended since the API checked the
-        # cache. Don't use the API's cache key, because the API may have different settings or
-        # rules.
+        # Look into the cache again, because another worker may have written and cached the same
+        # result after the API looked into the cache. Compute the cache key again, because the API
+        # may have different settings or rules than the worker.
         key, result = self.cache.look_up(request)
         if result is not None:
             return result

@@ -1,4 +1,4 @@
-"""Registers the writing of metadata as request-only work of the workers."""
+"""Registers the function with which workers answer requests for metadata."""
 
 from typing import Any
 
@@ -9,8 +9,9 @@ from storage.resources import Resources
 
 
 def _write(resources: Resources, lease: RequestLease) -> dict[str, Any]:
-    # Import the module here, because the libraries of the writers need much time and memory.
-    # Workers of other queues must not load these libraries.
+    # Import the writers only when they are needed, because their libraries take much time and
+    # memory to load. Workers of queues without metadata requests must not load the libraries of the
+    # writers.
     from services.composer import writers
 
     return writers.answer_request(resources, lease)

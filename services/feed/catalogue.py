@@ -1,10 +1,13 @@
-"""Defines the event types of the feed and writes events.
+"""Defines the types of events in an owner's feed, and writes events to the feed.
 
-The catalogue has an event type's subject, scope and data schema. A published event type stays
-forever. Its data may gain fields but never loses a field.
+The catalogue defines the subject, the scope and the data schema of each event type. An event type
+that was published is never removed. New fields may be added to the data of an event type, but no
+field is ever removed.
 
-The stored data of an event contains only ids, counts and texts of our own. The fields ``email`` and
-``name`` are looked up whenever the event is read, and are null after the person's erasure.
+The data that is stored with an event contains only ids, counts and Pressroom's own texts, but no
+texts about persons. The fields ``email`` and ``name`` of an event are looked up whenever the event
+is read. After a person's erasure, the fields ``email`` and ``name`` of the person's events are
+null.
 """
 
 from collections.abc import Collection, Mapping
@@ -20,8 +23,8 @@ from core.scopes import Scope
 from models import FeedEvent, MailingList
 from storage.unit_of_work import UnitOfWork
 
-# A value that an event's row may store. Addresses, names and other texts about persons are
-# forbidden.
+# The types of values that can be stored in the data of an event. E-mail addresses, names and other
+# texts about persons must not be stored in an event.
 StoredFact = int | str | bool | None
 
 _MEMBER_EXAMPLE = {
@@ -222,12 +225,12 @@ class SubjectKind(StrEnum):
 
 @dataclass(frozen=True)
 class TypeEntry:
-    """The description of an event type.
+    """The entry of an event type in the catalogue.
 
     Attributes:
-        meaning: a sentence for the API's documentation about the cause of the event.
-        scope: the scope that a credential needs to see events of this type. If the scope is
-            ``None``, only sessions and unrestricted keys may see these events.
+        meaning: a sentence about the cause of the event, for the API documentation.
+        scope: the scope that a credential needs to see events of this type. If ``scope`` is
+            ``None``, only sessions and unrestricted API keys may see events of this type.
         data: the schema of the event's ``data``, with an example.
     """
 
@@ -237,8 +240,9 @@ class TypeEntry:
     data: type[ShownData]
 
 
-# The subject, scope and data schema of an event type, by the part of its name before the dot. The
-# subject of a bulk event is the import that the bulk action undoes, or null for other bulk actions.
+# Maps the part of an event type's name before the dot to its default subject, scope and data
+# schema. The subject of a bulk event is the import that a bulk action undoes. For all other bulk
+# actions, the subject is null.
 _DEFAULTS_BY_PREFIX: Mapping[str, tuple[SubjectKind, Scope | None, type[ShownData]]] = {
     "subscription": (SubjectKind.SUBSCRIPTION, Scope.SUBSCRIPTION_READ, MemberFacts),
     "import": (SubjectKind.IMPORT, Scope.SUBSCRIPTION_READ, ImportFacts),
@@ -292,7 +296,7 @@ _MEANINGS = {
     FeedEventType.GRANT_CREATED: "A program was let in, or was given more scopes.",
     FeedEventType.GRANT_ENDED: "A program, or all of them, may do nothing any more.",
 }
-# The data schemas of event types that differ from the default of their prefix.
+# The data schemas of event types that don't use the default schema of their prefix.
 _DATA_EXCEPTIONS: Mapping[FeedEventType, type[ShownData]] = {
     FeedEventType.SUBSCRIPTION_TRANSFERRED: TransferFacts,
     FeedEventType.ATTACHMENT_FAILED: FailedAttachmentFacts,
@@ -307,12 +311,13 @@ CATALOGUE: Mapping[FeedEventType, TypeEntry] = {
 def list_visible_types(
     scopes: Collection[Scope], *, unrestricted: bool, only: Collection[FeedEventType] = ()
 ) -> frozenset[FeedEventType]:
-    """Return the event types that a credential may see.
+    """Return the event types that a credential with these scopes may see.
 
-    ``only``: the requested event types. If ``only`` is empty, return all visible event types.
+    ``only``: the event types that the client requests. If ``only`` is empty, all event types that
+    the credential may see are returned.
 
     Raises ``auth.insufficient_scope`` or ``auth.restricted_credential`` if the credential may not
-    see a requested type.
+    see one of the requested event types.
     """
     visible = set()
     for kind in only or CATALOGUE:
@@ -337,12 +342,12 @@ def announce_event(
     list_id: int | None = None,
     **data: StoredFact,
 ) -> None:
-    """Write an event into the owner's feed, in the transaction of the reported change.
+    """Write an event to the owner's feed, in the transaction of the change that the event reports.
 
     Args:
         subject_id: the id of the record that the event is about.
-        list_id: the id of the list that the event is about, if any.
-        data: the event's own facts, at most 2,000 bytes.
+        list_id: the id of the mailing list that the event is about, if any.
+        data: the data to store with the event, at most 2,000 bytes.
     """
     row = FeedEvent(user_id=user_id, type=kind, subject_id=subject_id, list_id=list_id, data=data)
     uow.session.add(row)
@@ -356,6 +361,9 @@ def announce_list_event(
     subject_id: int | None = None,
     **data: StoredFact,
 ) -> None:
-    """Write an event into the feed of the list's owner, which the INSERT looks up."""
+    """Write an event to the feed of a mailing list's owner.
+
+    The INSERT statement looks up the owner.
+    """
     owner_id: Any = select(MailingList.user_id).where(MailingList.id == list_id).scalar_subquery()
     announce_event(uow, owner_id, kind, subject_id, list_id=list_id, **data)

@@ -1,9 +1,9 @@
-"""Reads the feed, which holds an owner's events in order.
+"""Reads an owner's feed, which contains the owner's events in order.
 
-An event's place is the number of the transaction that wrote the event, plus an offset. A reader
-sees only events whose place is below the place of the oldest open transaction. No event is added
-below that place later. A reader that continues after its last event therefore misses no event, even
-if transactions commit in a different order.
+The place of an event in the feed is the number of the transaction that wrote the event, plus an
+offset. Events are visible only below the place of the oldest open transaction, so that no event is
+ever added before a visible event. A reader that continues after its last event misses no event,
+even if transactions commit in a different order.
 """
 
 import re
@@ -37,15 +37,16 @@ from models import FeedEvent, FeedOffset, MailingList, PaymentOrder, Subscriptio
 from services.feed.catalogue import CATALOGUE, FeedEventType, SubjectKind
 from storage.unit_of_work import UnitOfWork
 
-# The time for which readers can rely on finding an event in the feed. The database refuses to
-# delete younger events.
+# The time for which an event can be read from the feed. The database refuses to delete events that
+# are younger than ``FEED_RETENTION``.
 FEED_RETENTION = timedelta(days=30)
-# Transactions that write events never stay open for longer than this.
+# The maximum time for which a transaction that writes events can stay open.
 _MAX_TRANSACTION_DURATION = timedelta(hours=1)
 _NO_TYPE_STARTS: Mapping[str, "FeedPosition"] = {}
 _CURSOR_PATTERN = re.compile(r"([0-9]{1,16})-([0-9]{1,16})\Z", re.ASCII)
-# Finds the first event in a range of ids. ``_FIND_EARLIER_PLACE`` returns the event's place if the
-# event happened before ``since``, with a margin for open transactions.
+# Finds the event with the lowest id in a range of ids. ``_FIND_EARLIER_PLACE`` returns the event's
+# place in the feed only if the event happened more than ``_MAX_TRANSACTION_DURATION`` before
+# ``since``.
 _FIRST_EVENT = (
     select(FeedEvent.place, FeedEvent.occurred_at)
     .where(FeedEvent.id.between(bindparam("low"), bindparam("high")))
@@ -57,13 +58,17 @@ _FIND_EARLIER_PLACE = select(_FIRST_EVENT.c.place).where(
     _FIRST_EVENT.c.occurred_at + _MAX_TRANSACTION_DURATION < bindparam("since")
 )
 
-# The fields of each subject that are added to the data of its events, by the subject's id.
+# Maps the id of an event's subject to the fields that are added to the event's data when the event
+# is read.
 SubjectFields = Mapping[int, dict[str, Any]]
 
 
 @dataclass(frozen=True, order=True)
 class FeedPosition:
-    """A position in the feed. Events are ordered by place, and within a place by id."""
+    """A position in an owner's feed. The events of a feed are ordered by place.
+
+    Events with the same place are ordered by id.
+    """
 
     place: int
     id: int
@@ -74,7 +79,7 @@ class FeedPosition:
 
     @classmethod
     def of_cursor(cls, cursor: str) -> Self:
-        """Parse a cursor. Raises ``cursor.invalid``."""
+        """Parse the cursor of an API client. Raises ``cursor.invalid``."""
         match = _CURSOR_PATTERN.match(cursor)
         if match is None or max(map(int, match.groups())) > MAX_ID:
             raise CURSOR_INVALID()
@@ -82,34 +87,34 @@ class FeedPosition:
 
     @property
     def cursor(self) -> str:
-        """The position as a string for API clients."""
+        """The position in the feed as a string for API clients."""
         return f"{self.place}-{self.id}"
 
 
-# The position before all events.
+# The position before all events of a feed.
 FEED_START = FeedPosition(0, 0)
 
 
 def build_horizon() -> ScalarSelect[int]:
-    """Return a subquery for the lowest place that may still get an event.
+    """Return a subquery for the lowest place in the feed to which an event can still be added.
 
-    The subquery uses the snapshot of its outer query.
+    The subquery uses the database snapshot of the query that contains it.
     """
     oldest_open = cast(func.pg_snapshot_xmin(func.pg_current_snapshot()), Text)
     return select(FeedOffset.places + cast(oldest_open, BigInteger)).scalar_subquery()
 
 
 def newest_position(session: Session) -> FeedPosition:
-    """Return the position after all visible events and before all future events."""
+    """Return the position in the feed after all visible events and before all future events."""
     return FeedPosition(session.scalars(select(build_horizon())).one() - 1, MAX_ID)
 
 
 def find_place_before(session: Session, since: datetime) -> int:
-    """Return a place below the places of all events since this time.
+    """Return a place in the feed that is lower than the places of all events since ``since``.
 
-    A binary search over the ids of events finds the place. Ids and places grow with time, except
-    among transactions that are open at the same time. The search therefore returns the place of an
-    event that happened at least an hour before ``since``.
+    ``find_place_before`` finds the place by a binary search over the ids of events. The ids and
+    places of events grow with time, except in transactions that are open at the same time. To be
+    safe, the search returns the place of an event that happened more than an hour before ``since``.
     """
     low, high = session.execute(select(func.min(FeedEvent.id), func.max(FeedEvent.id))).one()
     place: int = FEED_START.place
@@ -126,21 +131,22 @@ def find_place_before(session: Session, since: datetime) -> int:
 
 
 def raise_feed_places(uow: UnitOfWork) -> None:
-    """Raise the places of future events in a restored database.
+    """Raise the places of future events in the feed, after a database was restored.
 
-    Clients may hold cursors from before the restore. The raised places ensure that new events come
-    after these cursors.
+    API clients may hold cursors from before the database was restored. After a restore, new events
+    get places after the cursors that clients hold, so that clients don't miss these events.
     """
     uow.session.execute(select(func.raise_feed_places()))
 
 
 @dataclass(frozen=True)
 class FeedPage:
-    """A page of events.
+    """A page of an owner's events.
 
     Attributes:
-        next_cursor: the cursor of the next page. An empty page has a cursor too.
-        has_more: whether the next page already has an event.
+        next_cursor: the cursor of the page after this page. An empty page of events has a cursor as
+            well.
+        has_more: whether there already are events after this page.
     """
 
     events: list[FeedEvent]
@@ -157,10 +163,11 @@ def read_page(
     cursor: str | None,
     limit: int,
 ) -> FeedPage:
-    """Return the owner's events after the cursor, oldest first.
+    """Return a page of the owner's events after the cursor, oldest first.
 
-    Without a cursor, the page starts at the oldest stored event. Raises ``cursor.invalid``, and
-    ``list.not_found`` for an unknown list or another owner's list.
+    If ``cursor`` is ``None``, the page starts at the oldest stored event. Raises
+    ``cursor.invalid``. Raises ``list.not_found`` if the list doesn't exist or belongs to another
+    owner.
     """
     position = FEED_START if cursor is None else FeedPosition.of_cursor(cursor)
     require_own_list(uow, user_id, list_id)
@@ -181,7 +188,7 @@ def require_own_list(uow: UnitOfWork, user_id: int, list_id: int | None) -> None
 def list_newest_events(
     session: Session, user_id: int, *, types: Collection[FeedEventType], limit: int
 ) -> list[FeedEvent]:
-    """Return the owner's latest events of these types, newest first, for display to people."""
+    """Return the owner's latest events of these types, newest first."""
     query = next_events(user_id, FEED_START, types=types, limit=limit, newest_first=True)
     return list(session.scalars(query))
 
@@ -196,12 +203,14 @@ def next_events(
     limit: int,
     newest_first: bool = False,
 ) -> Select[FeedEvent]:
-    """Build the query of the owner's next events of these types, in the order of the feed.
+    """Build the query for the owner's next events of these types, in the order of the feed.
 
-    The query omits places that may still get an earlier event. For each type, the query
-    reads at most ``limit`` rows of an index. The first ``limit`` of all these events are returned.
+    The query omits events at places to which an event can still be added. To limit the cost, the
+    query reads at most ``limit`` index rows for each event type. The query returns the first
+    ``limit`` events of all types together.
 
-    ``type_starts``: start positions of single types, which apply if they are after ``position``.
+    ``type_starts``: maps an event type to a start position, which applies if it is after
+    ``position``.
     """
     type_names = sorted(types)
     starts = [max(position, type_starts.get(name, position)) for name in type_names]
@@ -238,7 +247,8 @@ def _order_columns(event: type[FeedEvent], *, newest_first: bool) -> list[SQLCol
 def render_events(session: Session, events: Sequence[FeedEvent]) -> list[dict[str, Any]]:
     """Return the events in the format of API responses.
 
-    Names, addresses and amounts of subjects are loaded with one query per kind of subject.
+    The names, e-mail addresses and amounts in the events are loaded with one query for each kind of
+    subject.
     """
     ids: dict[SubjectKind, set[int]] = defaultdict(set)
     for event in events:
@@ -260,7 +270,8 @@ def _render_event(
     values = {**fields_of_subject, **event.data}
     if "job_id" in values:
         values["path"] = f"/jobs/{values['job_id']}"
-    # An older event may lack a field that this release added. A deleted subject has no fields.
+    # A field of an event is null if the field was added to the event type after the event was
+    # written, or if the event's subject was deleted.
     data = {name: values.get(name) for name in entry.data.model_fields}
     has_subject = event.subject_id is not None
     return {
@@ -274,7 +285,8 @@ def _render_event(
 
 
 def _load_subscriptions(session: Session, ids: Collection[int]) -> SubjectFields:
-    # Omit persons who are marked as erased, because the erasure job may not have blanked them yet.
+    # Omit the names and e-mail addresses of erased persons, because the erasure job may not have
+    # deleted them yet.
     query = (
         select(Subscription.id, Subscription.email, Subscription.name)
         .join(User, User.id == Subscription.user_id)

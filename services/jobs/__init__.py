@@ -1,1 +1,5 @@
-"""Durable jobs. New readers start with ``kinds``, ``outbox.enqueue_job`` and ``transitions``."""
+"""Durable jobs.
+
+Engineers who are new to this package should read ``kinds``, ``outbox.enqueue_job`` and
+``transitions`` first.
+"""

@@ -1,4 +1,4 @@
-"""Splits a job's work into turns of a few seconds, with one transaction per batch."""
+"""Splits a job's work into turns of a few seconds, and each turn into database transactions."""
 
 import time
 from collections.abc import Callable
@@ -8,13 +8,17 @@ from services.jobs.transitions import hand_back_job
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# A small import waits at most this long for a large import. Shorter turns would spend more time on
-# switching between jobs.
+# The length of a turn is a compromise. During a large import, a small import waits at most one turn
+# before it runs. With very short turns, workers would spend much of their time on switching between
+# jobs.
 TURN_SECONDS = 4.0
 
 
 class Turn:
-    """A few seconds of a job's work. After a turn, the job goes to the end of the bulk queue."""
+    """A period of a few seconds in which a worker runs one job.
+
+    After its turn, an unfinished job goes to the end of the bulk queue.
+    """
 
     def __init__(self) -> None:
         self._ends_at = time.monotonic() + TURN_SECONDS
@@ -26,10 +30,10 @@ class Turn:
 def work_in_turns(
     resources: Resources, lease: Lease, run_step: Callable[[UnitOfWork], bool]
 ) -> None:
-    """Call ``run_step`` repeatedly for one turn, each time in a new transaction.
+    """Call ``run_step`` repeatedly until the job's turn ends, each time in a new transaction.
 
-    ``run_step`` returns true after the job's last step. If work remains at the end of the turn, the
-    job is handed back to its queue.
+    ``run_step`` returns true after the job's last step. If the turn ends before the last step, the
+    worker returns the job to its queue.
     """
     turn = Turn()
     while not turn.is_over():

@@ -1,12 +1,13 @@
-"""Idempotency keys, which give a repeated request one effect and one response.
+"""Implements idempotency keys, so that a repeated API request has one effect and one response.
 
-The record of an idempotency key is written in the transaction of the request's effect, under a
-UNIQUE constraint. If two equal requests race, the first to commit wins, and the second request
-finds the committed record. A record points at a job, and the job's present state is the response.
-Only successful requests keep a record. A rollback writes no record, and the transition that fails a
-job deletes the job's record.
+A request's idempotency key is stored in the same transaction as the request's effect. The table of
+idempotency keys has a UNIQUE constraint. If two requests with the same idempotency key race, the
+first commit wins, and the second request finds the committed idempotency record. An idempotency
+record refers to a job, and the response to a repeated request describes the job's current state. A
+failed request leaves no idempotency record, so its key can be used again. A rollback discards the
+idempotency record, and the transition that fails a job deletes the job's record.
 
-The header ``Idempotency-Key`` follows draft-ietf-httpapi-idempotency-key-header.
+The header ``Idempotency-Key`` follows the IETF draft draft-ietf-httpapi-idempotency-key-header.
 """
 
 from collections.abc import Callable
@@ -42,7 +43,10 @@ class IdempotencyKey:
 
 @dataclass(frozen=True)
 class AcceptedJob:
-    """A job for accepted work. ``replayed`` is true if an earlier equal request created the job."""
+    """A job that an API request created.
+
+    ``replayed`` is true if a previous request with the same idempotency key created the job.
+    """
 
     job_id: int
     subject_id: int
@@ -50,14 +54,14 @@ class AcceptedJob:
 
 
 class _EqualRequestCommitted(Exception):
-    """A signal to roll back, because an equal request committed first."""
+    """A request with the same idempotency key committed first, so the transaction rolls back."""
 
 
 def find_accepted(resources: Resources, key: IdempotencyKey | None) -> AcceptedJob | None:
-    """Return the job that an earlier equal request created, or ``None``.
+    """Return the job of an earlier request with the same idempotency key, or ``None``.
 
-    A caller that stores objects calls this function first, to avoid storing the objects twice.
-    Raises ``idempotency.key_reused``.
+    A caller that stores objects calls ``find_accepted`` first, to avoid storing the objects of a
+    repeated request twice. Raises ``idempotency.key_reused``.
     """
     if key is None:
         return None
@@ -71,12 +75,14 @@ def find_accepted(resources: Resources, key: IdempotencyKey | None) -> AcceptedJ
 def accept_once(
     resources: Resources, key: IdempotencyKey | None, store: Callable[[UnitOfWork], Job]
 ) -> AcceptedJob:
-    """Accept work in one transaction, or return the job of an earlier equal request.
+    """Create a job in one transaction, or return the job of an earlier request with the same key.
 
-    ``store``: a function that writes the subject and its job. ``store`` is called again if an equal
-    request committed first and its job then failed.
+    ``store``: a function that writes the job and its subject, such as an import. ``store`` is
+    called again if a request with the same key commits first and the job of that request then
+    fails.
 
-    Raises ``idempotency.key_reused``, ``idempotency.in_progress`` and the errors of ``store``.
+    Raises ``idempotency.key_reused``, ``idempotency.in_progress`` and all errors that ``store``
+    raises.
     """
     while True:
         accepted = find_accepted(resources, key)
@@ -85,7 +91,8 @@ def accept_once(
         try:
             return _store_job(resources, key, store)
         except _EqualRequestCommitted:
-            # The next iteration finds the equal request's job, or a free key if that job failed.
+            # The next iteration finds the job of the request that committed first. If that job has
+            # failed, the idempotency key is free again.
             continue
 
 
@@ -96,7 +103,8 @@ def _store_job(
         try:
             job = store(uow)
         except DomainError:
-            # ``store`` may have waited for an equal request, which then used up the quota.
+            # ``store`` may have waited for a request with the same idempotency key, and that
+            # request may have used up the quota.
             if key is not None and _find_record(uow, key) is not None:
                 raise _EqualRequestCommitted from None
             raise
@@ -111,7 +119,7 @@ def _describe_job(job: Job, *, replayed: bool = False) -> AcceptedJob:
 
 
 def _find_record(uow: UnitOfWork, key: IdempotencyKey) -> IdempotencyRecord | None:
-    """Return the key's record, unless the record has expired. Raises ``idempotency.key_reused``."""
+    """Return the unexpired record of an idempotency key. Raises ``idempotency.key_reused``."""
     table = IdempotencyRecord
     query = select(table).where(
         table.caller_id == key.caller_id,
@@ -126,11 +134,11 @@ def _find_record(uow: UnitOfWork, key: IdempotencyKey) -> IdempotencyRecord | No
 
 
 def _bind_key(uow: UnitOfWork, key: IdempotencyKey, *, job_id: int) -> None:
-    """Bind the key to the job, in the transaction that writes the job.
+    """Store the idempotency key with the job, in the transaction that writes the job.
 
-    The statement waits for an equal request that is still in progress. Raises
-    ``_EqualRequestCommitted`` if the equal request commits, and ``idempotency.in_progress`` if the
-    wait takes too long.
+    The INSERT statement waits for a request with the same idempotency key that is still in
+    progress. Raises ``_EqualRequestCommitted`` if a request with the same key commits first. Raises
+    ``idempotency.in_progress`` if the wait for that request takes too long.
     """
     values = {"fingerprint": key.fingerprint, "job_id": job_id, "answer": None}
     statement = (

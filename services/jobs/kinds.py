@@ -1,4 +1,7 @@
-"""The registry of job kinds. The module that does the work registers its kind."""
+"""Registers job kinds.
+
+The module that does the work of a job kind registers the kind.
+"""
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
@@ -18,48 +21,52 @@ if TYPE_CHECKING:
     from storage.redis.request_work import RequestLease
 
 Subject = TypeVar("Subject")
-# A function that does a job's work. If a job may take several turns that must run in the same
-# process, the function returns a generator. The generator yields after each turn except the last.
+# A function that does the work of a job. If all turns of a job must run in the same process, the
+# work function returns a generator. The generator of a job's work yields after every turn except
+# the last one.
 JobWork = Callable[[Resources, Lease], Generator[None, None, None] | None]
-# A function that computes the result of a request from the payload in the lease.
+# A function that takes a request's payload from the lease, and returns the result of the request.
 RequestWork = Callable[[Resources, "RequestLease"], dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class JobKind:
-    """A kind of durable work, declared once by the module that does the work.
+    """A kind of job, declared by the module that does the work.
 
-    ``run`` does the work in a worker. The API loads this declaration too, so ``run`` postpones
-    the import of modules that only workers need.
+    Workers call ``run`` to do the work of a job. The API imports the declarations of all job kinds,
+    so ``run`` postpones the import of modules that only workers need.
     """
 
-    # The name is `resource.verb`, and is also the name of the Celery task.
+    # The name of a job kind has the form `resource.verb`, and is also the name of the Celery task.
     name: str
     queue: Queue
-    # A credential needs this scope to see or cancel a job of this kind.
+    # The scope that a credential needs to see or cancel jobs of this kind.
     scope: Scope
-    # The owner may restart a failed job of a retryable kind.
+    # If ``retryable`` is true, the owner may restart a failed job of this kind.
     retryable: bool
     run: JobWork
-    # A callback in the transaction that fails or cancels a job, which ends the job's subject, for
-    # example an import. A kind without this callback leaves the job's subject unchanged.
+    # A callback that runs in the transaction that fails or cancels a job. The callback ends the
+    # job's subject, for example an import. If ``on_abandoned`` is ``None``, a failed or cancelled
+    # job leaves its subject unchanged.
     on_abandoned: Callable[[UnitOfWork, Job], None] | None = None
-    # If ``needs_recent_login`` is true, a session must have logged in recently to retry a job.
+    # If ``needs_recent_login`` is true, a user must have logged in recently to retry a job.
     needs_recent_login: bool = False
-    # An attempt that exceeds the deadline counts as stuck. The deadline of a bulk job applies to
-    # each of its turns.
+    # An attempt that takes longer than the deadline counts as stuck. For a bulk job, the deadline
+    # applies to each turn rather than to the whole job.
     deadline_seconds: float = 60.0
-    # How long one process may keep running the turns of a job, for example because the process has
-    # the job's files open. If ``max_stay_seconds`` is 0, each turn can run in any process.
+    # For how many seconds one process may run consecutive turns of the same job, for example
+    # because the process has the job's files open. If ``max_stay_seconds`` is 0, each turn of a job
+    # can run in any process.
     max_stay_seconds: float = 0.0
-    # A callback in the transaction that restarts an ended job, which restores the job's subject.
-    # The callback returns false if the job's input is gone.
+    # A callback that runs in the transaction that restarts an ended job. The callback restores the
+    # job's subject, for example an import. ``on_restarted`` returns false if the job's input no
+    # longer exists.
     on_restarted: Callable[[UnitOfWork, Job], bool] | None = None
-    # How long a job that fails for temporary reasons is retried. If
-    # ``patience`` is ``None``, the setting of the same name decides.
+    # The time for which a job is retried after temporary failures. If ``patience`` is ``None``, the
+    # setting ``patience`` applies.
     patience: timedelta | None = None
-    # The error of a job whose retries ended without success. The default is `job.given_up` with the
-    # reason of the last failure.
+    # The error that is stored in a job when its retries end without success. If ``given_up`` is
+    # ``None``, the error is `job.given_up` with the reason of the last failure.
     given_up: ErrorType | None = field(default=None, hash=False)
 
 
@@ -85,7 +92,7 @@ def register_request_kind(kind: RequestKind, run: RequestWork) -> RequestKind:
 def call_with_subject(
     model: type[Subject], end: Callable[[UnitOfWork, Subject, int, str], None]
 ) -> Callable[[UnitOfWork, Job], None]:
-    """Return a callback that passes a job's subject, id and status to ``end``."""
+    """Return a callback that loads a job's subject and calls ``end`` to end the subject."""
 
     def end_with_job(uow: UnitOfWork, job: Job) -> None:
         subject = uow.session.get(model, job.subject_id)
@@ -96,20 +103,23 @@ def call_with_subject(
 
 
 def list_kinds() -> frozenset[JobKind]:
-    """Return the job kinds that the loaded modules of this process registered."""
+    """Return all job kinds that are registered in this process."""
     return frozenset(_kinds.values())
 
 
 def list_request_work() -> Mapping[RequestKind, RequestWork]:
-    """Return the work function of each request kind that the loaded modules registered."""
+    """Return the registered request kinds with the functions that compute their results."""
     return _request_work
 
 
 def find_kind(name: str) -> JobKind | None:
-    """Return the job kind, or ``None`` for a name that only another release knows."""
+    """Return the job kind with this name, or ``None`` if only another release knows the name."""
     return _kinds.get(name)
 
 
 def get_kind(name: str) -> JobKind:
-    """Return the job kind. Raises ``KeyError`` for a name that no loaded module registered."""
+    """Return the job kind with this name.
+
+    Raises ``KeyError`` if no job kind with this name is registered.
+    """
     return _kinds[name]

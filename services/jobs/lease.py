@@ -1,12 +1,14 @@
-"""A worker's lease on a job, which fences the worker's writes.
+"""Gives a worker a lease on a job, so that only one worker at a time can write the job's results.
 
-A claim increments the job's ``attempt`` and starts a lease of five seconds. The worker renews the
-lease each second. A worker that dies stops renewing its leases, so the sweep requeues its jobs.
+A worker that claims a job increments the job's ``attempt`` and gets a lease of five seconds. The
+worker renews its lease on the job each second. If a worker dies, its leases expire, and the sweep
+requeues its jobs.
 
-Every write of a worker about a job checks ``attempt``. A long pause or a cut connection can cost a
-worker its lease. The next write of a worker without a lease finds no row and raises ``LeaseLost``.
-The transaction rolls back, so the worker can't overwrite the work of the next attempt. The column
-``attempt`` is a fencing token (Kleppmann, "How to do distributed locking", 2016).
+Whenever a worker writes about a job, the statement checks that ``attempt`` is unchanged. A worker
+loses its lease if a long pause or a broken connection prevents the renewal. The next write of a
+worker without a lease matches no row and raises ``LeaseLost``. ``LeaseLost`` rolls the transaction
+back, so the worker can't overwrite the work of a later attempt. The column ``attempt`` is a fencing
+token (Kleppmann, "How to do distributed locking", 2016).
 """
 
 import threading
@@ -29,16 +31,16 @@ RENEW_EVERY_SECONDS = 1.0
 
 
 class LeaseLost(Exception):
-    """The end of a lease, because a later attempt claimed the job or the job ended."""
+    """The worker lost its lease, because a later attempt claimed the job or the job ended."""
 
 
 class JobCancelled(Exception):
-    """A signal to a worker that the job's owner cancelled the job."""
+    """Tells a worker to stop, because the job's owner cancelled the job."""
 
 
 @dataclass
 class Lease:
-    """A worker's claim on a job, with the values of the job's row at the claim."""
+    """A worker's claim on a job, with a copy of the job's row from the time of the claim."""
 
     job_id: int
     attempt: int
@@ -50,9 +52,11 @@ class Lease:
     request_id: str | None
     traceparent: str | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
-    # True after a failed turn whose job was requeued. The job runner reports the retry to Celery.
+    # True if the job's turn failed and the job was requeued. The job runner reports retried jobs to
+    # Celery.
     is_retried: bool = False
-    # The code of the error that failed the job. The job runner reports the code to Celery.
+    # The code of the error that made the job fail. The job runner reports the error codes of failed
+    # jobs to Celery.
     failed_by: str | None = None
 
     @classmethod
@@ -69,12 +73,16 @@ class Lease:
             traceparent=job.traceparent,
         )
         if job.cancel_requested:
-            # An earlier attempt handed the job back before the worker noticed the cancellation.
+            # The job's previous worker requeued the job without noticing that the owner had
+            # cancelled it.
             lease.cancelled.set()
         return lease
 
     def check_cancelled(self) -> None:
-        """Raise ``JobCancelled`` if the owner cancelled the job. Long jobs must check regularly."""
+        """Raise ``JobCancelled`` if the owner cancelled the job.
+
+        A long job must call ``check_cancelled`` regularly.
+        """
         if self.cancelled.is_set():
             raise JobCancelled
 
@@ -99,7 +107,7 @@ def run_heartbeat(renew: Callable[[], None]) -> Iterator[None]:
             try:
                 renew()
             except LeaseLost:
-                # In the thread that does the work, the next write raises LeaseLost too.
+                # The next write of the job's own thread raises LeaseLost as well.
                 return
             except SQLAlchemyError as error:
                 log.warning("lease.not_renewed", reason=type(error).__name__)
@@ -114,23 +122,25 @@ def run_heartbeat(renew: Callable[[], None]) -> Iterator[None]:
 
 
 def is_held_by(lease: Lease) -> ColumnElement[bool]:
-    """Return the condition that the lease's attempt still holds the job."""
+    """Return the SQL condition that the job is running and that this lease is its current lease."""
     is_job = Job.id == lease.job_id
     is_attempt = Job.attempt == lease.attempt
     return and_(is_job, is_attempt, has_status(JobStatus.RUNNING))
 
 
 def has_status(status: JobStatus) -> ColumnElement[bool]:
-    """Return the condition that a job has this status, for statements that find the job by id.
+    """Return the SQL condition that a job has this status, for statements that find a job by id.
 
-    The concatenation hides the status from the query planner, so that the planner uses the index of
-    ids. Otherwise the planner might choose the index of jobs with this status, expecting an empty
-    index. During a long snapshot, the index by status also keeps the entries of ended jobs.
+    The condition hides the status from the query planner in a call of ``concat``, so that the
+    planner uses the index of job ids. If the planner saw the status, it might choose the index of
+    jobs with this status, because it expects few entries there. While a database snapshot is open
+    for a long time, the index by status keeps the entries of ended jobs and becomes slow.
     """
     return Job.status == func.concat(status)
 
 
 def lease_end() -> ColumnElement[datetime]:
-    """Return the expression for the end of a lease that is claimed or renewed now."""
-    # now() returns the start of the transaction, which may be seconds ago.
+    """Return the SQL expression for the expiry time of a lease that starts or is renewed now."""
+    # Use clock_timestamp(), because now() returns the start of the transaction, which may be
+    # seconds ago.
     return func.clock_timestamp() + LEASE_DURATION

@@ -1,4 +1,4 @@
-"""Requeues the jobs of lost workers. After too many crashes, a job fails instead."""
+"""Requeues the jobs of lost workers. If a job's workers crash too often, the job fails."""
 
 import math
 import time
@@ -23,13 +23,14 @@ from storage.resources import Resources
 
 log = get_logger(__name__)
 
-# Within this time after an outage of the database, every live worker renews its leases, because
-# workers send a heartbeat each second.
+# The time within which every live worker renews its leases after a database outage. Workers renew
+# their leases each second.
 OUTAGE_GRACE_PERIOD = LEASE_DURATION + timedelta(seconds=1)
 _LONG_WAIT_SECONDS = 1.0
 _MAX_JOBS_PER_SCAN = 200
 
-# Finds running jobs whose lease expired, unless the database server started only recently.
+# Finds running jobs whose lease expired. The query finds no jobs shortly after a start of the
+# database server, because workers couldn't renew leases before the start.
 _FIND_EXPIRED = """
     SELECT id FROM jobs
     WHERE status = 'running' AND lease_expires_at < now() AND lease_expires_at {when}
@@ -43,8 +44,8 @@ _FIND_LONG_EXPIRED = Statement(_FIND_EXPIRED.format(when="<= now() - CAST(:recen
 class DatabaseWatch:
     """Remembers when the sweeper last failed to reach the database.
 
-    An outage of the database makes every lease expire, although no worker has crashed. After an
-    outage, no lease counts as lost until the live workers have had time to renew their leases.
+    During a database outage, every lease expires, although no worker has crashed. After a database
+    outage, expired leases are ignored until the live workers have had time to renew their leases.
     """
 
     def __init__(self) -> None:
@@ -56,7 +57,10 @@ class DatabaseWatch:
 
     @contextmanager
     def observe(self) -> Iterator[None]:
-        """Watch the fast statements in the block. A failure or a long wait counts as an outage."""
+        """Watch the database statements in the ``with`` block, which are normally fast.
+
+        If a watched statement fails or takes long, the database counts as unreachable.
+        """
         began_at = time.monotonic()
         try:
             yield
@@ -70,7 +74,7 @@ class DatabaseWatch:
 def requeue_lost_jobs(
     resources: Resources, watch: DatabaseWatch, pace: ScanPace | None = None
 ) -> int:
-    """Requeue or end the jobs whose lease expired. Return the number of jobs."""
+    """Requeue, fail or cancel the jobs whose lease expired. Return the number of changed jobs."""
     pace = pace or ScanPace()
     bounds = {"recent": RECENT_WINDOW, "steady": OUTAGE_GRACE_PERIOD, "batch": _MAX_JOBS_PER_SCAN}
     with watch.observe():
@@ -86,9 +90,10 @@ def requeue_lost_jobs(
 
 
 def _requeue_lost_job(resources: Resources, job_id: int) -> bool:
-    """Requeue or end one lost job in its own transaction. Return whether the job was changed.
+    """Requeue, fail or cancel one job whose lease expired, in a transaction of its own.
 
-    The sweep goes through many lost jobs, so an error of one job must not stop the sweep.
+    Return whether the job was changed. An error in one lost job is only logged, so that the sweep
+    continues with the remaining jobs.
     """
     is_job = Job.id == job_id
     is_steady = func.pg_postmaster_start_time() < func.now() - OUTAGE_GRACE_PERIOD
@@ -112,8 +117,8 @@ def _requeue_lost_job(resources: Resources, job_id: int) -> bool:
                 requeue_job(uow, is_job, crashes=crashes)
             return True
     except OperationalError:
-        # The database failed, so requeuing the other jobs would fail too.
+        # The database is unreachable, so requeuing the remaining jobs would fail as well.
         raise
-    except Exception:  # This release may not know the job's kind.
+    except Exception:  # Perhaps only another release knows the job's kind.
         log.exception("sweep.job_broke", job_id=job_id)
         return False

@@ -1,13 +1,14 @@
-"""Maintenance, the periodic work of the whole deployment.
+"""Runs maintenance, which is periodic work for the whole deployment.
 
-Each maintenance kind has a row with the time of its next run. Each second, the sweep of every
-worker sends the tasks of the due maintenance kinds. The worker that receives a task claims the
-kind's row by compare-and-set. A heartbeat renews the claim's lease, and the number of the attempt
-fences all writes of a run. Each maintenance kind therefore runs in one process at a time, and a
-second message about the same run does nothing. The database's clock measures all times of
-maintenance.
+For each maintenance kind, the database has a row with the time of the next run. Each second, every
+worker enqueues the tasks of the maintenance kinds that are due. The worker that receives a
+maintenance task claims the row of the maintenance kind with a compare-and-set. A heartbeat renews
+the lease on a maintenance run. All writes of a maintenance run check the number of the attempt.
+Because of the lease, only one process at a time can run a maintenance kind. A duplicate message
+about a maintenance run has no effect. All times in maintenance come from the database's clock.
 
-After each run, a maintenance kind pauses for its interval. Missed runs are not repeated.
+A maintenance kind becomes due again when its interval has passed after the end of a run.
+Maintenance runs that were missed are skipped.
 """
 
 from collections.abc import Callable, Iterable
@@ -31,34 +32,38 @@ from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
 
-# A function that does one maintenance run. The argument is the run's start by the database's clock.
-# The result is the number of processed items.
+# A function that does the work of one maintenance run. The argument of a maintenance function is
+# the start time of the run by the database's clock. A maintenance function returns the number of
+# items that it processed.
 MaintenanceWork = Callable[[datetime], int | None]
 
-# Bounds of the delay before an unreceived maintenance message is sent again. The delay
-# grows with the time since the due date, so that a queue without workers doesn't fill up.
+# The minimum and the maximum delay between two sends of a maintenance message that no worker has
+# received. The resend delay grows with the time since the due date, so that messages don't pile up
+# in a queue without workers.
 _MIN_RESEND_DELAY = timedelta(seconds=10)
 _MAX_RESEND_DELAY = timedelta(minutes=1)
 
 
 @dataclass(frozen=True)
 class MaintenanceKind:
-    """A kind of periodic work, declared once by the module that does the work."""
+    """A kind of periodic work, declared in the module that does the work."""
 
-    # The name of the kind is also the name of the Celery task.
+    # The name of the maintenance kind is also the name of its Celery task.
     name: str
     every: timedelta
     run: Callable[[Resources, datetime], int | None]
     queue: Queue
-    # A run that exceeds this time loses its lease, so that a hanging run doesn't block later runs.
+    # The maximum duration of a run. A run that exceeds ``max_run`` loses its lease, so that a
+    # hanging run doesn't block later runs.
     max_run: timedelta
-    # The longest pause after a failed run. If ``every`` is shorter, the pause lasts that long.
+    # After a failed run, the next run starts after this pause or after ``every``, whichever is
+    # shorter.
     max_failure_pause: timedelta
 
 
 @dataclass(frozen=True)
 class MaintenanceRun:
-    """A worker's claim on one maintenance kind."""
+    """A worker's claim on a maintenance kind, for one run."""
 
     kind: MaintenanceKind
     attempt: int
@@ -84,7 +89,7 @@ def register_maintenance(
 
 
 def list_kinds() -> frozenset[MaintenanceKind]:
-    """Return the maintenance kinds that the loaded modules of this process registered."""
+    """Return all maintenance kinds that are registered in this process."""
     return frozenset(_kinds.values())
 
 
@@ -95,7 +100,7 @@ def get_kind(name: str) -> MaintenanceKind:
     return _kinds[name]
 
 
-# Finds out cheaply whether any maintenance kind is due, because every worker asks each second.
+# This statement must be cheap, because every worker runs it each second.
 _LIST_KINDS = Statement(
     "SELECT name, every_seconds, greatest(due_at, send_after, lease_expires_at) <= now()"
     " FROM maintenance"
@@ -103,7 +108,10 @@ _LIST_KINDS = Statement(
 
 
 def send_due_tasks(resources: Resources) -> int:
-    """Send the tasks of maintenance kinds that are due and not running. Return their number."""
+    """Enqueue the tasks of the maintenance kinds that are due and not running.
+
+    Return the number of tasks.
+    """
     rows = resources.database.rows(_LIST_KINDS)
     known_seconds = {name: every_seconds for name, every_seconds, _ in rows}
     changed = [
@@ -137,7 +145,7 @@ def send_due_tasks(resources: Resources) -> int:
 
 
 def list_known_rows(uow: UnitOfWork) -> list[Maintenance]:
-    """Return the rows of the maintenance kinds that this release knows."""
+    """Return the database rows of the maintenance kinds that the running release knows."""
     query = select(Maintenance).where(Maintenance.name.in_(_kinds)).order_by(Maintenance.name)
     return list(uow.session.scalars(query))
 
@@ -148,7 +156,7 @@ def list_all_rows(uow: UnitOfWork) -> list[Maintenance]:
 
 
 def request_run(uow: UnitOfWork, name: str) -> None:
-    """Make a maintenance kind due now.
+    """Set the due time of a maintenance kind to now, so that a worker runs it soon.
 
     Raises ``maintenance.not_found`` and ``maintenance.running``.
     """
@@ -163,7 +171,7 @@ def request_run(uow: UnitOfWork, name: str) -> None:
 
 
 def read_bookmark(uow: UnitOfWork, kind: MaintenanceKind) -> int | None:
-    """Return the id at which a maintenance kind resumes its scan of a large table."""
+    """Return the row id at which a maintenance kind continues its scan of a large table."""
     return uow.session.scalar(select(Maintenance.bookmark).where(Maintenance.name == kind.name))
 
 
@@ -173,12 +181,12 @@ def write_bookmark(uow: UnitOfWork, kind: MaintenanceKind, place: int | None) ->
 
 
 def is_running(name: str) -> ColumnElement[bool]:
-    """Return the condition that a process is running this maintenance kind."""
+    """Return the SQL condition that a process is running this maintenance kind."""
     return exists().where(Maintenance.name == name, Maintenance.lease_expires_at > func.now())
 
 
 def require_run(uow: UnitOfWork, kind: MaintenanceKind, began_at: datetime) -> None:
-    """Raise ``LeaseLost`` unless the run that began at ``began_at`` still holds its lease."""
+    """Raise ``LeaseLost`` if the maintenance run that began at ``began_at`` has lost its lease."""
     query = select(Maintenance.name).where(
         Maintenance.name == kind.name,
         Maintenance.last_started_at == began_at,
@@ -189,7 +197,10 @@ def require_run(uow: UnitOfWork, kind: MaintenanceKind, began_at: datetime) -> N
 
 
 def run_if_due(resources: Resources, kind: MaintenanceKind, work: MaintenanceWork) -> None:
-    """Run a maintenance kind that is due and not running. Raises the errors of ``work``."""
+    """Run a maintenance kind if it is due and not running.
+
+    Raises all errors that ``work`` raises.
+    """
     with resources.unit_of_work() as uow:
         run = _claim(uow, kind, _is_due())
     if run is not None:
@@ -197,9 +208,9 @@ def run_if_due(resources: Resources, kind: MaintenanceKind, work: MaintenanceWor
 
 
 def run_now(resources: Resources, kind: MaintenanceKind, work: MaintenanceWork) -> Maintenance:
-    """Run a maintenance kind, even before it is due.
+    """Run a maintenance kind immediately, even if it is not due yet.
 
-    Raises ``maintenance.running`` and the errors of ``work``.
+    Raises ``maintenance.running`` and all errors that ``work`` raises.
     """
     with resources.unit_of_work() as uow:
         _write_rows(uow, [kind])
@@ -212,8 +223,8 @@ def run_now(resources: Resources, kind: MaintenanceKind, work: MaintenanceWork) 
 
 
 def _write_rows(uow: UnitOfWork, kinds: Iterable[MaintenanceKind]) -> None:
-    """Insert missing rows of maintenance kinds, and update intervals that this release changed."""
-    # The sorting prevents a deadlock between two processes that write the rows at the same time.
+    """Insert the missing rows of maintenance kinds, and update intervals that have changed."""
+    # Sort the rows, so that two processes that write them at the same time can't deadlock.
     rows = sorted((kind.name, _interval_seconds(kind)) for kind in kinds)
     statement = insert(Maintenance).values(
         [{"name": name, "every_seconds": seconds} for name, seconds in rows]
@@ -250,7 +261,8 @@ def _claim(
             attempt=Maintenance.attempt + 1,
             last_started_at=func.now(),
             lease_expires_at=lease_end(),
-            # If this process dies, another process sends the task again when the lease has expired.
+            # If this process dies, another process sends the maintenance task again after the lease
+            # has expired.
             send_after=func.now(),
         )
         .returning(Maintenance.attempt, func.now().label("now"))
@@ -291,7 +303,10 @@ def _end_run(resources: Resources, run: MaintenanceRun, pause: timedelta, **outc
 def _change_row(
     resources: Resources, run: MaintenanceRun, *fence: ColumnElement[bool], **changes: Any
 ) -> None:
-    """Change the row of the run's kind. Raises ``LeaseLost`` if the run lost the row."""
+    """Change the database row of the maintenance kind.
+
+    Raises ``LeaseLost`` if the run no longer holds its lease.
+    """
     statement = (
         update(Maintenance)
         .where(

@@ -1,9 +1,10 @@
-"""Sends committed jobs to their queues, in turns between owners.
+"""Sends committed jobs to their queues, and alternates between the owners of waiting jobs.
 
-Workers process the messages of a queue in order, so one owner's messages delay the other owners.
-Therefore a queue holds only a few messages per owner. The owner's other jobs wait as rows with
-``sends`` 0, and each claim of a job sends the owner's next job. Even if one owner has a thousand
-waiting jobs, a single job of another owner runs soon.
+Workers process the messages of a queue in order. Without limits per owner, many jobs of one owner
+would delay the jobs of other owners. To share the workers fairly, a queue contains at most a few
+messages per owner. An owner's remaining jobs wait in the database with ``sends`` 0. When a worker
+claims one of the owner's jobs, the next waiting job is sent. Even while one owner has a thousand
+waiting jobs, a single job of a different owner runs soon.
 """
 
 from datetime import timedelta
@@ -22,17 +23,19 @@ from storage.unit_of_work import UnitOfWork
 if TYPE_CHECKING:
     from storage.broker import Broker
 
-# If no worker claims a job within this time after the first send, the sweep sends the job again.
+# If no worker claims a job within this time after it was first sent, the sweep sends the job again.
 FIRST_RESEND_DELAY = timedelta(seconds=2)
-# How many jobs of one owner are in a queue at the same time. A new job of another owner waits
-# behind at most this many. Two suffice to keep all workers of a queue busy, because each claim of a
-# job sends the owner's next job.
+# The maximum number of jobs per owner that are in a queue at the same time. A new job waits behind
+# at most this many jobs of each other owner. Two jobs per owner keep all workers of a queue busy,
+# because each claim of a job sends the owner's next job.
 MAX_SENT_JOBS_OF_AN_OWNER = 2
-# An unclaimed job that was sent more often no longer delays the owner's other jobs, because perhaps
-# no worker knows the job's kind. This many sends take half a minute.
+# A job that was sent more often than this no longer delays its owner's other jobs, because perhaps
+# no worker knows the job's kind. A job that no worker claims is sent this many times within half a
+# minute.
 MAX_SENDS_IN_TURN = 4
-# The frequent scans of the sweep find only jobs that became due within this time. Few jobs wait
-# longer, because the sweep sends due jobs within seconds. Full scans find the remaining jobs.
+# The sweep's scan that runs each second finds only jobs that became due within this time. Few due
+# jobs are older than ``RECENT_WINDOW``, because the sweep sends due jobs within seconds. The
+# sweep's full scans find the due jobs that are older than ``RECENT_WINDOW``.
 RECENT_WINDOW = timedelta(seconds=30)
 
 
@@ -45,12 +48,13 @@ def enqueue_job(
     subject_id: int | None = None,
     total: int | None = None,
 ) -> Job:
-    """Write the job in the caller's transaction, and send it after the commit.
+    """Write a job in the caller's transaction, and send the job to its queue after the commit.
 
     Args:
         user_id: the user who sees the job.
-        on_behalf_of: the owner in whose turns the job runs. The default is ``user_id``.
-        total: the amount of work in the job, in the unit of its progress.
+        on_behalf_of: the owner who waits for the job. Each owner has a limited number of jobs in a
+            queue. If ``on_behalf_of`` is missing, ``user_id`` is the owner.
+        total: the total amount of work in the job, in the same unit as the job's progress.
     """
     owner_id = on_behalf_of or user_id or 0
     job = Job(
@@ -72,11 +76,11 @@ def enqueue_job(
 
 
 def plan_turn(queue: Any, owner_id: Any) -> dict[str, Any]:
-    """Return the values of ``sends`` and ``send_after``, which decide whether a job is sent now."""
+    """Return the column values that decide whether a job is sent now or waits in the database."""
     other_job = aliased(Job)
     is_queued = other_job.status == JobStatus.QUEUED
     was_sent = other_job.sends.in_(range(1, MAX_SENDS_IN_TURN + 1))
-    # The sweep keeps ``send_after`` of every sent job within this window.
+    # For every sent job, the sweep keeps ``send_after`` within ``RECENT_WINDOW``.
     is_recent = other_job.send_after > func.now() - RECENT_WINDOW
     sent = select(other_job.id).where(
         is_queued, other_job.queue == queue, other_job.on_behalf_of == owner_id, was_sent, is_recent
@@ -89,16 +93,16 @@ def plan_turn(queue: Any, owner_id: Any) -> dict[str, Any]:
 
 
 def send_after_commit(uow: UnitOfWork, job: Job) -> None:
-    """Send the job after the commit, unless the job waits for its owner's turn."""
+    """Send the job to its queue after the commit, unless ``plan_turn`` makes the job wait."""
     if job.sends:
         uow.after_commit(lambda: send_job(uow.broker, job))
 
 
 def send_next_job(uow: UnitOfWork, claimed: Job) -> None:
-    """Send the job that has waited longest in the queue, of the claimed job's owner.
+    """Send the owner's longest-waiting job to the queue from which a worker claimed a job.
 
-    An owner's jobs are sent in the order of creation, so the search starts at the claimed job. The
-    sweep sends the few jobs that this search misses.
+    An owner's jobs are sent in the order of creation, so the search starts at the creation time of
+    the claimed job. The sweep sends the few waiting jobs that the search after a claim misses.
     """
     oldest = (
         select(Job.id)
@@ -125,7 +129,10 @@ def send_next_job(uow: UnitOfWork, claimed: Job) -> None:
 
 
 def send_job(broker: "Broker", job: Job) -> bool:
-    """Send the job's id to its queue. Duplicates are harmless, because only one claim succeeds."""
-    # Flower and the worker's log show the task id.
+    """Send the job's id to the job's queue.
+
+    Duplicate messages about a job are harmless, because only one worker can claim the job.
+    """
+    # The task id appears in Flower and in the worker's log.
     task_id = f"job-{job.id}-{job.attempt}-{job.sends}"
     return broker.send(job.kind, Queue(job.queue), {"job_id": job.id}, task_id=task_id)

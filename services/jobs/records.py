@@ -23,7 +23,7 @@ from services.paging import PageOfRows, PageRequest
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
 
-# How long the input of a failed job is kept, so that the owner can retry the job.
+# The time for which the input of a failed job is kept, so that the owner can retry the job.
 RETRY_INPUT_RETENTION = timedelta(days=7)
 _RETRY_SECONDS = 5
 _MAX_RECENT_JOBS = 1_000
@@ -32,7 +32,7 @@ _MAX_SCANNED_JOBS = 1_000_000
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a job, with the rate in units of ``done`` per second."""
+    """The progress of a job, with the processing rate in units per second."""
 
     done: int
     total: int | None
@@ -43,7 +43,8 @@ class Progress:
 def get_job(uow: UnitOfWork, caller: Caller, job_id: int, *, lock: bool = False) -> Job:
     """Return the caller's job.
 
-    Raises ``job.not_found``, or ``auth.insufficient_scope`` if the caller lacks the kind's scope.
+    Raises ``job.not_found``. Raises ``auth.insufficient_scope`` if the caller lacks the scope of
+    the job kind.
     """
     query = select(Job).where(Job.id == job_id, Job.user_id == caller.user_id)
     job = uow.session.scalar(query.with_for_update() if lock else query)
@@ -53,7 +54,7 @@ def get_job(uow: UnitOfWork, caller: Caller, job_id: int, *, lock: bool = False)
     if kind is not None:
         require_scope(caller, kind.scope)
     elif not caller.unrestricted:
-        # Another release registered the kind, so the required scope is unknown here.
+        # Only another release knows this job kind, so the required scope is unknown.
         raise JOB_NOT_FOUND()
     return job
 
@@ -68,7 +69,8 @@ def list_jobs(uow: UnitOfWork, caller: Caller, page: PageRequest) -> PageOfRows[
     is_visible: ColumnElement[bool] = Job.kind.not_in(hidden_names)
     if not caller.unrestricted:
         is_visible &= Job.kind.in_([kind.name for kind in known_kinds])
-    # If the caller may see all kinds, Postgres finds the ids in an index-only scan.
+    # If the caller may see jobs of all kinds, Postgres can find the page's job ids in an index-only
+    # scan.
     ids_on_page = paging.select_owner_page(
         select(Job.id).where(is_visible), Job.user_id, caller.user_id, page
     )
@@ -79,7 +81,7 @@ def list_jobs(uow: UnitOfWork, caller: Caller, page: PageRequest) -> PageOfRows[
 def find_unfinished_job(
     uow: UnitOfWork, user_id: int, of_kinds: Collection[JobKind], subject_id: int
 ) -> Job | None:
-    """Return the user's newest unfinished job with one of these kinds and this subject."""
+    """Return the user's newest unfinished job that has one of these kinds and this subject."""
     query = select(Job).where(is_working_on(subject_id, of_kinds, user_id))
     return uow.session.scalar(query.order_by(Job.id.desc()).limit(1))
 
@@ -87,9 +89,9 @@ def find_unfinished_job(
 def is_working_on(
     subject_id: int | None, of_kinds: Collection[JobKind], user_id: int
 ) -> ColumnElement[bool]:
-    """Return the condition that a job of these kinds with this subject is queued or running.
+    """Return the SQL condition that a job of these kinds with this subject is queued or running.
 
-    Postgres uses the indexes of queued and running jobs for this condition, so the many ended jobs
+    Postgres uses the indexes of queued and running jobs for this condition, so that ended jobs
     don't slow the query down.
     """
     is_queued = and_(
@@ -105,9 +107,9 @@ def is_working_on(
 def find_recent_job(
     uow: UnitOfWork, user_id: int, of_kinds: Collection[JobKind], subject_id: int
 ) -> Job | None:
-    """Return the newest job of these kinds with this subject, even if the job has ended.
+    """Return the user's newest job of these kinds with this subject, including ended jobs.
 
-    The search covers only the user's most recent jobs.
+    Only the user's ``_MAX_RECENT_JOBS`` newest jobs are searched.
     """
     recent_ids = paging.order_newest_first(select(Job.id), Job.user_id, user_id, Job.id)
     names = [kind.name for kind in of_kinds]
@@ -129,8 +131,9 @@ def list_all_jobs(
 ) -> PageOfRows[Job]:
     """List the jobs of all users for the operator, newest first. Raises ``cursor.invalid``.
 
-    A page of ended jobs scans at most ``max_scanned`` jobs, because there can be millions. A page
-    may therefore have fewer rows than requested and still lead to a next page.
+    For a page of ended jobs, the query scans at most ``max_scanned`` jobs, because the table can
+    contain millions of ended jobs. A page of ended jobs can contain fewer jobs than requested,
+    although more pages follow.
     """
     query = select(Job)
     scan_end = 0
@@ -162,20 +165,20 @@ def get_any_job(uow: UnitOfWork, job_id: int, *, lock: bool = False) -> Job:
 
 
 def cancel_own_job(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
-    """Cancel the caller's job, or ask the worker to cancel the job. Return 0 for an ended job."""
+    """Cancel the caller's job, or ask its worker to cancel it. Return 0 if the job has ended."""
     return cancel_locked_job(uow, get_job(uow, caller, job_id, lock=True))
 
 
 def cancel_locked_job(uow: UnitOfWork, job: Job) -> int:
-    """Cancel a locked job, or ask its worker to cancel the job. Return 0 for an ended job.
+    """Cancel a job whose row is locked, or ask its worker to cancel it.
 
-    If only another release knows the job's kind, the job's worker must cancel the job, because this
-    release can't end the job's subject.
+    Return 0 if the job has ended. If the running release doesn't know the job's kind, it can't end
+    the job's subject, so the job's worker must cancel the job.
     """
     if job.status in FINISHED:
         return 0
     is_job = Job.id == job.id
-    # The helpers of a cancelled job stop at their next write, because the job has ended.
+    # When a delegated job is cancelled, its helper jobs stop at their next write.
     has_no_worker = job.status == JobStatus.QUEUED or job.lease_expires_at == HELPERS_LEASE_END
     if has_no_worker and find_kind(job.kind) is not None:
         error = JOB_CANCELLED()
@@ -186,7 +189,10 @@ def cancel_locked_job(uow: UnitOfWork, job: Job) -> int:
 
 
 def cancel_with_subject(uow: UnitOfWork, job: Job, reason: DomainError) -> None:
-    """Cancel a locked job whose subject is being deleted. The job's worker loses its lease."""
+    """Cancel a job because its subject, for example an import, is being deleted.
+
+    The worker of the cancelled job loses its lease.
+    """
     is_job = Job.id == job.id
     change_job(uow, is_job, to=JobStatus.CANCELLED, error=reason, ends_subject=False)
 
@@ -194,8 +200,8 @@ def cancel_with_subject(uow: UnitOfWork, job: Job, reason: DomainError) -> None:
 def retry_own_job(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
     """Restart the caller's failed or cancelled job. Return 1.
 
-    Raises ``job.not_retryable``, ``quota.exceeded``, and ``auth.login_again`` if the kind needs a
-    recent login.
+    Raises ``job.not_retryable`` and ``quota.exceeded``. Raises ``auth.login_again`` if jobs of this
+    kind need a recent login.
     """
     job = get_job(uow, caller, job_id, lock=True)
     kind = find_kind(job.kind)
@@ -203,12 +209,13 @@ def retry_own_job(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
         require_recent_login(uow, caller)
     is_bounded = job.kind in quotas.LIMITED_JOB_KINDS
     taken_quotas = [PlanQuota.UNFINISHED_JOBS] * is_bounded + [PlanQuota.STORAGE_MB]
-    # All functions lock quotas before the rows that the quotas count, to prevent deadlocks.
+    # To prevent deadlocks, every function locks a quota before it locks rows that count towards the
+    # quota.
     for quota in taken_quotas:
         quotas.lock_quota(uow, caller.user_id, quota)
     retry_locked_job(uow, job)
     for quota in taken_quotas:
-        # The quota's count already includes the restarted job.
+        # The restarted job already counts towards the quota, so ``more`` is 0.
         quotas.require_quota(uow, caller.user_id, quota, more=0)
     return 1
 
@@ -226,13 +233,13 @@ def retry_locked_job(uow: UnitOfWork, job: Job) -> None:
 
 
 def is_retry_sensible(job: Job) -> bool:
-    """Return whether the job failed for a temporary reason rather than because of its input."""
+    """Return whether the job failed because of a temporary problem, rather than its input."""
     has_job_error = job.error is not None and job.error["code"].startswith("job.")
     return job.status == JobStatus.FAILED and has_job_error
 
 
 def restore_error(job: Job) -> DomainError:
-    """Return the error that ended a failed or cancelled job, with the error's original kind."""
+    """Return the stored error of a failed or cancelled job as a ``DomainError``."""
     assert job.error is not None
     kind = Kind(job.error["kind"])
     return DomainError(
@@ -245,14 +252,17 @@ def restore_error(job: Job) -> DomainError:
 
 
 def describe_error(job: Job) -> dict[str, Any] | None:
-    """Return the job's error in the form for API responses and for the row of the job's subject."""
+    """Return the code and the message of a job's error, or ``None`` if the job has no error."""
     if job.error is None:
         return None
     return {"code": job.error["code"], "message": job.error["message"]}
 
 
 def get_retry_time(job: Job) -> datetime | None:
-    """Return the time of a failing job's next attempt. Return ``None`` for jobs that don't fail."""
+    """Return the time of the next attempt of a job that is retried after a failure.
+
+    Returns ``None`` if the job is not waiting for a retry.
+    """
     return job.run_at if job.status == JobStatus.QUEUED and job.failing_since else None
 
 
@@ -262,12 +272,12 @@ _FIND_FINISHED = Statement(
 
 
 def find_finished_jobs(database: Database, job_ids: Collection[int]) -> set[int]:
-    """Return the ids of ended jobs among ``job_ids``."""
+    """Return the ids among ``job_ids`` whose job has ended."""
     return {job_id for (job_id,) in database.rows(_FIND_FINISHED, job_ids=list(job_ids))}
 
 
 def measure_progress(job: Job) -> Progress:
-    """Return the job's progress, its mean rate since the start, and the estimated seconds left."""
+    """Return the job's progress, the mean rate of its work, and the estimated remaining seconds."""
     rate = None
     eta_seconds = None
     if job.started_at is not None and job.progress_done:

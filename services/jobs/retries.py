@@ -1,8 +1,8 @@
-"""Retries failed and crashed jobs.
+"""Decides when failed and crashed jobs are retried.
 
-A failed dependency is not the job's fault. The job is therefore retried for the time set by
-``patience``, regardless of the number of attempts. The database's clock measures all times of
-retries.
+If a dependency such as the database fails, the job is retried for the time in ``patience``,
+regardless of the number of attempts. All times in the retry schedule come from the database's
+clock.
 """
 
 import random
@@ -21,8 +21,8 @@ from storage.unit_of_work import UnitOfWork
 
 MAX_CRASHES = 3
 _MIN_PAUSE_SECONDS = 1.0
-# The longest pause between two attempts in a job's first ten minutes of failing. Later pauses are a
-# twentieth of the time since the job began to fail.
+# The longest pause between two attempts during the first ten minutes after a job's first failure.
+# Ten minutes after a job's first failure, the pause is a twentieth of the time since that failure.
 _MAX_FIRST_PAUSE_SECONDS = 30.0
 _MAX_PAUSE_SECONDS = 300.0
 _FAILING_SECONDS_PER_PAUSE_SECOND = 20
@@ -30,11 +30,15 @@ _SECONDS_PER_HOUR = 3600
 
 
 def retry_or_fail_job(uow: UnitOfWork, lease: Lease, *, reason: str, patience: timedelta) -> None:
-    """Retry the job after a pause, or fail a job whose patience is over. Raises ``LeaseLost``.
+    """Retry the job after a pause, or fail the job if the time for retries is over.
+
+    Raises ``LeaseLost``.
 
     Args:
-        reason: why the attempt failed, as a sentence without secrets, because owners read it.
-        patience: the time for retries, for job kinds without a patience of their own.
+        reason: the reason for the attempt's failure. The owner reads the reason, so the reason must
+            not contain secrets.
+        patience: the time for which the job is retried, unless the job kind sets its own
+            ``patience``.
     """
     failing = func.now() - func.coalesce(Job.failing_since, func.now())
     seconds = uow.session.scalar(select(func.extract("epoch", failing)).where(is_held_by(lease)))
@@ -52,7 +56,7 @@ def retry_or_fail_job(uow: UnitOfWork, lease: Lease, *, reason: str, patience: t
 
 
 def retry_job_after(uow: UnitOfWork, lease: Lease, pause: timedelta, reason: str) -> None:
-    """Requeue the job for an attempt after the pause. Raises ``LeaseLost``."""
+    """Requeue the job, so that the next attempt starts after the pause. Raises ``LeaseLost``."""
     due_at = func.now() + pause
     changes = {
         "run_at": due_at,
@@ -69,7 +73,7 @@ def retry_job_after(uow: UnitOfWork, lease: Lease, pause: timedelta, reason: str
 
 
 def record_crash(uow: UnitOfWork, lease: Lease, error: DomainError) -> None:
-    """Requeue a crashed job. Fail the job at its third crash. Raises ``LeaseLost``."""
+    """Requeue a job whose process crashed. A job fails at its third crash. Raises ``LeaseLost``."""
     crashes = lease.crashes + 1
     if crashes >= MAX_CRASHES:
         change_held_job(uow, lease, JobStatus.FAILED, error=error, crashes=crashes)
@@ -83,5 +87,5 @@ def _choose_pause(retries: int, failing_seconds: float) -> timedelta:
     doubled = _MIN_PAUSE_SECONDS * 2 ** min(retries, 10)
     bound = max(_MAX_FIRST_PAUSE_SECONDS, failing_seconds / _FAILING_SECONDS_PER_PAUSE_SECOND)
     longest = min(doubled, bound, _MAX_PAUSE_SECONDS)
-    # Up to half of the pause is random, to spread the retries of jobs that failed together.
+    # Up to half of the pause is random, so that jobs that failed together are not retried together.
     return timedelta(seconds=random.uniform(longest / 2, longest))  # noqa: S311 - no secret

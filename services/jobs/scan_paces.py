@@ -1,11 +1,12 @@
-"""Decides when the sweep scans all queued and running jobs instead of the recent jobs.
+"""Decides how often the sweep scans all queued and running jobs.
 
-The sweep scans the recent jobs each second. Full scans are rarer, because a full scan can become
-slow. A snapshot that stays open for hours, for example of a dump or an export, keeps old row
-versions. During a long snapshot, the indexes of queued and running jobs also keep the entries of
-ended jobs. A full scan then becomes slower with each ended job. The cost of a scan of recent jobs
-depends only on the number of recent jobs. The slower a full scan was, the later the next full scan
-starts.
+The sweep checks the jobs that became due recently each second. Scans of all queued and running jobs
+run less often, because they can become slow. While a database snapshot is open for hours, for
+example for a dump or an export, Postgres keeps old row versions. With an open snapshot, the indexes
+of queued and running jobs retain the entries of ended jobs. A full scan reads the entries of ended
+jobs as well, so it becomes slower with each ended job. The cost of a scan of recent jobs doesn't
+depend on the number of ended jobs. The pause after a full scan is proportional to the duration of
+the scan.
 """
 
 import math
@@ -13,14 +14,14 @@ import time
 
 from core.queues import Queue
 
-# Seconds of pause per second of the last full scan. Full scans therefore run for at most a
-# thousandth of the time, until the pause reaches its maximum.
+# The pause after a full scan of a table, in seconds per second of the scan. Because of the pauses,
+# full scans run for at most a thousandth of the time, unless the pause reaches its maximum.
 _PAUSE_SECONDS_PER_SCAN_SECOND = 1000
 _MAX_PAUSE_SECONDS = 60.0
 
 
 class ScanPace:
-    """The schedule of full scans."""
+    """Decides when the next full scan of a table is due."""
 
     def __init__(self) -> None:
         self._due_at = -math.inf
@@ -30,15 +31,19 @@ class ScanPace:
         return time.monotonic() >= self._due_at
 
     def record_scan(self, seconds: float, *, has_results: bool) -> None:
-        """Schedule the next full scan. After a scan with results, the next scan is due at once."""
+        """Compute the time of the next full scan from the duration of the last full scan.
+
+        If the last full scan found results, the next full scan is due immediately.
+        """
         pause = min(seconds * _PAUSE_SECONDS_PER_SCAN_SECOND, _MAX_PAUSE_SECONDS)
         self._due_at = -math.inf if has_results else time.monotonic() + pause
 
 
 class SweepPaces:
-    """The schedules of one sweeper's full scans.
+    """Decides when one worker's next full scan of each queue is due.
 
-    Each queue has its own schedule, so a queue with slow scans doesn't delay other queues.
+    Each queue has its own schedule of full scans, so a queue with slow scans doesn't delay the
+    remaining queues.
     """
 
     def __init__(self) -> None:

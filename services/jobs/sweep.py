@@ -1,8 +1,9 @@
-"""The sweep, with which every worker searches for forgotten jobs each second.
+"""Searches for lost and unclaimed jobs each second, in every worker.
 
-Thanks to the sweep, no job depends on the broker. The sweep resends queued jobs that no worker
-claimed in time. The sweep requeues running jobs with an expired lease, and fails a job after three
-crashes. All workers can sweep at the same time, because the sweep locks rows with ``SKIP LOCKED``.
+Because of the sweep, a job runs even if the broker loses its message. The sweep sends a queued job
+again if no worker claimed it in time. The sweep requeues running jobs whose lease expired, and
+fails a job after three crashes. All workers can sweep at the same time, because the statements lock
+rows with ``SKIP LOCKED``.
 """
 
 import time
@@ -15,9 +16,11 @@ from services.jobs.unclaimed_jobs import resend_unclaimed_jobs
 from storage.database import Statement
 from storage.resources import Resources
 
-# Returns one row per queue. A row says whether a job became due recently, and whether any job is
-# queued at all, which only a full scan checks. The last column holds the seconds since the
-# statement began. The lateral joins make Postgres scan the queues in the order of the array.
+# Returns one row for each queue, which says whether the sweep must look for unclaimed jobs in the
+# queue. The third column of the result says whether a job became due recently. In a full scan, the
+# fourth column of the result says whether any job is queued. The last column of the result contains
+# the seconds since the start of the statement. Lateral joins make Postgres scan the queues in the
+# order of the array ``queues``.
 _CHECK_QUEUES = Statement("""
     SELECT queue, is_full_scan, coalesce(sent.is_due, unsent.is_due) IS NOT NULL,
         queued.is_queued IS NOT NULL,
@@ -47,11 +50,12 @@ _CHECK_QUEUES = Statement("""
 def sweep_jobs(
     resources: Resources, watch: DatabaseWatch | None = None, paces: SweepPaces | None = None
 ) -> int:
-    """Sweep once. Return the number of jobs that were requeued or sent again."""
+    """Run the sweep once. Return how many jobs were changed or sent again."""
     paces = paces or SweepPaces()
     swept = requeue_lost_jobs(resources, watch or DatabaseWatch(), paces.lost)
     due_queues = paces.due_queues()
-    # Every worker sweeps each second. While no job is due, a sweep runs only this small statement.
+    # While no job is due, this small statement is the only statement about queued jobs that a sweep
+    # runs.
     rows = resources.database.rows(
         _CHECK_QUEUES,
         queues=list(Queue),

@@ -1,10 +1,12 @@
-"""The status changes of a job.
+"""Changes the status of jobs.
 
-Each status change is one UPDATE with a fence. The fence is either the attempt of a lease, or the id
-of a row that the transaction has locked. If two changes of a job race, only one finds the row.
+Each status change of a job is one UPDATE with a condition, which is called its fence. The fence of
+a status change is either the attempt of a lease or the id of a locked row. If two status changes of
+the same job race, the fence of only one of them still matches the row.
 
-A job can delegate its remaining work to helper jobs. A delegated job stays running without a
-worker, and its attempt fences the writes of all its helpers.
+A job can delegate its remaining work to smaller jobs, which are called its helpers. A job that
+delegated its work stays running without a worker, and its ``attempt`` fences the writes of its
+helpers.
 """
 
 from datetime import UTC, datetime
@@ -24,14 +26,18 @@ from services.security_events import is_plan_error, record_plan_error
 from storage.redis.notifications import build_job_topic
 from storage.unit_of_work import UnitOfWork
 
-# The end of the lease of a job that was delegated to helpers. Such a lease never expires.
+# A date in the far future, because the lease of a job that delegated its work to helpers never
+# expires.
 HELPERS_LEASE_END = datetime(9999, 1, 1, tzinfo=UTC)
-# The values of a job's failure columns while the job is not failing.
+# The values of the columns about failures in a job that is not being retried.
 _NO_FAILURES = {"retries": 0, "failing_since": None, "last_reason": None}
 
 
 def claim_job(uow: UnitOfWork, job_id: int) -> Lease | None:
-    """Claim a queued job. Return ``None`` if the job is running, ended, deleted or not yet due."""
+    """Claim a queued job for a worker, and return the lease.
+
+    Returns ``None`` if the job is not queued, not yet due, or deleted.
+    """
     job = change_job(
         uow,
         Job.id == job_id,
@@ -52,35 +58,43 @@ def claim_job(uow: UnitOfWork, job_id: int) -> Lease | None:
 
 
 def set_total(uow: UnitOfWork, lease: Lease, *, total: int | None) -> None:
-    """Record the job's amount of work, without counting as progress. Raises ``LeaseLost``."""
+    """Store the total amount of work in the job, without recording progress.
+
+    Raises ``LeaseLost``.
+    """
     change_held_job(uow, lease, progress_total=total)
 
 
 def record_progress(uow: UnitOfWork, lease: Lease, *, done: int, total: int | None = None) -> None:
-    """Record the job's progress in the transaction of the work. Raises ``LeaseLost``.
+    """Record how much of the job is done, in the same transaction as the job's work.
 
-    Progress resets the job's counts of crashes and retries, because the job evidently works.
+    Recording progress resets the job's counts of crashes and retries, because the job evidently
+    works. Raises ``LeaseLost``.
     """
     changes: dict[str, Any] = {"progress_done": done, "crashes": 0, **_NO_FAILURES}
     if total is not None:
         changes["progress_total"] = total
-    # The lease of a delegated job ends later than ``lease_end()`` and must not become shorter.
+    # Don't shorten the lease of a delegated job, which ends later than ``lease_end()``.
     changes["lease_expires_at"] = func.greatest(Job.lease_expires_at, lease_end())
-    # The heartbeat waits for the row lock until this transaction commits, so renew the lease here.
+    # Renew the lease in this statement, because the heartbeat can't renew it while the transaction
+    # holds the row lock.
     change_held_job(uow, lease, **changes)
     lease.crashes = 0
     lease.retries = 0
 
 
 def complete_job(uow: UnitOfWork, lease: Lease, result: dict[str, Any]) -> None:
-    """Mark the job as succeeded, in the transaction of its last changes. Raises ``LeaseLost``."""
+    """Mark the job as succeeded, in the transaction of the job's last changes.
+
+    Raises ``LeaseLost``.
+    """
     change_held_job(uow, lease, JobStatus.SUCCEEDED, result=result, **_NO_FAILURES)
 
 
 def fail_job(uow: UnitOfWork, lease: Lease, error: DomainError) -> None:
-    """Fail the job and end its subject. Raises ``LeaseLost``.
+    """Mark the job as failed, and end its subject, for example an import. Raises ``LeaseLost``.
 
-    A caller who waits for the job receives ``error``.
+    A client that waits for the job's end receives ``error``.
     """
     change_held_job(uow, lease, JobStatus.FAILED, error=error)
     lease.failed_by = error.code
@@ -89,15 +103,18 @@ def fail_job(uow: UnitOfWork, lease: Lease, error: DomainError) -> None:
 
 
 def cancel_job(uow: UnitOfWork, lease: Lease) -> None:
-    """Cancel the job at its owner's request, and end the job's subject. Raises ``LeaseLost``."""
+    """Cancel the job because its owner requested it, and end the job's subject.
+
+    Raises ``LeaseLost``.
+    """
     change_held_job(uow, lease, JobStatus.CANCELLED, error=JOB_CANCELLED())
 
 
 def hand_back_job(uow: UnitOfWork, lease: Lease, **changes: Any) -> None:
-    """Requeue the worker's job behind the owner's other jobs. Raises ``LeaseLost``.
+    """Return the worker's job to its queue, behind the other jobs of its owner.
 
-    A worker hands a long job back after each turn, so that long jobs alternate. A worker that shuts
-    down hands its jobs back to other workers.
+    A worker requeues a long job after each turn, so that long jobs take turns. A worker that shuts
+    down requeues its jobs, so that other workers continue them. Raises ``LeaseLost``.
     """
     if requeue_job(uow, is_held_by(lease), **changes) is None:
         raise LeaseLost(lease.job_id)
@@ -106,18 +123,19 @@ def hand_back_job(uow: UnitOfWork, lease: Lease, **changes: Any) -> None:
 def delegate_to_helpers(uow: UnitOfWork, lease: Lease) -> None:
     """Delegate the job's remaining work to helper jobs. Raises ``LeaseLost``.
 
-    The caller enqueues the first helper in the same transaction. The delegated job stays running
-    until a helper ends the job. The last helper must therefore end the delegated job.
+    The caller of ``delegate_to_helpers`` enqueues the first helper job in the same transaction. A
+    job that delegated its work stays running until a helper job ends it. The last helper job must
+    end the job that delegated its work.
     """
     changes: dict[str, Any] = {"attempt": Job.attempt + 1, "crashes": 0, **_NO_FAILURES}
     change_held_job(uow, lease, lease_expires_at=HELPERS_LEASE_END, **changes)
 
 
 def lock_shared_lease(uow: UnitOfWork, job_id: int | None) -> Lease | None:
-    """Lock a delegated job, and return the lease that its helpers share.
+    """Lock a job that delegated its work, and return the lease that its helper jobs share.
 
-    Returns ``None`` for a job that has ended or was not delegated. To prevent deadlocks, a helper
-    must lock its own row before the delegated job's row.
+    Returns ``None`` if the job has ended or didn't delegate its work. To prevent deadlocks, a
+    helper job locks its own row before it locks the job that delegated the work.
     """
     is_delegated = Job.lease_expires_at == HELPERS_LEASE_END
     query = select(Job).where(Job.id == job_id, has_status(JobStatus.RUNNING), is_delegated)
@@ -129,13 +147,16 @@ def lock_shared_lease(uow: UnitOfWork, job_id: int | None) -> Lease | None:
 def change_held_job(
     uow: UnitOfWork, lease: Lease, to: JobStatus | None = None, **changes: Any
 ) -> None:
-    """Change the job that the lease holds. Raises ``LeaseLost`` if the lease is gone."""
+    """Change the job that the lease holds.
+
+    Raises ``LeaseLost`` if another attempt holds the job or the job has ended.
+    """
     if change_job(uow, is_held_by(lease), to=to, **changes) is None:
         raise LeaseLost(lease.job_id)
 
 
 def requeue_job(uow: UnitOfWork, *fence: ColumnElement[bool], **changes: Any) -> Job | None:
-    """Queue the job behind its owner's other jobs, and send the job after the commit."""
+    """Requeue the job behind its owner's other jobs, and send its message after the commit."""
     turn = plan_turn(Job.queue, Job.on_behalf_of)
     job = change_job(uow, *fence, to=JobStatus.QUEUED, **turn, **changes)
     if job is not None:
@@ -144,7 +165,7 @@ def requeue_job(uow: UnitOfWork, *fence: ColumnElement[bool], **changes: Any) ->
 
 
 def restart_job(uow: UnitOfWork, *fence: ColumnElement[bool]) -> Job | None:
-    """Queue an ended job again, and reset the counts of crashes and retries."""
+    """Queue an ended job again, and set its counts of crashes and retries to 0."""
     changes = {"cancel_requested": False, "crashes": 0, "run_at": func.now(), **_NO_FAILURES}
     return requeue_job(uow, *fence, **changes)
 
@@ -157,16 +178,18 @@ def change_job(
     ends_subject: bool = True,
     **changes: Any,
 ) -> Job | None:
-    """Change the job that meets all conditions of ``fence``. Return ``None`` if no job matches.
+    """Change the job that meets all conditions in ``fence``. Return ``None`` if no job matches.
 
-    After the commit, the process that enqueued the job is notified. If the job fails or is
-    cancelled, the same transaction ends the job's subject and frees its idempotency key.
+    After the commit, the process that enqueued the job is notified of the change. If the job fails
+    or is cancelled, its subject ends and its idempotency key becomes free in the same transaction.
 
     Args:
-        to: the new status. ``None`` keeps the status and the columns that depend on the status.
-        error: the reason for the failure or cancellation.
-        ends_subject: whether this function ends the job's subject, rather than its caller.
-        changes: new values of further columns.
+        to: the new status of the job. If ``to`` is ``None``, the status, the lease, the error and
+            the end time stay unchanged.
+        error: the error to store in a failed or cancelled job.
+        ends_subject: whether a failed or cancelled job ends its subject. ``ends_subject`` is false
+            if the caller ends the job's subject.
+        changes: the new values of further columns of the job.
     """
     if to is not None:
         changes["status"] = to

@@ -1,4 +1,4 @@
-"""Resends queued jobs whose message may be lost, and sends waiting jobs whose turn was missed."""
+"""Sends queued jobs again if their message may be lost, and sends overlooked waiting jobs."""
 
 from typing import Any
 
@@ -16,19 +16,21 @@ from services.jobs.outbox import (
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The sweep resends jobs only to queues with fewer messages, because a fuller queue has enough work.
+# The sweep sends jobs again only while the queue has fewer messages than this, because a fuller
+# queue keeps its workers busy.
 RESEND_BELOW_MESSAGES = 100
-# The delay between resends doubles this many times, up to 16 seconds.
+# The delay before a job is sent again doubles this many times, up to 16 seconds.
 _MAX_DELAY_DOUBLINGS = 3
 
-# Only one process resends the jobs of a queue at a time, because a second process would find the
-# same jobs.
+# Only one process at a time looks for unclaimed jobs in a queue, because several processes would
+# find the same jobs.
 _LOCK_QUEUE = text("SELECT pg_try_advisory_xact_lock(hashtext('jobs.resend'), hashtext(:queue))")
 
-# Finds jobs that became due recently. ``unclaimed`` finds sent jobs whose message may be lost.
-# ``passed_over`` finds the longest-waiting job of each owner whose queue has room. Only the 1000
-# longest-waiting jobs are read, so one owner's many jobs can hide other owners until the next full
-# scan.
+# Finds jobs that became due recently and must be sent to their queue. ``unclaimed`` contains jobs
+# that were sent but not claimed, because their message may be lost. ``passed_over`` contains the
+# longest-waiting job of each owner who has fewer than ``max_sent`` jobs in the queue. Only the 1000
+# longest-waiting jobs are read, so one owner's many jobs can hide the jobs of other owners until
+# the next full scan.
 _FIND_RECENTLY_DUE = text("""
     WITH unclaimed AS (
         SELECT id FROM jobs
@@ -61,8 +63,9 @@ _FIND_RECENTLY_DUE = text("""
     SELECT id FROM unclaimed UNION ALL SELECT id FROM passed_over LIMIT :room
     """)
 
-# Postpones the resends to a full queue by updating ``send_after``. The sent jobs must stay within
-# the recent window, because ``plan_turn`` searches for an owner's sent jobs only among recent jobs.
+# Updates ``send_after`` of sent jobs while the queue is full, so that these jobs are sent again
+# later. A sent job's ``send_after`` must stay within ``RECENT_WINDOW``, because ``plan_turn`` looks
+# for an owner's sent jobs only in this window.
 _POSTPONE_RESENDS = text("""
     UPDATE jobs SET send_after = now() WHERE id IN (
         SELECT id FROM jobs
@@ -73,10 +76,11 @@ _POSTPONE_RESENDS = text("""
     )
     """)
 
-# Finds overlooked jobs in a full scan. ``unclaimed`` finds jobs whose message may have been lost
-# long ago. ``passed_over`` finds the longest-waiting job of each owner whose queue has room. The
-# recursion skips from owner to owner in the index, so a million jobs of one owner cost no more than
-# one job.
+# Finds jobs that became due long ago and were overlooked. ``unclaimed`` contains jobs that were
+# sent long ago but not claimed, because their message may be lost. ``passed_over`` contains the
+# longest-waiting job of each owner who has fewer than ``max_sent`` jobs in the queue. The recursive
+# query jumps from owner to owner in the index, so one owner's million jobs cost no more than one
+# job.
 _FIND_OVERLOOKED = text("""
     WITH RECURSIVE owners AS (
         (SELECT on_behalf_of FROM jobs WHERE status = 'queued' AND queue = :queue
@@ -109,9 +113,10 @@ _FIND_OVERLOOKED = text("""
 
 
 def resend_unclaimed_jobs(resources: Resources, queue: Queue, *, full_scan: bool = True) -> int:
-    """Resend unclaimed jobs, and send waiting jobs whose turn was missed. Return their number.
+    """Send unclaimed jobs again, and send waiting jobs that were overlooked.
 
-    Without ``full_scan``, only jobs that became due recently are sent.
+    Return the number of sent jobs. If ``full_scan`` is false, only jobs that became due recently
+    are sent.
     """
     waiting = resources.broker.count_waiting(queue)
     if waiting is None:
@@ -134,11 +139,12 @@ def resend_unclaimed_jobs(resources: Resources, queue: Queue, *, full_scan: bool
 
 
 def _mark_as_sent(uow: UnitOfWork, query: TextClause, values: dict[str, Any]) -> list[Job]:
-    """Return the jobs that the query finds, and count one more send of each job."""
+    """Run the query for job ids, increment ``sends`` of these jobs, and return the jobs."""
     job_ids = list(uow.session.scalars(query, values))
     if not job_ids:
         return []
-    # The delay grows with each send, because a job that only waits for a worker needs few messages.
+    # The delay before a job is sent again grows with each send, because a job that waits for a busy
+    # worker needs few messages.
     delay = FIRST_RESEND_DELAY * func.power(2, func.least(Job.sends, _MAX_DELAY_DOUBLINGS))
     statement = (
         update(Job)

@@ -1,1 +1,1 @@
-"""Webhooks, which send an owner's events to the owner's URLs (Standard Webhooks 1.0)."""
+"""Sends an owner's events to the owner's webhook endpoints (Standard Webhooks 1.0)."""

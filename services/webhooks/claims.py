@@ -1,11 +1,12 @@
-"""Claims an endpoint's next deliveries.
+"""Chooses and claims the deliveries that a worker sends next to a webhook endpoint.
 
-Before a delivery is sent, the claim counts the attempt and schedules the next attempt. A delivery
-whose worker dies is therefore retried, and no delivery is retried forever.
+A worker claims a delivery before sending it. The claim counts the attempt and schedules the next
+attempt. If a worker dies, its claimed deliveries are retried at their scheduled time. Because each
+claim counts as an attempt, no delivery is retried forever.
 
-The pauses between attempts of a delivery grow up to three hours. While an endpoint's oldest pending
-delivery is less than a minute old, events are sent in order. After a minute, a failing delivery no
-longer delays the endpoint's other deliveries.
+The pause between two attempts of a delivery grows from five seconds to three hours. An endpoint
+receives its events in order while its oldest pending delivery is less than a minute old. A delivery
+that has been pending for a minute no longer delays the endpoint's other deliveries.
 """
 
 import random
@@ -27,17 +28,18 @@ from services.webhooks.deliveries import MAX_PENDING, REQUEUED_VALUES, TEST_EVEN
 from services.webhooks.signing import build_message_id
 from storage.unit_of_work import UnitOfWork
 
-# The pauses after a delivery's first attempts, in the order of the attempts.
+# The pauses after the first attempts of a delivery, in the order of the attempts.
 FIRST_PAUSES = tuple(timedelta(seconds=seconds) for seconds in (5, 30, 120, 600, 1800, 3600))
 LATER_PAUSE = timedelta(hours=3)
 ORDER_PERIOD = timedelta(minutes=1)
-# The largest random part of a pause. Jitter spreads the retries of deliveries that failed together.
+# A random part of up to 10% is added to each pause between attempts. The random part of a pause
+# spreads the retries of deliveries that failed together.
 _MAX_JITTER = 0.1
 _MAX_EVENTS_PER_BATCH = 100
 
 
 class Pending(NamedTuple):
-    """The times of a pending delivery."""
+    """A delivery that has not succeeded yet, with the times that decide when it is sent."""
 
     id: int
     queued_at: datetime
@@ -46,12 +48,13 @@ class Pending(NamedTuple):
 
 @dataclass(frozen=True)
 class Choice:
-    """The decision about an endpoint's next delivery.
+    """The choice of the delivery that an endpoint gets next.
 
     Attributes:
-        delivery_id: the delivery to send now. ``None`` if no delivery is due.
-        due_at: the time of the next decision, if no delivery is due.
-        takes_events: whether the endpoint may queue deliveries of new events.
+        delivery_id: the delivery to send now.
+        due_at: the time at which the next delivery becomes due. ``due_at`` is ``None`` if a
+            delivery is due now or the endpoint has no pending deliveries.
+        takes_events: whether new events may be queued as deliveries to the endpoint.
     """
 
     delivery_id: int | None = None
@@ -61,9 +64,10 @@ class Choice:
 
 @dataclass(frozen=True)
 class Message:
-    """A claimed delivery with its body and secrets.
+    """A delivery that a worker has claimed, with the request's URL, body and signing secrets.
 
-    ``delivery`` holds the values before the claim, so its counts don't include this attempt.
+    ``delivery`` holds the column values from before the claim, so ``delivery.attempts`` doesn't
+    count the claimed attempt.
     """
 
     delivery: WebhookDelivery
@@ -78,9 +82,9 @@ class Message:
 
 
 def claim_deliveries(uow: UnitOfWork, endpoint: WebhookEndpoint, *, limit: int) -> list[Message]:
-    """Claim the next deliveries of a locked endpoint.
+    """Claim the next deliveries to an endpoint whose row is locked.
 
-    If no delivery is due, set the time when the endpoint is due again.
+    If no delivery is due, store the time when the endpoint's next delivery becomes due.
     """
     while True:
         deliveries = _choose_rows(uow, endpoint, limit)
@@ -89,7 +93,8 @@ def claim_deliveries(uow: UnitOfWork, endpoint: WebhookEndpoint, *, limit: int) 
         event_ids = [row.event_id for row in deliveries if row.event_id is not None]
         events = uow.session.scalars(select(FeedEvent).where(FeedEvent.id.in_(event_ids))).all()
         event_by_id = {event["id"]: event for event in reading.render_events(uow.session, events)}
-        # Maps each delivery's id to its event in the API's format. Deleted events are missing.
+        # Maps the id of each claimed delivery to its event, in the format of API responses. A
+        # delivery whose event was deleted is missing from the mapping.
         content_by_delivery = {
             row.id: _build_test_event(row) if row.event_id is None else event_by_id[row.event_id]
             for row in deliveries
@@ -113,13 +118,17 @@ def claim_deliveries(uow: UnitOfWork, endpoint: WebhookEndpoint, *, limit: int) 
 
 
 def release_claims(uow: UnitOfWork, messages: Iterable[Message]) -> None:
-    """Release claimed deliveries that were not sent. The caller has locked their endpoint."""
+    """Undo the claims of deliveries that were not sent.
+
+    The caller must have locked the endpoint.
+    """
     table = WebhookDelivery
     for message in messages:
         before = message.delivery
         values = {
             "attempts": table.attempts - 1,
-            # If the owner resent the delivery since the claim, the count is 0 already.
+            # The count of attempts is 0 already if the owner requested to resend the delivery after
+            # the claim.
             "round_attempts": func.greatest(table.round_attempts - 1, 0),
             "due_at": func.least(table.due_at, before.due_at),
             "last_attempt_at": before.last_attempt_at,
@@ -128,14 +137,14 @@ def release_claims(uow: UnitOfWork, messages: Iterable[Message]) -> None:
 
 
 def _choose_rows(uow: UnitOfWork, endpoint: WebhookEndpoint, limit: int) -> list[WebhookDelivery]:
-    """Return the endpoint's deliveries to send now, and set when the endpoint is due again."""
+    """Return the deliveries to send now, and store when the endpoint is due again."""
     pending, now = _load_pending(uow, endpoint)
     choice = choose_delivery(pending, now, max_pending=MAX_PENDING)
     if choice.delivery_id is None and choice.takes_events and _queue_events(uow, endpoint):
         pending, now = _load_pending(uow, endpoint)
         choice = choose_delivery(pending, now, max_pending=MAX_PENDING)
-    # An endpoint with claimed deliveries stays due. If this process dies, another worker takes
-    # over.
+    # An endpoint with claimed deliveries stays due, so that another worker takes over if this
+    # process dies.
     endpoint.due_at = choice.due_at if choice.delivery_id is None else now
     endpoint.is_held = not choice.takes_events
     if choice.delivery_id is None:
@@ -147,7 +156,7 @@ def _choose_rows(uow: UnitOfWork, endpoint: WebhookEndpoint, limit: int) -> list
 
 
 def _load_pending(uow: UnitOfWork, endpoint: WebhookEndpoint) -> tuple[list[Pending], datetime]:
-    """Return the endpoint's pending deliveries in the order of events, and the database's time."""
+    """Return the endpoint's pending deliveries, ordered by event, and the database's time."""
     table = WebhookDelivery
     query = select(table.id, table.queued_at, table.due_at)
     query = query.where(table.endpoint_id == endpoint.id, table.status == DeliveryStatus.PENDING)
@@ -157,7 +166,7 @@ def _load_pending(uow: UnitOfWork, endpoint: WebhookEndpoint) -> tuple[list[Pend
 
 
 def choose_delivery(pending: Sequence[Pending], now: datetime, *, max_pending: int) -> Choice:
-    """Choose the endpoint's next delivery.
+    """Decide which pending delivery is sent next to an endpoint.
 
     ``pending``: all pending deliveries of the endpoint, in the order of their events.
     """
@@ -166,7 +175,7 @@ def choose_delivery(pending: Sequence[Pending], now: datetime, *, max_pending: i
     oldest = pending[0]
     order_ends_at = oldest.queued_at + ORDER_PERIOD
     keeps_order = now < order_ends_at
-    # If several deliveries are due at the same time, ``min`` returns the oldest delivery.
+    # ``min`` returns the oldest delivery if several deliveries have the same due time.
     first = oldest if keeps_order else min(pending, key=lambda delivery: delivery.due_at)
     if first.due_at <= now:
         return Choice(first.id)
@@ -176,7 +185,7 @@ def choose_delivery(pending: Sequence[Pending], now: datetime, *, max_pending: i
 
 
 def choose_deliveries(pending: Sequence[Pending], now: datetime, *, limit: int) -> list[int]:
-    """Choose a batch of deliveries, on the assumption that all of them succeed."""
+    """Return the ids of the deliveries for one batch, assuming that all of them will succeed."""
     remaining = list(pending)
     ids: list[int] = []
     while len(ids) < limit:
@@ -189,9 +198,12 @@ def choose_deliveries(pending: Sequence[Pending], now: datetime, *, limit: int) 
 
 
 def _queue_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
-    """Queue deliveries of the endpoint's next events. Return whether any event was queued."""
-    # Read the feed's newest position before its events. Without new events, the endpoint moves to
-    # the newest position, and no event can be missed between the two reads.
+    """Write pending deliveries for the endpoint's next events in the feed.
+
+    Return whether the feed contained any new event.
+    """
+    # Read the newest position in the feed before the events, so that no event between the two reads
+    # is missed. If there are no new events, the endpoint moves to the newest position in the feed.
     newest = newest_position(uow.session)
     position = webhook_endpoints.get_position(endpoint)
     query = reading.next_events(
@@ -208,7 +220,8 @@ def _queue_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
     endpoint.event_id = last.id
     if not events:
         return False
-    # If a delivery of the event exists, its owner requested a replay, so send the event again.
+    # An existing delivery of the event means that the owner requested a replay, so queue the event
+    # again.
     new = insert(WebhookDelivery).values(endpoint_id=endpoint.id)
     upsert = new.on_conflict_do_update(
         index_elements=["endpoint_id", "event_id"], set_=REQUEUED_VALUES
@@ -238,18 +251,19 @@ def _build_test_event(delivery: WebhookDelivery) -> dict[str, Any]:
 
 
 def _count_attempts(uow: UnitOfWork, deliveries: Iterable[WebhookDelivery]) -> None:
-    """Count one attempt of each delivery, and schedule the next attempts."""
+    """Increment the number of attempts of each delivery, and schedule its next attempt."""
     ids_by_attempts = defaultdict[int, list[int]](list)
     for row in deliveries:
         ids_by_attempts[row.round_attempts].append(row.id)
     table = WebhookDelivery
-    # Run one UPDATE per number of earlier attempts, because the pause depends on that number.
+    # Run one UPDATE for all deliveries with the same number of attempts, because the pause depends
+    # on this number.
     for attempts, ids in ids_by_attempts.items():
         values = {
             "attempts": table.attempts + 1,
             "round_attempts": attempts + 1,
-            # Use the transaction's time, so that a delivery that is queued and claimed in the same
-            # transaction has equal times of queuing and first attempt.
+            # Use the start time of the transaction, so that ``last_attempt_at`` equals
+            # ``queued_at`` if a delivery is queued and claimed in one transaction.
             "last_attempt_at": func.now(),
             "due_at": func.now() + choose_pause(attempts + 1),
         }
@@ -258,6 +272,6 @@ def _count_attempts(uow: UnitOfWork, deliveries: Iterable[WebhookDelivery]) -> N
 
 
 def choose_pause(attempts: int) -> timedelta:
-    """Return the pause after this number of attempts, with a random part."""
+    """Return the pause after this number of attempts, including a random part."""
     pause = FIRST_PAUSES[attempts - 1] if attempts <= len(FIRST_PAUSES) else LATER_PAUSE
     return pause * random.uniform(1, 1 + _MAX_JITTER)  # noqa: S311 - no secret

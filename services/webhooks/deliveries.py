@@ -1,4 +1,4 @@
-"""Lists an endpoint's deliveries, and resends events at the owner's request."""
+"""Lists the deliveries to a webhook endpoint, and sends events again at the owner's request."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -18,15 +18,16 @@ from services.webhooks import webhook_endpoints
 from storage.unit_of_work import UnitOfWork
 
 TEST_EVENT_TYPE = "webhook.test"
-# An endpoint with this many pending deliveries queues no further events, because each attempt reads
-# all pending deliveries.
+# No further events are queued for an endpoint with this many pending deliveries, because each
+# attempt reads all pending deliveries of the endpoint.
 MAX_PENDING = 1_000
-# The limit of pending deliveries for resends and tests. The limit exceeds ``MAX_PENDING``, so that
-# an owner can resend deliveries to an endpoint that is behind.
+# An owner can't request a test event or resend an event if the endpoint has this many pending
+# deliveries. ``MAX_PENDING_REQUESTED`` exceeds ``MAX_PENDING``, so that an owner can resend events
+# to an endpoint with many pending deliveries.
 MAX_PENDING_REQUESTED = 2 * MAX_PENDING
-# The counting of events to replay stops at this number.
+# To limit the cost, the count of events before a replay stops at this number.
 MAX_COUNTED_EVENTS = 1_000
-# The values that queue a delivery again, with a new series of attempts.
+# The column values that make a delivery pending again and restart its schedule of attempts.
 REQUEUED_VALUES = {
     "status": DeliveryStatus.PENDING,
     "round_attempts": 0,
@@ -38,10 +39,10 @@ REQUEUED_VALUES = {
 
 @dataclass(frozen=True)
 class EventCount:
-    """The number of events that a replay would send.
+    """The number of events that a replay would send to an endpoint.
 
     Attributes:
-        is_exact: false if the replay would send more than ``count`` events.
+        is_exact: false if a replay would send more than ``count`` events.
     """
 
     count: int
@@ -51,7 +52,10 @@ class EventCount:
 def list_deliveries(
     uow: UnitOfWork, caller: Caller, endpoint_id: int, request: PageRequest
 ) -> PageOfRows[WebhookDelivery]:
-    """Return the endpoint's deliveries, newest first. Raises the errors of ``get_endpoint``."""
+    """Return a page of the deliveries to an endpoint, newest first.
+
+    Raises all errors that ``get_endpoint`` raises.
+    """
     endpoint = webhook_endpoints.get_endpoint(uow, caller, endpoint_id)
     query = select(WebhookDelivery).where(WebhookDelivery.endpoint_id == endpoint.id)
     return paging.read_page(
@@ -60,10 +64,10 @@ def list_deliveries(
 
 
 def send_test(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookDelivery:
-    """Send a test event.
+    """Queue a test event for the endpoint.
 
-    Raises ``quota.exceeded``, ``webhook.not_active``, ``webhook.too_many_pending`` and the errors
-    of ``get_endpoint``.
+    Raises ``quota.exceeded``, ``webhook.not_active``, ``webhook.too_many_pending`` and all errors
+    that ``get_endpoint`` raises.
     """
     endpoint = webhook_endpoints.lock_active_endpoint(uow, caller, endpoint_id)
     _require_room(uow, endpoint)
@@ -78,10 +82,10 @@ def send_test(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookDeliv
 def resend_delivery(
     uow: UnitOfWork, caller: Caller, endpoint_id: int, delivery_id: int
 ) -> WebhookDelivery:
-    """Send the event of a delivery again, even if the delivery succeeded or failed.
+    """Send the event of a delivery again, even if the delivery has already succeeded or failed.
 
     Raises ``webhook.delivery_not_found``, ``webhook.event_gone``, ``webhook.not_active``,
-    ``webhook.too_many_pending`` and the errors of ``get_endpoint``.
+    ``webhook.too_many_pending`` and all errors that ``get_endpoint`` raises.
     """
     endpoint = webhook_endpoints.lock_active_endpoint(uow, caller, endpoint_id)
     is_this = (WebhookDelivery.id == delivery_id, WebhookDelivery.endpoint_id == endpoint.id)
@@ -113,14 +117,15 @@ def _require_room(uow: UnitOfWork, endpoint: WebhookEndpoint) -> None:
 
 
 def replay_events(uow: UnitOfWork, caller: Caller, endpoint_id: int, since: datetime) -> int:
-    """Send all stored events since this time again, in their original order.
+    """Send all stored events that happened at or after ``since`` again, in their original order.
 
-    Returns 0 if no event was stored since then, and 1 otherwise. Raises ``webhook.not_active``,
-    ``quota.exceeded`` and the errors of ``get_endpoint``.
+    Returns 1 if any event is sent again, and 0 if no event is found. Raises ``webhook.not_active``,
+    ``quota.exceeded`` and all errors that ``get_endpoint`` raises.
     """
     endpoint = webhook_endpoints.lock_active_endpoint(uow, caller, endpoint_id)
     _require_storage(uow, caller)
-    # The search starts shortly before ``since``, so each query reads only few older events.
+    # The search for the first events starts shortly before ``since``, so each query reads few
+    # events that are older than ``since``.
     place = find_place_before(uow.session, since)
     first_by_type = [
         uow.session.scalar(build_first_event_query(_select_events(endpoint, kind), place, since))
@@ -142,9 +147,10 @@ def _require_storage(uow: UnitOfWork, caller: Caller) -> None:
 def build_first_event_query(
     events: Collection[ColumnElement[bool]], place: int, since: datetime
 ) -> Select[FeedEvent]:
-    """Build the query of the first event since this time, which starts its search at ``place``.
+    """Build the query for the first event that happened at or after ``since``.
 
-    ``events``: the conditions that an event must meet.
+    ``events``: the SQL conditions that select the events to search. ``place``: the place in the
+    feed at which the search starts.
     """
     query = select(FeedEvent).where(
         *events, FeedEvent.place >= place, FeedEvent.occurred_at >= since
@@ -155,11 +161,15 @@ def build_first_event_query(
 def count_events_since(
     uow: UnitOfWork, caller: Caller, endpoint_id: int, since: datetime
 ) -> EventCount:
-    """Count the events that ``replay_events`` would send. Raises the errors of ``get_endpoint``."""
+    """Count the events that ``replay_events`` would send to an endpoint.
+
+    Raises all errors that ``get_endpoint`` raises.
+    """
     endpoint = webhook_endpoints.get_endpoint(uow, caller, endpoint_id)
     count = 0
     for kind in endpoint.types:
-        # Read a limited number of the newest events, so that an old ``since`` doesn't cost more.
+        # Read at most the ``MAX_COUNTED_EVENTS`` + 1 newest events, so that an old ``since``
+        # doesn't make the count slow.
         newest = select(FeedEvent.occurred_at).where(*_select_events(endpoint, kind))
         newest = newest.order_by(FeedEvent.place.desc(), FeedEvent.id.desc())
         bounded = newest.limit(MAX_COUNTED_EVENTS + 1).subquery()
@@ -169,6 +179,6 @@ def count_events_since(
 
 
 def _select_events(endpoint: WebhookEndpoint, kind: str) -> list[ColumnElement[bool]]:
-    """Return the conditions that select the endpoint's events of one type."""
+    """Return the SQL conditions that select the events of one type that the endpoint receives."""
     of_list = [] if endpoint.list_id is None else [FeedEvent.list_id == endpoint.list_id]
     return [FeedEvent.user_id == endpoint.user_id, FeedEvent.type == kind, *of_list]

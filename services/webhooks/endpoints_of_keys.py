@@ -1,4 +1,4 @@
-"""Ends or pauses the webhook endpoints of an API key when the key is revoked or expires."""
+"""Ends the webhook endpoints of revoked API keys, and pauses the endpoints of expired API keys."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -24,7 +24,8 @@ PROCESS_EXPIRED_KEYS = register_maintenance(
     run=lambda resources, _: process_expired_keys(resources),
 )
 _MAX_KEYS = 1_000
-# Finds keys with active endpoints that have expired, or that expire soon without a notice yet.
+# Finds API keys that own active endpoints and have expired, or that expire soon and whose owner was
+# not notified yet.
 _FIND_EXPIRING_KEYS = Statement("""
 SELECT DISTINCT k.id, k.user_id
 FROM webhook_endpoints AS e JOIN api_keys AS k ON k.id = e.key_id
@@ -37,9 +38,10 @@ LIMIT :limit
 def revoke_key(
     uow: UnitOfWork, *, key_id: int, user_id: int | None = None, keep_endpoints: bool = False
 ) -> int:
-    """Revoke an API key. End the endpoints of the key and of all keys that the key created.
+    """Revoke an API key and the keys that it created, and end their webhook endpoints.
 
-    ``keep_endpoints``: whether to move these endpoints to the account instead of ending them.
+    ``keep_endpoints``: whether to keep the endpoints of the revoked keys as endpoints of the
+    account, instead of ending them.
     """
     revoked = api_keys.revoke_key(uow, key_id=key_id, user_id=user_id)
     if keep_endpoints:
@@ -53,18 +55,22 @@ def revoke_key(
 
 
 def list_live_endpoints_of_key(uow: UnitOfWork, key_id: int) -> list[WebhookEndpoint]:
-    """Return the live endpoints of an API key and of keys that the key created, newest first."""
+    """Return the endpoints of an API key and of the keys that it created, newest first.
+
+    Endpoints that have ended are omitted.
+    """
     return webhook_endpoints.find_live_endpoints(
         uow, WebhookEndpoint.key_id.in_(api_keys.select_key_family(key_id))
     )
 
 
 def process_expired_keys(resources: Resources) -> int:
-    """Pause the endpoints of expired keys, and notify the owners. Return the number of mails.
+    """Pause the endpoints of expired API keys, and notify the keys' owners by mail.
 
-    Owners also get a mail two weeks before a key expires. Each mail is written in the transaction
-    of the change that the mail reports, with the person's row locked. A mail is therefore sent only
-    once, and never to an erased person.
+    Return the number of mails. The owner of an API key with active endpoints gets a mail two weeks
+    before the key expires. A mail about an API key is enqueued in the transaction that changes the
+    key or its endpoints, so the mail is sent only once. The transaction that enqueues the mail also
+    locks the person's row, so that no mail is sent to an erased person.
     """
     due = resources.database.rows(_FIND_EXPIRING_KEYS, before=NOTICE_BEFORE_EXPIRY, limit=_MAX_KEYS)
     mails = 0
@@ -75,7 +81,10 @@ def process_expired_keys(resources: Resources) -> int:
 
 
 def _process_key(uow: UnitOfWork, key_id: int, user_id: int) -> bool:
-    """Pause one key's endpoints, or announce the key's expiry. Return whether a mail was sent."""
+    """Pause the endpoints of an expired API key, or notify the owner that the key expires soon.
+
+    Return whether a mail was sent.
+    """
     person_query = select(User).where(User.id == user_id, User.erased_at.is_(None))
     person = uow.session.scalar(person_query.with_for_update(key_share=True))
     key_query = select(ApiKey, ApiKey.expires_at <= func.now())

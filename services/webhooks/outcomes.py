@@ -1,8 +1,10 @@
-"""Records the outcomes of delivery attempts.
+"""Records the outcomes of webhook delivery attempts.
 
-A receiver that doesn't answer blocks a thread that other owners need. After two calls in a row
-without an answer, the endpoint rests. Each further silent call doubles the rest. Because silent
-endpoints rest, the threads of one process suffice for more than a hundred silent endpoints.
+While a webhook receiver doesn't answer, the call to it blocks a thread that other owners need. An
+endpoint rests after two consecutive calls without an answer, which means that no events are sent to
+it for a while. Each further call without an answer doubles the rest of the endpoint, up to five
+minutes. Because endpoints that don't answer rest, the threads of one process suffice for more than
+a hundred of these endpoints.
 """
 
 from collections.abc import Mapping
@@ -22,18 +24,20 @@ from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
 
-# Deliveries and endpoints that fail for this long are given up.
+# A delivery is given up after it has failed for this time. An endpoint at which all deliveries fail
+# for this time is paused.
 RETRY_PERIOD = timedelta(days=3)
-# The longest pause that a receiver can request. The normal schedule has shorter pauses.
+# The longest pause that a receiver can request with the header ``Retry-After``. The pauses in the
+# normal retry schedule are shorter than ``MAX_RETRY_AFTER``.
 MAX_RETRY_AFTER = timedelta(hours=12)
-# A call without an answer counts as silent if the call lasted at least this long.
+# A receiver counts as silent if a call lasted at least this long without an answer.
 MIN_SILENT_DURATION = timedelta(seconds=5)
 MIN_REST = timedelta(seconds=30)
 MAX_REST = timedelta(minutes=5)
 FAILED_FOR_DAYS = "It failed for three days."
 ANSWERED_GONE = "Its receiver answered 410."
 
-# Records a batch of successful attempts in one statement, because most attempts succeed.
+# Records all successful attempts of a batch in one statement, because most attempts succeed.
 _RECORD_SUCCESSES = text("""
     UPDATE webhook_deliveries AS d
     SET status = 'delivered', delivered_at = now(), error = NULL,
@@ -49,11 +53,12 @@ _RECORD_SUCCESSES = text("""
 def record_outcomes(
     uow: UnitOfWork, endpoint: WebhookEndpoint, url: str, outcomes: Mapping[int, Outcome]
 ) -> None:
-    """Record the outcomes of attempts to deliver to a locked endpoint.
+    """Record the outcomes of a batch of attempts to deliver events to a locked endpoint.
 
-    ``url``: the URL that was called. The owner may have changed the endpoint's URL since the call.
-    ``outcomes``: maps delivery ids to outcomes, in the order of the attempts. Only the last outcome
-    may be a failure.
+    ``url``: the URL that the worker called. The owner may have changed the endpoint's URL since the
+    worker called ``url``. ``outcomes``: maps the ids of deliveries to the outcomes of their
+    attempts, in the order of the attempts. Only the last outcome in ``outcomes`` may be a failure,
+    because a batch stops at the first failure.
     """
     if url == endpoint.url:
         _count_silences(uow, endpoint, outcomes)
@@ -69,11 +74,12 @@ def record_outcomes(
         endpoint.failing_since = None
     for delivery_id in outcomes.keys() - successes:
         delivery = uow.session.get(WebhookDelivery, delivery_id)
-        # If the delivery's retention ended during the call, the row is gone.
+        # The row of the delivery may have been deleted during the call, because its retention
+        # period ended.
         if delivery is not None:
             _record_failure(uow, endpoint, delivery, outcomes[delivery_id], url)
-    # An erasure that already processed this table doesn't see these answers, so blank the answers
-    # here.
+    # Blank the receivers' answers about erased persons, because an erasure job may have processed
+    # this table before the answers were written.
     table = WebhookDelivery
     is_erased = exists().where(User.id == table.person_id, User.erased_at.is_not(None))
     uow.session.execute(update(table).where(table.id.in_(outcomes), is_erased).values(answer=None))
@@ -82,7 +88,10 @@ def record_outcomes(
 def _count_silences(
     uow: UnitOfWork, endpoint: WebhookEndpoint, outcomes: Mapping[int, Outcome]
 ) -> None:
-    """Count the silent calls in a row. After two silent calls, make the endpoint rest."""
+    """Count the endpoint's consecutive calls without an answer.
+
+    After two consecutive calls without an answer, make the endpoint rest.
+    """
     for outcome in outcomes.values():
         duration = timedelta(milliseconds=outcome.milliseconds)
         is_silence = outcome.status is None and duration >= MIN_SILENT_DURATION
@@ -92,7 +101,7 @@ def _count_silences(
 
 
 def choose_rest(silences: int) -> timedelta | None:
-    """Return the endpoint's rest after this number of silent calls in a row."""
+    """Return the rest of an endpoint after this number of consecutive calls without an answer."""
     return min(MIN_REST * (1 << min(silences - 2, 10)), MAX_REST) if silences > 1 else None
 
 
@@ -107,16 +116,18 @@ def _record_failure(
     delivery.milliseconds = outcome.milliseconds
     delivery.answer = outcome.body or None
     delivery.error = outcome.error
-    # A 410 from a former URL doesn't end the endpoint, because the owner has replaced that URL.
+    # An answer 410 from a former URL doesn't end the endpoint, because the owner has replaced that
+    # URL.
     if outcome.status == HTTPStatus.GONE and url == endpoint.url:
         delivery.status = DeliveryStatus.FAILED
         _stop_endpoint(uow, endpoint, EndpointState.ENDED, ANSWERED_GONE)
         return
     now = _get_transaction_time(uow)
-    # The endpoint counts as failing since its first failed attempt. The time of queuing doesn't
-    # count, because other deliveries may have succeeded before the attempt. An event that was sent
-    # at once has equal times of queuing and first attempt. The last attempt of that event after
-    # three days therefore pauses an endpoint that received nothing else.
+    # An endpoint has been failing since the first failed attempt after its last success. The time
+    # at which the delivery was queued is not the start of the failure, because other deliveries may
+    # have succeeded before the attempt. If an event is sent as soon as it is queued, its last
+    # attempt is exactly three days after its first attempt. An endpoint that received only one
+    # event is therefore paused after the event's last attempt fails.
     failing_since = endpoint.failing_since or delivery.last_attempt_at or now
     fails_for_days = now >= failing_since + RETRY_PERIOD
     is_given_up = now >= delivery.queued_at + RETRY_PERIOD
@@ -124,8 +135,8 @@ def _record_failure(
         delivery.status = DeliveryStatus.FAILED
     else:
         delivery.due_at = _choose_retry_time(delivery, outcome, now)
-    # If the failed delivery was the only pending delivery, the endpoint no longer counts as
-    # failing.
+    # If the delivery that was given up was the endpoint's only pending delivery, the endpoint no
+    # longer counts as failing.
     is_over = is_given_up and not fails_for_days and not _has_other_pending(uow, delivery)
     endpoint.failing_since = None if is_over else failing_since
     if fails_for_days:
@@ -133,20 +144,22 @@ def _record_failure(
 
 
 def _choose_retry_time(delivery: WebhookDelivery, outcome: Outcome, now: datetime) -> datetime:
-    """Return the time of the next attempt, which the receiver may have postponed.
+    """Return the time of the next attempt of a failed delivery.
 
-    The last attempt is made three days after the delivery was queued.
+    The receiver may have postponed the next attempt with the header ``Retry-After``. The last
+    attempt of a delivery is three days after the delivery was queued.
     """
     seconds = parse_retry_after(outcome.retry_after, max_seconds=MAX_RETRY_AFTER.total_seconds())
     due_at = delivery.due_at
     if seconds is not None:
-        # A receiver can't shorten the pause below the first pause of the normal schedule.
+        # A receiver can't request a pause that is shorter than the first pause in the normal retry
+        # schedule.
         due_at = now + max(timedelta(seconds=seconds), FIRST_PAUSES[0])
     return min(due_at, delivery.queued_at + RETRY_PERIOD)
 
 
 def _has_other_pending(uow: UnitOfWork, delivery: WebhookDelivery) -> bool:
-    """Return whether the delivery's endpoint has further pending deliveries."""
+    """Return whether the delivery's endpoint has pending deliveries besides this delivery."""
     table = WebhookDelivery
     query = select(table.id).where(
         table.endpoint_id == delivery.endpoint_id,

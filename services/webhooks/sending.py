@@ -1,13 +1,14 @@
-"""Sends an endpoint's due deliveries in the endpoint's job.
+"""Sends the due deliveries of a webhook endpoint in the endpoint's job.
 
-The job alternates between a transaction and calls to the receiver outside of any transaction. Each
-transaction records the outcomes of the previous calls and claims the next deliveries. Each
-transaction checks the lease, so a worker that lost its lease writes nothing.
+The job of an endpoint alternates between database transactions and calls to the receiver. Each
+transaction of the job records the outcomes of the last calls and claims the next deliveries. Each
+transaction of the job checks the job's lease, so a worker that lost its lease writes nothing.
 
 Deliveries are claimed in batches, because a transaction takes longer than a call to a fast
-receiver. After a successful call, the worker claims ``MAX_BATCH_DELIVERIES`` deliveries in one
-transaction. After a failed call, the worker claims only one delivery. If a worker is killed after
-it sent a batch of deliveries and before it recorded their outcomes, the batch is sent again.
+receiver. After a successful call to the receiver, the worker claims up to ``MAX_BATCH_DELIVERIES``
+deliveries in one transaction. After a failed call to the receiver, the worker claims only one
+delivery. If a worker is killed between sending a batch and recording the outcomes, all deliveries
+of the batch are sent again.
 """
 
 import time
@@ -29,15 +30,19 @@ from services.webhooks.claims import Message
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# After this time, the job goes to the end of the queue, so that other endpoints get their turn.
+# The duration of a turn of an endpoint's job. After its turn, an endpoint's job goes to the end of
+# the queue, so that the jobs of other endpoints run.
 MAX_TURN_SECONDS = 5.0
-# The limit keeps threads free for other owners, even if all endpoints of one owner hang.
+# The maximum number of endpoints per owner to which workers send at the same time. Without a limit
+# per owner, one owner's hanging endpoints could block all threads.
 MAX_ACTIVE_ENDPOINTS_PER_OWNER = 2
 MAX_BATCH_DELIVERIES = 20
-# After this time, the worker releases the unsent deliveries of its batch. Names and addresses in
-# the events and the endpoint's settings may have changed since the claim.
+# The time after a claim for which a worker may start to send the claimed deliveries. After this
+# time, the worker releases claimed deliveries that were not sent. The time from claim to sending is
+# limited because the endpoint's settings, and names and addresses in the events, may change.
 MAX_CLAIM_SECONDS = 1.0
-# How long an endpoint waits while its owner has reached the limit of active endpoints.
+# After this pause, an endpoint's job checks again whether the owner has reached the limit of active
+# endpoints.
 _OWNER_LIMIT_PAUSE = timedelta(seconds=2)
 
 SEND_EVENTS = register_kind(
@@ -58,7 +63,7 @@ def _open_client(resources: Resources) -> ReceiverClient:
 
 
 def send_due_deliveries(resources: Resources, lease: Lease, receivers: ReceiverClient) -> None:
-    """Send the endpoint's deliveries until no delivery is due or the job's turn ends."""
+    """Send the endpoint's deliveries until no delivery is due or the turn of the job ends."""
     ends_at = time.monotonic() + MAX_TURN_SECONDS
     sent = 0
     batch_size = 1
@@ -66,7 +71,7 @@ def send_due_deliveries(resources: Resources, lease: Lease, receivers: ReceiverC
     results: list[Outcome] = []
     while True:
         with resources.unit_of_work() as uow:
-            # Every transaction locks the job before the endpoint, to prevent deadlocks.
+            # To prevent deadlocks, every transaction locks the job before the endpoint.
             record_progress(uow, lease, done=sent)
             query = select(WebhookEndpoint).where(WebhookEndpoint.id == lease.subject_id)
             endpoint = uow.session.scalar(query.with_for_update())
@@ -85,14 +90,17 @@ def send_due_deliveries(resources: Resources, lease: Lease, receivers: ReceiverC
                 return
         results = receivers.post_each(messages[0].url, _sign_posts(messages))
         sent += len(results)
-        # Optimization: batches of webhook deliveries (decision 17).
+        # Optimization: deliveries to webhook endpoints are claimed in batches (decision 17).
         batch_size = MAX_BATCH_DELIVERIES if results[-1].is_success else 1
 
 
 def _claim_batch(
     uow: UnitOfWork, lease: Lease, endpoint: WebhookEndpoint | None, batch_size: int
 ) -> list[Message]:
-    """Claim the endpoint's next deliveries. Return an empty list if no delivery is due."""
+    """Claim the next batch of the endpoint's deliveries.
+
+    Return an empty list if the worker should send nothing now.
+    """
     if endpoint is None or endpoint.state != EndpointState.ACTIVE:
         return []
     rests_until = endpoint.rests_until
@@ -108,7 +116,7 @@ def _claim_batch(
 
 
 def _count_earlier_jobs(uow: UnitOfWork, lease: Lease, endpoint: WebhookEndpoint) -> int:
-    """Count the owner's running webhook jobs with a lower id than this job."""
+    """Count the running webhook jobs of the same owner that have a lower id than this job."""
     query = select(func.count()).where(
         Job.status == JobStatus.RUNNING,
         Job.queue == Queue.WEBHOOKS,
@@ -119,9 +127,9 @@ def _count_earlier_jobs(uow: UnitOfWork, lease: Lease, endpoint: WebhookEndpoint
 
 
 def _sign_posts(messages: Iterable[Message]) -> Iterator[SignedPost]:
-    """Yield signed messages until ``MAX_CLAIM_SECONDS`` have passed.
+    """Sign and yield the messages one by one until ``MAX_CLAIM_SECONDS`` have passed.
 
-    Each message is signed just before its call, because the signature covers the time.
+    A message is signed immediately before it is sent, because the signature includes the time.
     """
     ends_at = time.monotonic() + MAX_CLAIM_SECONDS
     for message in messages:

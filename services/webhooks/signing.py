@@ -1,7 +1,9 @@
-"""Signs webhooks with the secrets of an endpoint (Standard Webhooks 1.0).
+"""Signs webhook requests with the secrets of their endpoint (Standard Webhooks 1.0).
 
-The encryption keys encrypt each stored secret. For a day after a rotation, the former secret also
-signs events. The header carries a signature per live secret. A receiver may check any signature.
+Webhook secrets are stored encrypted with an encryption key. For a day after an owner rotates an
+endpoint's secret, requests are signed with both the former and the new secret. The header
+``webhook-signature`` contains one signature for each secret that has not expired. A receiver may
+verify any one of the signatures in the header.
 """
 
 import base64
@@ -19,14 +21,18 @@ from storage.encryption import WrappedKey
 from storage.unit_of_work import UnitOfWork
 
 FORMER_SECRET_LIFETIME = timedelta(hours=24)
-# The limit of secrets that sign at the same time. Each live secret adds a signature to the header.
+# The maximum number of unexpired secrets per endpoint. The number of secrets is limited because
+# each unexpired secret adds a signature to the request's header.
 MAX_LIVE_SECRETS = 10
 SECRET_PREFIX = "whsec_"  # noqa: S105 - the beginning of every secret
 _SECRET_BYTES = 32
 
 
 def create_secret(uow: UnitOfWork, endpoint_id: int) -> str:
-    """Create a new secret of the endpoint. The former secrets expire within a day."""
+    """Create a new secret for signing the endpoint's requests.
+
+    The endpoint's former secrets expire within a day.
+    """
     ends_at = func.least(WebhookSecret.expires_at, func.now() + FORMER_SECRET_LIFETIME)
     former = update(WebhookSecret).where(WebhookSecret.endpoint_id == endpoint_id)
     uow.session.execute(former.values(expires_at=ends_at))
@@ -49,7 +55,10 @@ def count_live_secrets(uow: UnitOfWork, endpoint_id: int) -> int:
 
 
 def load_live_secrets(uow: UnitOfWork, endpoint_id: int) -> list[bytes]:
-    """Return the endpoint's live secrets, newest first, or raise ``DecryptionFailed``."""
+    """Return the endpoint's secrets that have not expired, newest first.
+
+    Raises ``DecryptionFailed``.
+    """
     query = select(WebhookSecret).where(*_are_live(endpoint_id))
     return [
         uow.key_wrapper.unwrap(WrappedKey(row.wrapped_by, row.wrapped_key), row.context)
@@ -58,21 +67,25 @@ def load_live_secrets(uow: UnitOfWork, endpoint_id: int) -> list[bytes]:
 
 
 def _are_live(endpoint_id: int) -> tuple[ColumnElement[bool], ...]:
-    """Return the conditions that select the endpoint's secrets that have not expired."""
+    """Return the SQL conditions that select the endpoint's secrets that have not expired."""
     is_live = or_(WebhookSecret.expires_at.is_(None), WebhookSecret.expires_at > func.now())
     return WebhookSecret.endpoint_id == endpoint_id, is_live
 
 
 def serialise_event(event: dict[str, Any]) -> bytes:
-    """Return the body of a webhook. ``event`` is in the format of API responses."""
+    """Return the body of a webhook request about an event.
+
+    ``event`` must be in the format of API responses.
+    """
     content = {"type": event["type"], "timestamp": event["occurred_at"], "data": event}
     return orjson.dumps(content)
 
 
 def build_message_id(event_id: int) -> str:
-    """Return the webhook id of an event, which is the same for all attempts and endpoints.
+    """Return the ``webhook-id`` of an event.
 
-    The id helps a receiver to recognise an event that arrives twice.
+    All attempts and all endpoints get the same id for the same event. The ``webhook-id`` helps a
+    receiver to recognise an event that arrives twice.
     """
     return f"evt_{event_id}"
 
@@ -80,7 +93,7 @@ def build_message_id(event_id: int) -> str:
 def sign_message(
     keys: Sequence[bytes], message_id: str, sent_at: datetime, body: bytes
 ) -> dict[str, str]:
-    """Return the headers of a webhook, with one signature per key."""
+    """Return the headers of a webhook request, with one signature for each key."""
     timestamp = sent_at.astimezone(UTC).replace(microsecond=0)
     signatures = [Webhook(key).sign(message_id, timestamp, body.decode()) for key in keys]
     return {

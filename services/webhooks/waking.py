@@ -1,8 +1,10 @@
-"""Starts the jobs of endpoints with due deliveries or new events.
+"""Starts the jobs that send events to webhook endpoints with due deliveries or new events.
 
-Workers of the webhook queue search for these endpoints each second, other workers less often. An
-endpoint has a single job, which ends when no delivery is due and is restarted later. A million
-events therefore need only one row in ``jobs``. Writing an event never waits for an endpoint.
+Workers of the webhook queue look for due endpoints each second. Workers of other queues look for
+due endpoints less often. Each endpoint has a single job, which ends when no delivery is due and is
+restarted when a delivery becomes due. Because each endpoint has only one job, a million events
+don't add a million rows to ``jobs``. A transaction that writes an event never waits for a webhook
+endpoint.
 """
 
 import time
@@ -22,25 +24,28 @@ from storage.resources import Resources
 
 _JOB_LIFETIME = timedelta(days=1)
 _MAX_STARTED = 200
-# Events become visible when their transaction commits. If a transaction takes longer than this,
-# only a full scan finds its events.
+# An event becomes visible when its transaction commits. If a transaction that writes events takes
+# longer than this, only a full scan finds its events.
 _RECENT_SECONDS = 60.0
 
 
 class EndpointWaker:
-    """Starts the jobs of endpoints with due deliveries or new events, in each worker process.
+    """Starts the jobs of webhook endpoints that have due deliveries or new events.
 
-    Each second, the waker checks the endpoints of owners with recent events. Less often, a full
-    scan checks the endpoints of all owners.
+    Each worker process has one waker. Each scan checks only the endpoints of owners with recent
+    events. A full scan, which runs less often, checks the endpoints of all owners.
     """
 
     def __init__(self) -> None:
-        # The time of each recent scan, with the id of the newest event at that time.
+        # Pairs of the time of a recent scan and the id of the newest event at that time.
         self._scans: deque[tuple[float, int]] = deque()
         self._full_pace = ScanPace()
 
     def wake_due(self, resources: Resources) -> int:
-        """Start the jobs of due endpoints. Return the number of started jobs."""
+        """Start the jobs of endpoints with due deliveries or new events.
+
+        Return the number of started jobs.
+        """
         [(newest,)] = resources.database.rows(_FIND_NEWEST_EVENT)
         now = time.monotonic()
         self._scans.append((now, newest))
@@ -59,8 +64,8 @@ class EndpointWaker:
 
 _FIND_NEWEST_EVENT = Statement("SELECT coalesce(max(id), 0) FROM feed_events")
 
-# Finds endpoints that need a running job. A webhook job fails only because of an internal error, so
-# an endpoint whose job failed waits for a minute.
+# Finds endpoints that have due deliveries or new events, but no running job. An endpoint's job is
+# restarted a minute after a failure, because such a job fails only because of an internal error.
 FIND_DUE_ENDPOINTS = Statement("""
     WITH owners AS MATERIALIZED (
         SELECT DISTINCT user_id FROM feed_events WHERE id > :since
@@ -91,11 +96,14 @@ FIND_DUE_ENDPOINTS = Statement("""
 
 
 def _start_job(resources: Resources, endpoint_id: int) -> bool:
-    """Start the endpoint's job. Return false if another process started the job."""
+    """Start the job that sends events to the endpoint.
+
+    Return false if the job is already queued or running.
+    """
     with resources.unit_of_work() as uow:
         is_active = WebhookEndpoint.state == EndpointState.ACTIVE
         query = select(WebhookEndpoint).where(WebhookEndpoint.id == endpoint_id, is_active)
-        # Skip an endpoint that another worker is waking at the same time.
+        # Skip the endpoint if another worker has locked it to start its job.
         endpoint = uow.session.scalar(query.with_for_update(skip_locked=True))
         if endpoint is None:
             return False

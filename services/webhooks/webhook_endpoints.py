@@ -1,8 +1,9 @@
 """Creates, changes and ends the webhook endpoints of owners.
 
-An endpoint receives the events after its position in the feed. An event type that is added later
-has its own start position. An endpoint that is behind or paused therefore receives all missed
-events of its old types, but no older events of the new type.
+Each endpoint has a position in the feed, and receives the events after this position. When an owner
+adds an event type to an endpoint, the type gets its own start position in the feed. A paused or
+slow endpoint receives all missed events of its old types. An endpoint receives only those events of
+an added type that happen after the type was added.
 """
 
 from collections.abc import Collection
@@ -29,7 +30,10 @@ ENDED_WITH_LOGIN = "It ended when the account got another password."
 
 @dataclass(frozen=True)
 class EndpointChange:
-    """The new values of an endpoint. ``None`` keeps the current value."""
+    """The changes that an owner makes to an endpoint.
+
+    ``None`` keeps the current value of a field.
+    """
 
     url: str | None = None
     types: Collection[FeedEventType] | None = None
@@ -44,11 +48,12 @@ def create_endpoint(
     types: Collection[FeedEventType],
     list_id: int | None,
 ) -> tuple[WebhookEndpoint, str]:
-    """Create an endpoint for future events, and notify the account by mail.
+    """Create a webhook endpoint for future events, and notify the owner by mail.
 
-    Returns the endpoint and its secret, which is shown only once. The caller of this function must
-    check the URL. Raises ``auth.login_again``, ``auth.insufficient_scope``,
-    ``auth.restricted_credential``, ``list.not_found`` and ``webhook.too_many_endpoints``.
+    Returns the endpoint and its secret, which the API shows only once. The caller of
+    ``create_endpoint`` must check the URL. Raises ``auth.login_again``,
+    ``auth.insufficient_scope``, ``auth.restricted_credential``, ``list.not_found`` and
+    ``webhook.too_many_endpoints``.
     """
     _require_types(caller, types)
     sessions.lock_caller(uow, caller)
@@ -75,7 +80,10 @@ def create_endpoint(
 
 
 def list_endpoints(uow: UnitOfWork, caller: Caller) -> list[WebhookEndpoint]:
-    """Return the caller's endpoints, newest first, if the credential may see all their types."""
+    """Return the caller's endpoints, newest first.
+
+    Endpoints with event types that the credential may not see are omitted.
+    """
     visible = list_visible_types(caller.scopes, unrestricted=caller.unrestricted)
     query = select(WebhookEndpoint).where(
         WebhookEndpoint.user_id == caller.user_id, _is_not_deleted()
@@ -87,10 +95,10 @@ def list_endpoints(uow: UnitOfWork, caller: Caller) -> list[WebhookEndpoint]:
 def get_endpoint(
     uow: UnitOfWork, caller: Caller, endpoint_id: int, *, lock: bool = False
 ) -> WebhookEndpoint:
-    """Return the caller's endpoint.
+    """Return the caller's endpoint with this id.
 
-    Raises ``webhook.endpoint_not_found``, and ``auth.insufficient_scope`` or
-    ``auth.restricted_credential`` if the credential may not see one of the endpoint's types.
+    Raises ``webhook.endpoint_not_found``. Raises ``auth.insufficient_scope`` or
+    ``auth.restricted_credential`` if the credential may not see an event type of the endpoint.
     """
     query = select(WebhookEndpoint).where(
         WebhookEndpoint.id == endpoint_id,
@@ -105,23 +113,25 @@ def get_endpoint(
 
 
 def list_known_types(endpoint: WebhookEndpoint) -> list[FeedEventType]:
-    """Return the endpoint's event types, except types that only a later release knows."""
+    """Return the endpoint's event types, except types that only another release knows."""
     return [FeedEventType(name) for name in endpoint.types if name in [*FeedEventType]]
 
 
 def change_endpoint(
     uow: UnitOfWork, caller: Caller, endpoint_id: int, to: EndpointChange
 ) -> WebhookEndpoint:
-    """Change the endpoint, and notify the account of a new URL by mail.
+    """Change the endpoint, and notify its owner by mail of a new URL.
 
-    The caller of this function must check a new URL. A session needs a recent login to change an
-    endpoint. Raises ``auth.login_again``, ``webhook.ended`` and the errors of ``get_endpoint``.
+    The caller of ``change_endpoint`` must check a new URL. A user must have logged in recently to
+    change an endpoint. Raises ``auth.login_again``, ``webhook.ended`` and all errors that
+    ``get_endpoint`` raises.
     """
     endpoint = _lock_for_maker(uow, caller, endpoint_id)
     if to.url is not None and to.url != endpoint.url:
         endpoint.url = to.url
         endpoint.key_id = caller.key_id
-        # Forget the silent calls of the former receiver, because the new receiver may respond.
+        # Reset the count of calls without an answer, because the receiver at the new URL may
+        # answer.
         endpoint.silences = 0
         endpoint.rests_until = None
         if endpoint.state == EndpointState.ACTIVE:
@@ -130,8 +140,8 @@ def change_endpoint(
         _mail_person(uow, caller)
     if to.types is not None:
         _require_types(caller, to.types)
-        # The endpoint receives only future events of an added type, even if the type was removed
-        # before.
+        # Start an added event type at the newest position, so that the endpoint receives only
+        # future events, even if it had this type before.
         now = newest_position(uow.session).cursor
         starts = {kind: start for kind, start in endpoint.starts.items() if kind in to.types}
         added_starts = {kind.value: now for kind in to.types if kind not in endpoint.types}
@@ -163,11 +173,13 @@ def _set_state(
     endpoint.reason = None
     endpoint.failing_since = None
     if endpoint.key_id is not None and not api_keys.is_active_key(uow, endpoint.key_id):
-        # An expired or revoked key would pause the endpoint again, so replace the key.
+        # Replace an expired or revoked API key with the caller's key, because the old key would
+        # pause the endpoint again.
         endpoint.key_id = caller.key_id
     endpoint.is_held = False
     wake_endpoint(endpoint)
-    # Restart the retry schedule of the pending deliveries, so that none of them is given up soon.
+    # Restart the retry schedule of all pending deliveries, so that none of them is given up soon
+    # after the endpoint becomes active.
     table = WebhookDelivery
     statement = update(table).where(
         table.endpoint_id == endpoint.id, table.status == DeliveryStatus.PENDING
@@ -177,10 +189,10 @@ def _set_state(
 
 
 def rotate_secret(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> str:
-    """Create a new secret. For a day, the former secret also signs events.
+    """Create a new secret for the endpoint. The former secret also signs events for a day.
 
-    Raises ``auth.login_again``, ``webhook.ended``, ``webhook.too_many_secrets`` and the errors of
-    ``get_endpoint``.
+    Raises ``auth.login_again``, ``webhook.ended``, ``webhook.too_many_secrets`` and all errors that
+    ``get_endpoint`` raises.
     """
     endpoint = _lock_for_maker(uow, caller, endpoint_id)
     if signing.count_live_secrets(uow, endpoint.id) >= signing.MAX_LIVE_SECRETS:
@@ -189,7 +201,7 @@ def rotate_secret(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> str:
 
 
 def delete_endpoint(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> int:
-    """End the endpoint and hide it from its owner. Return 1."""
+    """End the endpoint, and hide it from its owner. Return 1."""
     endpoint = get_endpoint(uow, caller, endpoint_id, lock=True)
     if endpoint.state != EndpointState.ENDED:
         record_event(uow, caller.user_id, EventType.WEBHOOK_ENDED, endpoint_id=endpoint.id)
@@ -200,9 +212,9 @@ def delete_endpoint(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> int:
 
 
 def lock_active_endpoint(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookEndpoint:
-    """Lock and return the caller's endpoint, which must be active.
+    """Lock the caller's endpoint and return it, if it is active.
 
-    Raises ``webhook.not_active`` and the errors of ``get_endpoint``.
+    Raises ``webhook.not_active`` and all errors that ``get_endpoint`` raises.
     """
     endpoint = get_endpoint(uow, caller, endpoint_id, lock=True)
     if endpoint.state != EndpointState.ACTIVE:
@@ -211,31 +223,31 @@ def lock_active_endpoint(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> W
 
 
 def wake_endpoint(endpoint: WebhookEndpoint) -> None:
-    """End the rest of a locked endpoint, so that a worker sends its deliveries within a second."""
+    """Make a locked endpoint due, so that a worker sends its pending deliveries within a second."""
     endpoint.due_at = func.now()
     endpoint.rests_until = None
 
 
 def list_live_endpoints(uow: UnitOfWork, user_id: int) -> list[WebhookEndpoint]:
-    """Return the person's endpoints that have not ended, newest first."""
+    """Return the endpoints of a person that have not ended, newest first."""
     return find_live_endpoints(uow, WebhookEndpoint.user_id == user_id)
 
 
 def find_live_endpoints(uow: UnitOfWork, condition: ColumnElement[bool]) -> list[WebhookEndpoint]:
-    """Return the endpoints that meet the condition and have not ended, newest first."""
+    """Return the endpoints that meet the SQL condition and have not ended, newest first."""
     query = select(WebhookEndpoint).where(condition, WebhookEndpoint.state != EndpointState.ENDED)
     return list(uow.session.scalars(query.order_by(WebhookEndpoint.id.desc())))
 
 
 def end_all_endpoints(uow: UnitOfWork, user_id: int, *, but: Collection[int] = ()) -> None:
-    """End the person's endpoints except ``but``, because an intruder may have created them."""
+    """End all endpoints of a person except ``but``, because an intruder may have created them."""
     end_endpoints(uow, user_id, {row.id for row in list_live_endpoints(uow, user_id)} - set(but))
 
 
 def end_endpoints(
     uow: UnitOfWork, user_id: int, endpoint_ids: Collection[int], reason: str = ENDED_WITH_LOGIN
 ) -> None:
-    """End some endpoints of the person, for example because their API key was revoked."""
+    """End these endpoints of a person, for example because their API key was revoked."""
     table = WebhookEndpoint
     statement = update(table).where(
         table.user_id == user_id,
@@ -253,15 +265,15 @@ def get_position(endpoint: WebhookEndpoint) -> FeedPosition:
 
 
 def get_type_starts(endpoint: WebhookEndpoint) -> dict[str, FeedPosition]:
-    """Return the start positions of event types that were added later.
+    """Return the start positions of the event types that were added to an existing endpoint.
 
-    A type's start position has no effect if the endpoint's own position is later.
+    A start position has no effect if the endpoint itself is at a later position in the feed.
     """
     return {kind: FeedPosition.of_cursor(cursor) for kind, cursor in endpoint.starts.items()}
 
 
 def rewind_endpoint(endpoint: WebhookEndpoint, to: FeedPosition) -> None:
-    """Move a locked endpoint back, so that all its events after ``to`` are sent again."""
+    """Move a locked endpoint back in the feed, so that all events after ``to`` are sent again."""
     position = min(get_position(endpoint), to)
     endpoint.place = position.place
     endpoint.event_id = position.id
@@ -270,9 +282,9 @@ def rewind_endpoint(endpoint: WebhookEndpoint, to: FeedPosition) -> None:
 
 
 def _mail_person(uow: UnitOfWork, caller: Caller) -> None:
-    """Notify the person by mail of the credential that made the change.
+    """Notify a person by mail that one of their sessions or API keys changed an endpoint.
 
-    The number of mails per credential is limited.
+    The number of mails about each session or API key is limited.
     """
     person = accounts.get_user(uow, caller.user_id)
     detail = "in a browser in which you are logged in"
@@ -285,7 +297,7 @@ def _mail_person(uow: UnitOfWork, caller: Caller) -> None:
 
 
 def _is_not_deleted() -> ColumnElement[bool]:
-    """Return the condition that the owner has not deleted the endpoint."""
+    """Return the SQL condition that the owner has not deleted the endpoint."""
     return WebhookEndpoint.deleted_at.is_(None)
 
 

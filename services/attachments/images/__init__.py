@@ -1,1 +1,1 @@
-"""Converts uploaded images into the stored formats."""
+"""Converts uploaded images into the formats in which Pressroom stores images."""

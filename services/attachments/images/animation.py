@@ -1,4 +1,4 @@
-"""Draws the frames of an animation onto its canvas."""
+"""Draws the frames of an animation onto a canvas."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from services.attachments.images.outcome import create_unreadable_error
 from services.attachments.images.still import resize_image, scale_size
 
 _TRANSPARENT = (0, 0, 0, 0)
-# The WebP encoder stores times of the whole animation as an int, and the duration of a frame in 24
-# bits.
+# The WebP encoder stores the time since the start of an animation as an int, and the duration of a
+# frame in 24 bits.
 _MAX_TIMESTAMP_MILLISECONDS = 2**31 - 1
 _MAX_DURATION_MILLISECONDS = 2**24 - 1
 
 
 class Disposal(Enum):
-    """The change to a frame's rectangle before the next frame is drawn."""
+    """The treatment of a frame's rectangle before the next frame is drawn."""
 
     KEEP = auto()
     CLEAR = auto()
@@ -27,12 +27,13 @@ class Disposal(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A rectangle of an animation.
+    """A frame of an animation, which covers a rectangle of the canvas.
 
     Attributes:
-        over: whether the frame is blended onto the canvas instead of replacing its rectangle.
-        decode: a function that returns the frame's pixels as RGB or RGBA. To save memory, the
-            frame is decoded again each time it is drawn.
+        over: whether the frame is blended with the canvas. If ``over`` is false, the frame replaces
+            its rectangle of the canvas.
+        decode: a function that returns the pixels of the frame as an RGB or RGBA image. To save
+            memory, a frame is decoded each time it is drawn.
     """
 
     left: int
@@ -45,10 +46,10 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Animation:
-    """A sequence of frames.
+    """An animation as a sequence of frames.
 
     Attributes:
-        plays: how often the sequence is played. 0 means endless repetition.
+        plays: how often the animation is played. 0 means endless repetition.
         orientation: the EXIF orientation of a still image.
     """
 
@@ -60,23 +61,26 @@ class Animation:
 
 
 def render_first_view(animation: Animation) -> Image.Image:
-    """Return the canvas with the first frame. No canvas is drawn if the first frame covers it."""
+    """Return the canvas of an animation after its first frame is drawn.
+
+    If the first frame has the size of the canvas, the frame itself is returned.
+    """
     image = animation.frames[0].decode()
     return image if image.size == (animation.width, animation.height) else Playback(animation)
 
 
 class Playback(Image.Image):
-    """An animation in the form of a Pillow image with several frames, for Pillow's encoders.
+    """An animation as a Pillow image with several frames, which Pillow's encoders can read.
 
-    Each frame is drawn when the encoder seeks it, so that only one frame is in memory. If ``width``
-    is set, the frames are scaled to this width.
+    A frame is drawn only when the encoder seeks the frame, so that a single frame is in memory. If
+    ``width`` is set, all frames are scaled to this width.
     """
 
     def __init__(self, animation: Animation, width: int | None = None) -> None:
         super().__init__()
-        # Pairs of a frame's number and its duration in whole milliseconds. Round the end time of
-        # each frame instead of its duration, so that rounding errors don't add up. Repeat a frame
-        # whose duration exceeds the maximum of a WebP frame.
+        # Build pairs of a frame's number and the frame's duration in whole milliseconds. Round the
+        # end time of each frame rather than the frame's duration, so that rounding errors don't add
+        # up. Repeat a frame that lasts longer than a WebP frame can.
         steps: list[tuple[int, int]] = []
         exact_end_ms = Fraction(0)
         end_ms = 0
@@ -131,13 +135,13 @@ def _draw_canvases(animation: Animation) -> Iterator[Image.Image]:
         box = (frame.left, frame.top, frame.left + patch.width, frame.top + patch.height)
         before = canvas.crop(box) if frame.disposal is Disposal.RESTORE else None
         if frame.over and patch.mode == "RGBA":
-            # Crop the frame, because Pillow refuses to compose outside of the canvas.
+            # Crop the frame to the canvas, because Pillow refuses to draw outside of the canvas.
             width = max(0, min(box[2], canvas.width) - box[0])
             height = max(0, min(box[3], canvas.height) - box[1])
             canvas.alpha_composite(patch, box[:2], (0, 0, width, height))
         else:
             canvas.paste(patch, box)
-        # Free the frame's memory for the encoder.
+        # Free the memory of the frame before the encoder runs.
         del patch
         yield canvas
         if before is not None:

@@ -1,8 +1,8 @@
-"""Encodes and decodes BlurHashes, which show an image's colours until the image is loaded.
+"""Encodes and decodes BlurHashes. A client displays a BlurHash's colours until the image is loaded.
 
-A BlurHash of 28 characters describes blurred colours. The algorithm comes from
-https://github.com/woltapp/blurhash. Pressroom has its own implementation, because the packages with
-compiled encoders are slow to support new releases of Python.
+A BlurHash is a text of 28 characters that describes a blurred version of an image. The BlurHash
+algorithm comes from https://github.com/woltapp/blurhash. Pressroom implements BlurHash itself,
+because the packages with compiled encoders are slow to support new Python releases.
 """
 
 import math
@@ -11,16 +11,17 @@ from operator import mul
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    # The API decodes BlurHashes and must not load Pillow.
+    # Import Pillow only for type checks, because the API decodes BlurHashes and must not load
+    # Pillow.
     from PIL import Image
 
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz#$%*+,-.:;=?@[]^_{|}~"
 _WAVES_ACROSS = 4
 _WAVES_DOWN = 3
-# The values at which the transfer function of sRGB changes from a line to a curve (IEC 61966-2-1).
+# The values below which the sRGB transfer function is linear (IEC 61966-2-1).
 _ENCODED_KNEE = 0.04045
 _LINEAR_KNEE = 0.0031308
-# The linear light of each of the 256 levels in sRGB.
+# The linear light for each of the 256 levels of an sRGB colour channel.
 _LINEAR = [
     share / 12.92 if share <= _ENCODED_KNEE else ((share + 0.055) / 1.055) ** 2.4
     for share in (value / 255 for value in range(256))
@@ -28,20 +29,23 @@ _LINEAR = [
 
 
 def compute_blurhash(image: "Image.Image") -> str:
-    """Return the BlurHash of an RGB image, with four waves across and three waves down.
+    """Return the BlurHash of an RGB image, with four horizontal and three vertical waves.
 
-    The time grows with the number of pixels. An image of 32 by 32 pixels takes a few milliseconds.
+    The computation time grows with the number of pixels. The BlurHash of an image of 32 by 32
+    pixels takes a few milliseconds.
     """
     width, height = image.size
     across = [_cosines(wave, width) for wave in range(_WAVES_ACROSS)]
     down = [_cosines(wave, height) for wave in range(_WAVES_DOWN)]
-    # The amplitudes of the waves in linear light, per channel. The first amplitude is the mean.
+    # For each colour channel, the amplitudes of the waves in linear light. The first amplitude is
+    # the mean of the channel.
     channels = []
     for band in image.split():
         plane = [_LINEAR[value] for value in band.tobytes()]
         rows = [plane[start : start + width] for start in range(0, len(plane), width)]
-        # Sum along the rows first, and then along the columns of these sums. This order needs far
-        # fewer products than a sum over all pixels per wave.
+        # Sum the pixels along each row first, and then sum these results along each column.
+        # Separate sums for rows and columns need far fewer multiplications than one sum over all
+        # pixels for each wave.
         sums = [[_dot(row, cosines) for row in rows] for cosines in across]
         amplitudes = [
             _dot(column, cosines) * (1 if x == y == 0 else 2) / len(plane)
@@ -80,7 +84,10 @@ def _encode_base83(number: int, length: int) -> str:
 
 
 def compute_tiles(blurhash: str, across: int, down: int) -> list[list[str]]:
-    """Return a BlurHash's colours, such as "#9f2d16", in a grid of ``across`` by ``down`` tiles."""
+    """Return the colours of a BlurHash as a grid of ``across`` by ``down`` tiles.
+
+    A colour has a form such as "#9f2d16".
+    """
     digits = [_ALPHABET.index(character) for character in blurhash]
     rows_of_waves = digits[0] // 9 + 1
     columns_of_waves = digits[0] % 9 + 1
@@ -115,7 +122,7 @@ def _join_digits(digits: Sequence[int]) -> int:
 
 
 def _encode_srgb(linear: float) -> int:
-    """Convert a channel from linear light to an sRGB level from 0 to 255."""
+    """Convert the linear light of a colour channel to an sRGB level from 0 to 255."""
     value = max(0.0, min(1.0, linear))
     share = value * 12.92 if value <= _LINEAR_KNEE else 1.055 * value ** (1 / 2.4) - 0.055
     return int(share * 255 + 0.5)

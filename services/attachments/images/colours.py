@@ -1,8 +1,9 @@
-"""Builds the ICC profile of a PNG from its colour chunks, for the conversion to sRGB.
+"""Builds the ICC profile of a PNG from the chunks that describe its colours.
 
-A PNG can describe its colour space in four ways. The PNG specification defines their priority:
-`cICP`, `iCCP`, `sRGB`, then `gAMA` with `cHRM`. If a chunk is invalid, the next chunk in this order
-is used.
+Pillow uses the profile to convert the pixels to sRGB. A PNG can describe its colour space in four
+ways. The PNG specification defines the order in which colour chunks are used, which is `cICP`,
+`iCCP`, `sRGB`, then `gAMA` with `cHRM`. If a colour chunk is invalid, the next colour chunk in the
+order of the specification is used.
 """
 
 import math
@@ -17,38 +18,38 @@ COLOUR_CHUNKS = frozenset({b"cICP", b"iCCP", b"sRGB", b"gAMA", b"cHRM"})
 _CODES = struct.Struct(">4B")
 _GAMMA = struct.Struct(">I")
 _POINTS = struct.Struct(">8I")
-# The header of an ICC.1 profile. The header contains the size, the version (4.3), the profile
-# class, the pixels' colour space, the connection space, the signature, and the white point.
+# The header of an ICC.1 profile, which contains the size, the version, the profile class, two
+# colour spaces, the signature and the white point.
 _PROFILE_HEADER = struct.Struct(">I4xI4s4s4s12x4s28x12s48x")
 _PROFILE_VERSION = 0x04300000
 _PROFILE_TAG = struct.Struct(">4sII")
-# The ICC profile of a screen takes a few kilobytes. The ICC profile of a printer takes up to two
-# megabytes.
+# The ICC profile of a screen has a size of a few kilobytes. The ICC profile of a printer has a size
+# of up to two megabytes.
 _MAX_PROFILE_BYTES = 4 * 1024 * 1024
 _MAX_RENDERING_INTENT = 3
 _LEVELS = 256
-# The chunks `gAMA` and `cHRM` contain integers in units of 1/100,000. A gamma value outside of
-# these bounds is ignored, because such a value must be a mistake.
+# The PNG chunks `gAMA` and `cHRM` contain integers in units of 1/100,000. A gamma value outside of
+# the range from ``_MIN_GAMMA_UNITS`` to ``_MAX_GAMMA_UNITS`` must be a mistake and is ignored.
 _UNIT = 100_000
 _MIN_GAMMA_UNITS = 1_000
 _MAX_GAMMA_UNITS = 10_000_000
-# An encoder can describe sRGB by its primaries and a gamma value of about 0.45455. Some encoders
-# round the gamma value. Like libpng, Pressroom treats each gamma value within 5% of 0.45455 as the
-# exact transfer function of sRGB.
+# An encoder can describe sRGB by the primary colours of sRGB and a gamma value of about 0.45455.
+# Because some encoders round the gamma value, every value within 5% of 0.45455 means the exact
+# transfer function of sRGB. libpng uses the same tolerance.
 _SRGB_GAMMA = 1 / 2.2
 _GAMMA_TOLERANCE = 0.05
 _POINT_TOLERANCE = 0.005
-# PQ and HLG are the transfer functions of HDR images, which can be brighter than white paper. ITU-R
-# BT.2408 sets the white of paper in HDR images to 203 cd/m². Pixels in sRGB can't be brighter than
-# white paper. Light above 80% of this white is therefore compressed into the upper 20% of sRGB's
-# range.
+# PQ and HLG are transfer functions of HDR images, which can be brighter than white paper. In HDR
+# images, white paper has a luminance of 203 cd/m² (ITU-R BT.2408). An sRGB image can't be brighter
+# than white paper. To convert an HDR image to sRGB, light above 80% of white paper is compressed
+# into the upper 20% of the sRGB range.
 _WHITE_CANDELAS = 203
 _PQ_CANDELAS = 10_000
 _HLG_CANDELAS = 1_000
 _COMPRESSION_KNEE = 0.8
 _HLG_MIDDLE = 0.5
-# The white point of ICC profiles (D50), and the Bradford matrix, which adapts colours to a
-# different white point.
+# The white point D50 of ICC profiles, and the Bradford matrix, which adapts colours to another
+# white point.
 _D50 = (0.9642, 1.0, 0.8249)
 _CONES = ((0.8951, 0.2664, -0.1614), (-0.7502, 1.7135, 0.0367), (0.0389, -0.0685, 1.0296))
 _FROM_CONES = (
@@ -57,7 +58,7 @@ _FROM_CONES = (
     (-0.0085287, 0.0400428, 0.9684867),
 )
 _MAX_COLUMN = 10.0
-# The white points of daylight (D65) and of standard illuminant C.
+# The white points of the standard illuminants D65 (daylight) and C.
 _D65_WHITE = (0.3127, 0.3290)
 _C_WHITE = (0.310, 0.316)
 
@@ -68,7 +69,7 @@ _Curve = Callable[[float], float]
 
 @dataclass(frozen=True, slots=True)
 class _Primaries:
-    """The chromaticities (x, y) of the white point and of the three primary colours."""
+    """The chromaticities (x and y) of a colour space's white point and three primary colours."""
 
     white: _Point
     red: _Point
@@ -78,9 +79,9 @@ class _Primaries:
 
 @dataclass(frozen=True, slots=True)
 class _Colours:
-    """A colour space: its primaries and its transfer function.
+    """A colour space, which consists of primary colours and a transfer function.
 
-    The transfer function maps a pixel's level, from 0 to 1, to linear light, from 0 to 1.
+    The transfer function maps the level of a pixel (from 0 to 1) to linear light (from 0 to 1).
     """
 
     primaries: _Primaries
@@ -88,7 +89,7 @@ class _Colours:
 
 
 def build_profile(chunks: Mapping[bytes, bytes], *, is_grey: bool) -> bytes | None:
-    """Return the ICC profile of the pixels, or ``None`` if the pixels are already sRGB."""
+    """Return the ICC profile for a PNG's pixels, or ``None`` if the pixels are already sRGB."""
     coded = _read_coded(chunks.get(b"cICP", b""))
     if coded is not None:
         return _build_colour_profile(coded, is_grey=is_grey)
@@ -107,7 +108,10 @@ def _power_curve(exponent: float) -> _Curve:
 
 
 def _curve_with_toe(slope: float, start: float, offset: float, exponent: float) -> _Curve:
-    """Return a transfer function that is linear below ``start`` and a power function above."""
+    """Return a transfer function that is linear near black.
+
+    For levels from ``start`` on, the transfer function is a power function.
+    """
     return lambda level: (
         level / slope if level < start else math.pow((level + offset) / (1 + offset), exponent)
     )
@@ -148,8 +152,8 @@ def _hlg_curve(level: float) -> float:
 
 _SRGB_PRIMARIES = _Primaries(_D65_WHITE, (0.640, 0.330), (0.300, 0.600), (0.150, 0.060))
 _NTSC_PRIMARIES = _Primaries(_D65_WHITE, (0.630, 0.340), (0.310, 0.595), (0.155, 0.070))
-# Maps the codes of ITU-T H.273 to primaries. Codes that are missing here are reserved or mean
-# "unspecified".
+# Maps the codes in ITU-T H.273 to primary colours. Codes of ITU-T H.273 that are missing in the
+# mapping are reserved or mean "unspecified".
 _CODED_PRIMARIES = {
     1: _SRGB_PRIMARIES,
     4: _Primaries(_C_WHITE, (0.67, 0.33), (0.21, 0.71), (0.14, 0.08)),
@@ -177,7 +181,7 @@ _CODED_CURVES: Mapping[int, _Curve] = {
 
 
 def _read_coded(body: bytes) -> _Colours | None:
-    """Return the colour space in a `cICP` chunk, or ``None`` if it is unspecified or invalid."""
+    """Return the colour space in a `cICP` chunk, or ``None`` for an invalid or unspecific chunk."""
     if len(body) != _CODES.size:
         return None
     primaries_code, curve_code, matrix, is_full_range = _CODES.unpack(body)
@@ -189,15 +193,15 @@ def _read_coded(body: bytes) -> _Colours | None:
 
 
 def _adapt_narrow_range(curve: _Curve) -> _Curve:
-    """Adapt a transfer function to narrow-range pixels, where black is 16 and white is 235."""
+    """Adapt a transfer function to narrow-range pixels, where 16 is black and 235 is white."""
     return lambda level: curve(min(1.0, max(0.0, (level * 255 - 16) / 219)))
 
 
 def _read_embedded_profile(body: bytes, *, is_grey: bool) -> bytes | None:
-    """Return the profile in an `iCCP` chunk, or ``None`` if it is unusable for the pixels."""
+    """Return the ICC profile in an `iCCP` chunk, or ``None`` if the profile can't be applied."""
     _, _, rest = body.partition(b"\0")
     if rest[:1] != b"\0":
-        return None  # The profile has an unknown compression method.
+        return None  # The ICC profile has an unknown compression method.
     try:
         profile = zlib.decompressobj().decompress(rest[1:], _MAX_PROFILE_BYTES + 1)
     except zlib.error:
@@ -209,7 +213,10 @@ def _read_embedded_profile(body: bytes, *, is_grey: bool) -> bytes | None:
 
 
 def _read_measured(gamma_body: bytes, primaries_body: bytes) -> _Colours | None:
-    """Return the colour space that a `gAMA` chunk and an optional `cHRM` chunk describe."""
+    """Return the colour space that a `gAMA` chunk and an optional `cHRM` chunk describe.
+
+    Returns ``None`` if the `gAMA` chunk is missing or invalid.
+    """
     if len(gamma_body) != _GAMMA.size:
         return None
     (units,) = _GAMMA.unpack(gamma_body)
@@ -224,10 +231,10 @@ def _read_measured(gamma_body: bytes, primaries_body: bytes) -> _Colours | None:
 
 
 def _read_measured_primaries(body: bytes) -> _Primaries:
-    """Return the primaries in a `cHRM` chunk.
+    """Return the primary colours and the white point in a `cHRM` chunk.
 
-    If the chunk is missing or its primaries are physically impossible, return the primaries of
-    sRGB.
+    If the `cHRM` chunk is missing or its colours are physically impossible, return the primary
+    colours of sRGB.
     """
     if len(body) != _POINTS.size:
         return _SRGB_PRIMARIES
@@ -241,9 +248,9 @@ def _read_measured_primaries(body: bytes) -> _Primaries:
 
 
 def _compute_columns(primaries: _Primaries) -> Sequence[_Vector] | None:
-    """Return the X, Y and Z values of each primary, adapted to the white point D50.
+    """Return the X, Y and Z values of each primary colour, adapted to the white point D50.
 
-    Returns ``None`` if the primaries are physically impossible.
+    Returns ``None`` if the primary colours are physically impossible.
     """
     points = [(x, y, 1 - x - y) for x, y in (primaries.red, primaries.green, primaries.blue)]
     x, y = primaries.white
@@ -283,9 +290,9 @@ def _multiply(matrix: Sequence[_Vector], vector: _Vector) -> _Vector:
 
 
 def _build_colour_profile(colours: _Colours, *, is_grey: bool) -> bytes | None:
-    """Build the ICC profile of a colour space. Return ``None`` for sRGB.
+    """Build the ICC profile for a colour space. Return ``None`` for the colour space sRGB.
 
-    For grey images, the profile contains only the transfer function.
+    The ICC profile for a grey image contains only the transfer function.
     """
     is_srgb = colours.curve is _SRGB and (is_grey or colours.primaries == _SRGB_PRIMARIES)
     columns = None if is_srgb else _compute_columns(colours.primaries)

@@ -1,8 +1,9 @@
-"""Converts an uploaded image into the formats that Pressroom serves, in a child process.
+"""Converts an uploaded image into the formats that Pressroom serves.
 
-No rendition is wider than its image. Renditions for pages are WebP, which may be animated. Some
-mail programs can't display WebP. The rendition for mails is therefore a still JPEG, or a PNG if
-parts of the image are transparent.
+A child process runs the conversion. A rendition is never wider than the image. Renditions for web
+pages are WebP images, which may be animated. Because some mail programs can't display WebP, the
+rendition for mails is a still JPEG. If parts of the image are transparent, the rendition for mails
+is a still PNG.
 """
 
 import re
@@ -26,18 +27,19 @@ from services.attachments.images.animation import (
 from services.attachments.images.outcome import ConvertedImage, ImageType, Rendition, RenditionName
 
 _WEBP_MIME_TYPE = "image/webp"
-# The renditions for pages, by their width in pixels.
+# Maps widths in pixels to the renditions for web pages.
 _RENDITION_WIDTHS = {320: RenditionName.NARROW, 640: RenditionName.MEDIUM, 1280: RenditionName.WIDE}
 _MAX_MAIL_WIDTH = 1280
 _MAIL_QUALITY = 85
-# Matches Python objects in Pillow's error messages, such as ``<_io.BytesIO object at 0x7f…>``.
+# Matches the Python objects in Pillow's error messages, such as ``<_io.BytesIO object at 0x7f…>``.
 _OBJECT_PATTERN = re.compile(r" ?<[^<>]+ at 0x[0-9a-fA-F]+>")
 
 
 def convert_image(data: bytes, *, with_renditions: bool = False) -> ConvertedImage:
-    """Convert an uploaded image into its stored form. Raises ``UnreadableImage``.
+    """Convert an uploaded image into the format in which Pressroom stores images.
 
-    Only the bytes decide the result, so equal uploads give equal images and renditions.
+    The result of a conversion depends only on the uploaded bytes, so equal uploads have equal
+    images and renditions. Raises ``UnreadableImage``.
     """
     if not data:
         raise outcome.create_refusal(IMAGE_EMPTY)
@@ -65,7 +67,7 @@ def convert_image(data: bytes, *, with_renditions: bool = False) -> ConvertedIma
 
 @dataclass(frozen=True, slots=True)
 class _StillSource:
-    """An upright still image in RGB or RGBA."""
+    """A still image in RGB or RGBA, which has been rotated upright."""
 
     image: Image.Image
     lossless: bool
@@ -78,8 +80,8 @@ class _StillSource:
         renditions = list[Rendition]()
         mail_image = self.image
         for width in reversed(_list_narrower_widths(self.image.width)):
-            # Each rendition is scaled down from the next larger rendition, which is much faster
-            # than scaling the original.
+            # Scale each rendition down from the next larger rendition, which is much faster than
+            # scaling the original image.
             smaller = still.resize_image(smaller, still.scale_size(smaller.size, width))
             data = encoding.encode_lossy_webp(smaller)
             rendition = Rendition(_RENDITION_WIDTHS[width], data, _WEBP_MIME_TYPE, *smaller.size)
@@ -152,8 +154,8 @@ def _read_webp_source(data: bytes) -> _StillSource | _AnimationSource:
     def decode_frame(number: int) -> Image.Image:
         image.seek(number)
         image.load()
-        # Copy the frame, because the decoder draws the next frame over the same image. The
-        # conversion to sRGB may also change the image in place.
+        # Copy the frame, because the decoder draws the next frame into the same image. The
+        # conversion to sRGB may change a frame in place, so it must work on a copy.
         return still.convert_to_srgb(image.copy())
 
     frames = [
@@ -173,11 +175,12 @@ def _list_narrower_widths(width: int) -> Sequence[int]:
 def _create_mail_rendition(image: Image.Image) -> Rendition:
     is_opaque = image.mode == "RGB" or image.getchannel("A").getextrema() == (255, 255)
     plain = image.convert("RGB" if is_opaque else "RGBA")
-    # Remove metadata such as comments, because the encoders would copy them into the file.
+    # Remove metadata such as comments, because Pillow's encoders would copy the metadata into the
+    # file.
     plain.info.clear()
     output = BytesIO()
     format_name = "JPEG" if is_opaque else "PNG"
-    # The PNG encoder ignores the JPEG encoder's quality.
+    # Pillow's PNG encoder ignores the setting ``quality``.
     plain.save(output, format_name, quality=_MAIL_QUALITY)
     mime_type = f"image/{format_name.lower()}"
     return Rendition(RenditionName.MAIL, output.getvalue(), mime_type, *image.size)

@@ -9,7 +9,8 @@ from services.attachments.images.animation import Animation, Playback
 from services.attachments.images.blurhash import compute_blurhash
 from services.attachments.images.outcome import ConvertedImage
 
-# The settings of the WebP encoder. The measurements are in docs/decisions/0003-image-encoding.md.
+# The settings of the WebP encoder. docs/decisions/0003-image-encoding.md contains the measurements
+# behind the WebP settings.
 _LOSSY_SETTINGS = {"quality": 80, "method": 4}
 _LOSSLESS_SETTINGS = {"lossless": True, "quality": 50, "method": 4}
 _LOSSY_ANIMATION_SETTINGS = {"quality": 80, "method": 2}
@@ -19,9 +20,9 @@ _BLURHASH_SAMPLES = 8
 
 
 def encode_still(image: Image.Image, *, lossless: bool) -> ConvertedImage:
-    """Encode an RGB or RGBA image.
+    """Encode an RGB or RGBA image as WebP.
 
-    Lossless encoding also keeps the colours of transparent pixels.
+    If ``lossless`` is true, the colours of transparent pixels are kept as well.
     """
     data = (
         _encode_webp(image, exact=True, **_LOSSLESS_SETTINGS)
@@ -39,7 +40,7 @@ def encode_animation(animation: Animation, *, lossless: bool) -> ConvertedImage:
     playback = Playback(animation)
     placeholder = _compute_sampled_blurhash(playback)
     data = encode_animated_webp(playback, animation.plays, lossless=lossless)
-    # Count the frames in the output, because the encoder merges equal consecutive frames.
+    # Count the frames in the encoded file, because the encoder merges equal consecutive frames.
     frames = max(1, len(webp.read_webp(data).durations))
     return ConvertedImage(data, "image/webp", *playback.size, frames, placeholder)
 
@@ -66,9 +67,9 @@ def _encode_webp(image: Image.Image, **settings: object) -> bytes:
 
 
 def _compute_sampled_blurhash(image: Image.Image) -> str:
-    """Return the BlurHash of a small sample of the image on a white background.
+    """Return the BlurHash of an image on a white background, from a small sample of its pixels.
 
-    A sample suffices, because a BlurHash contains hardly any detail.
+    A sample of the pixels suffices, because a BlurHash contains hardly any detail.
     """
     side = _BLURHASH_SIDE * _BLURHASH_SAMPLES
     sample = image.resize((side, side), Image.Resampling.NEAREST)

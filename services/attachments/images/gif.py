@@ -15,7 +15,7 @@ from services.attachments.images.still import decode_image
 _DISPOSALS = {2: Disposal.CLEAR, 3: Disposal.RESTORE}
 _CONTROL_LABEL = 0xF9
 _APPLICATION_LABEL = 0xFF
-# The names of the application extensions that hold the number of plays.
+# The names of the GIF extensions that store how often an animation is played.
 _LOOP_BLOCKS = (b"NETSCAPE2.0", b"ANIMEXTS1.0")
 
 
@@ -34,7 +34,7 @@ class _Reader:
         return block
 
     def skip_blocks(self) -> bytes:
-        """Skip a sequence of data blocks, and return its first block."""
+        """Skip a sequence of data blocks in a GIF, and return the first block."""
         first = b""
         while size := self.take(1)[0]:
             block = self.take(size)
@@ -43,9 +43,9 @@ class _Reader:
 
 
 def read_gif(data: bytes) -> Animation:
-    """Split a GIF into frames without decoding pixels, and check the limits.
+    """Split a GIF into frames without decoding its pixels, and check the limits for animations.
 
-    A GIF without motion has one frame.
+    A GIF that is not animated has one frame.
     """
     reader = _Reader(data)
     header = reader.take(13)
@@ -63,8 +63,9 @@ def read_gif(data: bytes) -> Animation:
                 size = reader.take(1)[0]
                 name = reader.take(size)
                 body = reader.skip_blocks() if size else b""
-                # A GIF stores the number of repetitions, which is the number of plays minus one.
-                # The stored number 0 means endless repetition, like 0 plays in an ``Animation``.
+                # A GIF stores how often the animation is repeated, which is one less than how often
+                # it is played. In a GIF, 0 repetitions mean endless repetition, like 0 plays in an
+                # ``Animation``.
                 if name in _LOOP_BLOCKS and body[:1] == b"\x01":
                     repetitions = _u16(body, 1)
                     plays = min(repetitions + 1, outcome.MAX_PLAYS) if repetitions else 0
@@ -77,13 +78,13 @@ def read_gif(data: bytes) -> Animation:
             outcome.check_frame_count(len(frames), "GIF")
             control = b""
         elif introducer != b"\0" and frames:
-            break  # Browsers also keep the frames before an invalid block.
+            break  # Keep the frames before an invalid block, as browsers do.
         elif introducer != b"\0":
             raise create_unreadable_error(f"The GIF has no block at byte {reader.at - 1:,}.")
     if not frames:
         raise create_unreadable_error("The GIF has no image.")
-    # As in browsers, the canvas also covers a first frame that is larger than the screen size in
-    # the header.
+    # If the first frame is larger than the screen size in the header, enlarge the canvas to the
+    # frame, as browsers do.
     width = max(_u16(header, 6), frames[0].left + sizes[0][0])
     height = max(_u16(header, 8), frames[0].top + sizes[0][1])
     outcome.check_canvas(width, height, "GIF header")

@@ -1,4 +1,4 @@
-"""Decodes the best image of an icon file (ICO)."""
+"""Decodes the largest image of an icon file (ICO)."""
 
 import struct
 from collections.abc import Iterator
@@ -15,7 +15,8 @@ from services.attachments.images.outcome import (
 )
 from services.attachments.images.still import DECODER_ERRORS, decode_image
 
-# A hostile icon can list thousands of large images. The limit bounds the decoding time.
+# A hostile icon file can contain thousands of large images. The limit of decoded images bounds the
+# time for decoding an icon file.
 _MAX_DECODED_ENTRIES = 8
 _MAX_BYTE = 255
 _BITS_WITH_ALPHA = 32
@@ -23,13 +24,13 @@ _COUNT = struct.Struct("<4xH")
 _SIZE_AND_OFFSET = struct.Struct("<8xII")
 _PNG_HEADER = struct.Struct(">16xIIBB7x")
 _BITMAP_HEADER = struct.Struct("<IiiHH24x")
-# The number of channels by the colour type of a PNG.
+# Maps the colour type of a PNG to its number of channels.
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """An image in an icon: its width, height, bits per pixel, and position in the file."""
+    """The width, height, bits per pixel and file position of an image in an icon file."""
 
     width: int
     height: int
@@ -39,11 +40,11 @@ class _Entry:
 
 
 def decode_best_image(data: bytes) -> Image.Image:
-    """Decode the image with the most pixels in an icon.
+    """Decode the image with the most pixels in an icon file.
 
-    Among images of the same size, the image with the most bits per pixel is the best. If the best
-    image is broken, the next best image is decoded. If all images are broken, the error of the best
-    image is raised.
+    If several images have the same number of pixels, the image with the most bits per pixel is
+    chosen. If the chosen image is broken, the next best image in the icon file is decoded. If all
+    images in the icon file are broken, the error of the best image is raised.
     """
     entries = list[_Entry]()
     failures = list[Exception]()
@@ -57,15 +58,16 @@ def decode_best_image(data: bytes) -> Image.Image:
         try:
             return _decode_entry(entry, data[entry.offset : entry.offset + entry.size])
         except (UnreadableImage, *DECODER_ERRORS) as error:
-            # Drop the traceback, because a traceback would keep the image in memory.
+            # Remove the traceback from the error, because the traceback would keep the image in
+            # memory.
             failures.append(error.with_traceback(None))
     raise failures[0]
 
 
 def _list_positions(data: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the offset and the size of each image in an icon.
+    """Yield the byte offset and the size of each image in an icon file.
 
-    Raises ``UnreadableImage`` if the icon is truncated or has no image.
+    Raises ``UnreadableImage`` if the icon file is truncated or contains no image.
     """
     if len(data) < _COUNT.size:
         raise create_truncated_error("The ICO stops before its directory.")
@@ -84,8 +86,8 @@ def _list_positions(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _read_entry(data: bytes, offset: int, size: int) -> _Entry:
-    # Read the width and height from the image's own header. The icon's directory has only one byte
-    # for a width or height, and its values are often wrong.
+    # Read the width and height from the image's own header. The directory of an icon file has only
+    # one byte for a width or a height, and its values are often wrong.
     head = data[offset : offset + min(size, _BITMAP_HEADER.size)]
     if head.startswith(png.SIGNATURE):
         if len(head) < _PNG_HEADER.size:
@@ -106,12 +108,13 @@ def _read_entry(data: bytes, offset: int, size: int) -> _Entry:
 def _decode_entry(entry: _Entry, body: bytes) -> Image.Image:
     if body.startswith(png.SIGNATURE):
         return render_first_view(png.read_png(body))
-    # Decode a bitmap as an icon with a single image, so that Pillow applies its transparency mask.
+    # Decode the bitmap as an icon file with a single image, so that Pillow applies the transparency
+    # mask.
     sides = (side if side <= _MAX_BYTE else 0 for side in (entry.width, entry.height))
     directory = struct.pack("<HHHBBBBHHII", 0, 1, 1, *sides, 0, 0, 1, entry.bits, len(body), 22)
     image = decode_image(directory + body, "ICO")
     is_blank = image.mode == "RGBA" and image.getchannel("A").getextrema() == (0, 0)
     if entry.bits == _BITS_WITH_ALPHA and is_blank:
-        # Old icons leave the alpha byte of each pixel empty, although the pixels are visible.
+        # In old icons, the alpha byte of each pixel is 0, although the pixels are visible.
         image.putalpha(255)
     return image

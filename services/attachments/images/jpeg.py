@@ -5,8 +5,8 @@ import re
 from services.attachments.images.outcome import create_truncated_error
 from services.attachments.images.still import Picture
 
-# Finds the markers of a JPEG. In pixel data, 0xFF is followed by a zero or a restart marker. Any
-# other byte after 0xFF forms a marker.
+# Finds the markers in a JPEG. In the pixel data of a JPEG, 0xFF is followed by a zero byte or is
+# part of a restart marker. All other bytes after 0xFF form the markers that the pattern finds.
 _MARKER_PATTERN = re.compile(rb"\xff([^\x00\xff\xd0-\xd7])")
 _START = 0xD8
 _END = 0xD9
@@ -17,8 +17,9 @@ _APP2 = 0xE2
 _APP14 = 0xEE
 _APP15 = 0xEF
 _COMMENT = 0xFE
-# The segments that the JPEG decoder needs to interpret the pixels' colours. Maps the marker of each
-# segment to its prefix and its minimum length. A shorter segment is broken and therefore dropped.
+# The segments that a JPEG decoder needs to interpret the colours of the pixels. Maps the marker of
+# each needed segment to its prefix and its minimum length. A segment that is shorter than its
+# minimum length is broken and therefore dropped.
 _NEEDED_SEGMENTS = {_APP0: (b"JFIF\0", 14), _APP14: (b"Adobe", 12)}
 _EXIF_PREFIX = b"Exif\0\0"
 _XMP_PREFIX = b"http://ns.adobe.com/xap/1.0/\0"
@@ -26,10 +27,10 @@ _PROFILE_PREFIX = b"ICC_PROFILE\0"
 
 
 def read_jpeg(data: bytes) -> Picture:
-    """Separate the pixels of a file's first picture from the metadata.
+    """Separate the pixels of the first picture in a JPEG file from the file's metadata.
 
-    Raises ``UnreadableImage`` if the end marker is missing, because libjpeg would paint the missing
-    part grey.
+    Raises ``UnreadableImage`` if the JPEG's end marker is missing, because libjpeg would draw the
+    missing part in grey.
     """
     metadata: dict[str, bytes] = {}
     pieces = list[bytes]()
@@ -54,7 +55,8 @@ def read_jpeg(data: bytes) -> Picture:
             if marker == _APP2 and body.startswith(_PROFILE_PREFIX):
                 profile_pieces.append(body.removeprefix(_PROFILE_PREFIX))
             elif marker == _APP1 and body.startswith(_EXIF_PREFIX):
-                # Long EXIF data spans several segments, and each segment repeats the prefix.
+                # Long EXIF data is split into several segments, and each segment repeats the EXIF
+                # prefix.
                 earlier_exif = metadata.get("exif", _EXIF_PREFIX)
                 metadata["exif"] = earlier_exif + body.removeprefix(_EXIF_PREFIX)
             elif marker == _APP1 and body.startswith(_XMP_PREFIX):
@@ -71,9 +73,10 @@ def _is_droppable(marker: int, body: bytes) -> bool:
 
 
 def _join_profile(pieces: list[bytes]) -> bytes | None:
-    """Join the pieces of an ICC profile. Return ``None`` if a piece is missing.
+    """Join the pieces of an ICC profile in a JPEG. Return ``None`` if a piece is missing.
 
-    A piece begins with two bytes, the number of the piece and the total number of pieces.
+    Each piece of an ICC profile begins with the number of the piece and the total number of pieces,
+    in one byte each.
     """
     ordered = sorted(pieces, key=lambda piece: piece[:1])
     heads = [(number, len(pieces)) for number in range(1, len(pieces) + 1)]

@@ -7,20 +7,20 @@ from core.errors import media as errors
 from core.errors.catalogue import ErrorType
 from core.errors.media import IMAGE_TRUNCATED, IMAGE_UNREADABLE
 
-# The largest side of a WebP in pixels.
+# The maximum width and height of a WebP in pixels.
 MAX_SIDE_PIXELS = 16_383
 MAX_PIXELS = 50_000_000
 MAX_FRAMES = 1_000
-# The largest number of plays that a WebP can hold.
+# The maximum number of plays that a WebP animation can store.
 MAX_PLAYS = 65_535
-# The limits of animations apply to the number of frames times the area of the canvas.
+# The pixel limits for animations apply to the number of frames times the area of the canvas.
 MAX_ANIMATION_PIXELS = 100_000_000
 MAX_LOSSLESS_ANIMATION_PIXELS = 24_000_000
 MAX_LOSSLESS_PIXELS = 12_000_000
 
 
 class RenditionName(StrEnum):
-    """The purpose of a rendition, either a page with this width in pixels or a mail."""
+    """The name of a rendition. Renditions for web pages are named after their width in pixels."""
 
     NARROW = "320"
     MEDIUM = "640"
@@ -30,7 +30,7 @@ class RenditionName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rendition:
-    """A copy of an image for pages or mails, usually smaller than the image."""
+    """A copy of an image for web pages or mails. Most renditions are smaller than the image."""
 
     name: RenditionName
     data: bytes
@@ -41,11 +41,11 @@ class Rendition:
 
 @dataclass(frozen=True, slots=True)
 class ConvertedImage:
-    """A converted image in its stored form.
+    """A converted image in the format in which Pressroom stores images.
 
     Attributes:
         width: the width of the image in pixels.
-        frames: the number of frames, which is 1 for a still image.
+        frames: the number of frames in the image, which is 1 for a still image.
     """
 
     data: bytes
@@ -59,7 +59,10 @@ class ConvertedImage:
 
 @dataclass(eq=False)
 class UnreadableImage(Exception):
-    """The refusal of an image. The message names the violated rule and the place in the file."""
+    """An uploaded image can't be converted.
+
+    The exception's message says which rule the image violates, and at which place in the file.
+    """
 
     code: str
     message: str
@@ -69,9 +72,9 @@ class UnreadableImage(Exception):
 
 
 def create_refusal(error: ErrorType, **values: object) -> UnreadableImage:
-    """Create the exception for an entry of the error catalogue.
+    """Create an ``UnreadableImage`` from an entry of the error catalogue.
 
-    The child process sends the exception's code and message to the worker.
+    The child process sends the code and the message of the exception to the worker.
     """
     return UnreadableImage(error.code, error.fill(**values).sentence)
 
@@ -105,9 +108,10 @@ def check_frame_count(frames: int, place: str) -> None:
 
 
 def check_animation(frames: int, area: int, place: str) -> None:
-    """Raise ``UnreadableImage`` if the animation has too many frames or pixels.
+    """Raise ``UnreadableImage`` if an animation has too many frames or pixels.
 
-    ``area``: the larger one of the canvas area and the largest frame's area, in pixels.
+    ``area``: the area of the canvas in pixels, or the area of the largest frame if this frame is
+    larger.
     """
     check_frame_count(frames, place)
     drawn_pixels = frames * area
@@ -117,7 +121,7 @@ def check_animation(frames: int, area: int, place: str) -> None:
 
 
 class ImageType(StrEnum):
-    """The image formats that uploads may have. PNG includes APNG, and JPEG includes MPO."""
+    """The image formats that can be uploaded. APNG counts as PNG, and MPO counts as JPEG."""
 
     PNG = "png"
     JPEG = "jpeg"
@@ -130,7 +134,7 @@ class ImageType(StrEnum):
         return "image/x-icon" if self is ImageType.ICO else f"image/{self.value}"
 
 
-# The allowed extensions of file names, in lower case and without the dot.
+# The file name extensions that uploads may have, in lower case and without the dot.
 ALLOWED_EXTENSIONS = frozenset({*ImageType, "jpg"})
 
 _SIGNATURES = (
@@ -143,7 +147,10 @@ _SIGNATURES = (
 
 
 def sniff_image_type(data: bytes) -> ImageType | None:
-    """Detect the image type from the first 16 bytes. Return ``None`` for other types."""
+    """Detect the type of an image from its first 16 bytes.
+
+    Return ``None`` if the type is not supported.
+    """
     if data[:4] == b"RIFF" and data[8:15] == b"WEBPVP8":
         return ImageType.WEBP
     return next((kind for magic, kind in _SIGNATURES if data.startswith(magic)), None)

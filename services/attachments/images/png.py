@@ -1,8 +1,9 @@
 """Reads the frames of PNG and APNG files.
 
-A PNG is faulty if its chunks are out of order, or if a frame has no pixels or extends outside of
-the canvas. As in browsers, the frames before the first fault are kept. Without any frame, the
-result is the still image that every PNG contains. The frame count in the file's header is ignored.
+A PNG animation is faulty if its chunks are out of order, or if a frame has no pixels or extends
+outside of the canvas. The frames before the first fault in an animation are kept, as in browsers.
+If an animation has no valid frame, the result is the still image that every PNG contains. The
+number of frames in the header of the animation is ignored.
 """
 
 import struct
@@ -23,16 +24,17 @@ from services.attachments.images.still import DECODER_ERRORS, convert_to_srgb, o
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PALETTE = b"PLTE"
 _TRANSPARENCY = b"tRNS"
-# A wrong checksum in one of these chunks makes the PNG unreadable. All other chunks are ignored if
-# their checksum is wrong.
+# The essential chunks of a PNG. If the checksum of an essential chunk is wrong, the PNG is
+# unreadable. Chunks that are not essential are ignored if their checksum is wrong.
 _ESSENTIAL_CHUNKS = (b"IHDR", _PALETTE, b"IDAT")
 _FRAME_CHUNKS = (b"fcTL", b"fdAT")
 _CHUNKS_BEFORE_PIXELS = {_PALETTE, _TRANSPARENCY, *COLOUR_CHUNKS}
-# Maps a PNG's colour type to the size of its `tRNS` chunk, which contains one transparent colour.
-# In PNGs with a palette, the chunk has one alpha value per palette entry instead.
+# Maps the colour type of a PNG without a palette to the size of its `tRNS` chunk, which contains
+# one transparent colour. In a PNG with a palette, the `tRNS` chunk contains one alpha value for
+# each palette entry.
 _TRANSPARENCY_BYTES = {0: 2, 2: 6}
 _DISPOSALS = {1: Disposal.CLEAR, 2: Disposal.RESTORE}
-# The colour types of PNGs.
+# The colour types in the header of a PNG.
 _GREY = 0
 _TRUE_COLOUR = 2
 _INDEXED = 3
@@ -43,14 +45,15 @@ _NUMBER_BYTES = 4
 _SIDES = struct.Struct(">II")
 _FRAME_CONTROL = struct.Struct(">4xIIIIHHBB")
 _ANIMATION_HEADER = struct.Struct(">II")
-# The start of a text chunk with XMP. The start consists of the keyword, a flag and a method for no
-# compression. Before the XMP itself, the chunk has two more texts that end with a zero byte.
+# The beginning of a PNG text chunk with XMP data. The XMP chunk begins with the keyword, a flag of
+# 0 and a compression method of 0, because the text is not compressed. In an XMP chunk, two texts
+# that end with a zero byte precede the XMP data.
 _XMP_PREFIX = b"XML:com.adobe.xmp\0\0\0"
 
 
 @dataclass(slots=True)
 class _FrameChunks:
-    """A frame's chunks, which are its control chunk and the pieces of its compressed pixels."""
+    """The chunks of a frame, which are its control chunk and the pieces of its pixel data."""
 
     control: bytes
     pieces: list[bytes] = field(default_factory=list)
@@ -58,17 +61,19 @@ class _FrameChunks:
 
 @dataclass(slots=True)
 class _PngFile:
-    """The parts of a PNG file that were read so far.
+    """The parts of a PNG file that have been read up to now.
 
     Attributes:
-        shared: the palette chunk and the transparency chunk, by name. All frames use these chunks.
+        shared: the palette chunk and the transparency chunk, by name. All frames use the palette
+            chunk and the transparency chunk.
         colours: the chunks that describe the colour space, by name.
-        profile: the ICC profile that was built from ``colours``.
-        metadata: EXIF and XMP, by their names in Pillow's `Image.info`. They may contain the
-            image's orientation.
-        plays: how often the frames are played. 0 means endless repetition.
-        frames: the frames so far. The last frame may still lack its pixels.
-        is_faulty: whether a fault was found. All later chunks of frames are ignored.
+        profile: the ICC profile that is built from the chunks in ``colours``.
+        metadata: EXIF and XMP data, by their names in Pillow's `Image.info`. EXIF and XMP data can
+            contain the image's orientation.
+        plays: how often the animation is played. 0 means endless repetition.
+        frames: the frames that have been read. The last frame in ``frames`` may have no pixels yet.
+        is_faulty: whether a fault in the animation was found. After a fault, all chunks of frames
+            are ignored.
     """
 
     header: bytes = b""
@@ -94,11 +99,12 @@ class _PngFile:
 
 
 def read_png(data: bytes) -> Animation:
-    """Split a PNG into frames, and check the limits. A PNG without motion has one frame.
+    """Split a PNG into frames, and check the limits for animations.
 
-    Pixels are decoded later. The decoder then gets only chunks that describe pixels, so broken text
-    chunks can't make the decoder fail. Only in a faulty animation, the last frame is decoded here
-    to find out whether its pixels are complete.
+    A PNG that is not animated has one frame. The frames are decoded only when they are drawn. The
+    decoder gets only the chunks that describe pixels, so broken text chunks can't make the decoder
+    fail. If the animation is faulty, ``read_png`` decodes its last frame to find out whether the
+    frame's pixels are complete.
     """
     file = _PngFile()
     for name, body in _iterate_chunks(data):
@@ -129,7 +135,10 @@ def read_png(data: bytes) -> Animation:
 
 
 def _iterate_chunks(data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
-    """Yield the name and the body of each chunk. If the checksum is wrong, the body is ``None``."""
+    """Yield the name and the body of each chunk of a PNG.
+
+    If the checksum of a chunk is wrong, its body is ``None``.
+    """
     at = len(SIGNATURE)
     while at + 12 <= len(data):
         length = int.from_bytes(data[at : at + 4], "big")
@@ -157,7 +166,8 @@ def _record_chunk(file: _PngFile, name: bytes, body: bytes) -> None:
     elif name == b"IDAT":
         file.data.append(body)
         if file.frames and not file.is_faulty:
-            # If a control chunk precedes the still image, the still image is also the first frame.
+            # If a control chunk precedes the still image of a PNG, the still image is also the
+            # first frame of the animation.
             file.frames[-1].pieces.append(body)
     elif name == b"acTL":
         _record_animation_header(file, body)
@@ -165,7 +175,7 @@ def _record_chunk(file: _PngFile, name: bytes, body: bytes) -> None:
         if file.is_animated and not file.is_faulty:
             file.is_faulty = not _record_frame_chunk(file, name, body)
     elif name in _CHUNKS_BEFORE_PIXELS:
-        # Ignore chunks about colours and transparency after the pixels, as browsers do.
+        # Ignore chunks about colours and transparency that follow the pixels, as browsers do.
         if not file.data:
             _record_colour_chunk(file, name, body)
     else:
@@ -173,9 +183,9 @@ def _record_chunk(file: _PngFile, name: bytes, body: bytes) -> None:
 
 
 def _record_colour_chunk(file: _PngFile, name: bytes, body: bytes) -> None:
-    """Store a chunk about transparency or colours.
+    """Store a chunk that describes transparency or colours.
 
-    If a PNG has several chunks with the same name, only the first of these chunks is used.
+    If a PNG has several chunks with the same name, only the first of them is used.
     """
     if name == _TRANSPARENCY:
         _record_transparency(file, body)
@@ -186,9 +196,9 @@ def _record_colour_chunk(file: _PngFile, name: bytes, body: bytes) -> None:
 
 
 def _record_transparency(file: _PngFile, body: bytes) -> None:
-    """Store a `tRNS` chunk with the transparent colour or the alpha values of the palette.
+    """Store a `tRNS` chunk, which contains a transparent colour or the palette's alpha values.
 
-    Invalid chunks are ignored, as in browsers.
+    Invalid `tRNS` chunks are ignored, as in browsers.
     """
     if _TRANSPARENCY in file.shared:
         return
@@ -196,7 +206,8 @@ def _record_transparency(file: _PngFile, body: bytes) -> None:
         is_valid = 0 < len(body) <= len(file.shared.get(_PALETTE, b"")) // 3
     else:
         is_valid = len(body) == _TRANSPARENCY_BYTES.get(file.colour_type)
-        # Clear the bits above the image's bit depth, because some encoders write garbage there.
+        # Clear the bits that exceed the bit depth of the image, because some encoders fill these
+        # bits with garbage.
         levels = struct.unpack(f">{len(body) // 2}H", body) if is_valid else ()
         depth = file.header[8] if file.header else _MAX_DEPTH
         body = struct.pack(f">{len(levels)}H", *(level & 2**depth - 1 for level in levels))
@@ -205,7 +216,8 @@ def _record_transparency(file: _PngFile, body: bytes) -> None:
 
 
 def _record_animation_header(file: _PngFile, body: bytes) -> None:
-    # Use the first animation header (`acTL` chunk), and ignore headers with a wrong length.
+    # Use the first valid animation header (`acTL` chunk), and ignore animation headers with a wrong
+    # length.
     if not (file.data or file.is_animated) and len(body) == _ANIMATION_HEADER.size:
         frame_count, plays = _ANIMATION_HEADER.unpack(body)
         file.is_animated = frame_count > 0
@@ -213,7 +225,7 @@ def _record_animation_header(file: _PngFile, body: bytes) -> None:
 
 
 def _record_frame_chunk(file: _PngFile, name: bytes, body: bytes) -> bool:
-    """Store a control chunk or pixels of a frame.
+    """Store a control chunk or a pixel chunk of a frame.
 
     Returns false if the chunk is out of order, or if the frame extends outside of the canvas.
     """
@@ -265,7 +277,7 @@ def _build_frame(file: _PngFile, chunks: _FrameChunks) -> Frame:
 
 
 def _decode_frame(file: _PngFile, header: bytes, pieces: Sequence[bytes]) -> Image.Image:
-    """Decode a frame as a PNG with a single image."""
+    """Decode a frame by building a PNG that contains only this frame."""
     data = ((b"IDAT", piece) for piece in pieces)
     chunks = [(b"IHDR", header), *file.shared.items(), *data, (b"IEND", b"")]
     parts = [SIGNATURE]
@@ -274,7 +286,7 @@ def _decode_frame(file: _PngFile, header: bytes, pieces: Sequence[bytes]) -> Ima
         parts += [len(body).to_bytes(4, "big"), name, body, checksum.to_bytes(4, "big")]
     with open_image(b"".join(parts), "PNG") as image:
         image.load()
-        # Scale the transparent colour to 8 bits, because Pillow scales only the pixels.
+        # Scale the transparent colour to 8 bits, because Pillow scales only the pixels to 8 bits.
         depth = header[8]
         colour_type = header[9]
         key = image.info.get("transparency")

@@ -12,7 +12,7 @@ from PIL import ExifTags, Image, ImageChops, ImageCms
 
 from services.attachments.images.outcome import check_canvas
 
-# Pillow's decoders raise these errors for invalid data.
+# The errors that Pillow's decoders raise for invalid data.
 DECODER_ERRORS = (
     OSError,
     SyntaxError,
@@ -27,10 +27,10 @@ DECODER_ERRORS = (
     Image.DecompressionBombError,
 )
 _LEVELS = range(256)
-# A colour profile that changes no 8-bit level by more than this is treated as sRGB.
+# A colour profile counts as sRGB if it changes no 8-bit level by more than this number of levels.
 _MAX_ROUNDING_LEVELS = 2
-# The EXIF orientation of an upright image. Other orientations tell viewers how to rotate or mirror
-# the image. For example, the orientation 6 means a quarter turn clockwise.
+# The EXIF orientation of an upright image. Orientations other than 1 tell viewers how to rotate or
+# mirror an image. For example, EXIF orientation 6 means a quarter turn clockwise.
 _UPRIGHT_ORIENTATION = 1
 _TRANSPOSITIONS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -41,20 +41,21 @@ _TRANSPOSITIONS = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-# Pillow averages whole pixels down to this multiple of the target size, because the resampling
-# filter is slower.
+# To save time, Pillow averages whole pixels until the image has this multiple of the target size,
+# and then applies the slower resampling filter.
 _REDUCING_GAP = 3.0
 
 
 @dataclass(slots=True)
 class Picture:
-    """An image file that is separated from its metadata.
+    """An image file whose metadata has been separated from its pixels.
 
-    The decoder gets only the file without metadata, so broken metadata can't make the decoder fail.
+    The image decoder gets only the file without metadata, so broken metadata can't make the decoder
+    fail.
 
     Attributes:
-        data: the file without its metadata.
-        metadata: the colour profile, EXIF and XMP, by their names in Pillow's `Image.info`.
+        data: the image file without its metadata.
+        metadata: the colour profile, EXIF and XMP data, by their names in Pillow's `Image.info`.
     """
 
     data: bytes = b""
@@ -62,7 +63,10 @@ class Picture:
 
 
 def decode_image(data: bytes, format_name: str) -> Image.Image:
-    """Decode a file's first image to RGB or RGBA in sRGB, without rotating the image."""
+    """Decode the first image in a file to RGB or RGBA with sRGB colours.
+
+    The decoded image is not rotated.
+    """
     return _decode_picture(Picture(data), format_name)
 
 
@@ -78,7 +82,7 @@ def _decode_picture(picture: Picture, format_name: str) -> Image.Image:
 
 
 def open_image(data: bytes, format_name: str) -> Image.Image:
-    """Open an image with one decoder of Pillow, even if the bytes look like another format."""
+    """Open an image with the decoder of this format, even if the bytes look like another format."""
     image = Image.open(BytesIO(data), formats=[format_name])
     check_canvas(*image.size, f"{format_name} header")
     return image
@@ -88,7 +92,7 @@ def convert_to_srgb(image: Image.Image) -> Image.Image:
     """Convert a decoded image of any mode to RGB or RGBA, with colours in sRGB."""
     profile = image.info.get("icc_profile")
     if image.mode in ("I;16", "I"):
-        # Scale 16-bit grey to 8 bits, because Pillow's own conversion clips values at 255.
+        # Scale 16-bit grey pixels to 8 bits, because Pillow's own conversion clips values at 255.
         low_high = Image.frombytes("LA", image.size, image.convert("I;16").tobytes())
         key = image.info.get("transparency")
         image = low_high.getchannel("A")
@@ -128,9 +132,9 @@ def _apply_profile(image: Image.Image, mode: str, profile: bytes | None) -> Imag
 def _build_srgb_transform(
     profile: bytes, source: str, target: str
 ) -> ImageCms.ImageCmsTransform | None:
-    """Return the transform from the profile's colours to sRGB.
+    """Return Pillow's transform from the colours of an ICC profile to sRGB.
 
-    Returns ``None`` if the profile is sRGB itself or can't be used for pixels of this mode.
+    Returns ``None`` if the ICC profile is sRGB itself or can't be used for pixels of this mode.
     """
     transform = _build_transform(profile, source, target)
     if transform is None:
@@ -146,7 +150,7 @@ def _build_srgb_transform(
 
 
 def is_usable_profile(profile: bytes, mode: str) -> bool:
-    """Return whether the profile can convert pixels of this mode to sRGB."""
+    """Return whether the ICC profile can convert pixels of this mode to sRGB."""
     return _build_transform(profile, mode, "RGB") is not None
 
 
@@ -156,30 +160,30 @@ def _build_transform(profile: bytes, source: str, target: str) -> ImageCms.Image
         srgb = ImageCms.createProfile("sRGB")
         return ImageCms.buildTransform(embedded, srgb, source, target)
     except (ImageCms.PyCMSError, OSError, ValueError):
-        # Ignore a broken profile, as browsers do, instead of refusing the upload.
+        # Ignore a broken colour profile, as browsers do, and don't refuse the upload.
         return None
 
 
 def read_orientation(info: Mapping[str, bytes]) -> int:
-    """Return the EXIF orientation, by the rules of Pillow's `exif_transpose`."""
+    """Return the EXIF orientation in image metadata, by the rules of Pillow's `exif_transpose`."""
     holder = Image.new("L", (1, 1))
     holder.info.update(info)
     try:
         value = holder.getexif().get(ExifTags.Base.Orientation, _UPRIGHT_ORIENTATION)
     except DECODER_ERRORS:
-        # Broken metadata doesn't affect the pixels, and all metadata is dropped anyway.
+        # Ignore broken metadata, because it doesn't affect the pixels and is not stored.
         return _UPRIGHT_ORIENTATION
     return value if isinstance(value, int) else _UPRIGHT_ORIENTATION
 
 
 def rotate_upright(image: Image.Image, orientation: int) -> Image.Image:
-    """Return the image of this EXIF orientation in its upright form."""
+    """Rotate or mirror an image with this EXIF orientation, so that the image is upright."""
     transposition = _TRANSPOSITIONS.get(orientation)
     return image if transposition is None else image.transpose(transposition)
 
 
 def scale_size(size: tuple[int, int], width: int) -> tuple[int, int]:
-    """Return the size that an image of ``size`` has after scaling to ``width``."""
+    """Return the size of an image after scaling it from ``size`` to ``width``."""
     return width, max(1, round(size[1] * width / size[0]))
 
 

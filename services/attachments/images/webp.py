@@ -1,4 +1,4 @@
-"""Reads the chunks of WebP files."""
+"""Separates the pixels of a WebP file from its metadata."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -9,23 +9,24 @@ from services.attachments.images.still import Picture
 
 _FRAME_HEADER_BYTES = 16
 _DISPOSAL_FLAG = 1
-# The offset of the flags in the extended header, which is always the first chunk.
+# The byte offset of the flags in the extended header of a WebP file, which is always the first
+# chunk.
 _FLAGS_OFFSET = 20
 _ALPHA_FLAG = 0x10
 _MOTION_FLAG = 0x02
 _PIXEL_CHUNKS = (b"VP8X", b"ANIM", b"ANMF", b"ALPH", b"VP8 ", b"VP8L")
-# Maps the names of metadata chunks to the names in Pillow's ``Image.info``.
+# Maps the names of a WebP's metadata chunks to their names in Pillow's ``Image.info``.
 _METADATA_NAMES = {b"EXIF": "exif", b"XMP ": "xmp", b"ICCP": "icc_profile"}
 
 
 @dataclass(slots=True)
 class WebpFile(Picture):
-    """The chunks of a WebP file that were read so far.
+    """The parts of a WebP file that have been read up to now.
 
     Attributes:
-        durations: the duration of each frame in milliseconds. A still image has no durations.
-        pictures: the number of pictures.
-        lossless: whether all pictures are lossless.
+        durations: the durations of the frames in milliseconds. A still image has no durations.
+        pictures: the number of pictures in the file.
+        lossless: whether all pictures in the file are lossless.
     """
 
     width: int = 0
@@ -37,7 +38,7 @@ class WebpFile(Picture):
 
 
 def read_webp(data: bytes) -> WebpFile:
-    """Read the chunks of a WebP file without decoding pixels, and check the limits."""
+    """Read the chunks of a WebP file without decoding its pixels, and check the image limits."""
     end = 8 + int.from_bytes(data[4:8], "little")
     if end > len(data):
         raise create_truncated_error(
@@ -45,7 +46,7 @@ def read_webp(data: bytes) -> WebpFile:
         )
     file = WebpFile()
     pieces = list[bytes]()
-    # Ignore metadata in a WebP file without an extended header (`VP8X`), as browsers do.
+    # Ignore the metadata of a WebP file without an extended header (`VP8X`), as browsers do.
     is_extended = data[12:16] == b"VP8X"
     for name, body in _iterate_chunks(data, 12, end):
         if name in _PIXEL_CHUNKS:
@@ -74,7 +75,8 @@ def read_webp(data: bytes) -> WebpFile:
 
 def _build_chunk(name: bytes, body: bytes) -> bytes:
     if name == b"VP8X":
-        # The metadata chunks are dropped, so clear their flags in the extended header.
+        # Clear the flags for metadata in the extended header, because the metadata chunks are
+        # removed.
         body = bytes([body[0] & (_ALPHA_FLAG | _MOTION_FLAG)]) + body[1:] if body else body
     return name + len(body).to_bytes(4, "little") + body + bytes(len(body) % 2)
 
@@ -89,17 +91,18 @@ def _record_picture(file: WebpFile, name: bytes, body: bytes) -> None:
     else:
         return
     if not file.pictures and not file.width:
-        # A file without an extended header has the size of its first picture.
+        # The size of a WebP file without an extended header is the size of its first picture.
         file.width, file.height = size
     file.pictures += 1
     file.lossless &= name == b"VP8L"
 
 
 def declare_alpha(data: bytes) -> bytes:
-    """Declare alpha in an encoded animation if parts of its canvas are transparent.
+    """Set the alpha flag of an encoded animation if parts of its canvas are transparent.
 
-    libwebp cuts each frame to its visible part. If the visible parts are opaque, libwebp declares
-    no alpha. Without a declaration, some viewers paint the rest of the canvas black.
+    libwebp crops each frame to its visible part. If the visible parts of all frames are opaque,
+    libwebp doesn't set the alpha flag. Without the alpha flag, some viewers paint the rest of the
+    canvas black.
     """
     chunks = _iterate_chunks(data, 12, len(data))
     frame_headers = [body[:_FRAME_HEADER_BYTES] for name, body in chunks if name == b"ANMF"]
@@ -118,7 +121,8 @@ def _iterate_chunks(data: bytes, at: int, end: int) -> Iterator[tuple[bytes, byt
         start = at + 8
         stop = start + int.from_bytes(data[at + 4 : start], "little")
         if stop > end and data[at : at + 4] in _METADATA_NAMES:
-            # The RIFF header shows that the file is complete, so only this chunk's length is wrong.
+            # The RIFF header shows that the WebP file is complete, so only the length of this
+            # metadata chunk is wrong.
             return
         if stop > end:
             raise create_truncated_error(

@@ -1,4 +1,6 @@
-"""Decodes uploads in a child process, which gives up its privileges before the first upload.
+"""Decodes uploaded images in a child process.
 
-Only the child process loads Pillow. Modules that other processes import must not load Pillow.
+The child process gives up its privileges before it gets the first image. Only the child process
+that decodes images loads Pillow. A module that is also imported by other processes must not load
+Pillow.
 """

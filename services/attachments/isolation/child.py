@@ -1,4 +1,4 @@
-"""Runs the child process that converts one image after the other."""
+"""Runs the child process that converts images one by one."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -15,8 +15,9 @@ from services.attachments.images.outcome import (
     UnreadableImage,
 )
 
-# Pillow imports its format plugins when an image first needs them, which is too late in a confined
-# process. For an unknown format, Pillow would import all of its sixty plugins.
+# Import Pillow's plugins in advance, because Pillow can't import plugins after the process is
+# confined. Only Pillow's plugins for supported image formats are imported. For an unknown format,
+# Pillow itself would import all of its sixty plugins.
 _PLUGINS = ("Bmp", "Gif", "Ico", "Jpeg", "Mpo", "Png", "Ppm", "Tiff", "WebP")
 for _plugin in _PLUGINS:
     import_module(f"PIL.{_plugin}ImagePlugin")
@@ -25,7 +26,7 @@ _MAX_RESIDENT_BYTES = 192 * 1024 * 1024
 
 
 def split_result(result: ConvertedImage | UnreadableImage) -> tuple[Any, Sequence[bytes]]:
-    """Split a result into JSON fields and image files, without copying the files."""
+    """Split a conversion result into JSON fields and image files, without copying the files."""
     fields = asdict(result)
     images = [image for image in (fields, *fields.get("renditions", ())) if "data" in image]
     files: list[bytes] = [image.pop("data") for image in images]
@@ -33,7 +34,10 @@ def split_result(result: ConvertedImage | UnreadableImage) -> tuple[Any, Sequenc
 
 
 def parse_answer(answer: Any, data: bytes) -> ConvertedImage | UnreadableImage:
-    """Parse the child's answer. Raises ``ValueError`` if an image file is invalid."""
+    """Parse the child process's answer into the result of a conversion.
+
+    Raises ``ValueError`` if the answer is invalid.
+    """
     fields = answer["fields"]
     if "code" in fields:
         return UnreadableImage(**fields)

@@ -1,4 +1,4 @@
-"""Converts images in a child process, with limits on time and memory."""
+"""Converts images in a child process with limits on time and memory."""
 
 from typing import Self
 
@@ -9,11 +9,11 @@ from core.process.child_process import ChildCrashed, ChildProcess, ChildTooSlow
 from services.attachments.images.outcome import ConvertedImage, UnreadableImage, create_refusal
 from services.attachments.isolation.child import parse_answer
 
-# The limit of the child's address space. The largest allowed image needed 2.24 GB in a measurement
-# with a WebP of two frames and 49 megapixels.
+# The maximum address space of the child process that converts images. The conversion of a WebP with
+# two frames and 49 megapixels needed 2.24 GB, more than all other measured images.
 MEMORY_BYTES = 3 * 1024 * 1024 * 1024
 # The child process is replaced after this number of images, because hostile code in the child could
-# read and change all later images.
+# read and change all images that follow.
 _IMAGES_PER_CHILD = 500
 _MODULE = "services.attachments.isolation.child"
 _log = get_logger(__name__)
@@ -22,8 +22,8 @@ _log = get_logger(__name__)
 class ConverterProcess:
     """Converts images in a child process, so that a hostile image can't harm the worker.
 
-    Only one thread may use an instance at a time. The conversion of an image may take ``timeout``
-    seconds and ``memory_bytes`` of address space.
+    Threads must not share a ``ConverterProcess``. The conversion of an image may take up to
+    ``timeout`` seconds and ``memory_bytes`` of address space.
     """
 
     def __init__(self, *, timeout: float = 30.0, memory_bytes: int = MEMORY_BYTES) -> None:
@@ -43,11 +43,11 @@ class ConverterProcess:
         return self._child.pid
 
     def start(self) -> None:
-        """Start the child in advance, so that the first image doesn't have to wait."""
+        """Start the child process early, so that the first image doesn't wait for the start."""
         self._child.start()
 
     def convert(self, data: bytes, *, with_renditions: bool = False) -> ConvertedImage:
-        """Convert an image within the limits. Raises ``UnreadableImage``."""
+        """Convert an image within the limits on time and memory. Raises ``UnreadableImage``."""
         with CONVERSION_SECONDS.time():
             try:
                 result = parse_answer(*self._child.ask({"with_renditions": with_renditions}, data))
@@ -63,5 +63,5 @@ class ConverterProcess:
         return result
 
     def close(self) -> None:
-        """Stop the child. Call this method only while the child is idle."""
+        """Stop the child. Call ``close`` only while the child process is idle."""
         self._child.close()

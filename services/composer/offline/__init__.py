@@ -1,8 +1,9 @@
-"""Writes metadata and tweets without a language model, from the sentences and words of a post.
+"""Writes metadata and tweets about a post without a language model.
 
-A sentence that begins with a pronoun or a connective, such as `However`, refers back to the
-previous sentence. A summary contains a back reference only together with the previous sentence. A
-tweet never contains a back reference.
+The texts consist of sentences and words that are chosen from the post. A sentence that begins with
+a pronoun or a connective, such as `However`, refers back to the sentence before. In a summary, a
+sentence that refers back always follows the sentence that it refers to. A sentence that refers back
+to the sentence before is never used in a tweet.
 """
 
 import re
@@ -17,23 +18,25 @@ from services.composer.text.characters import ELLIPSIS
 from services.composer.text.post import MetadataField, PlainPost, PostMetadata
 
 _MAX_TITLE_CHARACTERS = 400
-# The limits of a slug that is built from tags, because the post has no title.
+# The maximum size of a slug that is built from tags because the post has no title.
 _MAX_KEY_WORDS = 8
 _MAX_KEY_WORDS_CHARACTERS = 60
 _MAX_PHRASE_WORDS = 3
 _SENTENCES_PER_TWEET = 3
-# Two sentences are similar if more than this share of their words are equal.
+# Two sentences count as similar if they share more than this fraction of the words of the shorter
+# sentence.
 _SIMILAR_SHARE = 0.6
-# The letters that writers of some languages use in place of their special letters.
+# The letters that people write in place of special letters such as `ä`, for each language.
 _SPELLINGS = {
     "de": str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue"}),
     "da": str.maketrans({"å": "aa", "ø": "oe", "æ": "ae", "Å": "Aa", "Ø": "Oe", "Æ": "Ae"}),
 }
-# Finds a Japanese word, because only Japanese uses kana. A single kana may be an ornament.
+# Matches two kana in a row, which occur only in Japanese. A single kana may be an ornament in a
+# text in another language.
 _KANA_WORD = re.compile("[\u3041-\u3096\u30a1-\u30ff]{2}")
-# Finds the space after a Chinese or Japanese sentence, which these languages don't use.
+# Matches the space after a Chinese or Japanese sentence, because these languages don't use spaces.
 _UNSPACED_STOP = re.compile(r"([。！？][”』」）]?) ")
-# Finds the end of greetings and announcements.
+# Matches the end of a sentence that greets readers or announces something.
 _OPEN_END = re.compile(r"[,:，、：！!][\"'”’»]*$")
 _QUESTION = re.compile("[?？؟]")
 _QUOTES = re.compile('["“”«»„‟「」『』]')
@@ -42,7 +45,9 @@ _QUOTES = re.compile('["“”«»„‟「」『』]')
 def write_metadata(
     plain: PlainPost, fields: frozenset[MetadataField], content_hash: str
 ) -> PostMetadata:
-    """Write the requested fields of the metadata. Equal posts have equal metadata.
+    """Write the requested metadata fields of a post.
+
+    The result depends only on the post, so equal posts get equal metadata.
 
     ``content_hash``: the hash of the post's content in hexadecimal.
     """
@@ -55,9 +60,9 @@ def write_metadata(
 
 
 def write_tweets(plain: PlainPost) -> tuple[str, ...]:
-    """Write tweets from sentences that don't refer back to the previous sentence.
+    """Write tweets from sentences of the post that don't refer back to the sentence before.
 
-    The first tweet begins with the title, unless its sentence repeats the title.
+    The first tweet begins with the post's title, unless the tweet's sentence repeats the title.
     """
     document = parse_document(plain)
     language = document.language
@@ -71,7 +76,7 @@ def write_tweets(plain: PlainPost) -> tuple[str, ...]:
         and not _is_personal(sentence, language)
         and rules.measure_tweet_weight(sentence.text[:600]) <= rules.MAX_TWEET_WEIGHT
     ]
-    # The first sentences of paragraphs take precedence, because they are the most informative.
+    # Prefer the first sentences of paragraphs, because they are the most informative.
     openings = [sentence for sentence in suitable if sentence.opens_paragraph]
     chosen: list[Sentence] = []
     for sentence in dict.fromkeys(chain(openings, suitable, document.sentences)):
@@ -97,9 +102,10 @@ def write_tweets(plain: PlainPost) -> tuple[str, ...]:
 
 
 def write_slug(plain: PlainPost, document: Document, content_hash: str) -> str:
-    """Return a slug from the title, or from the tags of a post without a title.
+    """Return a slug from the post's title.
 
-    A post without any words has a slug such as `post-1a2b3c4d`, from the hash of its content.
+    If there is no title, the slug is built from the post's tags. If the post contains no words, the
+    slug is built from the hash of its content, as in `post-1a2b3c4d`.
     """
     fallback_slug = rules.fit_slug("", content_hash)
     title = _spell_in_latin(plain.title[:_MAX_TITLE_CHARACTERS], document.language)
@@ -109,7 +115,8 @@ def write_slug(plain: PlainPost, document: Document, content_hash: str) -> str:
     latin_tags = (_spell_in_latin(tag, document.language) for tag in extract_tags(plain, document))
     tag_slugs = (rules.fit_slug(text, content_hash) for text in latin_tags)
     slugs = [tag_slug for tag_slug in tag_slugs if tag_slug != fallback_slug]
-    # Join as many different words as fit. Cut the first slug if no slug fits.
+    # Join as many different words from the tags as fit into a slug. If no tag fits into a slug,
+    # shorten the first tag.
     words: list[str] = []
     for slug in slugs:
         longer = words + [word for word in slug.split("-") if word not in words]
@@ -122,9 +129,10 @@ def write_slug(plain: PlainPost, document: Document, content_hash: str) -> str:
 
 
 def _spell_in_latin(text: str, language: str) -> str:
-    """Spell a text in Latin letters by the rules of its language.
+    """Spell a text in Latin letters by the rules of the text's language.
 
-    Letters without a rule in the language stay, because the slug is transliterated later.
+    Letters without a spelling rule are kept, because ``fit_slug`` transliterates these letters
+    later.
     """
     if language == "ja" or _KANA_WORD.search(text):
         return spell_japanese(text)
@@ -138,9 +146,9 @@ def _spell_in_latin(text: str, language: str) -> str:
 
 @cache
 def _load_words(file_name: str) -> dict[str, frozenset[str]]:
-    """Return the words in a file by language code.
+    """Return the words in a file, grouped by language code.
 
-    Each line of the file begins with a language code.
+    Each line of the word file begins with a language code.
     """
     text = Path(__file__).with_name(file_name).read_text("utf-8")
     lines = (line.split() for line in text.splitlines())
@@ -148,9 +156,10 @@ def _load_words(file_name: str) -> dict[str, frozenset[str]]:
 
 
 def has_back_reference(sentence: Sentence, language: str) -> bool:
-    """Return whether the beginning of the sentence refers back to the previous sentence.
+    """Return whether the beginning of a sentence refers back to the sentence before.
 
-    For example, `this` is a back reference, but `this week` is not.
+    For example, a sentence that begins with `this` refers back, but a sentence that begins with
+    `this week` doesn't.
     """
     known_phrases = _load_words("points_back.txt").get(language, frozenset())
     for count in range(_MAX_PHRASE_WORDS, 0, -1):
@@ -161,10 +170,10 @@ def has_back_reference(sentence: Sentence, language: str) -> bool:
 
 
 def _is_personal(sentence: Sentence, language: str) -> bool:
-    """Return whether the author greets readers, asks readers, or writes about themselves."""
+    """Return whether a sentence greets readers, asks a question, or is about its author."""
     if _OPEN_END.search(sentence.text[-4:]) or _QUESTION.search(sentence.text):
         return True
-    # Ignore quotations, because quoted people also speak in the first person.
+    # Ignore sentences with quotations, because quoted people also speak in the first person.
     pronouns = _load_words("first_person.txt").get(language, frozenset())
     return not _QUOTES.search(sentence.text) and not pronouns.isdisjoint(
         word.plain for word in sentence.words
@@ -172,9 +181,9 @@ def _is_personal(sentence: Sentence, language: str) -> bool:
 
 
 def write_summary(plain: PlainPost, document: Document) -> str:
-    """Return a summary from the first sentences that fit.
+    """Return a summary that consists of the first sentences of a post.
 
-    Only a post without text has an empty summary.
+    The summary is empty only if the post contains no text.
     """
     for impersonal in (True, False):
         chosen = _choose_first(document, impersonal=impersonal)
@@ -187,9 +196,9 @@ def write_summary(plain: PlainPost, document: Document) -> str:
 
 
 def _choose_first(document: Document, *, impersonal: bool) -> list[Sentence]:
-    """Return as many sentences as fit into a summary, up to the first list.
+    """Return as many of the post's first sentences as fit into a summary, up to the first list.
 
-    Incomplete sentences, such as captions, are skipped.
+    Incomplete sentences, such as captions, are left out of a summary.
     """
     chosen: list[Sentence] = []
     room = rules.MAX_SUMMARY_CHARACTERS
@@ -217,6 +226,6 @@ def _choose_first(document: Document, *, impersonal: bool) -> list[Sentence]:
 
 
 def _are_similar(keys: set[str], earlier_keys: set[str]) -> bool:
-    """Return whether the longer text contains most words of the shorter text."""
+    """Return whether the longer of two texts contains most words of the shorter text."""
     min_count = max(1, min(len(keys), len(earlier_keys)))
     return len(keys & earlier_keys) > _SIMILAR_SHARE * min_count

@@ -1,6 +1,7 @@
-"""Splits a post into sentences and words of its language, for the offline writer.
+"""Detects the language of a post, and splits the post into sentences and words.
 
-SudachiPy's small dictionary provides the Japanese words with their parts of speech and readings.
+For Japanese, SudachiPy's small dictionary provides the words with their parts of speech and
+readings.
 """
 
 import re
@@ -24,34 +25,39 @@ from services.composer.text.words import (
 
 Item = TypeVar("Item")
 
-# SudachiPy's names of parts of speech.
+# The names of the parts of speech in SudachiPy.
 _NOUN = "名詞"
 _VERB = "動詞"
 _AUXILIARY = "助動詞"
 _PARTICLE = "助詞"
 _CONJUNCTIVE_PARTICLE = "接続助詞"
-# The kinds of Japanese nouns that can be tags. Numbers and auxiliary nouns can't be tags.
+# The kinds of Japanese nouns that can be tags of a post. Japanese numbers and auxiliary nouns can't
+# be tags of a post.
 _JAPANESE_NOUN_KINDS = frozenset({"普通名詞", "固有名詞"})
-# The tags of Chinese words that carry content.
+# The part-of-speech tags of Chinese words that can be tags of a post.
 _CHINESE_NOUN_TAGS = ("n", "vn", "eng", "an", "j", "l", "i")
-# Particles whose pronunciation differs from their spelling.
+# Japanese particles whose pronunciation differs from their spelling, with their pronunciation.
 _PARTICLE_SOUNDS = {"は": "わ", "へ": "え", "を": "お"}
-# Small kana that abbreviate words in names, so only the reading shows their pronunciation.
+# Small kana that abbreviate words in Japanese names. Only the reading of such a name shows how
+# these kana are pronounced.
 _READ_BY_NAME = frozenset("ヶヵ")
-# The tokenizer accepts at most 49,149 bytes, and refuses texts that exceed 65,535 bytes in the form
-# NFKC. NFKC turns a character into at most 33 bytes.
+# The Japanese tokenizer accepts texts of up to 49,149 bytes, and up to 65,535 bytes after a
+# conversion to NFKC. A conversion to NFKC turns a character into at most 33 bytes.
 _MAX_PIECE_CHARACTERS = 1_000
-# English plurals whose singular a stemmer doesn't find.
+# Maps English plurals to their singulars, for plurals that a stemmer handles wrongly.
 _SINGULARS = dict(
     pair.split("=")
     for pair in Path(__file__).with_name("english_plurals.txt").read_text("ascii").split()
 )
-# The part of a post that decides the language. The limit fits a post of 3,000 words.
+# The length of the text from which the language of a post is detected. A post of 3,000 words fits
+# into ``_MAX_SAMPLE_CHARACTERS``.
 _MAX_SAMPLE_CHARACTERS = 20_000
 _MAX_SCRIPT_SAMPLE_CHARACTERS = 4_000
-# The statistical language detector needs at least this many letters for a reliable result.
+# A text needs at least this many letters for a reliable result of the statistical language
+# detector.
 _MIN_LETTERS = 24
-# The scripts that identify a language, with their minimum share of the letters.
+# The languages that are identified by their script. A language is identified if its script has at
+# least the given share of the letters in a post.
 _SCRIPTS = (
     ("ja", re.compile("[\u3040-\u30ff]"), 0.05),
     ("ko", re.compile("[\uac00-\ud7af]"), 0.3),
@@ -64,8 +70,8 @@ _SCRIPTS = (
 )
 _CYRILLIC = re.compile("[\u0400-\u04ff]")
 _LETTER = re.compile(r"[^\W\d_]")
-# If a post exceeds this limit, the writer reads only the first paragraphs and an evenly spaced
-# sample of the remaining paragraphs.
+# If a post is longer than this, the offline writer reads only the first paragraphs and an evenly
+# spaced sample of the remaining paragraphs.
 _MAX_DOCUMENT_CHARACTERS = 120_000
 _MAX_PARAGRAPH_CHARACTERS = 20_000
 _MAX_SENTENCES = 300
@@ -73,21 +79,22 @@ _MAX_FIRST_SENTENCES = 60
 _BULLET = re.compile(r"[•‣◦▪●■►–—-]\s")
 _ANNOUNCING_END = re.compile(r"[:：]$")
 _COMPLETE_END = re.compile(r"[.!?…。！？।؟۔։።]['\"”’»)\]）」』]*$")
-# Threads can't use the Japanese tokenizer at the same time.
+# This lock protects the Japanese tokenizer, which threads can't use at the same time.
 _JAPANESE_LOCK = Lock()
-# Two threads would otherwise load the language detector's model twice.
+# This lock prevents two threads from loading the model of the language detector twice.
 _DETECTOR_LOCK = Lock()
 
 
 class Morpheme(NamedTuple):
-    """A Japanese word with its part of speech.
+    """A word in a Japanese text, with its part of speech.
 
     Attributes:
-        surface: the word as it is written.
-        lemma: the form of the word in the dictionary.
-        kind: the part of speech.
-        sort: the subdivision of the part of speech.
-        reading: the word in Katakana, or ``surface`` if the dictionary lacks the word.
+        surface: the word as it is written in the text.
+        lemma: the form of the word that is listed in the dictionary.
+        kind: the part of speech, such as noun or verb.
+        sort: the subdivision of the part of speech, such as proper noun.
+        reading: the pronunciation of the word in Katakana, or ``surface`` if the dictionary lacks
+            the word.
     """
 
     surface: str
@@ -108,9 +115,9 @@ def split_morphemes(text: str) -> list[Morpheme]:
 
 
 def spell_japanese(text: str) -> str:
-    """Spell Japanese words in Latin letters, separated by spaces.
+    """Spell a Japanese text in Latin letters, with spaces between the words.
 
-    A word without a known reading stays unchanged.
+    A Japanese word whose reading is unknown is not changed.
     """
     spelled = ""
     for word in split_morphemes(text):
@@ -138,13 +145,14 @@ def _load_japanese_tokenizer() -> Any:
 
 
 class Word(NamedTuple):
-    """A word of a sentence.
+    """A word in a sentence of a post.
 
     Attributes:
         surface: the word as it is written.
-        plain: the folded form for comparisons.
-        key: the common stem of all forms of the word, or an empty text without content.
-        is_noun: whether the word can be a tag.
+        plain: the word in the folded form that is used for comparisons.
+        key: the stem that all forms of the word share. The key of a word without content, such as a
+            stop word, is empty.
+        is_noun: whether the word can be a tag. In Chinese and Japanese, only nouns can be tags.
     """
 
     surface: str
@@ -157,9 +165,9 @@ Tokenizer = Callable[[str], list[Word]]
 
 
 def get_tokenizer(language: str) -> Tokenizer:
-    """Return a function that splits texts of a language into words.
+    """Return a function that splits a text in this language into words.
 
-    Threads can't share the function, because threads can't share a stemmer.
+    Each thread needs its own tokenizer function, because threads can't share a stemmer.
     """
     if language == "zh":
         return _tokenize_chinese
@@ -168,7 +176,7 @@ def get_tokenizer(language: str) -> Tokenizer:
     stop_words = load_stop_words(language)
     from Stemmer import Stemmer
 
-    # A language without a stemmer keeps its words unchanged.
+    # Words in a language without a stemmer are not changed.
     stem: Callable[[str], str] = str
     with suppress(KeyError):
         stem = Stemmer(language).stemWord
@@ -176,7 +184,8 @@ def get_tokenizer(language: str) -> Tokenizer:
     @cache
     def build_word(surface: str) -> Word:
         plain = fold_word(surface).replace("’", "'")
-        # Remove the article of words like `l'eau`, and the possessive of words like `Anna's`.
+        # Remove the article from words such as `l'eau`, and the possessive ending from words such
+        # as `Anna's`.
         head, _, tail = plain.partition("'")
         core = tail if len(tail) > len(head) else head
         has_content = is_content_word(core, stop_words) and plain not in stop_words
@@ -212,10 +221,11 @@ def _tokenize_japanese(text: str) -> list[Word]:
 
 
 def detect_language(plain: PlainPost) -> str:
-    """Detect the post's language, and return its ISO 639-1 code.
+    """Detect the language of a post, and return its ISO 639-1 code.
 
-    If the script doesn't identify the language, a statistical detector decides. Very short posts
-    count as English or Russian.
+    If the script of a post doesn't identify the language, a statistical language detector decides.
+    A post that is too short for the language detector counts as English, or as Russian if it
+    contains Cyrillic letters.
     """
     text = "\n".join((*plain.paragraphs, *plain.headings, plain.title))[:_MAX_SAMPLE_CHARACTERS]
     sample = text[:_MAX_SCRIPT_SAMPLE_CHARACTERS]
@@ -226,7 +236,7 @@ def detect_language(plain: PlainPost) -> str:
     if letters < _MIN_LETTERS:
         return "ru" if _CYRILLIC.search(sample) else "en"
     with _DETECTOR_LOCK:
-        # Import the detector only when needed, because its model takes 100 MB.
+        # Import the language detector only when it is needed, because its model takes 100 MB.
         from py3langid import classify
 
         return str(classify(text)[0])
@@ -239,8 +249,8 @@ class Sentence:
     Attributes:
         opens_paragraph: whether the sentence is the first sentence of its paragraph.
         is_complete: whether the sentence ends with punctuation and contains no URL.
-        is_listed: whether the sentence is a list item or introduces a list. A list item
-            has little meaning outside of its list.
+        is_listed: whether the sentence belongs to a list item or introduces a list. A list item
+            says little outside of its list.
     """
 
     text: str
@@ -255,7 +265,7 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A post that is split into words."""
+    """A post whose title, headings and sentences are split into words."""
 
     language: str
     title: tuple[Word, ...]
@@ -298,7 +308,7 @@ def parse_document(plain: PlainPost) -> Document:
 
 
 def _sample_evenly(items: list[Item], max_items: int, first: int) -> list[Item]:
-    """Return the first items, and a sample of the remaining items at even steps."""
+    """Return the first items of a list, and a sample of the remaining items at even distances."""
     if len(items) <= max_items:
         return items
     rest = items[first:]

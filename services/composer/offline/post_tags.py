@@ -1,8 +1,8 @@
-"""Extracts a post's tags, which are its key words and key phrases.
+"""Chooses the tags of a post from the post's own words and pairs of words.
 
-A good tag is frequent, occurs early, in the title or in headings, is spread over the post, or is a
-name. These features come from statistical key phrase extraction (KP-Miner, YAKE). The counts refer
-to the stems of words.
+A good tag is frequent, occurs early or in the title or headings, is spread over the post, or is a
+name. The criteria for good tags come from methods for key phrase extraction (KP-Miner and YAKE).
+Words with the same stem are counted together.
 """
 
 from collections import Counter
@@ -19,19 +19,21 @@ from services.composer.text.post import PlainPost
 from services.composer.text.words import find_content_words, split_words
 
 _MAX_TAGS = 6
-# The number of candidates exceeds the number of tags, because some candidates become equal tags.
+# The maximum number of phrases that are considered as tags. The number of considered phrases
+# exceeds the number of tags, because several phrases may turn into the same tag.
 _MAX_CANDIDATES = 20
-# The limit of different words that are considered for a short post.
+# The maximum number of different words that are considered as tags for a short post.
 _MAX_WORDS = 100
 _TITLE_WEIGHT = 1.5
 _HEADING_WEIGHT = 1.2
 _NAME_WEIGHT = 1.3
-# In languages with articles, a noun sometimes follows an article.
+# The weight of a phrase that follows an article, which shows that the phrase is a noun.
 _ARTICLE_WEIGHT = 1.4
 _LANGUAGES_WITH_ARTICLES = frozenset({"en", "de", "fr", "es", "it", "pt", "nl"})
 _MAX_SCORED_LETTERS = 12
 _MIN_PHRASE_COUNT = 2
-# A phrase can be a tag if at least this share of its rarest word's occurrences are in the phrase.
+# A pair of words can be a tag if at least this share of the occurrences of its rarer word are in
+# this pair.
 _MIN_COHESION = 0.45
 
 
@@ -40,19 +42,20 @@ def _load_words(file_name: str) -> frozenset[str]:
 
 
 _ARTICLES = _load_words("articles.txt")
-# Words of quantity and time, which are frequent but never the topic of a post.
+# Words for quantities and times, which are frequent but never the topic of a post.
 _MEASURES = _load_words("measures.txt")
 
-# The keys of a phrase's words. A single word is a phrase too.
+# The keys of the words in a phrase, which is either a single word or a pair of words.
 PhraseKey = tuple[str, ...]
 
 
 class _Occurrence(NamedTuple):
-    """The place where a phrase occurs.
+    """A place in a post where a phrase occurs.
 
     Attributes:
-        text_number: the number of the title, heading or sentence that contains the phrase.
-        previous_word: the word before the phrase, or ``None`` at the start of the text.
+        text_number: the number of the title, heading or sentence in which the phrase occurs.
+        previous_word: the word before the phrase, or ``None`` if the phrase begins the title,
+            heading or sentence.
     """
 
     text_number: int
@@ -62,16 +65,18 @@ class _Occurrence(NamedTuple):
 
 @dataclass(slots=True)
 class _PhraseCounts:
-    """The counts of a phrase in a post.
+    """Counts how often and where a phrase occurs in a post.
 
     Attributes:
-        first_text: the number of the first text that contains the phrase.
-        last_text: the number of the last text that contains the phrase so far.
-        texts: the number of texts that contain the phrase.
-        names: how often the phrase is written like a name.
+        first_text: the number of the first title, heading or sentence that contains the phrase.
+        last_text: the number of the last counted title, heading or sentence that contains the
+            phrase.
+        texts: the number of titles, headings and sentences that contain the phrase.
+        names: how often the phrase is written like a name, with a capital.
         articles: how often the phrase follows an article.
-        surfaces: the counts of the phrase's spellings.
-        inner_surfaces: the counts of spellings inside sentences, where only names have capitals.
+        surfaces: how often each spelling of the phrase occurs.
+        inner_surfaces: how often each spelling occurs inside sentences, where only names have
+            capitals.
     """
 
     first_text: int
@@ -86,7 +91,7 @@ class _PhraseCounts:
 
 
 def extract_tags(plain: PlainPost, document: Document) -> tuple[str, ...]:
-    """Return the tags of a post, from the best to the worst."""
+    """Return the tags of a post, the best tag first."""
     phrases = _count_phrases(document)
     scores = _score_phrases(phrases, document)
     ranked = sorted(scores, key=lambda key: (-scores[key], phrases[key].first_text, key))
@@ -94,13 +99,13 @@ def extract_tags(plain: PlainPost, document: Document) -> tuple[str, ...]:
     tags = fit_tags(islice(spellings, _MAX_CANDIDATES))[:_MAX_TAGS]
     if len(tags) >= MIN_TAGS:
         return tags
-    # If a short post has too few tags, its longest words become tags too.
+    # If a short post has too few good tags, its longest words become tags as well.
     texts = (plain.title, *plain.paragraphs[:50], *plain.headings[:50])
     words = {word for text in texts for word in split_words(text[:2000])}
     longest = sorted(words, key=lambda word: (not word[0].isalpha(), -min(len(word), 20), word))
     candidates = (word for word in (*tags, *longest) if len(word) <= MAX_TAG_CHARACTERS)
     tokenize = get_tokenizer(document.language)
-    # Keep only the first form of each word.
+    # Keep only the first form of each word, such as the singular or the plural.
     word_by_key: dict[PhraseKey, str] = {}
     for candidate in islice(candidates, _MAX_WORDS):
         key = tuple(word.key or word.plain for word in tokenize(candidate))
@@ -109,12 +114,13 @@ def extract_tags(plain: PlainPost, document: Document) -> tuple[str, ...]:
     content_words = find_content_words(plain, MIN_TAGS)
     if len(tags) >= min(MIN_TAGS, len(content_words)):
         return tags
-    # Add further forms of the same words, and words from later parts of the post.
+    # If a post has too few different words, add several forms of the same word, and words from
+    # later parts of the post.
     return fit_tags((*tags, *longest, *sorted(content_words)))[:MIN_TAGS]
 
 
 def _count_phrases(document: Document) -> dict[PhraseKey, _PhraseCounts]:
-    """Count all words, and all pairs of adjacent words, that carry content."""
+    """Count the words of a post that carry content, and the pairs of adjacent content words."""
     phrases: dict[PhraseKey, _PhraseCounts] = {}
     separator = "" if document.language in {"zh", "ja"} else " "
     sentences = (sentence.words for sentence in document.sentences)
@@ -148,8 +154,9 @@ def _count_occurrence(
     if occurrence.previous_word:
         if occurrence.is_in_sentence:
             counts.inner_surfaces[surface] += 1
-        # A capital inside a text or inside a word, such as `iPhone`, indicates a name. Ignore
-        # titles, because titles may capitalise all words.
+        # A capital letter indicates a name if it is inside a sentence or inside a word such as
+        # `iPhone`. Ignore the title of the post, because all words of a title may begin with
+        # capitals.
         is_name = surface[0].isupper() or (len(key) == 1 and surface != surface.lower())
         counts.names += occurrence.text_number > 0 and is_name
         counts.articles += occurrence.previous_word.plain in _ARTICLES
@@ -159,7 +166,7 @@ def _count_occurrence(
 def _score_phrases(
     phrases: dict[PhraseKey, _PhraseCounts], document: Document
 ) -> dict[PhraseKey, float]:
-    """Return the scores of the phrases that can be tags."""
+    """Return a score for each phrase that can be a tag."""
     scores: dict[PhraseKey, float] = {}
     title_keys = _list_keys(document.title)
     heading_keys = set().union(*map(_list_keys, document.headings))
@@ -182,9 +189,10 @@ def _score_phrases(
 
 
 def _weigh_noun(counts: _PhraseCounts, language: str) -> float:
-    """Return the weight of a phrase, which is higher for names and for nouns with articles.
+    """Return a factor for a phrase's score, higher for names and for nouns with articles.
 
-    A German phrase must have a capital, because all German nouns have capitals.
+    In a German post, only phrases with a capital can be tags, because all German nouns have
+    capitals.
     """
     if language == "de":
         return 1.0 if counts.names else 0.0
@@ -194,7 +202,7 @@ def _weigh_noun(counts: _PhraseCounts, language: str) -> float:
 
 
 def _list_keys(words: Sequence[Word]) -> set[PhraseKey]:
-    """Return the keys of all words and of all pairs of adjacent words."""
+    """Return the keys of all words in a text, and the keys of all pairs of adjacent words."""
     keys = [word.key for word in words]
     return {(key,) for key in keys} | set(pairwise(keys))
 
@@ -202,9 +210,10 @@ def _list_keys(words: Sequence[Word]) -> set[PhraseKey]:
 def _drop_overlapping(
     ranked: list[PhraseKey], phrases: dict[PhraseKey, _PhraseCounts]
 ) -> Iterator[PhraseKey]:
-    """Yield the phrases whose words don't occur in a better phrase.
+    """Yield the phrases from the best to the worst.
 
-    A single word is also dropped if the word mostly occurs in a pair of words.
+    A phrase is left out if a better phrase contains one of its words. A single word is left out if
+    it mostly occurs as part of a pair of words.
     """
     max_pair_counts: dict[str, int] = {}
     for key in ranked:
@@ -224,10 +233,10 @@ def _drop_overlapping(
 
 
 def _spell_phrase(key: PhraseKey, phrases: dict[PhraseKey, _PhraseCounts]) -> str:
-    """Return the most frequent spelling of a phrase inside sentences.
+    """Return the spelling of a phrase that is most frequent inside sentences.
 
-    A phrase that occurs only in headings or at the start of sentences has a capital. Its first word
-    then gets the case that the word has inside sentences.
+    If a phrase occurs only in headings or at the start of sentences, its first word gets the case
+    that this word has inside sentences.
     """
     counts = phrases[key]
     if counts.inner_surfaces or len(key) == 1:

@@ -1,4 +1,4 @@
-"""Removes invisible characters, transliterates texts, and cuts texts between words."""
+"""Removes invisible characters, transliterates texts, and shortens texts between words."""
 
 import re
 import unicodedata
@@ -7,40 +7,42 @@ from functools import cache
 from pathlib import Path
 
 _KANA = re.compile("[\u30a1-\u30ff]+|[\u3041-\u309f\u30fc]+")
-# The distance between the code points of a Katakana and of the Hiragana with the same sound.
+# The distance between the code point of a Katakana character and the Hiragana character with the
+# same sound.
 _KATAKANA_OFFSET = 0x60
 _KATAKANA = re.compile("[\u30a1-\u30f6]")
-# The kana that doubles the next consonant, and the mark that lengthens the previous vowel.
+# The kana that doubles the consonant after it, and the mark that lengthens the vowel before it.
 _DOUBLING_KANA = "っ"
 _LENGTH_MARK = "ー"
-# The kana that only lengthen a previous vowel.
+# Maps a vowel to the kana that only lengthen this vowel.
 _LENGTHENING_KANA = {"o": "うお", "u": "う"}
-# The only invisible characters that may stay. Joiners shape the words of several scripts and emoji.
-# All other invisible characters, such as bidirectional overrides and zero-width spaces, can
-# mislead.
+# Zero-width joiners are the only invisible characters that are kept. Zero-width joiners are
+# necessary in the words of several scripts and in emoji. Invisible characters such as bidirectional
+# overrides and zero-width spaces are removed, because they can mislead readers.
 _JOINERS = "\u200c\u200d"
-# The Unicode categories of invisible characters.
+# The Unicode categories of characters that are invisible.
 _INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co"})
 _MAX_MARKS_IN_A_ROW = 30
 ELLIPSIS = "…"
-# The characters that are removed before an ellipsis.
+# The punctuation that is removed before an ellipsis is appended.
 _BEFORE_ELLIPSIS = " ,;:，、；：-–—.。…([{（「《“‘"
-# Characters that modify the previous character, such as joiners, variation selectors and skin
+# Characters that modify the character before them, such as joiners, variation selectors and skin
 # tones.
 _MODIFIERS = "\u200c\u200d\ufe0e\ufe0f\u20e3\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
 _SPACES = re.compile(r"\s+")
 _WIDE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3000-\u303f\uff00-\uffef"
-# Matches a Chinese character, which Japanese uses too, or the iteration mark.
+# Matches a Chinese character, which may also be part of a Japanese text, or the iteration mark.
 CHINESE = re.compile("[\u3005\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f]")
 _BOUNDARY = re.compile(rf"[\s{_WIDE}]")
-# Matches a line break between characters of scripts without spaces, where it separates no words.
+# Matches a line break inside a text in a script without spaces, which doesn't separate words.
 _BREAK_IN_WIDE = re.compile(rf"(?<=[{_WIDE}])[ \t]*[\r\n]\s*(?=[{_WIDE}])")
 
 
 def romanise_kana(kana: str, *, verb: bool = False) -> str:
-    """Spell kana in Latin letters by the Hepburn system, without marks for long vowels.
+    """Spell Japanese kana in Latin letters by the Hepburn system, without marks for long vowels.
 
-    Characters other than kana stay. The last `u` of a verb, as in `omou`, is always spelled.
+    Characters other than kana are not changed. The final `u` of a verb such as `omou` is always
+    spelled.
     """
     plain = _KATAKANA.sub(lambda match: chr(ord(match[0]) - _KATAKANA_OFFSET), kana)
     spelled = ""
@@ -73,17 +75,18 @@ def _load_syllables() -> dict[str, str]:
 
 
 class CleanText(str):
-    """A line of visible text without markup. Only ``markup.clean_text`` creates such a text.
+    """A line of visible text without markup.
 
-    The class marks cleaned text, so that no text is cleaned twice. A part of a cleaned text is an
-    ordinary string, because the cut can turn ordinary characters into markup.
+    Only ``markup.clean_text`` creates instances of ``CleanText``. The type ``CleanText`` marks
+    texts that are already cleaned, so that no text is cleaned twice. A substring of a ``CleanText``
+    is an ordinary string, because cutting a text can turn ordinary characters into markup.
     """
 
     __slots__ = ()
 
 
 def remove_invisible_characters(text: str) -> str:
-    """Remove invisible characters except whitespace, and compose the text (Unicode NFC)."""
+    """Remove invisible characters except whitespace, and normalise the text to Unicode NFC."""
     if text.isascii() and text.isprintable():
         return text
     visible = (
@@ -97,11 +100,11 @@ def remove_invisible_characters(text: str) -> str:
 
 
 def _limit_marks(characters: Iterable[str]) -> str:
-    """Remove combining marks, such as accents, after the first 30 in a row.
+    """Keep only the first 30 of many consecutive combining marks, such as accents.
 
-    The limit comes from Unicode's Stream-Safe Text Format. Real text stays far below the limit.
-    Unicode normalisation sorts consecutive marks in quadratic time, so normalising a long run of
-    marks would take too long.
+    The limit of 30 combining marks comes from Unicode's Stream-Safe Text Format. Real texts have
+    far fewer than 30 consecutive combining marks. Unicode normalisation sorts consecutive combining
+    marks in quadratic time, so it would take too long for many marks.
     """
     remaining = []
     marks = 0
@@ -123,13 +126,15 @@ def clean_line(text: str) -> str:
 
 
 def transliterate(text: str) -> str:
-    """Transliterate the text to ASCII. Chinese characters are removed.
+    """Transliterate a text to ASCII. Chinese characters are removed.
 
-    The pronunciation of a Chinese character depends on the language, which is unknown here.
+    Chinese characters can't be transliterated, because their pronunciation depends on the language,
+    which is unknown.
     """
     if text.isascii():
         return text
-    # Import the module here, because only posts in other scripts need the module.
+    # Import the transliteration library only when it is needed, because most posts are written in
+    # Latin letters.
     from anyascii import anyascii
 
     composed = unicodedata.normalize("NFKC", text)
@@ -139,7 +144,9 @@ def transliterate(text: str) -> str:
 
 
 def cut_at_word(text: str, max_length: int, measure: Callable[[str], int]) -> str:
-    """Shorten a text that is too long, and append `…`. The cut is between words if possible.
+    """Shorten a text that is too long, and append `…`.
+
+    The text is cut between two words if possible.
 
     ``measure``: a function that returns the length of a text.
     """
@@ -154,8 +161,8 @@ def cut_at_word(text: str, max_length: int, measure: Callable[[str], int]) -> st
         else:
             high = middle - 1
     end = low
-    # Cut inside a word only if the word takes more than a third of the text. A cut must not
-    # separate a character from its modifiers.
+    # Cut a text inside a word only if the word takes more than a third of the text. A cut must
+    # never separate a character from the modifiers that follow it.
     for start in range(low, low - max(low // 3, 1), -1):
         if _BOUNDARY.search(text, start - 1, start + 1):
             end = start

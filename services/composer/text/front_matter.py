@@ -1,20 +1,23 @@
-"""Removes front matter, which is YAML, TOML or JSON that site generators put before a post."""
+"""Removes front matter from posts.
+
+Front matter is a block of YAML, TOML or JSON that site generators put before a post.
+"""
 
 import json
 import re
 
 _MAX_CHARACTERS = 50_000
-# Maps each opening line of front matter to the lines that may close the front matter.
+# Maps the first line of front matter to the lines that can end the front matter.
 _FENCES = {"---": ("---", "..."), "+++": ("+++",), ";;;": (";;;",)}
 _FORMAT_NAME = re.compile(r"[a-z]{0,5}")
 _YAML_KEY = re.compile(r"""["']?[^\W\d][\w .-]{0,60}["']?\s?:(?:\s|$)""")
-# Matches the first character of YAML lines that have no key of their own, such as comments and
+# Matches the first character of YAML lines without a key of their own, such as comments and
 # continuation lines.
 _YAML_CONTINUATION = re.compile(r"[\s#\]})'\"-]")
 
 
 def remove_front_matter(text: str) -> str:
-    """Return the text without its front matter, if any."""
+    """Return a post's content without its front matter, if any."""
     head = text[:_MAX_CHARACTERS].lstrip()
     start = min(len(text), _MAX_CHARACTERS) - len(head)
     if head.startswith("{"):
@@ -34,9 +37,9 @@ def remove_front_matter(text: str) -> str:
 
 
 def _is_yaml(lines: list[str]) -> bool:
-    """Return whether the lines are YAML keys with values.
+    """Return whether the lines between two `---` are YAML keys with values.
 
-    The `---` at the start of a post can also be a horizontal rule instead of front matter.
+    A `---` at the start of a post can begin front matter, but can also be a horizontal rule.
     """
     filled = [line for line in lines if line.strip()]
     keys = [line for line in filled if not _YAML_CONTINUATION.match(line)]
@@ -49,5 +52,6 @@ def _remove_json(text: str, head: str, start: int) -> str:
     except (ValueError, RecursionError):
         return text
     rest = text[start + end :]
-    # Without text on a later line, the JSON object is the post itself and not front matter.
+    # If no text follows the JSON object on a later line, the object is the post itself rather than
+    # front matter.
     return rest if fields and rest[:1] in {"\n", "\r"} and rest.strip() else text

@@ -11,8 +11,8 @@ Token = tuple[str, Any]
 VOID = frozenset(
     "area base br col embed hr img input link meta param source track wbr keygen".split()
 )
-# Maps start tags to the open elements that they close implicitly, because authors may omit some end
-# tags. For example, `<dt>` closes an open `<dd>`.
+# Maps a start tag to the open elements that the start tag closes, because authors may omit the end
+# tags of these elements. For example, the start tag `<dt>` closes an open `<dd>` element.
 _IMPLICITLY_CLOSED = {
     "li": ("li",),
     "dt": ("dt", "dd"),
@@ -29,11 +29,11 @@ _IMPLICITLY_CLOSED = {
     "body": ("head",),
 }
 _ELEMENTS_WITH_OPTIONAL_END = frozenset(_IMPLICITLY_CLOSED) | {"p", "html", "head"}
-# Scopes, which are elements whose inner tags can't close outer elements.
+# The elements that are scopes. A tag inside of a scope can't close an element outside of the scope.
 _SCOPES = frozenset("table td th caption ul ol dl object ruby".split())
 _CELLS = frozenset({"td", "th", "caption"})
 _TABLE_PARTS = _CELLS | {"tr", "tbody", "thead", "tfoot", "colgroup"}
-# Elements whose end tag also closes all scopes inside of the element.
+# The elements whose end tag also closes all scopes inside of them.
 _SCOPE_CLOSING_ELEMENTS = _SCOPES | _TABLE_PARTS | {"body", "html"}
 
 _COMMENT = re.compile(r"/\*[^*]*+(?:\*(?!/)[^*]*+)*+(?:\*/|\Z)")
@@ -47,15 +47,16 @@ _MIN_VISIBLE_OFFSET = -900
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """The visibility of an element's text.
+    """Tells whether the text of an HTML element is visible.
 
-    ``None`` means that the element inherits the value from the element around it.
+    ``None`` means that the element inherits the value from the element that contains it.
     """
 
-    # True if the element is hidden with all its content. Styles of inner elements can't make the
-    # content of a hidden element visible.
+    # True if the element is hidden together with all elements inside of it. The style of an inner
+    # element can't make the inner element visible if the outer element is hidden.
     is_hidden: bool = False
-    # Inner elements inherit ``is_invisible`` and ``has_no_size``, but can override both values.
+    # An inner element inherits ``is_invisible`` and ``has_no_size`` from the outer element, but its
+    # style can override both values.
     is_invisible: bool | None = None
     has_no_size: bool | None = None
 
@@ -80,10 +81,10 @@ def read_visibility(attributes: Mapping[str, str | None]) -> Visibility:
 
 
 def _parse_declarations(style: str) -> dict[str, str]:
-    """Return the value of each property in a `style` attribute, in lower case.
+    """Return the value of each CSS property in a `style` attribute, in lower case.
 
-    If a property occurs several times, the last value applies. Values with `!important` take
-    precedence over other values.
+    If a CSS property occurs several times in a `style` attribute, the last value applies. CSS
+    values with `!important` take precedence over values without `!important`.
     """
     plain: dict[str, str] = {}
     important: dict[str, str] = {}
@@ -112,7 +113,7 @@ def _has_no_size(style: Mapping[str, str]) -> bool | None:
     length = _parse_length(size)
     if length is not None and length[0] == 0:
         return True
-    # A relative font size is 0 only if the enclosing size is 0, so the element inherits the value.
+    # A relative font size is 0 only if the outer element's font size is 0, so ``None`` is returned.
     is_relative = size in _RELATIVE_SIZES or (length is not None and length[1] in _RELATIVE_UNITS)
     return None if is_relative else False
 
@@ -127,7 +128,7 @@ def _is_clipped(style: Mapping[str, str]) -> bool:
 
 
 def _is_far_away(style: Mapping[str, str]) -> bool:
-    """Return whether the style moves the text far outside the left or top edge of the screen."""
+    """Return whether a style moves text far beyond the left or top edge of the screen."""
     is_moved = style.get("position") in {"absolute", "fixed"}
     sides = ("text-indent", *(("left", "top", "margin-left") if is_moved else ()))
     lengths = (_parse_length(style.get(side)) for side in sides)
@@ -135,12 +136,12 @@ def _is_far_away(style: Mapping[str, str]) -> bool:
 
 
 def find_element_ends(tokens: Sequence[Token], blocks: frozenset[str]) -> dict[int, int]:
-    """Map the index of each start tag to the index of the token that ends the element.
+    """Return the index of the token that ends each element, by the index of its start tag.
 
-    An element normally ends at its end tag. If an optional end tag is missing, the element ends at
-    the tag that implicitly closes the element. If a required end tag is missing, the element ends
-    at the next tag of a block. Otherwise, a forgotten end tag would hide the rest of the post. Void
-    elements, such as `<br>`, are not in the result.
+    An HTML element normally ends at its end tag. If an optional end tag is missing, the element
+    ends at the tag that closes the element implicitly. An element without its required end tag ends
+    at the next block tag, so that it can't hide the rest of the post. The result doesn't contain
+    void elements, such as `<br>`.
     """
     elements = _OpenElements()
     for place, (kind, data) in enumerate(tokens):
@@ -154,10 +155,9 @@ def find_element_ends(tokens: Sequence[Token], blocks: frozenset[str]) -> dict[i
 
 
 class _Scope:
-    """A scope and its open elements, from the outermost to the innermost element.
+    """The open elements of a scope, from the outermost to the innermost element.
 
-    A scope is an element, such as a table, whose inner tags can't close elements outside of the
-    scope.
+    A scope is an element, such as a table, whose inner tags can't close elements outside of it.
     """
 
     def __init__(self, tag: str) -> None:
@@ -169,7 +169,7 @@ class _Scope:
 class _OpenElements:
     def __init__(self) -> None:
         self.ends: dict[int, int] = {}
-        # The indexes of start tags whose end tag is missing although HTML requires it.
+        # The indexes of start tags whose end tag is missing, although HTML requires the end tag.
         self.unclosed: set[int] = set()
         self._scopes = [_Scope("")]
         self._totals: Counter[str] = Counter()
@@ -204,7 +204,7 @@ class _OpenElements:
             self._record_end(tag, start, place)
 
     def _pop(self, tag: str, place: int) -> None:
-        """Close elements from the inside out, until an element with this tag is closed."""
+        """Close elements from the inside out until an element with this tag has been closed."""
         scope = self._scopes[-1]
         popped = ""
         while popped != tag:

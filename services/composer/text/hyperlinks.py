@@ -1,14 +1,15 @@
 """Finds links and mentions in texts.
 
-To be safe, the patterns also match texts that browsers and platforms might not treat as links.
+To be safe, the patterns for links also match texts that some browsers and platforms don't treat as
+links.
 """
 
 import re
 import unicodedata
 from collections.abc import Iterator
 
-# The patterns below take linear time on any text, because no two repetitions can match the same
-# characters.
+# The patterns for links match any text in linear time, because no two repetitions can match the
+# same characters.
 _URL_CHARACTER = r"[^\s<>\"'`()\[\]{}|\\^*\x00-\x1f\ue000-\uf8ff]"
 URL = re.compile(
     rf"https?://(?:(?!&#?\w+;){_URL_CHARACTER}|\((?:(?!&#?\w+;){_URL_CHARACTER})*\))+", re.I
@@ -18,13 +19,14 @@ _SCHEME_LINK = re.compile(
     r"(?<![\w.+-])(?:[a-z][a-z0-9+.-]{0,30}:/{1,3}|(?:data|javascript|mailto|tel):)[^\s<>\"]*", re.I
 )
 _LABEL = r"[^\W_](?:[\w-]*[^\W_])?"
-# Matches host names without a scheme, including the host names in mail addresses.
+# Matches host names without a scheme, including the host names in e-mail addresses.
 _BARE_LINK = re.compile(
     rf"(?<![\w.-]){_LABEL}(?:\.{_LABEL})*\.(?:xn--[a-z0-9-]+|[^\W\d_]{{2,}})(?![\w@])"
     r"(?:[:/?#][^\s<>\"]*)?",
     re.I,
 )
-# Matches a Chinese full stop between two Latin labels, which some programs treat as a dot.
+# Matches a Chinese full stop between two parts of a host name, because some programs treat it as a
+# dot.
 _WIDE_STOP = re.compile(r"(?<=[a-z0-9])。(?=[a-z]{2,}(?:[\s/:?#]|$))", re.I)
 _MENTION = re.compile(r"(?<![\w@!#$%&*])@\w+(?:@[\w.-]*\w)?")
 _MARKS = re.compile(r"[\u200c\u200d\u00ad]")
@@ -32,27 +34,28 @@ _HOST = re.compile(r"https?://\w", re.I)
 
 
 def find_urls(text: str) -> frozenset[str]:
-    """Return the absolute http(s) URLs in the text, without trailing punctuation."""
+    """Return the absolute http and https URLs in a text, without trailing punctuation."""
     urls = set()
     for match in URL.finditer(text):
         url = trim_punctuation(match[0])
-        # If the URL contains an opening bracket, its closing bracket belongs to the URL too.
+        # If a URL contains an opening bracket, the closing bracket after the URL belongs to the URL
+        # as well.
         urls.add(f"{url})" if url.count("(") > url.count(")") else url)
     return frozenset(filter(_HOST.match, urls))
 
 
 def find_mentions(text: str) -> frozenset[str]:
-    """Return the handles in the text with their `@`, in folded form."""
+    """Return the mentioned handles in a text, with their `@` and in lower case."""
     return frozenset(match[0] for match in _MENTION.finditer(fold_link(text)))
 
 
 def find_links(text: str) -> frozenset[str]:
-    """Return all texts that a program might turn into links, in normalised form."""
+    """Return all parts of a text that a program might turn into links, in normalised form."""
     return frozenset(link for _, _, link in _find_link_spans(fold_link(text)))
 
 
 def remove_foreign_links(text: str, links: frozenset[str], mentions: frozenset[str]) -> str:
-    """Remove all links except ``links``, and all mentions except ``mentions``."""
+    """Remove all links from a text except ``links``, and all mentions except ``mentions``."""
     cuts = [(start, end) for start, end, link in _find_link_spans(text) if link not in links]
     cuts += [
         match.span() for match in _MENTION.finditer(text) if fold_link(match[0]) not in mentions
@@ -67,9 +70,9 @@ def trim_punctuation(link: str) -> str:
 
 
 def normalise_link(link: str) -> str:
-    """Return the form of a link for comparisons.
+    """Return a link in the normalised form that is used for comparisons.
 
-    For example, `HTTPS://WWW.Example.org/` and `example.org` have the same form.
+    For example, `HTTPS://WWW.Example.org/` and `example.org` have the same normalised form.
     """
     link = trim_punctuation(fold_link(link))
     scheme, separator, rest = link.partition("://")
@@ -79,13 +82,13 @@ def normalise_link(link: str) -> str:
 
 
 def fold_link(text: str) -> str:
-    """Convert full-width and similar characters to plain characters in lower case."""
+    """Convert a text to lower case, and full-width and similar characters to ordinary ones."""
     plain = text if text.isascii() else unicodedata.normalize("NFKC", _MARKS.sub("", text))
     return _WIDE_STOP.sub(".", plain.casefold())
 
 
 def _find_link_spans(text: str) -> Iterator[tuple[int, int, str]]:
-    """Yield the start, the end and the normalised form of each link."""
+    """Yield the start, the end and the normalised form of each link in a text."""
     candidates = [*_SCHEME_LINK.finditer(text), *_BARE_LINK.finditer(text)]
     end = 0
     for match in sorted(candidates, key=lambda match: (match.start(), -match.end())):

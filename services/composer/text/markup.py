@@ -1,4 +1,4 @@
-"""Parses posts with Markdown and HTML, and removes the markup."""
+"""Parses posts that are written in Markdown or HTML, and removes the markup."""
 
 import hashlib
 import re
@@ -30,15 +30,15 @@ BLOCKS = HEADINGS | frozenset(
     "figcaption figure footer form head header hgroup hr html legend li main nav ol option p pre "
     "section summary table tbody td tfoot th thead title tr ul".split()
 )
-# Elements whose content doesn't belong to the running text.
+# The HTML elements whose content is not part of a post's running text.
 _SKIPPED_ELEMENTS = frozenset(
     "applet audio button canvas datalist del embed figcaption head iframe map math nav noembed "
     "noframes noscript object pre rp rt s script select strike style svg template textarea title "
     "video xmp".split()
 )
-# Matches self-closing tags such as `<span/>`. HTML parsers ignore the slash of a self-closing tag
-# and leave the element open. The author of a self-closing tag meant an empty element, so the code
-# adds an end tag.
+# Matches a self-closing HTML tag such as `<span/>`. HTML parsers ignore the slash in a self-closing
+# tag and treat the element as open. Because the author of a self-closing tag meant an empty
+# element, an end tag is added.
 _SELF_CLOSING_TAG = re.compile(r"<([a-z][a-z0-9-]*+)([^<>]*+)(?<=/)>", re.I)
 _LIST_ELEMENTS = frozenset({"ol", "ul", "dl"})
 _FOOTNOTE_CLASSES = ("footnote-reference", "footnote-definition")
@@ -50,42 +50,45 @@ _OPTIONS = (
     | pyromark.Options.ENABLE_TASKLISTS
     | pyromark.Options.ENABLE_GFM
 )
-# A million characters of Markdown can expand to a hundred times as much HTML. No real post expands
-# to twice its length.
+# A million characters of Markdown can turn into a hundred million characters of HTML. The HTML of a
+# real post is never twice as long as its Markdown.
 _MAX_HTML_CHARACTERS = 2_000_000
 _MAX_CLEANING_ROUNDS = 6
-# Paragraphs with markup are parsed again, up to this length per paragraph and per post. Beyond
-# these limits, all characters that can be markup are removed instead.
+# A paragraph with markup is parsed a second time only up to this length per paragraph and per post.
+# If a paragraph is too long for the second parsing, all its characters that can be markup are
+# removed.
 _MAX_REPARSED_PARAGRAPH_CHARACTERS = 20_000
 _MAX_REPARSED_CHARACTERS = 200_000
 _MARKUP_CHARACTER = re.compile(r"[<>&\[\]*_`~\\]")
-# Matches characters that begin or end markup or template marks, such as `{{ name }}` and
+# Matches the characters that begin or end markup or template marks, such as `{{ name }}` and
 # `%%name%%`.
 _STRIPPED_CHARACTERS = re.compile(r"[<>&\[\]*_`~\\{}|«»]|%{2,}")
-# Matches incomplete markup, which the parsers treat as ordinary text. The pattern matches only
-# complete runs of equal characters, because retrying from each character would take quadratic time.
+# Matches incomplete markup, which the parsers for Markdown and HTML treat as ordinary text. The
+# pattern for incomplete markup matches only complete runs of the same character, because retrying
+# from each character would take quadratic time.
 _INCOMPLETE_MARKUP = re.compile(
     r"\*{2,}|_{2,}|~{2,}|`+|(?<=\])[(\[]|(?<!&)&++(?=#?\w+;)|(?<!!)!++(?=\[)|(?P<tag><[</!?]*+\w?)"
 )
 _INDENTED_BLOCK = re.compile(rf"^[ \t]*</?(?:{'|'.join(sorted(BLOCKS))})\b", re.I | re.M)
-# Matches the first and the last line of a `:::` container, which Pandoc and Docusaurus use.
+# Matches the first and the last line of a `:::` container, which is syntax of Pandoc and
+# Docusaurus.
 _CONTAINER = re.compile(r"^:::[^\n]*$", re.M)
 _INDENT = re.compile(r"^[ \t]+", re.M)
-# Private characters replace URLs while a text is parsed again. No cleaned text contains private
-# characters.
+# Private Unicode characters stand for URLs while a text is parsed a second time. A text that was
+# cleaned never contains private Unicode characters.
 _URL_PLACEHOLDER = re.compile("\ue000([0-9]{1,5})\ue001")
-# A private character at the start of a text, which prevents the parser from recognising a heading,
+# A private Unicode character at the start of a text prevents the parser from recognising a heading,
 # a list or a rule.
 _TEXT_START = "\ue002"
 
 
 class HtmlBlocks:
-    """The blocks of an HTML text.
+    """The blocks of text in an HTML document, such as paragraphs and headings.
 
     Attributes:
-        listed: the indexes of the paragraphs in lists.
-        table_texts: the blocks inside tables.
-        has_loose_text: whether the HTML contains text outside of all blocks.
+        listed: the indexes of the paragraphs that are part of a list.
+        table_texts: the blocks of text that are inside a table.
+        has_loose_text: whether the HTML contains text that is not inside any block.
     """
 
     def __init__(self, html: str) -> None:
@@ -100,9 +103,9 @@ class HtmlBlocks:
         self._open_tables = 0
         self._open_lists = 0
         self._open_blocks = 0
-        # The stack of open elements whose style affects the visibility of text. Each entry holds
-        # the index of the element's end, whether its text is invisible, and whether its font size
-        # is 0.
+        # The open elements whose style affects the visibility of their text, from the outermost to
+        # the innermost element. For each open element, the stack contains the index of its end,
+        # whether its text is invisible, and whether its font size is 0.
         self._enclosing_styles: list[tuple[int, bool, bool]] = []
         tokens: list[Token] = list(stream(_SELF_CLOSING_TAG.sub(_add_end_tag, html)))
         self._ends = find_element_ends(tokens, BLOCKS)
@@ -112,9 +115,9 @@ class HtmlBlocks:
         self._close_block()
 
     def _process_token(self, tokens: list[Token], place: int) -> int:
-        """Process a token, and return the index of the next token.
+        """Process an HTML token, and return the index of the token to process next.
 
-        Hidden elements are skipped as a whole.
+        For a hidden element, all tokens of the element are skipped.
         """
         kind, data = tokens[place]
         while self._enclosing_styles and self._enclosing_styles[-1][0] <= place:
@@ -126,8 +129,8 @@ class HtmlBlocks:
         elif kind == "start":
             if self._process_start_tag(place, *data[:2]):
                 end = self._ends[place]
-                # Continue after the hidden element's own end tag. A tag that closed the element
-                # implicitly must still be processed.
+                # Continue after the end tag of the hidden element. If a different tag closed the
+                # hidden element implicitly, that tag must be processed.
                 return end + (tokens[end : end + 1] == [("end", data[0])])
         elif kind == "end" and data in BLOCKS:
             self._close_block()
@@ -138,8 +141,11 @@ class HtmlBlocks:
         return place + 1
 
     def _process_start_tag(self, place: int, tag: str, attributes: dict[str, str | None]) -> bool:
-        """Process a start tag. Return whether to skip the whole element."""
-        # A single line break becomes a space. Two line breaks end the paragraph.
+        """Process the start tag of an HTML element.
+
+        Return true if the whole element must be skipped.
+        """
+        # A single `<br>` becomes a space. Two consecutive `<br>` tags end the paragraph.
         if tag in BLOCKS or (tag == "br" and self._pieces[-1:] == ["\n"]):
             self._close_block()
         elif tag == "br":
@@ -162,7 +168,7 @@ class HtmlBlocks:
         return False
 
     def _inherit(self, place: int, visibility: Visibility) -> None:
-        """Store the visibility of an element's text, which inner elements inherit."""
+        """Store the visibility of an HTML element's text, which inner elements inherit."""
         is_invisible = visibility.is_invisible
         has_no_size = visibility.has_no_size
         if is_invisible is None and has_no_size is None:
@@ -198,22 +204,23 @@ def _add_end_tag(tag: re.Match[str]) -> str:
 
 
 def parse_post(post: Post) -> PlainPost:
-    """Parse a post into text without markup.
+    """Parse a post, and return its text without markup.
 
-    Parsing never fails. Invalid markup becomes text or is removed.
+    Parsing never fails. Invalid markup in a post becomes text or is removed.
     """
     content = remove_marks(remove_front_matter(remove_invisible_characters(post.content)))
     blocks = HtmlBlocks(content) if content.lstrip().startswith("<") else None
-    # Text outside of all blocks is Markdown after some HTML.
+    # If HTML is followed by text that is not inside any block, that text is Markdown.
     if blocks is None or blocks.has_loose_text:
-        # Remove the indentation, because Markdown treats indented HTML as code.
+        # Remove the indentation of HTML, because Markdown treats indented lines as code.
         is_indented = _INDENTED_BLOCK.search(content)
         markdown = _INDENT.sub("", content) if is_indented else content
         markdown = _CONTAINER.sub("", markdown)
         blocks = HtmlBlocks(pyromark.html(markdown, options=_OPTIONS)[:_MAX_HTML_CHARACTERS])
     title = clean_text(post.title)
     texts = _clean_blocks(blocks.paragraphs)
-    # Empty paragraphs are dropped, so compute the indexes of list items without them.
+    # Compute the indexes of list items without empty paragraphs, because empty paragraphs are
+    # removed.
     listed = [place in blocks.listed for place, text in enumerate(texts) if text]
     paragraphs = tuple(filter(None, texts)) or tuple(
         filter(None, _clean_blocks(blocks.table_texts))
@@ -232,7 +239,7 @@ def parse_post(post: Post) -> PlainPost:
 
 
 def clean_text(text: str) -> CleanText:
-    """Return the visible characters of the text as one line without markup."""
+    """Return the visible characters of a text as one line without markup."""
     return text if isinstance(text, CleanText) else _clean_line(clean_line(text))
 
 
@@ -259,23 +266,24 @@ def _remove_markup(text: str) -> str:
 
 
 def _replace_incomplete_markup(mark: re.Match[str]) -> str:
-    """Return the text that replaces incomplete markup."""
+    """Return the replacement for a piece of incomplete markup."""
     run = mark[0]
     if run[0] in "*_~`":
-        # Remove emphasis marks without a space, because emphasis can begin or end inside a word.
+        # Replace emphasis marks with nothing rather than a space, because emphasis can begin or end
+        # inside a word.
         return ""
     if mark["tag"] is None:
         return " "
     if run[-1] not in "</!?":
         return f" {run[-1]}"
-    # Characters such as `<!` aren't a tag without a following word. Keep the last `!` or `?`,
-    # because this character is punctuation, and remove all characters before it.
+    # Characters such as `<!` don't form a tag if no word follows. Keep the last `!` or `?` of
+    # incomplete markup, because it is punctuation, and remove the characters before it.
     last = max(run.rfind("!"), run.rfind("?"))
     return f" {run[last:]}" if last > 0 else run
 
 
 def strip_markup(text: str) -> CleanText:
-    """Remove all characters that can be markup, which is faster than parsing a very long text."""
+    """Remove all characters that can be markup, because parsing a very long text is slow."""
     return CleanText(clean_line(_STRIPPED_CHARACTERS.sub(" ", remove_marks(text))))
 
 
@@ -289,10 +297,10 @@ def _clean_blocks(blocks: list[str]) -> list[CleanText]:
 
 
 def _reparse(text: str) -> str:
-    """Parse a text that was already parsed once.
+    """Parse a text a second time.
 
-    The second parsing finds nested markup, such as Markdown inside HTML, escaped HTML, and escaped
-    entities.
+    Parsing a text a second time finds nested markup, such as Markdown inside HTML, escaped HTML,
+    and escaped entities.
     """
     urls: list[str] = []
 
@@ -301,7 +309,8 @@ def _reparse(text: str) -> str:
         return f"\ue000{len(urls) - 1}\ue001"
 
     def restore_url(match: re.Match[str]) -> str:
-        # An unknown number comes from private characters that the post wrote as entities.
+        # If a post contains private Unicode characters as entities, the number in a URL placeholder
+        # may be invalid.
         number = int(match[1])
         return urls[number] if number < len(urls) else ""
 

@@ -1,4 +1,4 @@
-"""Defines a post as its author sent it, the post's plain text, and the metadata about the post."""
+"""Defines posts as their authors sent them, their plain text, and their metadata."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -11,16 +11,17 @@ from services.composer.text.characters import CleanText
 
 MAX_POST_TITLE_CHARACTERS = 500
 MAX_POST_CONTENT_CHARACTERS = 1_000_000
-# The separator between tweets in the API's response. A tweet has only one line, so no tweet
-# contains the separator.
+# The separator between tweets in the response of the API. A tweet never contains the separator,
+# because a tweet has only one line.
 _TWEET_SEPARATOR = "\n\n"
 
 
 @dataclass(frozen=True)
 class Post:
-    """A post as its author sent it.
+    """A post with the markup that its author sent.
 
-    The title and the content may contain Markdown or HTML. At most one of the two is blank.
+    The title and the content of a post may contain Markdown or HTML. The title or the content of a
+    post may be blank, but not both.
     """
 
     title: str
@@ -29,17 +30,20 @@ class Post:
 
 @dataclass(frozen=True)
 class PlainPost:
-    """A post without its markup. Writers never get a post in any other form.
+    """A post without markup.
+
+    Writers of metadata and tweets get a post only in the form of a ``PlainPost``.
 
     Attributes:
-        paragraphs: the blocks of running text, such as paragraphs, list items and quotes. Code and
-            tables are removed.
-        links: the absolute http(s) URLs in the post. Texts about the post must not
-            contain any further link.
-        mentions: the handles in the post. Texts about the post must not contain any further
-            handle.
-        content_hash: the SHA-256 hash of the content as it was sent, in hexadecimal.
-        listed: the indexes of the paragraphs that are list items.
+        paragraphs: the blocks of running text, such as paragraphs, list items and quotes. Code
+            blocks and tables are left out of ``paragraphs``.
+        links: the absolute http and https URLs in the post. Metadata and tweets about the post may
+            contain only the links in ``links``.
+        mentions: the handles that the post mentions. Metadata and tweets about the post may mention
+            only the handles in ``mentions``.
+        content_hash: the SHA-256 hash of the post's content before markup was removed, in
+            hexadecimal.
+        listed: the indexes of those paragraphs that are list items.
     """
 
     title: CleanText
@@ -51,7 +55,7 @@ class PlainPost:
     listed: frozenset[int] = frozenset()
 
     def to_payload(self) -> dict[str, Any]:
-        """Convert the post to JSON fields, to send it to another process."""
+        """Convert a post to JSON fields, so that it can be sent to another process."""
         return {
             "title": self.title,
             "paragraphs": self.paragraphs,
@@ -64,7 +68,7 @@ class PlainPost:
 
     @classmethod
     def from_payload(cls, payload: dict[str, Any]) -> "PlainPost":
-        """Restore a post from the JSON fields that `to_payload` returned."""
+        """Restore a post from JSON fields that `to_payload` returned."""
         return cls(
             title=CleanText(payload["title"]),
             paragraphs=tuple(map(CleanText, payload["paragraphs"])),
@@ -81,7 +85,7 @@ class PlainPost:
 
     @cached_property
     def comparable_links(self) -> frozenset[str]:
-        """The post's links in normalised form, including host names in its text."""
+        """The links in a post in normalised form, including host names in the post's text."""
         text_links = hyperlinks.find_links(self.text)
         return text_links.union(map(hyperlinks.normalise_link, self.links))
 
@@ -94,19 +98,19 @@ class MetadataField(StrEnum):
 
 @dataclass(frozen=True)
 class PostMetadata:
-    """The metadata of a post. Fields that were not requested are ``None``."""
+    """The metadata of a post. Fields that the caller didn't request are ``None``."""
 
     slug: str | None = None
     summary: str | None = None
     tags: tuple[str, ...] | None = None
 
     def to_fields(self) -> dict[str, str]:
-        """Return the requested fields by name, in the format of the API's response."""
+        """Return the requested metadata fields by name, in the format of the API's response."""
         tags = None if self.tags is None else ",".join(self.tags)
         fields = {"slug": self.slug, "summary": self.summary, "tags": tags}
         return {name: text for name, text in fields.items() if text is not None}
 
 
 def join_tweets(tweets: Iterable[str]) -> dict[str, str]:
-    """Join all tweets into one text, which the API returns in the field `tweets`."""
+    """Join all tweets into one text for the field `tweets` in the API's response."""
     return {"tweets": _TWEET_SEPARATOR.join(tweets)}

@@ -1,8 +1,8 @@
 """Removes template marks, such as shortcodes and merge tags, from posts.
 
-Publishing and mailing programs replace template marks before readers see the post. Shortcodes,
-such as `[gallery]`, insert elements. Merge tags, such as `{{ first_name }}`, insert fields of the
-reader.
+Blog and newsletter programs replace template marks before readers see a post. Shortcodes such as
+`[gallery]` are template marks that insert elements into a post. Merge tags such as `{{ first_name
+}}` are template marks that insert data about the reader.
 """
 
 import re
@@ -15,25 +15,26 @@ from typing import NamedTuple
 _NAME = r"[^\W\d][\w-]{0,60}"
 _QUOTED = r"""(?:"[^"]{0,2000}+"|'[^']{0,2000}+'|[”“„″][^”“„″]{0,2000}+[”“„″])"""
 _FIELD_NAME = r"[^\W\d][\w .:=-]{0,60}"
-# Matches the fallback in a merge tag, which is the text for readers whose field is empty.
+# Matches the fallback text in a merge tag, which is inserted for readers whose field is empty.
 _FALLBACK = (
     r"(?: ?(?:\|[^\[\]{}\n]{0,100}|, ?(?:fallback|default)=[^\[\]{}\n]{0,100}"
     r"|, ?\"[^\"\n]{0,100}\"|%%[^\[\]{}\n]{0,100}))?"
 )
 
-# Shortcodes that are recognised by their name, even without an end tag or an attribute.
+# The names of shortcodes that are recognised even without an end tag or an attribute.
 _SHORTCODES = frozenset(
     "gallery playlist nextpage contact-form contact-form-7 youtube vimeo soundcloud spotify "
     "instagram wpvideo googlemaps".split()
 )
 _COMMANDS = frozenset({"loadposition", "loadmodule", "loadmoduleid", "loadarticle", "include"})
-# BBCode tags that can be inside a word or a sentence, such as `[b]`.
+# The BBCode tags that can occur inside a word or a sentence, such as `[b]`.
 _INLINE = frozenset("b i u s em strong sup sub color colour size font highlight url".split())
 _WINDOWS_VARIABLES = frozenset(
     "path temp tmp appdata localappdata userprofile homepath homedrive programfiles programdata "
     "windir systemroot systemdrive comspec computername public allusersprofile username".split()
 )
-# Objects whose fields occur in merge tags, such as `subscriber:firstname` and `contact.city`.
+# The names of objects whose fields occur in merge tags, such as `subscriber:firstname` and
+# `contact.city`.
 _OWNERS = frozenset(
     "account campaign company contact contactattribute contactfield currentuser custom customer "
     "data date lead link list mailpoet member newsletter node person profile recipient site "
@@ -45,7 +46,7 @@ _MIN_SHOUTED_LETTERS = 4
 _PERSON = "person"
 _KINDS = (_PERSON, "other")
 _MAX_GREETING_CHARACTERS = 60
-# Finds the first character of any template mark.
+# Matches the characters that begin a template mark.
 _ANY_OPENING = re.compile(r"[{\[%$#@~«_|]|<[<%?]|\*\|")
 _OPENING_CHARACTERS = frozenset("([{“‘«\"'")
 _CLOSING_CHARACTERS = frozenset(".,;:!?)]}…。，、！？；：")
@@ -56,9 +57,10 @@ _SENTENCE_START = re.compile(r"(?:\A|[\n>.!?…])(?:\s|[*_]|<[a-z]{1,10}>){0,3}\
 
 
 class _Surroundings:
-    """The names of all end tags and link references in a text.
+    """Finds the names of all end tags and Markdown link references in a text.
 
-    The names help to decide whether brackets are a template mark or ordinary text.
+    The names of end tags and link references help to decide whether brackets are a template mark or
+    ordinary text.
     """
 
     def __init__(self, text: str) -> None:
@@ -66,7 +68,10 @@ class _Surroundings:
 
     @cached_property
     def ended(self) -> frozenset[str]:
-        """The names of all end tags in square brackets. For example, `[/b]` has the name `b`."""
+        """The names of all end tags in square brackets.
+
+        For example, the end tag `[/b]` has the name `b`.
+        """
         return frozenset(re.findall(rf"\[/({_NAME})\s?\]", self._text))
 
     @cached_property
@@ -80,7 +85,7 @@ class _Surroundings:
         return frozenset(map(str.casefold, names))
 
 
-# A function that returns a match's replacement, or ``None`` if the match is ordinary text.
+# A function that returns the replacement for a match, or ``None`` if the match is ordinary text.
 Decide = Callable[[re.Match[str], _Surroundings], str | None]
 
 
@@ -88,14 +93,15 @@ Decide = Callable[[re.Match[str], _Surroundings], str | None]
 class _Form:
     """The syntax of a template mark, such as `{{ … }}`."""
 
-    # Each repetition in a pattern is bounded or stops at the next mark. Otherwise, a hostile text
-    # could make the search take quadratic time.
+    # Each repetition in the pattern of a template mark is bounded or stops at the next mark. With
+    # an unbounded repetition, a hostile text could make the search for template marks take
+    # quadratic time.
     pattern: re.Pattern[str]
     decide: Decide = lambda _match, _surroundings: ""
 
 
 def _replace_wiki_link(match: re.Match[str], _: _Surroundings) -> str | None:
-    """Return the visible text of a wiki link. For a merge tag, return an empty text."""
+    """Return the visible text of a wiki link, or an empty text for a merge tag."""
     field = match["field"]
     if _is_field(field) or re.search(r"[_:]| OR ", field):
         return ""
@@ -142,7 +148,7 @@ def _replace_brace_field(match: re.Match[str], surroundings: _Surroundings) -> s
     if match["sigil"] is not None or is_code:
         return ""
     named = re.fullmatch(rf"({_FIELD_NAME}?){_FALLBACK}", field)
-    # Braces in a path, such as `/users/{name}`, are ordinary text.
+    # Braces in a path, such as `/users/{name}`, are ordinary text rather than a merge tag.
     around = match.string[max(match.start() - 1, 0) : match.end() + 1].replace(match[0], "")
     if named is None or re.search(r"[\w/=?&]", around):
         return None
@@ -235,7 +241,10 @@ _FORMS = (
 
 
 def remove_marks(text: str) -> str:
-    """Remove all template marks. Text between a start tag and an end tag stays."""
+    """Remove all template marks from a text.
+
+    The text between a start tag and an end tag is kept.
+    """
     if not _ANY_OPENING.search(text):
         return text
     surroundings = _Surroundings(text)
@@ -247,7 +256,7 @@ def remove_marks(text: str) -> str:
 
 
 class _Removal(NamedTuple):
-    """A template mark that is removed, with the text that replaces the mark."""
+    """The place of a template mark that must be removed, and the text that replaces the mark."""
 
     start: int
     end: int
@@ -262,17 +271,18 @@ def _find_removals(form: _Form, text: str, surroundings: _Surroundings) -> Itera
         if replacement is None:
             continue
         groups = match.groupdict()
-        # Keep the character after a shortcode, because the pattern matches this character only to
-        # detect links.
+        # Keep the character after a shortcode, which the pattern matches only to detect Markdown
+        # links.
         end = match.end() - len(groups.get("target") or "")
         is_person = not replacement and _is_person(groups.get("field") or "")
         yield _Removal(match.start(), end, replacement, is_person, groups.get("name") in _INLINE)
 
 
 def _iterate_pieces(text: str, removals: list[_Removal]) -> Iterator[str]:
-    """Yield the parts of the text that remain after the marks are removed.
+    """Yield the parts of a text that remain after template marks are removed.
 
-    If a mark inserts a person's name, the greeting and the comma next to the mark are removed too.
+    If a template mark inserts a person's name, a greeting and a comma next to the mark are removed
+    as well.
     """
     at = 0
     for removal in _join_adjacent(text, removals):
@@ -296,13 +306,16 @@ def _iterate_pieces(text: str, removals: list[_Removal]) -> Iterator[str]:
 
 
 def _needs_space(previous: str, following: str) -> bool:
-    """Return whether a space must replace a mark between these two characters."""
+    """Return whether a space must replace a template mark between these two characters."""
     is_opening = not previous.strip() or previous in _OPENING_CHARACTERS
     return not (is_opening or not following.strip() or following in _CLOSING_CHARACTERS)
 
 
 def _join_adjacent(text: str, removals: list[_Removal]) -> Iterator[_Removal]:
-    """Yield the removals, and join adjacent marks such as a first and a last name."""
+    """Yield the template marks to remove.
+
+    Adjacent marks, such as a first and a last name, are joined into one.
+    """
     joined = removals[0]
     for removal in removals[1:]:
         between = text[joined.end : removal.start]
@@ -315,10 +328,11 @@ def _join_adjacent(text: str, removals: list[_Removal]) -> Iterator[_Removal]:
 
 
 def _remove_comma(text: str, before: str, removal: _Removal) -> tuple[str, int, bool]:
-    """Remove the comma next to a removed mark if the comma is no longer needed.
+    """Remove the comma next to a removed template mark if the comma is no longer needed.
 
-    If the mark inserts a person's name, a greeting before the mark is removed too. Returns the text
-    before the mark, the position of the text after the mark, and whether a sentence begins there.
+    If the template mark inserts a person's name, a greeting before the mark is removed as well.
+    Returns the text before the mark, the position after the mark, and whether a sentence begins at
+    this position.
     """
     comma = _COMMA.match(text, removal.end)
     stripped = before.rstrip()
@@ -355,9 +369,9 @@ def _compile_greeting_pattern() -> re.Pattern[str]:
 
 @cache
 def _load_field_names(kind: str) -> frozenset[str]:
-    """Load the known field names of a kind.
+    """Return the known names of merge tag fields of this kind.
 
-    ``kind``: ``person`` for fields with names of people, or ``other``.
+    ``kind``: ``person`` for fields that contain names of people, or ``other``.
     """
     lines = Path(__file__).with_name("field_names.txt").read_text("utf-8").splitlines()
     parts = (line.partition(": ") for line in lines)
@@ -367,15 +381,15 @@ def _load_field_names(kind: str) -> frozenset[str]:
 
 
 def _split_field_name(field: str) -> list[str]:
-    """Split the name of a field into its parts.
+    """Split the name of a merge tag field into its parts.
 
-    For example, `Subscriber:first_name` has the parts `subscriber` and `firstname`.
+    For example, the field name `Subscriber:first_name` has the parts `subscriber` and `firstname`.
     """
     return [_SEPARATORS.sub("", part.casefold()) for part in re.split(r"[.:=]", field)]
 
 
 def _is_field(field: str) -> bool:
-    """Return whether a newsletter program has a field with this name."""
+    """Return whether any known newsletter program has a merge tag field with this name."""
     match = _FIELD.match(field)
     path = _split_field_name(match[0]) if match else [""]
     return any(
@@ -384,13 +398,13 @@ def _is_field(field: str) -> bool:
 
 
 def _has_owner(field: str, separators: str) -> bool:
-    """Return whether the field belongs to a known object, as in `subscriber:city`."""
+    """Return whether a merge tag field belongs to a known object, as in `subscriber:city`."""
     owner = re.match(rf"([\w-]{{1,60}})[{separators}]\w", field)
     return owner is not None and _SEPARATORS.sub("", owner[1].casefold()) in _OWNERS
 
 
 def _is_person(expression: str) -> bool:
-    """Return whether the expression in a merge tag inserts a person's name."""
+    """Return whether the expression in a merge tag inserts the name of a person."""
     fields = [match[0] for match in _FIELD.finditer(expression[:200])]
     words = (
         word

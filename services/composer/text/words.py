@@ -1,4 +1,4 @@
-"""Splits texts of any script into words and sentences, and finds the words with content."""
+"""Splits texts in any script into words and sentences, and finds the words that carry content."""
 
 import re
 import unicodedata
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from services.composer.text.post import PlainPost
 
-# The characters of scripts without spaces between words.
+# The characters of scripts that don't put spaces between words.
 UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\U00020000-\U0003134f"
@@ -15,21 +15,22 @@ UNSPACED = (
 _UNSPACED_CHARACTER = re.compile(f"[{UNSPACED}]")
 _MIN_LETTERS = 3
 _MIN_UNSPACED_LETTERS = 2
-# In Catalan, Danish and Occitan, the library that splits sentences takes a quarter of a millisecond
-# per character that can end a sentence. A text with very many of these characters has no real
-# sentences. The faster rules for English are good enough for such a text.
+# For Catalan, Danish and Occitan, the sentence splitter takes a quarter of a millisecond for each
+# character that can end a sentence. A text with very many characters that can end a sentence
+# doesn't consist of real sentences. To save time, a text that doesn't consist of real sentences is
+# split by the faster rules for English.
 _SENTENCE_ENDS = ".!?。"
 _MAX_SENTENCE_ENDS = 50
 _CHARACTERS_PER_SENTENCE_END = 10
 _FAST_LANGUAGE = "en"
-# Words that count as content, although the long list of English stop words contains them.
+# English words that carry content, although the long list of English stop words contains them.
 _ENGLISH_CONTENT_WORDS = frozenset(
     Path(__file__).with_name("about_something.txt").read_text("ascii").split()
 )
 
 
 def fold_word(text: str) -> str:
-    """Return the form of a word for comparisons, without differences in case or width."""
+    """Return a word in the folded form for comparisons, without differences in case or width."""
     return unicodedata.normalize("NFKC", text).casefold()
 
 
@@ -38,7 +39,7 @@ def split_words(text: str) -> list[str]:
 
 
 def find_content_words(plain: PlainPost, max_words: int) -> set[str]:
-    """Return up to ``max_words`` different words of the post that carry content."""
+    """Return up to ``max_words`` different words of a post that carry content."""
     words: set[str] = set()
     for text in (plain.title, *plain.paragraphs, *plain.headings):
         for word in split_words(text):
@@ -50,7 +51,7 @@ def find_content_words(plain: PlainPost, max_words: int) -> set[str]:
 
 
 def is_content_word(word: str, stop_words: frozenset[str]) -> bool:
-    """Return whether a folded word carries content.
+    """Return whether a word in its folded form carries content.
 
     Numbers, very short words and stop words carry no content.
     """
@@ -79,9 +80,9 @@ def load_all_stop_words() -> frozenset[str]:
 
 @cache
 def _compile_word_pattern() -> re.Pattern[str]:
-    """Compile the pattern of a word.
+    """Return a pattern that matches a word.
 
-    A word consists of letters, digits, combining marks, and inner signs such as hyphens.
+    A word consists of letters, digits, combining marks, and inner characters such as hyphens.
     """
     characters = map(chr, range(0x300, 0x1_0000))
     marks = "".join(
@@ -91,9 +92,9 @@ def _compile_word_pattern() -> re.Pattern[str]:
 
 
 def split_sentences(text: str, language: str) -> list[str]:
-    """Split the text into sentences, without the whitespace around them."""
-    # Import the module here, because workers of other queues don't install the language packages
-    # (`pressroom[languages]`).
+    """Split a text into sentences, without the whitespace around each sentence."""
+    # Import the sentence splitter only when it is needed, because most workers don't install the
+    # language packages (`pressroom[languages]`).
     from sentencex import segment
 
     max_ends = _MAX_SENTENCE_ENDS + len(text) // _CHARACTERS_PER_SENTENCE_END
@@ -103,7 +104,7 @@ def split_sentences(text: str, language: str) -> list[str]:
 
 
 def take_whole_sentences(text: str, max_characters: int) -> str:
-    """Return the first sentences that fit into ``max_characters``, or an empty text."""
+    """Return as many of a text's first sentences as fit into ``max_characters``."""
     end = 0
     for sentence in split_sentences(text[: 2 * max_characters + 1], "en"):
         start = text.index(sentence, end)
