@@ -1,1 +1,1 @@
-"""Second factors, which a person proves in addition to the password."""
+"""Second factors, with which a person logs in in addition to the password."""
