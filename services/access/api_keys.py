@@ -116,7 +116,7 @@ class UsedKeys:
 def authenticate_key(
     database: Database, uses: UsedKeys, keyring: Keyring, secret: str, *, recent: bool = False
 ) -> Caller:
-    """Return the caller to whom an API key belongs. Raises ``auth.invalid_credentials``.
+    """Return the caller that an API key authenticates. Raises ``auth.invalid_credentials``.
 
     Args:
         recent: whether the function may return a cached caller, whose key may have been revoked.

@@ -116,12 +116,12 @@ def lock_quota(uow: UnitOfWork, user_id: int, quota: PlanQuota) -> int | None:
 def lock_quota_share(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, share_size: int) -> bool:
     """Reserve ``share_size`` of a user's quota for the transaction, and return whether this worked.
 
-    Up to ``MAX_SHARES`` transactions can reserve a share of a quota at the same time. The rest of
-    the quota must be large enough for this number of shares. The function returns false if the
-    remaining quota is too small, or if all shares are reserved. If ``lock_quota_share`` returns
-    false, the transaction must use ``lock_quota`` to lock the whole quota. All calls of
-    ``lock_quota_share`` must pass the same ``share_size``. Raises ``TransientError`` if another
-    transaction has used the remaining quota during the call.
+    ``MAX_SHARES`` is the maximum number of transactions that can reserve a share of a quota at the
+    same time. The rest of the quota must be large enough for this number of shares. The function
+    returns false if the remaining quota is too small, or if all shares are reserved. If
+    ``lock_quota_share`` returns false, the transaction must use ``lock_quota`` to lock the whole
+    quota. All calls of ``lock_quota_share`` must pass the same ``share_size``. Raises
+    ``TransientError`` if another transaction has used the remaining quota during the call.
     """
     limit = _find_limit(uow, user_id, quota)
     if limit is None:

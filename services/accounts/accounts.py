@@ -74,8 +74,7 @@ def find_or_create_person(uow: UnitOfWork, email: str) -> User:
 
 
 def has_account(uow: UnitOfWork, person: User) -> bool:
-    """Return whether a person can log in, or has a row in a table that contains no rows of readers.
-    """
+    """Return whether a person can log in, or has a row in a table that isn't for readers."""
     can_log_in = person.password_hash is not None or person.is_operator or person.plan != Plan.FREE
     row_exists = [
         exists().where(column == person.id)

@@ -51,7 +51,7 @@ _SITE_NAME = "Pressroom"
 # The challenge of a passkey is a proof, whose subject begins with one of these prefixes.
 _CREATION_PREFIX = "passkey.make\n"
 _LOGIN_PREFIX = "passkey.sign\n"
-# The errors that the WebAuthn library raises for malformed responses, which no browser sends.
+# The errors that the WebAuthn library raises for malformed responses.
 _MALFORMED_ANSWER_ERRORS = (
     WebAuthnException,
     UnsupportedAlgorithm,

@@ -1,8 +1,8 @@
 """Runs the second step of a login, in which a person uses a second factor after the password.
 
-Between the first and the second step of a login, the person has no session. Instead, a browser
-cookie contains a proof that the person passed the first step. The proof is valid once, in the same
-browser, until the password changes.
+Between the first and the second step of a login, the person has no session. A browser cookie proves
+that the person passed the first step. This proof is valid once, in the same browser, until the
+password changes.
 """
 
 from dataclasses import dataclass
@@ -62,8 +62,7 @@ def require_second_factor(uow: UnitOfWork, person: User, factor: SubmittedFactor
 
 
 def create_first_step(keyring: Keyring, person: User, form_cookie: str) -> str:
-    """Return a cookie value which proves that a person passed the first login step in this browser.
-    """
+    """Return a cookie value which proves that a person passed the first login step."""
     return f"{person.id}.{proofs.create_proof(keyring, _proof_subject(person, form_cookie))}"
 
 
