@@ -136,7 +136,7 @@ def _threads() -> Iterator[ThreadPoolExecutor]:
 def list_keys(place: SealedPlace, manifest: Manifest) -> Iterator[str]:
     """Yield the keys of the objects in a backup, in ascending order.
 
-    Raises ``backup.damaged`` if a list of keys can't be read. Raises ``backup.damaged``.
+    Raises ``backup.damaged`` if a list of keys can't be read.
     """
     for number in range(manifest.object_lists):
         yield from read_file(place, _list_name(manifest.id, number)).decode().split("\n")
@@ -145,7 +145,7 @@ def list_keys(place: SealedPlace, manifest: Manifest) -> Iterator[str]:
 def restore_objects(objects: ObjectStore, place: SealedPlace, manifest: Manifest) -> int:
     """Copy a backup's missing objects into the bucket, and return the number of copied objects.
 
-    Raises ``backup.damaged`` if an object in the backup can't be read. Raises ``backup.damaged``.
+    Raises ``backup.damaged`` if an object in the backup can't be read.
     """
     restored_objects = 0
     keys = list_keys(place, manifest)

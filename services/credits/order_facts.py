@@ -138,7 +138,7 @@ def is_credited(order: PaymentOrder) -> bool:
 
 
 def credits_due_back(order: PaymentOrder) -> Decimal:
-    """Return the amount of credits, rounded up, that must be withdrawn because of refunds or disputes.
+    """Return the credits, rounded up, that must be withdrawn because of refunds or disputes.
 
     An amount in an open dispute counts as refunded, because the provider withholds the money during
     a dispute.

@@ -80,8 +80,7 @@ def list_events(uow: UnitOfWork, order_id: int) -> Sequence[PaymentEvent]:
 
 
 def purge_abandoned_orders(now: datetime, uow: UnitOfWork, limit: int) -> int:
-    """Delete up to ``limit`` abandoned orders and their history, and return how many were deleted.
-    """
+    """Delete up to ``limit`` abandoned orders, and return the number of deleted orders."""
     order = PaymentOrder
     # Skip orders that the poller still checks, because such an order may turn out to be paid.
     null_columns = (
