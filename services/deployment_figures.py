@@ -1,7 +1,7 @@
 """Reads metrics about the whole deployment from the database, for the operator's monitoring.
 
-The metrics are read every few seconds, so each SQL statement must be fast. A statement reads only
-narrow indexes, and only unfinished jobs or a limited number of rows.
+The metrics are read every few seconds, so each SQL statement must be fast. Each SQL statement for
+the metrics reads only narrow indexes, and only unfinished jobs or a limited number of rows.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ class JobFigures:
         unfinished: maps a queue and a job status to the number of unfinished jobs.
         due: maps a queue and a job kind to the number of due jobs. In each queue, at most
             ``MAX_COUNTED`` sent jobs and ``MAX_COUNTED`` unsent jobs are counted.
-        oldest: maps a queue to the number of seconds since its oldest job became due.
+        oldest: maps a queue to the number of seconds since its oldest due job became due.
     """
 
     unfinished: Mapping[tuple[str, str], int]
@@ -75,7 +75,7 @@ class ConnectionFigures:
     """The number of open connections to the database server, and the limit on open connections.
 
     The database server, the database and the application's role have separate connection limits.
-    Only the connection limit that is closest to being reached is included.
+    ``ConnectionFigures`` describes only the limit that is closest to being reached.
     """
 
     open: int

@@ -25,7 +25,7 @@ Q = TypeVar("Q", bound=Select[*tuple[Any, ...]])
 # The maximum size of all items in a response, whose total size is limited to 4 MB.
 MAX_ITEMS_BYTES = 3_990_000
 # The maximum number of rows that are read and held in memory at the same time. A typical page needs
-# one batch.
+# one batch of ``_MAX_BATCH_ROWS`` rows.
 _MAX_BATCH_ROWS = 50
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MOMENT_AND_ID = re.compile(r"([0-9]{1,17})-([0-9]{1,16})\Z", re.ASCII)
@@ -51,7 +51,7 @@ class PageOfRows(Generic[T]):
     Attributes:
         next_cursor: the cursor of the next page, or ``None`` on the last page.
         cursor_of: a function that returns the cursor of the page that begins after a row.
-            ``fill_page`` calls this function if the response has no room for all rows of the page.
+            ``fill_page`` calls ``cursor_of`` if the response has no room for all rows of the page.
     """
 
     rows: list[T]
@@ -79,18 +79,18 @@ def order_newest_first(
 ) -> Q:
     """Return the query for all rows of an owner, in descending order of their ids.
 
-    The query forces Postgres to use the index on the owner and the id. Otherwise Postgres could
-    choose the primary key, because it assumes that an owner's rows are spread evenly over the
-    table. With the primary key, Postgres could read ten million newer rows of other owners before
-    it finds the owner's rows.
+    The query forces Postgres to use the index on the owner and the id. Postgres might choose the
+    primary key by itself, because it assumes that an owner's rows are spread evenly over the table.
+    With the primary key, Postgres could read ten million newer rows of other owners before it finds
+    the owner's rows.
 
-    The query contains the condition ``owner = ANY(ARRAY[value])`` so that Postgres must sort by
-    ``owner``, which the primary key can't do. With the condition ``owner = value``, Postgres would
-    remove ``owner`` from the sort order and could use the primary key.
+    The condition ``owner = ANY(ARRAY[value])`` makes Postgres sort by ``owner``. The primary key
+    doesn't provide this sort order. With the condition ``owner = value``, Postgres would remove
+    ``owner`` from the sort order and could use the primary key.
 
     Args:
         owner: the column that must equal ``value``.
-        before: an id, or a parameter for an id. The query selects only rows with smaller ids.
+        before: an id, or a parameter for an id. Only rows with ids below ``before`` are selected.
         is_read_backwards: whether the index contains the ids in ascending order, so that Postgres
             must read the index backwards.
     """
@@ -105,8 +105,8 @@ def select_owner_page(
 ) -> Q:
     """Return the query for one page of an owner's rows, in descending order of their ids.
 
-    The query returns one row more than fits on the page. ``read_page`` removes this additional row.
-    The table must have an index on (owner, id DESC). Raises ``cursor.invalid``.
+    The query returns one row more than fits on the page, and ``read_page`` removes this row. The
+    table must have an index on (owner, id DESC). Raises ``cursor.invalid``.
     """
     before = None if page_request.cursor is None else ids.parse_id_cursor(page_request.cursor)
     query = order_newest_first(query, owner, value, owner.class_.id, before=before)
@@ -199,8 +199,8 @@ def read_page(uow: UnitOfWork, query: Select[T], page_request: PageRequest) -> P
 def cut_page(rows: Sequence[T], limit: int, cursor_of: Callable[[T], str]) -> PageOfRows[T]:
     """Return a page of the first ``limit`` rows.
 
-    If ``rows`` contains more rows, a next page exists. The function ``cursor_of`` returns the
-    cursor of the page that begins after a row.
+    If ``rows`` contains more than ``limit`` rows, a next page exists. The function ``cursor_of``
+    returns the cursor of the page that begins after a row.
     """
     page_rows = list(rows[:limit])
     next_cursor = cursor_of(page_rows[-1]) if len(rows) > limit else None

@@ -3,10 +3,10 @@
 Recovering an account gives the owner access again, and revokes the access of an intruder.
 
 Before a person changes the address of an account, a list may have created a record for the new
-address. This record can't be merged into the account. If the person agrees, and has proven the old
-and the new address, the list's record is erased. The opt-outs of the erased record are moved to the
-account, and its memberships end. A record that has anything that only accounts have, such as an API
-key, counts as another account and is kept.
+address. The record that a list has created for the new address can't be merged into the account. If
+the person agrees, and has proven the old and the new address, the list's record is erased. The
+opt-outs of the erased record are moved to the account, and its memberships end. A record that has
+anything that only accounts have, such as an API key, counts as another account and is kept.
 """
 
 from dataclasses import dataclass
@@ -33,11 +33,11 @@ from storage.unit_of_work import UnitOfWork
 
 @dataclass(frozen=True)
 class NewAddress:
-    """The e-mail address to which an account will change.
+    """The e-mail address that will become the new address of an account.
 
     Attributes:
-        has_record: whether a list has created a record for the new address. This record must be
-            erased before the account can change to the address.
+        has_record: whether a list has created a record for the new address. The list's record must
+            be erased before the account can take the new address.
     """
 
     email: str
@@ -84,8 +84,8 @@ def change_address(
 
     Args:
         erases: whether a list's record for the new address may be erased.
-        is_visible: whether the owners of the person's subscribed lists see the new address, as soon
-            as the change can't be undone.
+        is_visible: whether the new address is shown to the owners of the lists to which the person
+            is subscribed, as soon as the change can't be undone.
 
     Raises ``account.address_taken``, ``list.busy``, and every error of
     ``registration.prove_address``. Raises ``account.address_has_record`` if a list has a record for

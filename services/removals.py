@@ -1,8 +1,8 @@
 """Removes unused objects from the object storage in the background.
 
-A transaction that stops using an object inserts a row into ``object_removals``. An unused object is
-therefore removed even if the process is killed. Maintenance removes the objects in
-``object_removals``, and then deletes their rows.
+A transaction that stops using an object inserts a row into ``object_removals``. Because of this
+row, an unused object is removed even if the process that stopped using the object is killed.
+Maintenance removes the objects in ``object_removals``, and then deletes their rows.
 """
 
 from collections.abc import Collection
@@ -27,11 +27,11 @@ REMOVE_OBJECTS = register_maintenance(
     every=timedelta(seconds=5),
     run=lambda resources, _: process_due_removals(resources),
 )
-# No object is removed during this maintenance task, because a backup copies the objects after
-# dumping the database rows that refer to them.
+# The maintenance task that creates backups. No object is removed during a backup, because objects
+# are copied after the database dump that refers to them.
 BLOCKING_TASK = "backup.create"
-# A batch of removals is assigned to a worker for this time. Failed removals are retried after this
-# time.
+# The time for which a batch of removals is assigned to a worker. A failed removal is retried when
+# its assignment to a worker has ended.
 _TAKEN_FOR = timedelta(seconds=30)
 _MAX_BATCH_ROWS = 100
 # The maximum number of batches per maintenance run, so that the run doesn't delay other

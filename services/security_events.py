@@ -46,8 +46,8 @@ class EventType(StrEnum):
     FACTOR_ADDED = "factor.added"
     FACTOR_REMOVED = "factor.removed"
     EXPORT_CREATED = "export.created"
-    # A client read more pages of members in an hour than a person would. The detail ``pages`` is
-    # the number of pages.
+    # A client read more pages of members in an hour than a person would. The event's detail
+    # ``pages`` is the number of pages that the client read.
     MEMBERS_READ = "members.read"
     WEBHOOK_CREATED = "webhook.created"
     # The URL of a webhook endpoint was changed.
@@ -59,14 +59,14 @@ class EventType(StrEnum):
     QUOTA_REFUSED = "quota.refused"
     # An operator has changed the user's plan.
     PLAN_CHANGED = "plan.changed"
-    # An operator has changed another account or the deployment. The event is recorded in the
-    # operator's account.
+    # An operator has changed another account or the deployment. The event about an operator's
+    # action is recorded in the operator's account.
     OPERATOR_ACTED = "operator.acted"
 
 
-# Maps a type of security event, which is also announced in the event feed, to a type of feed event.
-# Each value also contains the name of the detail with the subject's id, and the name of the detail
-# with the number of subjects.
+# Maps each type of security event that is announced in the event feed to its feed event. Each value
+# contains the type of the feed event, the detail with the subject's id, and the detail with the
+# number of subjects.
 _FEED_EVENTS = {
     EventType.KEY_CREATED: (FeedEventType.KEY_CREATED, "key_id", "keys"),
     EventType.KEY_ENDED: (FeedEventType.KEY_ENDED, "key_id", "keys"),
@@ -105,8 +105,8 @@ def record_event(
 
     Args:
         credential: the credential that caused the event, by default the credential of the request.
-        detail: ids and numbers with a total size of at most 2,000 bytes. The detail must not
-            contain names, addresses or texts from people.
+        detail: ids and numbers with a total size of at most 2,000 bytes. The details of an event
+            must not contain names, addresses or texts from people.
     """
     origin = event_origins.current_origin()
     credential = credential or origin.credential

@@ -43,15 +43,15 @@ def create_key(
     expires_at: datetime | None = None,
     maker_id: int | None = None,
 ) -> tuple[ApiKey, str]:
-    """Create an API key, and return the key and its secret. The database doesn't store the secret.
+    """Create an API key, and return the key and its secret.
 
-    Raises ``api_key.name`` for an empty or overlong name, and ``api_key.expiry`` for an expiry in
-    the past.
+    The database doesn't store the secret of an API key. Raises ``api_key.name`` for an empty or
+    overlong name, and ``api_key.expiry`` for an expiry in the past.
 
     Args:
         scopes: the scopes of the new key, or ``None`` for an unrestricted key.
-        maker_id: the id of the existing key that creates the new key, if any. The new key expires
-            no later than the existing key.
+        maker_id: the id of the existing key that creates the new key, if any. The new API key
+            expires no later than the existing key that creates it.
     """
     name = name.strip()
     if not 1 <= len(name) <= MAX_KEY_NAME_CHARACTERS:
@@ -80,8 +80,8 @@ def create_key(
 class UsedKeys:
     """Tracks the API keys that this process has used recently, and caches their callers.
 
-    If the process is killed, the key uses of its last second are not stored. ``UsedKeys`` collects
-    the ids of used keys until ``write_uses`` stores the time of their last use.
+    ``UsedKeys`` collects the ids of used keys until ``write_uses`` stores the time of their last
+    use. The uses of the last second are lost if the process is killed.
     """
 
     def __init__(self) -> None:
@@ -119,14 +119,14 @@ def authenticate_key(
     """Return the caller that an API key authenticates. Raises ``auth.invalid_credentials``.
 
     Args:
-        recent: whether the function may return a cached caller, whose key may have been revoked.
-            The request's SQL statement must check the key in this case.
+        recent: whether the function may return a cached caller, whose key may have been revoked. A
+            request that accepts a cached caller must check the API key in its SQL statement.
     """
     if not API_KEY.matches(secret):
         raise errors.AUTH_INVALID_API_KEY()
     now = clock.now()
     digests = keyring.signer(_PURPOSE).digests(secret.encode())
-    # Optimization: cache of the callers who own API keys (decision 17).
+    # Optimization: cache of the callers that API keys authenticate (decision 17).
     if recent and (caller := uses.find_caller(digests[0], now)):
         return caller
     rows = database.rows(_ACTIVE_KEY, digests=digests, now=now)
@@ -164,7 +164,7 @@ def revoke_key(uow: UnitOfWork, *, key_id: int, user_id: int | None = None) -> i
     """Revoke an API key and all keys that descend from it.
 
     Return 1, or 0 if the key was already revoked. Raises ``api_key.not_found`` for an unknown key.
-    With a ``user_id``, raises this error also for a key of another user.
+    With a ``user_id``, raises ``api_key.not_found`` for a key of another user.
     """
     key = uow.session.get(ApiKey, key_id)
     if key is None or user_id not in (None, key.user_id):

@@ -14,8 +14,8 @@ class Caller:
     Exactly one of the attributes ``key_id``, ``session_id`` and ``grant_id`` is set.
 
     Attributes:
-        unrestricted: whether the credential is a session or an unrestricted API key. Other
-            credentials can't create or revoke credentials.
+        unrestricted: whether the credential is a session or an unrestricted API key. Only
+            unrestricted credentials can create or revoke credentials.
     """
 
     user_id: int

@@ -4,10 +4,10 @@ Quotas limit only requests that list owners send. Quotas never block unsubscribi
 reader's own subscription, or commands of the operator. An owner who exceeds a quota, for example
 after a change of plan, keeps all data but can't add more.
 
-A request that consumes a quota first locks the quota of the list owner, and then measures the
-owner's use. Because of the lock, simultaneous requests of one owner run in sequence and can't
-exceed the quota together. A request must lock the quota before writing any counted row, because
-otherwise two requests could deadlock.
+A request that consumes a quota first locks the quota of the list owner, and then measures how much
+of it the owner uses. Because of the lock, simultaneous requests of one owner run in sequence and
+can't exceed the quota together. A request must lock the quota before writing any counted row,
+because otherwise two requests could deadlock.
 """
 
 import json
@@ -48,7 +48,7 @@ _ROW_BYTES = 500
 LIMITED_JOB_KINDS = ("members.import", "members.suppress", "members.bulk", "export.members")
 # The queues that contain the jobs of ``LIMITED_JOB_KINDS``.
 _LIMITED_QUEUES = (Queue.BULK, Queue.EXPORT)
-# A running job whose lease has expired counts against the quota for this long.
+# The time for which a running job counts against the quota after its lease has expired.
 _LOST_AFTER = timedelta(seconds=30)
 # The number of transactions that can reserve a share of one user's quota at the same time.
 MAX_SHARES = 8
@@ -91,7 +91,7 @@ def plan_limit(settings: Settings, plan: str, quota: PlanQuota) -> int | None:
 def require_quota(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, more: int = 1) -> None:
     """Lock a user's quota, and raise ``quota.exceeded`` if less than the amount ``more`` remains.
 
-    The amount ``more`` is in bytes for the storage quota. The quota stays locked until the
+    For the storage quota, the amount ``more`` is in bytes. The quota stays locked until the
     transaction ends.
     """
     remaining = lock_quota(uow, user_id, quota)
@@ -102,7 +102,7 @@ def require_quota(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, more: int 
 def lock_quota(uow: UnitOfWork, user_id: int, quota: PlanQuota) -> int | None:
     """Lock a user's quota, and return the remaining amount, or ``None`` for an unlimited quota.
 
-    The remaining amount is in bytes for the storage quota. The remaining amount is negative if new
+    For the storage quota, the remaining amount is in bytes. The remaining amount is negative if new
     readers or a change of plan have put the user above the limit. The quota stays locked until the
     transaction ends.
     """
@@ -114,10 +114,10 @@ def lock_quota(uow: UnitOfWork, user_id: int, quota: PlanQuota) -> int | None:
 
 
 def lock_quota_share(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, share_size: int) -> bool:
-    """Reserve ``share_size`` of a user's quota for the transaction, and return whether this worked.
+    """Return whether ``share_size`` of a user's quota could be reserved for the transaction.
 
     ``MAX_SHARES`` is the maximum number of transactions that can reserve a share of a quota at the
-    same time. The rest of the quota must be large enough for this number of shares. The function
+    same time. The remaining quota must have room for ``MAX_SHARES`` shares. ``lock_quota_share``
     returns false if the remaining quota is too small, or if all shares are reserved. If
     ``lock_quota_share`` returns false, the transaction must use ``lock_quota`` to lock the whole
     quota. All calls of ``lock_quota_share`` must pass the same ``share_size``. Raises
@@ -133,8 +133,8 @@ def lock_quota_share(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, share_s
         return False
     uow.session.execute(_LOCK_QUOTA_SHARED, values)
     if _count(uow, user_id, quota) > max_count:
-        # Don't wait for a lock on the whole quota here, because the waiting transaction could
-        # deadlock with transactions that hold shares.
+        # Don't wait for a lock on the whole quota, because this transaction could deadlock with
+        # transactions that hold shares.
         raise TransientError("another act took what the plan had room for")
     return True
 
@@ -231,8 +231,8 @@ _COUNTS: dict[PlanQuota, Callable[[int], Select[int]]] = {
     ),
 }
 # Counts a user's call of the composer, unless the user has reached the daily limit. The table
-# ``composer_uses`` has one row per user. The row is locked only during this statement. A composer
-# call that began just before midnight may count for the next day.
+# ``composer_uses`` has one row per user. The row of a user is locked only while this statement
+# runs. A composer call that began just before midnight may count for the next day.
 _COUNT_CALL = Statement("""
     WITH plan AS (
         SELECT CASE plan WHEN 'free' THEN CAST(:free AS bigint) ELSE CAST(:paid AS bigint) END

@@ -24,8 +24,8 @@ from services.security_events import EventType, record_event
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
-# Creating a credential requires a login within this time. A stolen old session can therefore not
-# create an API key, which would outlive the session.
+# The maximum age of a person's last login when the person creates a credential. This limit prevents
+# the thief of an old session from creating an API key, which would outlive the session.
 RECENT_LOGIN = timedelta(minutes=15)
 SESSION_LIFETIME = timedelta(days=30)
 IDLE_LIFETIME = timedelta(days=14)
@@ -41,8 +41,8 @@ class OpenSession:
     """A valid session.
 
     Attributes:
-        lacks_factor: whether the person must add a second factor. Until then, the session can open
-            only the pages for adding a second factor.
+        lacks_factor: whether the person must add a second factor. A session that lacks a required
+            second factor can open only the pages for adding a factor.
     """
 
     caller: Caller
@@ -59,8 +59,8 @@ def require_recent_login(uow: UnitOfWork, caller: Caller) -> None:
 def has_recent_login(uow: UnitOfWork, caller: Caller) -> bool:
     """Return whether the person logged in to the caller's session within ``RECENT_LOGIN``.
 
-    The function returns true for API keys and OAuth grants, because programs can't log in. Raises
-    ``auth.invalid_credentials`` for a revoked session.
+    ``has_recent_login`` returns true for API keys and OAuth grants, because programs can't log in.
+    Raises ``auth.invalid_credentials`` for a revoked session.
     """
     if caller.session_id is None:
         return True
@@ -85,9 +85,10 @@ def lock_person(uow: UnitOfWork, user_id: int) -> None:
 def lock_caller(uow: UnitOfWork, caller: Caller) -> None:
     """Lock a person before the person's credentials are changed, and check the caller's credential.
 
-    The credential is checked after the lock, because an account recovery may have just revoked it.
-    A revoked credential can therefore not create a new credential. Raises ``auth.login_again`` for
-    an old login, and ``auth.invalid_credentials`` for a revoked credential.
+    The caller's credential is checked after the person is locked, because an account recovery may
+    have just revoked the credential. A revoked credential can therefore not create a new
+    credential. Raises ``auth.login_again`` if the last login is too old, and
+    ``auth.invalid_credentials`` for a revoked credential.
     """
     lock_person(uow, caller.user_id)
     require_recent_login(uow, caller)
@@ -172,7 +173,7 @@ def authenticate_session(
 
 
 def list_sessions(uow: UnitOfWork, user_id: int, *, limit: int = 100) -> list[UserSession]:
-    """Return a user's active sessions, in descending order of their last use."""
+    """Return a user's active sessions, most recently used first."""
     now = clock.now()
     query = select(UserSession).where(
         UserSession.user_id == user_id,
@@ -187,8 +188,8 @@ def list_sessions(uow: UnitOfWork, user_id: int, *, limit: int = 100) -> list[Us
 def revoke_session(uow: UnitOfWork, session_id: int, *, user_id: int | None = None) -> int:
     """Revoke a session. Return 1, or 0 if the session was already revoked.
 
-    Raises ``session.not_found`` for an unknown session. With a ``user_id``, raises this error also
-    for a session of another user.
+    Raises ``session.not_found`` for an unknown session. With a ``user_id``, raises
+    ``session.not_found`` for a session of another user.
     """
     session = uow.session.get(UserSession, session_id)
     if session is None or user_id not in (None, session.user_id):

@@ -1,7 +1,7 @@
-"""Sends the mails about accounts. A durable job sends each mail.
+"""Sends the mails about accounts, each in a separate durable job.
 
 A request for a mail takes the same time for every address, because only the worker looks up the
-account. The response therefore doesn't reveal who has an account.
+account. The response to a request for a mail therefore doesn't reveal who has an account.
 """
 
 from datetime import timedelta
@@ -50,8 +50,8 @@ class MailKind(StrEnum):
 
 # The kinds of mail that anyone can request for any address.
 _STRANGER_KINDS = (MailKind.REGISTER, MailKind.FORGOTTEN_PASSWORD, MailKind.NEW_ADDRESS)
-# The link in a mail: the purpose of its token, the path of the linked page, and the id of the
-# token's user.
+# Describes the link in a mail by the purpose of its token, the path of the linked page, and the id
+# of the token's user.
 _Link = tuple[Purpose, str, int | None]
 
 
@@ -77,7 +77,7 @@ def request_mail(
 
 
 def request_mail_to(uow: UnitOfWork, kind: MailKind, person: User, detail: str) -> None:
-    """Enqueue a mail to a person's current address, unless its mail limit is reached."""
+    """Enqueue a mail to a person's current address, unless the hourly maximum is reached."""
     request_mail(uow, kind, person.email, user_id=person.id, detail=detail)
 
 
@@ -86,7 +86,7 @@ def is_mail_limit_reached(
 ) -> bool:
     """Return whether an address has received its hourly maximum of mails of this kind.
 
-    With a ``detail``, only mails with this detail count.
+    With a ``detail``, only mails that contain this detail count against the maximum.
     """
     recent_mails = select(func.count()).where(
         AccountMail.email == email,
@@ -163,8 +163,8 @@ def _prepare_content(uow: UnitOfWork, request: AccountMail) -> tuple[str, dict[s
     template, link = _choose_template(request, person, has_account=has_account)
     if template is None:
         return None
-    # Mails to account owners don't count against the rate limits for their mailbox. A stranger
-    # could otherwise use up the mails that an owner needs to regain access.
+    # Mails to account owners don't count against the rate limits for their mailbox, because a
+    # stranger could use up these limits.
     email = None if has_account else request.email
     if request.kind in _STRANGER_KINDS and not admit_stranger_mail(uow, request, email):
         return None
@@ -213,8 +213,8 @@ def _choose_template(
         case MailKind.NEW_ADDRESS if person is not None and person.id == request.user_id:
             template = "address_taken"
         case MailKind.NEW_ADDRESS:
-            # The mail that confirms a new address is the same for every address. Only the linked
-            # page reveals whether the address has an account.
+            # The mail that confirms a new address is the same for every address. Only the page to
+            # which this mail links reveals whether the address has an account.
             link = (Purpose.CHANGE_ADDRESS, page_paths.CONFIRM_EMAIL_PATH, request.user_id)
         case MailKind.ADDRESS_CHANGED:
             link = (Purpose.UNDO_ADDRESS, page_paths.UNDO_EMAIL_PATH, request.user_id)

@@ -61,7 +61,7 @@ def flush_address(uow: UnitOfWork, taken: DomainError) -> None:
 def find_or_create_person(uow: UnitOfWork, email: str) -> User:
     """Return the person with a normalised address.
 
-    If none exists, create a person without a password.
+    If no person has the address, create a person without a password.
     """
     while True:
         # If several transactions insert the same address, only one inserts a row.
@@ -74,7 +74,7 @@ def find_or_create_person(uow: UnitOfWork, email: str) -> User:
 
 
 def has_account(uow: UnitOfWork, person: User) -> bool:
-    """Return whether a person can log in, or has a row in a table that isn't for readers."""
+    """Return whether a person can log in, or has a row in a table outside ``_READER_TABLES``."""
     can_log_in = person.password_hash is not None or person.is_operator or person.plan != Plan.FREE
     row_exists = [
         exists().where(column == person.id)
@@ -95,7 +95,8 @@ def record_address_change(
 ) -> None:
     """Store the address that a person had before a change of address.
 
-    ``is_visible`` means that the owners of the person's subscribed lists see the new address.
+    With ``is_visible``, the new address is shown to the owners of the lists to which the person is
+    subscribed.
     """
     values = {"shown": person.email if is_visible else None, "left_at": func.now()}
     row = insert(FormerAddress).values(user_id=person.id, email=old_address, **values)
@@ -167,7 +168,8 @@ def list_owners(uow: UnitOfWork, page_request: PageRequest) -> PageOfRows[tuple[
     newest = func.max(MailingList.created_at).label("newest")
     count = func.count(MailingList.id).label("lists")
     owned = select(MailingList.user_id, newest, count).group_by(MailingList.user_id).subquery()
-    # The query for the page reads only an index. A second query loads the users on the page.
+    # The query for list owners reads only an index of lists. A second query loads the users on the
+    # page.
     query = paging.select_page_by_moment(
         select(owned), owned.c.newest, owned.c.user_id, page_request
     )

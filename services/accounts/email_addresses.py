@@ -1,9 +1,9 @@
 """Validates and normalises e-mail addresses, fast enough for files with millions of addresses.
 
 Whitespace and other invisible characters before and after an e-mail address are removed. The
-library email-validator validates and normalises addresses, but is slow. A regular expression
-therefore first recognises most valid addresses. A test with generated addresses checks that the
-library accepts every address that the regular expression accepts.
+library email-validator validates and normalises addresses. Because this library is slow, a regular
+expression first recognises most valid addresses. A test with generated addresses checks that the
+regular expression and the library give the same results.
 """
 
 import re
@@ -15,8 +15,8 @@ from email_validator import SPECIAL_USE_DOMAIN_NAMES, EmailNotValidError, valida
 from core.errors.people import EMAIL_INVALID
 from core.languages.shown_lines import has_invisible, strip_invisible
 
-# The largest size of an e-mail address in UTF-8. Longer texts are rejected before the slow library
-# validates them.
+# The maximum size of an e-mail address in UTF-8. Texts above this size are rejected before the slow
+# library validates them.
 MAX_ADDRESS_BYTES = 254
 
 _ATOM = r"[a-zA-Z0-9_!#$%&'*+\-/=?^`{|}~]++"
@@ -66,9 +66,9 @@ def normalise_address(address: str) -> str:
 def derive_mailbox(address: str) -> str:
     """Return the mailbox that most likely receives the mails to a normalised e-mail address.
 
-    Mail servers usually ignore a plus tag in an address. Gmail also ignores dots, and has two
-    domains. Use the mailbox only for counting mails, because two people may have stored addresses
-    with the same mailbox.
+    Mail servers usually ignore a plus tag in an address. Gmail ignores dots in an address, and
+    receives mail for two domains. Use the result of ``derive_mailbox`` only for counting mails,
+    because two people may have addresses with the same mailbox.
     """
     local, _, domain = address.rpartition("@")
     local = local.partition("+")[0] or local
@@ -80,7 +80,7 @@ def derive_mailbox(address: str) -> str:
 def normalise_addresses(addresses: Iterable[str]) -> list[str | InvalidAddress]:
     """Return the normalised e-mail addresses in the same order as ``addresses``.
 
-    An invalid address becomes an ``InvalidAddress``.
+    An invalid e-mail address is returned as an ``InvalidAddress``.
     """
     plain = _PLAIN.match
     return [address.lower() if plain(address) else _normalise(address) for address in addresses]
@@ -99,8 +99,8 @@ def _normalise(text: str) -> str | InvalidAddress:
         return address.lower()
     if len(address) > MAX_ADDRESS_BYTES:
         return InvalidAddress(f"It is longer than {MAX_ADDRESS_BYTES} characters.")
-    # Reject whitespace and invisible characters inside the address. The library would silently
-    # remove some of these characters from the domain.
+    # Reject whitespace and invisible characters inside the address, because the library
+    # email-validator would silently remove some of them.
     if has_invisible(address):
         return InvalidAddress("It has a blank or an invisible character inside.")
     try:

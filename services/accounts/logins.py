@@ -9,14 +9,14 @@ Several counters prevent a stranger from locking the owner out of an account:
 
 - The counter per e-mail address and client causes long pauses, which affect only this client.
 - The counter per e-mail address causes short pauses, and limits an attacker with many clients.
-- Each browser in which the person has logged in before has its own counter. Attempts in such a
-  known browser don't count for the address or the client.
+- A known browser, in which the person has logged in before, has its own counter. Attempts in a
+  known browser don't count for the e-mail address or the client.
 - Opening a mailed password reset link resets the counters of the e-mail address.
 
-An attacker who tries passwords at many accounts stays below the limits per e-mail address. A
-counter per network therefore counts the accounts with failed logins from this network within an
-hour. Each account counts only once. A successful login subtracts the account from the network's
-counter. Logins with known browsers don't count for their network.
+An attacker who tries passwords at many accounts stays below the limits per e-mail address. To limit
+such attackers, a counter per network counts the accounts with failed logins within an hour. An
+account counts only once in the counter of a network. A successful login subtracts the account from
+the network's counter. Logins with known browsers don't count for their network.
 """
 
 import secrets
@@ -44,11 +44,11 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 _PURPOSE = "login"
-# A login counter starts again if its last attempt was longer ago than this time.
+# The time without attempts that restarts a login counter.
 ATTEMPT_RETENTION = timedelta(days=1)
 SOURCE_WINDOW = timedelta(hours=1)
 _SOURCE_IPV4_PREFIX = 24
-# A date in the past, which means that a counter has caused no pause yet.
+# The end of the pause in a counter that has caused no pause yet, which is a date in the past.
 _NO_PAUSE = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -73,7 +73,7 @@ SOURCE_THROTTLE = LoginThrottle(50, timedelta(minutes=5))
 
 @dataclass(frozen=True)
 class Browser:
-    """The browser with which a person logs in, with its token from ``create_browser_token``."""
+    """The name of the browser that logs in, and its token from ``create_browser_token``."""
 
     name: str | None
     token: str | None
@@ -129,8 +129,8 @@ def begin_attempt(
 ) -> Attempt:
     """Count a login attempt, even for an unknown e-mail address.
 
-    Raises ``login.paused`` during a pause. Commit the transaction of ``begin_attempt`` before
-    verifying the password.
+    Raises ``login.paused`` while logins are paused. Commit the transaction of ``begin_attempt``
+    before verifying the password.
     """
     email, person, nonce = _identify(uow, email, browser_token)
     counts = _choose_counts(uow.settings.keyring, email, client, nonce)
@@ -156,8 +156,8 @@ def record_failure(uow: UnitOfWork, attempt: Attempt) -> None:
 def begin_code_attempt(uow: UnitOfWork, *, email: str, browser_token: str | None) -> Attempt:
     """Count an attempt to enter a code as the second factor.
 
-    Raises ``login.paused`` during a pause. Code attempts from all unknown browsers share one
-    counter with long pauses, because an attacker could guess six digits with many clients. A
+    Raises ``login.paused`` while logins are paused. Code attempts from all unknown browsers share
+    one counter with long pauses, because an attacker could guess six digits with many clients. A
     stranger can't lock the owner out with code attempts, because entering a code requires the right
     password. Code attempts from a known browser have a separate counter.
     """
@@ -256,12 +256,13 @@ def _subject(keyring: Keyring, kind: str, name: str, email: str) -> bytes:
 
 
 def _count_account_of_network(uow: UnitOfWork, client_subject: bytes, client: str | None) -> None:
-    """Count an account with a login attempt for the client's network.
+    """Add an account to the counter of the client's network.
 
-    Raises ``login.paused`` during a pause. The row with the digest ``client_subject`` counts the
-    attempts per e-mail address and client, and refers to the network's row. A successful login
-    deletes only this row, and subtracts one from the network's count. An attacker who logs in to
-    their own account can therefore not reset the network's count.
+    Raises ``login.paused`` while logins are paused. The row with the digest ``client_subject``
+    counts the attempts per e-mail address and client, and refers to the network's row. A successful
+    login deletes only the row of the e-mail address and client, and subtracts one from the
+    network's count. An attacker who logs in to their own account can therefore not reset the
+    network's count.
     """
     network = network_of(client, ipv4_prefix=_SOURCE_IPV4_PREFIX)
     if network is None:
@@ -274,9 +275,9 @@ def _count_account_of_network(uow: UnitOfWork, client_subject: bytes, client: st
 
 
 def _count_attempt(uow: UnitOfWork, subject: bytes, throttle: LoginThrottle) -> int:
-    """Count an attempt for one counter, and return its count.
+    """Add an attempt to a login counter, and return the new number of attempts.
 
-    Raises ``login.paused`` during a pause.
+    Raises ``login.paused`` while logins are paused.
     """
     now = clock.now()
     table = LoginAttempts

@@ -32,7 +32,7 @@ def render_mail(
     """Render a mail from ``templates/<template>.txt`` and ``templates/<template>.html``.
 
     The first line of the text template is the subject line of the mail. ``language`` is the
-    reader's language. Mails to list owners and operators are in English.
+    language of the reader who receives the mail. Mails to list owners and operators are in English.
     """
     templates = _load_templates(reader_languages.available_language(language))
 

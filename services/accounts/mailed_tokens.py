@@ -1,9 +1,9 @@
 """Creates, finds and uses mailed tokens, which are single-use secrets in the links of mails.
 
 A person who presents a mailed token proves that they can read the mail for an address. A mailed
-token consists of 256 random bits. The database stores only the HMAC of a token, because the token
-is created just before the mail is sent. Opening a mailed link changes nothing until the person
-confirms on the page, because mail scanners follow links.
+token consists of 256 random bits. A mailed token is created just before its mail is sent, so that
+the database needs to store only the token's HMAC. Opening a mailed link changes nothing until the
+person confirms on the page, because mail scanners follow links.
 """
 
 import secrets
@@ -28,7 +28,7 @@ class Purpose(StrEnum):
     CHANGE_ADDRESS = "account.change_address"
     UNDO_ADDRESS = "account.undo_address"
     OPEN_PREFERENCES = "preferences.open"
-    # A token with this purpose is never mailed. A browser receives the token in exchange for a
+    # The purpose of a token that is never mailed, but that a browser receives in exchange for a
     # mailed token.
     VISIT_PREFERENCES = "preferences.visit"
 

@@ -36,7 +36,7 @@ class PasswordCheck:
 def require_allowed_password(password: str, *personal: str | None) -> None:
     """Raise ``password.length``, ``password.common`` or ``password.personal`` for a weak password.
 
-    ``personal`` contains the person's address and name, because a password must not consist of
+    ``personal`` contains the person's address and name, because the password must not be one of
     these words.
     """
     if not MIN_PASSWORD_CHARACTERS <= len(password) <= MAX_PASSWORD_CHARACTERS:
@@ -59,8 +59,8 @@ def hash_password(password: str, *personal: str | None) -> str:
 def verify_password(stored_hash: str | None, password: str) -> PasswordCheck:
     """Verify a password against its stored hash.
 
-    Without a stored hash, verifying fails after the same time, so that its duration doesn't reveal
-    whether an account exists.
+    If no hash is stored, verifying fails but takes the same time, so that the duration doesn't
+    reveal whether an account exists.
     """
     if len(password) > MAX_PASSWORD_CHARACTERS:
         password = ""

@@ -1,8 +1,8 @@
 """Quotes a stranger's text in a mail, without the addresses and telephone numbers in the text.
 
 Mail programs turn addresses and telephone numbers in a text into links. A stranger can create a
-list with any title, and have a mail with the title sent to any address. If the title were not
-filtered, the stranger could advertise a web site or a telephone number to any person.
+list with any title, and have a mail with the title sent to any address. If the title of a list were
+not filtered, a stranger could use it to advertise a web site or a telephone number.
 """
 
 import re
@@ -49,7 +49,7 @@ _INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 def contains_contact_details(text: str) -> bool:
     """Return whether a text contains a URL, a domain, an e-mail address or a telephone number.
 
-    A part that a mail program or a reader could mistake for an address counts as an address.
+    Text that a mail program or a reader could mistake for an address counts as an address.
     """
     # Remove format characters before searching for addresses, because readers don't see these
     # characters.

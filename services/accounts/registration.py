@@ -1,8 +1,8 @@
 """Registers accounts, resets passwords and changes addresses with mailed links.
 
 The link for a registration or a change of address is mailed to the new address. Only the owner of
-the address can open the link and turn a reader's record into an account. The person chooses the
-password after opening the link, because a stranger may have requested the link.
+an address can open a registration link and turn a reader's record into an account. A person chooses
+the password after opening the registration link, because a stranger may have requested the link.
 """
 
 from datetime import datetime
@@ -152,8 +152,8 @@ def change_address(
 ) -> None:
     """Change an account's e-mail address, and mail an undo link to the old address.
 
-    All sessions of the person except the caller's session are revoked. ``is_visible`` means that
-    the owners of the person's subscribed lists see the new address. Raises
+    All sessions of the person except the caller's session are revoked. With ``is_visible``, the new
+    address is shown to the owners of the lists to which the person is subscribed. Raises
     ``account.address_taken`` if another person has the new address.
     """
     sessions.revoke_sessions(uow, person.id, kept_session_id=caller.session_id)

@@ -19,12 +19,12 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 _PURPOSE = "mail-count"
-# Internet providers assign IPv4 networks of this prefix length to a few customers.
+# The prefix length of IPv4 networks that Internet providers assign to a few customers.
 _IPV4_PREFIX = 24
 _WINDOW_BYTES = 8
 _MAX_REMINDERS = "1/day"
 # Counts a mail. The time window of a rate limit begins with the first counted mail. The statement
-# returns no row if the limit has been reached.
+# returns no row if the rate limit has been reached.
 _COUNT_MAIL = text("""
     INSERT INTO mail_counts AS counted (digest, mails, ends_at)
     SELECT :digest, 1, now() + make_interval(secs => :window) WHERE :bound > 0
@@ -52,7 +52,10 @@ class MailBound:
 
 
 class _BoundReached(Exception):
-    """A mail exceeds a rate limit. The message is the name of the limit."""
+    """A mail exceeds a rate limit.
+
+    The message of ``_BoundReached`` is the name of the rate limit.
+    """
 
 
 def source_digest(keyring: Keyring, ip: str | None) -> bytes | None:
@@ -102,7 +105,7 @@ def choose_reminder_bounds(
 
 
 def admit_mail(uow: UnitOfWork, bounds: Sequence[MailBound]) -> bool:
-    """Count a mail against its rate limits. Return false if the mail exceeds one of them.
+    """Count a mail against its rate limits. Return false if the mail exceeds a rate limit.
 
     A mail that exceeds a rate limit isn't counted. Call ``admit_mail`` late in the transaction that
     enqueues the mail, because the counters stay locked until the transaction ends.

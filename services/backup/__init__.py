@@ -1,13 +1,13 @@
 """Creates, verifies and restores encrypted backups of the database and the object storage.
 
 A backup first dumps the database and then copies the objects in the bucket of the object storage. A
-worker writes an object before the database row that refers to it. A backup therefore contains every
-object to which its database dump refers. While a backup is created, no object is removed
-(``services.removals``). Objects never change, so a backup doesn't copy an object that an earlier
+worker writes an object before the database row that refers to it. While a backup is created, no
+object is removed (``services.removals``). A backup therefore contains every object to which its
+database dump refers. Objects never change, so a backup doesn't copy an object that an earlier
 backup contains.
 
 A journal records the people who unsubscribe or are erased after a backup. Restoring a backup
-replays the journal, so that these people are unsubscribed or erased again.
+replays the journal, so that unsubscriptions and erasures after the backup take effect again.
 
 The files of a backup are in the folder ``backups/<id>/``. The folder ``objects/`` contains the
 objects of all backups, and the folder ``journal/`` contains the journal. The manifest of a backup,

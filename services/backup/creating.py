@@ -35,11 +35,11 @@ _MAX_LIST_KEYS = 10_000
 # The number of threads is limited because each thread may hold an object of 8 MiB in memory.
 _MAX_THREADS = 4
 _MAX_REMOVAL_FILES = 100
-# The minimum age of an object when it was copied. A copy of a newer object is unusable, because the
-# clocks of the two storages may differ and a worker may have written the object again after the
-# copy.
+# The minimum age that an object must have when it is copied, so that the copy is usable. The copy
+# of a newer object may be outdated, because the clocks of the object storage and the backup storage
+# may differ.
 _MIN_AGE_AT_COPY = timedelta(hours=1)
-# The maintenance job checks at this interval whether a backup is due.
+# The interval at which the maintenance job checks whether a backup is due.
 _CHECK_INTERVAL = timedelta(hours=1)
 
 
@@ -168,7 +168,8 @@ def _list_name(backup_id: str, number: int) -> str:
 
 
 def require_key_order(stored_objects: Iterable[StoredObject]) -> Iterator[StoredObject]:
-    """Yield the objects, and raise ``RuntimeError`` if their keys are not in ascending order."""
+    """Yield the stored objects, and raise ``RuntimeError`` unless their keys are in ascending order.
+    """
     last_key = ""
     for stored in stored_objects:
         if stored.key <= last_key:
@@ -182,7 +183,7 @@ def prune_backups(place: SealedPlace, before: datetime) -> PruneResult:
 
     Call ``prune_backups`` only during a run of ``CREATE_BACKUP``, so that no backup is created at
     the same time. Raises ``backup.damaged`` or ``backup.key_missing`` if a backup can't be read,
-    because its objects are unknown.
+    because the objects of such a backup are unknown.
     """
     all_manifests = list(manifests.read_manifests(place))
     if not all_manifests:
@@ -235,7 +236,7 @@ def create_backup_if_due(resources: Resources, began_at: datetime) -> int | None
     if settings.backup_url is None or not settings.backup_hours:
         return None
     place = open_sealed_place(settings)
-    # A backup is due half an interval early, because daily backups would otherwise begin later
+    # A backup is due half a check interval early, because daily backups would otherwise begin later
     # every day.
     due_at = began_at - timedelta(hours=settings.backup_hours) + _CHECK_INTERVAL / 2
     due_timestamp = manifests.format_timestamp(due_at)
@@ -304,7 +305,7 @@ def piece_name(backup_id: str, number: int) -> str:
 def _split_into_pieces(output: Iterable[bytes]) -> Iterator[bytes]:
     """Split the output of a database dump into pieces of ``PIECE_BYTES`` bytes.
 
-    Only the last piece can be shorter.
+    Only the last piece of the dump can be shorter than ``PIECE_BYTES``.
     """
     buffer = bytearray()
     # The loop treats an empty chunk as the end of the dump.

@@ -1,11 +1,11 @@
-"""The journal of departures.
+"""Writes and replays the journal of departures.
 
 A departure is an unsubscription or an erasure that a restored backup doesn't contain. Every minute,
 a maintenance job moves the new departures from the database into a file of the journal. The journal
 file is written before the database rows are deleted, so a killed process may write a departure
-twice. Restoring a backup replays the journal files that are newer than the backup, so that people
-who have left are removed again. The journal doesn't record that a person who unsubscribed has
-subscribed again.
+twice. Restoring a backup replays the journal files that are newer than the backup, so that newer
+unsubscriptions and erasures take effect again. The journal doesn't record that a person who
+unsubscribed has subscribed again.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ _MAX_FILE_ROWS = 5_000
 _MAX_FILES = 20
 _MAX_BATCH_ROWS = 200
 # The maximum difference between the clocks of two database servers. After a failover, the times of
-# a backup and of a journal file may come from different servers.
+# a backup and of a journal file may come from different database servers.
 _CLOCK_TOLERANCE = timedelta(minutes=1)
 
 
@@ -104,7 +104,7 @@ def list_files(place: SealedPlace, began_at: datetime, *, needed: bool = True) -
 
 
 def replay_journal(resources: Resources, place: SealedPlace, began_at: datetime) -> ReplayResult:
-    """Apply the opt-outs and erasures in the journal again.
+    """Apply the opt-outs and erasures in the journal to the restored database.
 
     Replaying the journal twice has the same result as once. Call ``replay_journal`` before any
     process of Pressroom uses the restored database. Raises ``backup.damaged`` if a journal file

@@ -37,8 +37,8 @@ class Manifest:
         object_lists: the number of files that list the keys of the objects.
         copied: the number of objects that this backup copied, because no earlier backup contained
             them.
-        secret_keys: maps the id of each secret key to the key's fingerprint. The backup doesn't
-            contain the secret keys.
+        secret_keys: maps the id of each secret key to the key's fingerprint. A backup contains the
+            fingerprints of the secret keys, but not the keys.
         encryption_keys: maps the id of each encryption key to the key's fingerprint.
     """
 

@@ -56,7 +56,7 @@ class RestoreResult:
 
 
 def restore_backup(resources: Resources, place: SealedPlace, manifest: Manifest) -> RestoreResult:
-    """Restore a backup, and replay the journal of the people who have left after the backup.
+    """Restore a backup, and apply the unsubscriptions and erasures that happened after the backup.
 
     Raises ``backup.target_in_use`` if the database isn't empty, and every error of
     ``require_compatible_backup`` and ``fill_database``.
@@ -68,8 +68,8 @@ def restore_backup(resources: Resources, place: SealedPlace, manifest: Manifest)
     objects = creating.restore_objects(resources.objects, place, manifest)
     revision = fill_database(settings, place, manifest)
     with resources.unit_of_work() as uow:
-        # Raise the feed places before replaying the journal, because replaying the journal may add
-        # events to the feed.
+        # Raise the places of future feed events before replaying the journal, because the replay
+        # may add events to the feed.
         reading.raise_feed_places(uow)
     return RestoreResult(
         objects, revision, journal.replay_journal(resources, place, manifest.began_at)
@@ -80,8 +80,8 @@ def _is_in_use(settings: Settings) -> bool:
     """Return whether the owner's or the application's database contains any tables.
 
     The owner's role and the application's role may be configured with different databases by
-    mistake. Both databases are checked, because the journal must not be replayed into a database
-    that is in use.
+    mistake. The databases of both roles are checked, because the journal must not be replayed into
+    a database that is in use.
     """
     if postgres_tools.has_tables(settings.migration_database_url or settings.database_url):
         return True
@@ -186,7 +186,7 @@ def verify_backup(resources: Resources, place: SealedPlace, manifest: Manifest) 
 
 @contextmanager
 def _create_trial_resources(settings: Settings) -> Iterator[Resources]:
-    """Create a temporary database on the same server, and a temporary folder in the bucket.
+    """Create a temporary database on the database server, and a temporary folder in the bucket.
 
     If a verification is killed, the next verification removes the temporary database and folder.
     """
@@ -198,8 +198,8 @@ def _create_trial_resources(settings: Settings) -> Iterator[Resources]:
         cursor.execute("SELECT pg_try_advisory_lock(%s)", (_ADVISORY_LOCK,))
         if cursor.fetchone() != (True,):
             raise errors.BACKUP_VERIFIED_NOW()
-        # Release the advisory lock explicitly. A busy server may notice late that the session has
-        # ended, and would reject the next verification.
+        # Release the advisory lock explicitly. A busy server may notice late that a session has
+        # ended, and would reject the next verification in the meantime.
         at_end.callback(cursor.execute, "SELECT pg_advisory_unlock(%s)", (_ADVISORY_LOCK,))
         url = owner.set(database=f"{owner.database}_backup_trial")
         name = sql.Identifier(url.database or "")

@@ -113,7 +113,7 @@ def open_checkout(resources: Resources, providers: PaymentChannels, lease: Lease
     try:
         payments = providers.channel(PaymentChannel(order.channel))
     except DomainError as error:
-        # The channel is missing if an operator has disabled the payment channel after the order was
+        # The payment channel is unavailable if an operator has disabled it after the order was
         # placed.
         raise DomainError(Kind.UNAVAILABLE, error.code, error.message, retry_after=1) from None
     if order.expires_at - clock.now() < _MIN_CHECKOUT_LIFETIME:
@@ -134,8 +134,8 @@ def open_checkout(resources: Resources, providers: PaymentChannels, lease: Lease
 def _complete_order_job(resources: Resources, lease: Lease, opened: OpenedCheckout | None) -> None:
     assert lease.subject_id is not None
     with resources.unit_of_work() as uow:
-        # Lock the job before its order, because abandoning a job locks them in the same sequence. A
-        # different sequence could cause a deadlock.
+        # Lock the job before its order, because abandoning a job does the same and a different
+        # sequence could cause a deadlock.
         complete_job(uow, lease, {"order_id": lease.subject_id})
         order = lock_order(uow, lease.subject_id)
         if opened is not None:
@@ -166,10 +166,11 @@ OPEN_CHECKOUT = register_kind(
         ),
         queue=Queue.MONEY,
         scope=Scope.CREDIT_READ,
-        # The job can't be retried after a failure, because its order has then failed as well.
+        # A failed job can't be retried, because its order has failed together with the job.
         retryable=False,
         on_abandoned=_fail_order,
-        # The job gives up after 30 seconds, because the payer is waiting for the payment page.
+        # The job that creates a payment page gives up after 30 seconds, because the payer is
+        # waiting.
         patience=timedelta(seconds=30),
         given_up=errors.PAYMENTS_UNAVAILABLE,
     )

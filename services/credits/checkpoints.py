@@ -1,9 +1,9 @@
-"""Stores signed checkpoints, after which a verification of the ledger can resume.
+"""Stores signed checkpoints of the ledger, which let a verification resume.
 
 Checkpoints are signed with the secret keys of the deployment, so an attacker can't forge a
 checkpoint with write access to the database. A checkpoint is ignored if its signature is invalid or
-if its signing key is missing. Without a valid checkpoint, a verification reads more ledger entries,
-so it doesn't overlook a fault.
+if its signing key is missing. Without a valid checkpoint, a verification reads all ledger entries
+of an account, so that no fault is overlooked.
 """
 
 from collections.abc import Iterable, Sequence
@@ -88,7 +88,7 @@ class CheckpointBook:
     def write_last_verified_change(self, change_id: int | None) -> None:
         """Store the id of the newest verified change of an order's status.
 
-        The value ``None`` makes the next verifications read all orders.
+        If ``change_id`` is ``None``, the next verifications read all orders.
         """
         with self._resources.unit_of_work() as uow:
             uow.session.execute(delete(PaymentOrderCheckpoint))
@@ -99,10 +99,11 @@ class CheckpointBook:
             uow.session.execute(row.on_conflict_do_nothing())
 
     def mark_suspect(self, user_ids: Iterable[int]) -> None:
-        """Mark these users' checkpoints as suspect, because a verification has found a fault.
+        """Mark the checkpoints of ``user_ids`` as suspect, because a verification found a fault.
 
         The next verification ignores a suspect checkpoint, and reads all ledger entries of the
-        account. The mark is removed when a verification finds no fault in the account.
+        account. A checkpoint is no longer suspect when a verification finds no fault in its
+        account.
         """
         belongs_to_users = CreditCheckpoint.user_id.in_(list(user_ids))
         with self._resources.unit_of_work() as uow:

@@ -1,8 +1,8 @@
 """Creates and checks the claim tokens with which users claim orders that have no owner.
 
 A claim token has 256 bits, and is derived from the id of an order and a secret key. The database
-stores only the HMAC of a claim token. A repeated request can still get the same token, because the
-token can be derived again.
+stores only the HMAC of a claim token. A repeated request can get the same claim token again,
+because the token is derived and not random.
 """
 
 import base64
@@ -36,8 +36,8 @@ def token_hmac(keyring: Keyring, token: str) -> bytes:
 def restore_token(keyring: Keyring, order: PaymentOrder) -> str | None:
     """Derive an order's claim token, or return ``None`` if a secret key of the token is missing.
 
-    The claim token is derived with one secret key, and the HMAC of the token with another. The
-    function also tries the secret keys that a key rotation has replaced.
+    The claim token is derived with one secret key, and the HMAC of the token with another.
+    ``restore_token`` also tries the secret keys that a key rotation has replaced.
     """
     digests = keyring.signer(_CLAIM_PURPOSE).digests(str(order.id).encode())
     for token in map(_token_text, digests):
@@ -47,7 +47,10 @@ def restore_token(keyring: Keyring, order: PaymentOrder) -> str | None:
 
 
 def find_order(uow: UnitOfWork, token: str) -> PaymentOrder:
-    """Return the order with this claim token. Raises ``order.not_found`` if none exists."""
+    """Return the order with this claim token.
+
+    Raises ``order.not_found`` if no order has this claim token.
+    """
     has_token = PaymentOrder.claim_token_hmac.in_(_hmacs(uow.settings.keyring, token))
     query = select(PaymentOrder).where(has_token)
     order = uow.session.scalar(query) if _TOKEN.match(token) else None

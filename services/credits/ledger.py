@@ -66,8 +66,8 @@ def consume_credits(
 ) -> Charge:
     """Subtract an amount from the caller's balance in one round trip to the database.
 
-    Several requests with the same idempotency key charge the account only once. The same SQL
-    statement checks that the caller's API key is active, which saves a query. Raises
+    Several requests with the same idempotency key charge the account only once. The SQL statement
+    that makes the charge also checks the caller's API key, which saves a query. Raises
     ``auth.invalid_credentials``, ``credits.amount``, ``credits.source_id``, ``credits.meta``,
     ``credits.insufficient``, ``idempotency.key_reused`` and ``idempotency.in_progress``.
     """
@@ -172,9 +172,8 @@ def _serialize_meta(meta: dict[str, Any] | None) -> str | None:
 def _min_json_bytes(value: object, *, stop_above: int) -> int:
     """Return a lower bound for the size of a value as JSON, so that large values can be rejected.
 
-    The function stops counting as soon as the lower bound exceeds ``stop_above``. The function
-    doesn't serialise the value, because a short number such as 1e300 would become 301 digits in
-    memory.
+    Counting stops as soon as the lower bound exceeds ``stop_above``. ``_min_json_bytes`` doesn't
+    serialise the value, because a short number such as 1e300 would become 301 digits in memory.
     """
     count = 0
     pending = [value]
@@ -183,7 +182,8 @@ def _min_json_bytes(value: object, *, stop_above: int) -> int:
         if isinstance(item, str):
             count += len(item)
         elif isinstance(item, dict | list):
-            # In JSON, each element takes at least one character, and a comma or a bracket.
+            # Each element of a JSON array or object takes at least one character, and a comma or a
+            # bracket.
             count += 2 * len(item)
             if isinstance(item, dict):
                 count += sum(map(len, item))

@@ -2,9 +2,9 @@
 
 The facts of an order say whether the order was paid, failed, expired or closed. The facts of an
 order include the largest sums of refunds, failed refunds and disputes that a provider has reported.
-A fact about an order is never withdrawn, and a reported sum never shrinks. A provider's messages
-about an order may therefore arrive repeatedly and in any sequence. The status and the credits of an
-order depend only on the facts of the order.
+A fact about an order is never withdrawn, and a reported sum never shrinks. The facts of an order
+therefore don't depend on the sequence in which a provider's messages arrive. The status and the
+credits of an order depend only on the facts of the order.
 """
 
 import math
@@ -19,14 +19,14 @@ from models import OrderStatus, PaymentOrder, Resolution
 
 log = get_logger(__name__)
 
-# An operator can review orders with these statuses, because no user has received their credits.
+# The statuses in which an operator can review an order, because no user has received its credits.
 REVIEWABLE = (
     OrderStatus.PENDING,
     OrderStatus.EXPIRED,
     OrderStatus.FAILED,
     OrderStatus.PAID_UNCLAIMED,
 )
-# Orders with these statuses have been paid, so their owners have received the credits.
+# The statuses of paid orders, whose owners have received the credits.
 CREDITED = (OrderStatus.PAID, OrderStatus.DISPUTED, OrderStatus.REFUNDED)
 
 

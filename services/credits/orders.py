@@ -11,8 +11,8 @@ from services import paging
 from services.paging import PageOfRows, PageRequest
 from storage.unit_of_work import UnitOfWork
 
-# Abandoned orders are deleted at this age. The database function ``is_abandoned_order`` must check
-# the same age.
+# The age at which abandoned orders are deleted. The database function ``is_abandoned_order`` must
+# use the same age for abandoned orders.
 ABANDONED_ORDER_RETENTION = timedelta(days=90)
 _UNPAID = (OrderStatus.CREATED, OrderStatus.PENDING, OrderStatus.FAILED, OrderStatus.EXPIRED)
 

@@ -3,12 +3,12 @@
 Pressroom's own services call a provider while the caller's request waits. The ledger entry of a
 charge is written before the provider is called. A charge is open until the outcome of the provider
 call is known. Each open charge has a row in the table ``open_charges``. Deleting the row of an open
-charge settles or reverses the charge, so only one process can do this.
+charge settles or reverses the charge, so that only one process can settle or reverse it.
 
 A worker takes an open charge, calls the provider, and settles the charge after a successful
-response. The worker reverses its charge if the provider call failed. At the end of the request, the
-API process reverses the charge if no worker has taken it. Maintenance reverses every open charge
-whose deadline has passed, because the responsible process was probably killed.
+response. A worker reverses its open charge if the provider call failed. At the end of a request,
+the API process reverses an open charge that no worker has taken. Maintenance reverses every open
+charge whose deadline has passed, because the responsible process was probably killed.
 """
 
 from datetime import timedelta

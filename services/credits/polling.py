@@ -29,7 +29,7 @@ from storage.resources import Resources
 
 log = get_logger(__name__)
 
-# A worker runs this request when the payer of an order returns from the payment page.
+# The request that a worker runs when the payer of an order returns from the payment page.
 REFRESH_ORDER = register_request_kind(
     RequestKind("topup.refresh", Queue.MONEY),
     lambda resources, lease: {
@@ -44,17 +44,17 @@ POLL_ORDERS = register_maintenance(
     queue=Queue.MONEY,
     run=lambda resources, _: poll_orders(resources, resources.shared(create_channels)),
 )
-# An order with one of these statuses may still be paid.
+# The statuses of orders that may still be paid.
 _PAYABLE_STATUSES = (OrderStatus.PENDING, OrderStatus.EXPIRED)
 MAX_BATCH_ORDERS = 64
 # The maximum number of simultaneous calls per payment channel. At 250 ms per call, eight threads
 # make 32 calls per second.
 MAX_CONCURRENT_CALLS = 8
-# Polling ends after this time, so that it ends before the next poll starts.
+# The maximum duration of a poll, which must end before the next poll starts.
 _MAX_POLL_SECONDS = 20.0
-# No other poller selects a selected order within this time, even if this process is killed.
+# The time for which a selected order is reserved for its poller, even if the poller is killed.
 _TAKEN_FOR = timedelta(minutes=2)
-# An order that could not be settled because of an error is checked again after this delay.
+# The time until an order is checked again that could not be settled because of an error.
 _RETRY_DELAY = timedelta(hours=1)
 
 
@@ -141,8 +141,8 @@ def _fetch_evidence(
         log.warning("orders.provider_away", channel=order.channel, reason=str(error))
         return None
     except DomainError as error:
-        # Don't retry immediately, because the provider would send the same response. The order is
-        # checked again later.
+        # Leave the retry to the order's next regular check, because the provider would now send the
+        # same response.
         log.warning("order.not_checked", order_id=order.id, code=error.code)
         evidence = Evidence(order_id=order.id, session_id=order.session_id)
     if has_expired and not evidence.paid:

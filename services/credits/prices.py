@@ -1,7 +1,7 @@
 """Calculates the price of an order in money and credits.
 
 Amounts of money are rounded up and credits are rounded down, so that no order gives more credits
-than were paid.
+than its payer has paid for.
 """
 
 import math
@@ -70,7 +70,8 @@ class CreditRate:
     def max_minor(self) -> int:
         """The largest allowed amount of an order, in the currency's minor unit.
 
-        The provider accepts the largest amount of an order, and its credits fit into a balance.
+        The payment provider accepts ``max_minor``, and the credits for ``max_minor`` fit into a
+        balance.
         """
         limit = self.minor(MAX_AMOUNT)
         if self.credits(limit) > MAX_AMOUNT:
@@ -85,9 +86,10 @@ def price_order(
     amount: Decimal | None,
     credit_amount: Decimal | None,
 ) -> Price:
-    """Return the price of an order. The caller names an amount of money, of credits, or both.
+    """Return the price of an order.
 
-    An amount of 0 counts as a missing amount.
+    The caller requests an amount of money, an amount of credits, or both. An amount of 0 counts as
+    a missing amount.
 
     Raises ``topup.currency``, ``topup.amount``, ``topup.amount_missing``,
     ``topup.amount_mismatch``, ``topup.amount_too_small``, ``topup.amount_too_large``.

@@ -8,7 +8,7 @@ from core.settings import Settings, origins
 from core.settings.origins import MAX_URL_CHARACTERS
 
 # The query parameters that ``add_result`` adds to a return URL. A return URL that already contains
-# one of these query parameters is rejected, because it could pretend that the order was paid.
+# ``order_id`` or ``status`` is rejected, because it could pretend that the order was paid.
 ORDER = "order_id"
 STATUS = "status"
 # The path of the console page to which the browser goes after a payment for an order from the
@@ -17,7 +17,7 @@ CONSOLE_RETURN_PATH = "/console/credits/returned"
 
 
 def console_url(settings: Settings) -> str:
-    """Return the URL of the console's return page, which no setting needs to allow."""
+    """Return the URL of the console's return page, which is always allowed."""
     return f"{settings.public_base}{CONSOLE_RETURN_PATH}"
 
 

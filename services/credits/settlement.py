@@ -32,18 +32,18 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 _MIN_CHECK_INTERVAL = timedelta(seconds=30)
-# The poller checks a pending order at these ages, because its payer may be waiting.
+# The ages at which the poller checks a pending order, because its payer may be waiting.
 _EARLY_CHECKS = (timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=20))
-# The delay after which the poller closes an expired payment page, unless the provider's webhook has
-# reported that it closed the page.
+# The time that the poller waits for the provider's webhook about an expired payment page before it
+# closes the page.
 _CLOSING_DELAY = timedelta(minutes=1)
-# The poller checks for a late payment after these delays from an order's expiry, because the
-# slowest payment methods take several days. After the last of these delays, only a webhook can
+# The delays after an order's expiry at which the poller checks for a late payment. The slowest
+# payment methods take several days. After the last check of an expired order, only a webhook can
 # report a payment.
 _LATE_CHECKS = (timedelta(hours=1), timedelta(days=1), timedelta(days=3), timedelta(days=14))
 
 # Maps the new status of an order to the type of the feed event that the order's owner receives.
-# Nobody receives events about an order without an owner, until a user claims the order.
+# Events about an order without an owner are not announced until a user claims the order.
 _EVENT_TYPES = {
     OrderStatus.PAID: FeedEventType.ORDER_PAID,
     OrderStatus.REFUNDED: FeedEventType.ORDER_REFUNDED,
@@ -55,7 +55,8 @@ _EVENT_TYPES = {
 def settle_order(uow: UnitOfWork, order_id: int, evidence: Evidence, via: OrderVia) -> PaymentOrder:
     """Add a provider's evidence to an order, and update the order's status and the ledger.
 
-    The changes become effective when the caller commits the transaction.
+    The changes of the order and the ledger become effective when the caller commits the
+    transaction.
     """
     order = lock_order(uow, order_id)
     add_evidence(order, evidence)
@@ -112,8 +113,8 @@ def resolve_order(uow: UnitOfWork, order_id: int, resolution: Resolution) -> Pay
 def find_order_id(uow: UnitOfWork, channel: PaymentChannel, evidence: Evidence) -> int | None:
     """Return the id of the order to which a provider's evidence refers, or ``None``.
 
-    The function searches for the order id in the evidence, then for the checkout id, and finally
-    for the payment id.
+    The order is found by the order id, the checkout id or the payment id in the evidence, in this
+    sequence.
     """
     table = PaymentOrder
     for column, value in (

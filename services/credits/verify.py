@@ -1,7 +1,7 @@
 """Verifies the consistency of the accounts, the entries and the orders in the ledger.
 
-A ledger entry is identified by its owner and its number. The hash of a ledger entry therefore
-covers the owner and the number, and not the column ``id``.
+A ledger entry is identified by its owner and its number. The hash of a ledger entry covers its
+owner and its number, so it need not cover the column ``id``.
 """
 
 from collections.abc import Iterator
@@ -28,12 +28,13 @@ VERIFY_LEDGER = register_maintenance(
     run=lambda resources, _: verify_daily(resources),
 )
 
-# The common table expressions that two statements share. They select all users who have ledger
-# entries, an account or a checkpoint. The recursive expression ``holders`` finds all users who have
-# ledger entries, by reading the index once per user. The entries of an account are read in the
-# order of an index, beginning after the checkpoint. The parameter ``:distrusted`` contains the ids
-# of the users whose checkpoints are ignored. With ``:is_whole``, the statements read all ledger
-# entries, but still compare the checkpoints with the entries.
+# Common table expressions for the statements ``ENTRY_FAULTS`` and ``ACCOUNTS``. The common table
+# expressions select all users who have ledger entries, an account or a checkpoint. The recursive
+# expression ``holders`` finds all users who have ledger entries, by reading the index once per
+# user. The entries of an account are read in the order of an index, beginning after the checkpoint.
+# The parameter ``:distrusted`` contains the ids of the users whose checkpoints are ignored. With
+# ``:is_whole``, the statements read all ledger entries, but still compare the checkpoints with the
+# entries.
 _ACCOUNTS = """
 WITH RECURSIVE holders AS (
     SELECT min(user_id) AS user_id FROM credit_entries
@@ -120,9 +121,9 @@ FROM accounts AS a CROSS JOIN LATERAL (
 # Selects the orders whose status has changed since a checkpoint.
 NEW_ORDERS = "SELECT DISTINCT order_id FROM payment_order_changes WHERE id > :after"
 
-# Selects the newest status change that a checkpoint may contain. The change must be an hour older
-# than the newest change, because slow transactions may still commit changes with smaller ids. No
-# transaction takes an hour.
+# Selects the newest status change that a checkpoint may contain. A checkpoint may contain only
+# changes that are an hour older than the newest change, because slow transactions may still commit
+# changes with smaller ids. An hour exceeds the duration of every transaction.
 LAST_SETTLED_CHANGE = """
 SELECT c.id FROM payment_order_changes AS c
 WHERE c.created_at < (

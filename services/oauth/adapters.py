@@ -62,7 +62,7 @@ class OAuthResponse:
 
 
 class AuthlibRequest(rfc6749.OAuth2Request):
-    """An HTTP request, represented by a subclass of Authlib's request class.
+    """An HTTP request in the form that Authlib expects.
 
     The URL of the request begins with the deployment's public URL, because a proxy may change the
     host name. A request parameter without a value counts as missing. A repeated request parameter

@@ -98,7 +98,7 @@ def register_client(
 ) -> tuple[OAuthClient, str | None]:
     """Register an OAuth client, and return the client and its secret.
 
-    A public client has no secret. The database doesn't store the secret of other clients.
+    A public client has no secret. The database doesn't store the secret of a confidential client.
     """
     name = name.strip()
     # Reject invisible characters in the client's name, because people rely on the name when they

@@ -1,8 +1,7 @@
 """Stores OAuth grants, with which people give clients access, and the tokens of the grants.
 
-A request that issues a code or a token, or revokes tokens, first locks the grant. Requests about
-one grant therefore run one after another, and no token is issued after the grant has been revoked.
-A request that issues a code or a token, or revokes tokens, first locks the grant.
+Requests about one grant therefore run one after another, and no token is issued after the grant has
+been revoked. A request that issues a code or a token, or revokes tokens, first locks the grant.
 """
 
 from collections.abc import Collection, Mapping
@@ -36,8 +35,7 @@ OAUTH_TOKEN_LIFETIMES = {
 _PURPOSE = "oauth-token"
 # The SQL conditions that a token is neither expired nor revoked.
 _IS_ACTIVE_TOKEN = (OAuthToken.expires_at > func.now(), OAuthToken.revoked_at.is_(None))
-# Joins the table of tokens with the token's grant, the client of the grant, and the person who gave
-# the grant.
+# Joins tokens with their grants, the clients of the grants, and the people who gave the grants.
 _TOKEN_JOIN = (
     join(OAuthToken, OAuthGrant, OAuthGrant.id == OAuthToken.grant_id)
     .join(OAuthClient, OAuthClient.client_id == OAuthGrant.client_id)
@@ -72,7 +70,7 @@ def grant_scopes(
     If the grant has new scopes, the person is notified by mail.
     """
     # Lock the person, so that several consents of one person are processed one after another.
-    # Locking fails for a person who has been erased.
+    # Locking the person raises an error if the person has been erased.
     sessions.lock_person(uow, user_id)
     query = select(OAuthGrant).where(
         OAuthGrant.user_id == user_id,
@@ -159,7 +157,8 @@ class TokenOrigin:
 
     Attributes:
         family: the id of the authorization code from which all tokens of the family descend.
-        scopes: the scopes of the new refresh token. The new access token may have fewer scopes.
+        scopes: the scopes of the new refresh token. The new access token may have fewer scopes than
+            the new refresh token.
     """
 
     grant_id: int
@@ -216,8 +215,8 @@ def lock_refresh_token(uow: UnitOfWork, secret: str, *, client_id: str) -> OAuth
     """Lock the grant to which a client's refresh token belongs, and return the token.
 
     Return ``None`` if the refresh token is invalid. A refresh token that has already been replaced
-    counts as stolen. Either the client or the thief sent the token, so all tokens of its family are
-    revoked.
+    counts as stolen. Either the client or a thief may have sent a stolen token, so all tokens of
+    its family are revoked.
     """
     issued = find_token(uow, secret, client_id=client_id)
     if issued is None or issued.token.kind != TokenKind.REFRESH:

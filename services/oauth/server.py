@@ -1,8 +1,8 @@
 """Connects the authorization server of the library Authlib with Pressroom's tables.
 
 Each HTTP request creates an ``OAuthServer``, which uses the request's unit of work. ``OAuthServer``
-returns errors instead of raising them. The transaction must be committed even after an error,
-because it may have revoked stolen tokens.
+returns errors instead of raising them. The transaction of an OAuth request must be committed even
+after an error, because it may have revoked stolen tokens.
 """
 
 import base64
@@ -77,7 +77,8 @@ def redeem_code(uow: UnitOfWork, secret: str, *, client_id: str) -> OAuthCode | 
 def build_client_error() -> InvalidClientError:
     """Return the error that every failed authentication of a client raises.
 
-    The error is always the same, so that a stranger can't find out which clients exist.
+    Every failed authentication raises the same error, so that a stranger can't find out which
+    clients exist.
     """
     return InvalidClientError(
         "The client is unknown, or its credentials are wrong.", status_code=401
@@ -97,8 +98,8 @@ def read_credentials(request: AuthlibRequest) -> tuple[str, str | None, str]:
         if client_id is None:
             raise build_client_error()
         return client_id, secret, "client_secret_post" if secret else "none"
-    # In the header, the client's id and secret are encoded like the values of a form (RFC 6749,
-    # 2.3.1).
+    # In the header ``Authorization``, the client's id and secret are encoded like the values of a
+    # form (RFC 6749, 2.3.1).
     scheme, _, encoded = header.partition(" ")
     try:
         decoded = base64.b64decode(encoded.strip(), validate=True).decode()
@@ -118,7 +119,7 @@ class ProofKey(CodeChallenge):
     """Requires PKCE (RFC 7636) with the method S256 for every authorization code.
 
     PKCE proves that a client which redeems an authorization code is the client that requested the
-    code. Without this class, Authlib would exempt confidential clients, and would accept the
+    code. Without ``ProofKey``, Authlib would exempt confidential clients, and would accept the
     insecure method "plain".
     """
 

@@ -1,8 +1,8 @@
 """Makes the changes that an operator can request on the operators' pages.
 
-Each change by an operator records a security event of the operator's account. This event shows who
-made the change, when and from where. Security events of the affected account show what the operator
-changed.
+Each change by an operator records a security event of the operator's account. The event of the
+operator's account shows who made the change, when and from where. Security events of the affected
+account show what the operator changed.
 """
 
 from enum import StrEnum
@@ -43,7 +43,7 @@ def change_plan(uow: UnitOfWork, operator: Caller, user_id: int, plan: Plan) -> 
 def resolve_order(
     uow: UnitOfWork, operator: Caller, order_id: int, resolution: Resolution
 ) -> PaymentOrder:
-    """Give the credits of an order in review, or mark the order as refunded.
+    """Credit an order in review to its owner, or mark the order as refunded.
 
     Raises ``order.not_found``, or ``order.not_in_review`` if the order isn't in review.
     """

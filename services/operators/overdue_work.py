@@ -12,7 +12,8 @@ from services.subscriptions.list_reports import ReportedList
 from services.subscriptions.text_reviews import SuspiciousText
 from storage.resources import Resources
 
-# Maintenance counts as late after this delay, because a worker usually runs it earlier.
+# The minimum delay of maintenance that counts as late, because a worker usually runs due
+# maintenance earlier.
 MIN_LATE_SECONDS = 60.0
 _MAX_REPORTED_LISTS = 20
 _MAX_SUSPICIOUS_TEXTS = 20
@@ -39,9 +40,9 @@ class OverdueWork:
     """The work that waits for a worker or an operator.
 
     Attributes:
-        rows: maps the name of a retention rule to its number of overdue rows. Rules without overdue
-            rows are missing.
-        late_maintenance: maps a late kind of maintenance to its delay in seconds.
+        rows: maps the name of a retention rule to its number of overdue rows. The mapping omits
+            retention rules without overdue rows.
+        late_maintenance: maps each kind of maintenance that is late to its delay in seconds.
     """
 
     figures: DeploymentFigures

@@ -35,8 +35,8 @@ from storage.unit_of_work import UnitOfWork
 
 # The maximum time for which an erasure waits while an import or a payment locks the person.
 MAX_WAIT_SECONDS = 60.0
-# An erasure is repeated by a second job after this time, when all requests that read the person
-# before the erasure have ended.
+# The time between the two jobs of an erasure. Requests that read the person before the erasure have
+# ended when the second job starts.
 _REPEAT_AFTER = timedelta(hours=1)
 _PURPOSE = "erasure"
 
@@ -44,9 +44,9 @@ _PURPOSE = "erasure"
 def begin_erasure(resources: Resources, email: str) -> int:
     """Mark a person as erased, and return the id of the job that erases the person's other rows.
 
-    If an erasure of the same address is unfinished, return the id of its job. If this job has
-    failed, retry the job. Raises ``user.not_found`` for an unknown address, and ``user.owns_lists``
-    for a person who owns lists.
+    If an erasure of the same address is unfinished, return the id of its job. If the job of an
+    unfinished erasure has failed, retry the job. Raises ``user.not_found`` for an unknown address,
+    and ``user.owns_lists`` for a person who owns lists.
     """
     ends_by = time.monotonic() + MAX_WAIT_SECONDS
     while True:
@@ -66,8 +66,8 @@ def mark_erased(uow: UnitOfWork, email: str) -> int:
     ``user.not_found`` for an unknown address, and ``user.owns_lists`` for a person who owns lists.
     """
     address = email_addresses.normalise_address(email)
-    # Wait until all transactions that write about the person have ended. Transactions that start
-    # after the erasure don't write about an erased person.
+    # Lock the person, which waits until all transactions that write about the person have ended.
+    # Transactions that start after the erasure don't write about an erased person.
     person = uow.session.scalar(select(User).where(User.email == address).with_for_update())
     if person is None:
         return _resume_erasure(uow, address)
@@ -78,7 +78,7 @@ def mark_erased(uow: UnitOfWork, email: str) -> int:
 
 
 def mark_own_erasure(uow: UnitOfWork, person: User) -> None:
-    """Mark a person as erased after the person has requested this with a mailed link.
+    """Mark a person as erased who has requested the erasure with a mailed link.
 
     Raises ``user.has_account`` if the person has a password, because a mailed link must not erase
     lists and credits.
@@ -90,9 +90,10 @@ def mark_own_erasure(uow: UnitOfWork, person: User) -> None:
 
 
 def mark_erased_again(uow: UnitOfWork, user_id: int) -> bool:
-    """Erase a person whose data a restored backup contains. Return false if no data was restored.
+    """Erase a person whose data a restored backup contains.
 
-    The person's restored lists are archived, because only people without lists can be erased.
+    Return false if the backup did not contain the person's data. The person's restored lists are
+    archived, because only people without lists can be erased.
     """
     person = uow.session.get(User, user_id, with_for_update=True)
     if person is None or person.erased_at is not None:
@@ -161,7 +162,7 @@ def _blank_person(uow: UnitOfWork, person: User, erasure: dict[str, Any]) -> int
 
 
 def _enqueue_erasure(uow: UnitOfWork, user_id: int) -> Job:
-    # The erasure job must not belong to the person, because the erasure deletes all jobs that do.
+    # The erasure job must not belong to the person, because the erasure deletes the person's jobs.
     # The erasure job still counts towards the person's share of the queue.
     return enqueue_job(uow, ERASE_PERSON, user_id=None, on_behalf_of=user_id, subject_id=user_id)
 
@@ -173,7 +174,7 @@ class ErasureReach:
     Attributes:
         has_account: whether the person has an account. The person can't erase an account with a
             mailed link.
-        is_elsewhere: whether the person is on lists of several owners.
+        is_elsewhere: whether the person is also on lists of owners other than ``owner_id``.
     """
 
     has_account: bool

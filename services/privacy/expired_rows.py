@@ -1,4 +1,4 @@
-"""Deletes every hour the database rows whose retention period has ended."""
+"""Deletes the database rows whose retention period has ended, every hour."""
 
 from datetime import timedelta
 from functools import partial

@@ -11,7 +11,8 @@ from storage.database import Statement
 from storage.resources import Resources
 
 _MAX_COUNTED = 1_000
-# A row is overdue if it has expired and two runs of the purge should have deleted it since.
+# The time that an expired row may remain before it counts as overdue. Two runs of the purge should
+# have deleted the row in this time.
 _SLACK = 2 * PURGE.every
 # Maps the name of an SQL parameter to the retention rule whose period is the parameter's value.
 _RULES: Mapping[str, Rule] = {

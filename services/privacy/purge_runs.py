@@ -20,11 +20,11 @@ from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
 
-# A purge ends after this time, well before its lease expires. The next purge deletes the remaining
-# rows.
+# The maximum duration of a purge, which must end before its lease expires. Rows that remain at the
+# end of a purge are deleted by the next purge.
 _MAX_RUN_SECONDS = 45 * 60.0
-# If deleting a batch takes longer than this time, the next batch is smaller. Most batches take a
-# fraction of a second. The database cancels a statement after ten seconds.
+# If a batch takes longer than ``_MAX_BATCH_SECONDS``, the next batch is smaller. Most batches take
+# a fraction of a second. The database cancels a statement after ten seconds.
 _MAX_BATCH_SECONDS = 2.0
 _MIN_BATCH_ROWS = 10
 
@@ -35,7 +35,7 @@ Batch = Callable[[UnitOfWork, int], int]
 class TablesNotPurged(Exception):
     """Some tables could not be purged.
 
-    The message contains the names of these tables and the errors.
+    The message of ``TablesNotPurged`` contains the names of the tables and the errors.
     """
 
 
@@ -94,7 +94,10 @@ class PurgeRun:
             self.errors[table] = type(getattr(error, "orig", None) or error).__name__
 
     def end(self) -> int:
-        """Return the number of deleted rows. Raises ``TablesNotPurged`` if there were errors."""
+        """Return the number of rows that the purge has deleted.
+
+        Raises ``TablesNotPurged`` if a table could not be purged.
+        """
         if self.errors:
             reasons = ", ".join(f"{table} ({error})" for table, error in self.errors.items())
             raise TablesNotPurged(f"{reasons}; {self.purged} rows of others were purged")

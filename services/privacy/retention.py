@@ -29,10 +29,10 @@ _SHORTENED_UP_TO = (
     .where(models.Maintenance.name == "maintenance.shorten_ips")
     .scalar_subquery()
 )
-# Changes are kept for this additional time, so that an undo can finish. An import may run for two
-# weeks, and an undo may run for another week.
+# The additional time for which changes are kept, so that an undo can finish. An import may run for
+# two weeks, and undoing the import may take another week.
 _UNDO_RESERVE = timedelta(days=21)
-# Authorization codes are kept for this time, because the second use of a code must revoke the
+# The time for which authorization codes are kept, because the second use of a code must revoke the
 # tokens of the first use.
 _CODE_RETENTION = timedelta(days=30)
 _DAY = timedelta(days=1)
@@ -44,8 +44,10 @@ REQUESTED_AT = func.coalesce(
 
 @dataclass(frozen=True)
 class Rule:
-    """A retention rule. The rows that a rule covers expire when a period after a moment has passed.
+    """A retention rule.
 
+    The rows that a retention rule covers expire when the retention period after ``moment`` has
+    ended.
     Attributes:
         period: the retention period, which is either a setting or a fixed time.
         moment: the column with the time when the retention period begins, or ``None`` if overdue
@@ -53,8 +55,8 @@ class Rule:
         only: additional SQL conditions, which limit the rows that the rule covers.
         oldest_by: the sort order that begins with the oldest rows, if ``moment`` has no index.
         oldest_from: SQL conditions that limit the rows that ``oldest_by`` sorts.
-        is_purged: whether the hourly purge deletes the rows. If false, another kind of maintenance
-            deletes them.
+        is_purged: whether the hourly purge deletes the rows. If ``is_purged`` is false, another
+            kind of maintenance deletes the rows.
         longer: a time that is added to the period, because other work may still need the rows.
         part: a suffix for the name of the rule, such as ``.ip`` for a rule about IP addresses.
     """
@@ -145,7 +147,7 @@ RULES = (
     _create_rule(models.RecordedEvent.occurred_at, Retained.EVENTS),
     _create_key_rule(models.ImportChange.applied_at, Retained.IMPORT_CHANGES, longer=_UNDO_RESERVE),
     _create_key_rule(models.BulkChange.applied_at, UNDO_TIME, longer=_UNDO_RESERVE),
-    # Rows about bulk actions are kept longer than the changes that can be undone.
+    # Rows about bulk actions are kept longer than the rows about their changes.
     _create_rule(models.BulkAction.finished_at, timedelta(days=365)),
     _create_key_rule(models.FeedEvent.occurred_at, FEED_RETENTION),
     _create_rule(
@@ -171,7 +173,7 @@ RULES = (
     _create_rule(models.AccountMail.created_at, ACCOUNT_MAIL_RETENTION),
     _create_expiry_rule(models.MailCount.ends_at),
     _create_rule(models.ListReport.created_at, Retained.LIST_REPORTS),
-    # If the deployment makes backups, the journal of backups deletes these rows earlier.
+    # If the deployment makes backups, the journal of backups deletes departures earlier.
     _create_key_rule(models.Departure.created_at, timedelta(days=30)),
     _create_rule(models.WebhookDelivery.created_at, FEED_RETENTION),
     # Keep a deleted endpoint longer than its deliveries, because the database deletes all

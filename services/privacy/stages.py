@@ -23,12 +23,13 @@ from services.subscriptions.members import changes, locks
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from storage.unit_of_work import UnitOfWork
 
-# Erasing a batch of this size takes a fraction of a second. Tests set smaller sizes.
+# The maximum numbers of events and rows in a batch, which is erased in a fraction of a second.
+# Tests set smaller batch sizes.
 MAX_EVENTS = 5_000
 MAX_ROWS = 1_000
 # The number of lists per batch is small, because a batch blocks bulk actions on all of its lists.
 MAX_LISTS = 20
-# The result of an erasure job contains the number of rows that each of these stages erased.
+# The stages for which the result of an erasure job contains the number of erased rows.
 REPORTED = ("subscriptions", "opt_outs_kept", "lists", "attachments", "keys", "jobs")
 _TEXTS_OF_LISTS = (
     *("tagline", "description", "avatar_image_url", "favicon_image_url", "colour"),
@@ -46,8 +47,8 @@ class Batch(NamedTuple):
     bookmark: int | None
 
 
-# A function that erases one batch of rows. Its arguments are the unit of work, the person's id, and
-# the bookmark that the preceding call returned.
+# A function that erases one batch of rows. The arguments of a stage are the unit of work, the
+# person's id, and the bookmark that the preceding call returned.
 Stage = Callable[[UnitOfWork, int, int | None], Batch]
 
 
@@ -107,8 +108,8 @@ def _blank_subscriptions(uow: UnitOfWork, user_id: int, after: int | None) -> Ba
     locks.lock_lists_shared(uow, *list_ids)
     on_lists = select(subscription).where(of_person, subscription.list_id.in_(list_ids))
     records = uow.session.scalars(on_lists.order_by(subscription.list_id)).all()
-    # Delete the stored changes, so that an undo can't restore a name. Delete them before changing
-    # the subscriptions, because an undo locks the rows in this sequence.
+    # Delete the stored changes, so that an undo can't restore a name. The stored changes are
+    # deleted before the subscriptions are changed, because an undo locks the rows in this sequence.
     ids = [record.id for record in records]
     for model in (models.ImportChange, models.BulkChange):
         uow.session.execute(delete(model).where(model.subscription_id.in_(ids)))
@@ -174,7 +175,7 @@ def _create_single_batch_stage(owner: InstrumentedAttribute[Any]) -> Stage:
 
 
 def _create_unordered_stage(model: Any, is_own: Callable[[int], Any]) -> Stage:
-    """Return a stage that deletes rows in any order, for tables without a suitable index."""
+    """Return a stage that deletes rows in any order, because no index sorts a person's rows."""
 
     def delete_batch(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
         ids = list(uow.session.scalars(select(model.id).where(is_own(user_id)).limit(MAX_ROWS)))
@@ -216,7 +217,8 @@ def _blank_imports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
         .returning(row.object_prefix)
     )
     removals.forget_objects(uow, *(f"{prefix}/" for prefix in prefixes))
-    # No helper job uses these rows, because the job of the import has been deleted.
+    # Helper jobs no longer use the waiting chunks and named members, because the job of the import
+    # has been deleted.
     for model in (models.WaitingChunk, models.NamedMember):
         uow.session.execute(delete(model).where(model.import_id.in_(ids)))
     return _batch(ids)
@@ -328,9 +330,9 @@ STAGES: Mapping[str, Stage] = {
     "acts": _create_event_stage(
         "actor_id = :user_id AND (ip IS NOT NULL OR request_id IS NOT NULL)"
     ),
-    # Security events are kept for a year, as evidence of changes to the account. Of an erased
-    # person's security event, only the ids, the type and the time remain. The database rejects
-    # blanking the security events of a person who isn't erased.
+    # Security events are kept for a year, as evidence of changes to the account. Only the ids, the
+    # type and the time of an erased person's security events remain. The database rejects blanking
+    # the security events of a person who isn't erased.
     "account_events": _create_blanking_stage(
         models.RecordedEvent.user_id, ip=None, user_agent=None
     ),

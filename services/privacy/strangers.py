@@ -2,11 +2,11 @@
 
 Abandoned orders and requests are purged because a stranger can create any number of them. A
 subscription request lapses if nobody confirms it within the retention period. When a subscription
-request lapses, its record is deleted. The record of a former member gets its former status back.
+request lapses, its record is deleted. When the request of a former member lapses, the member's
+record gets back its status from before the request.
 
-A person is a stranger if the person can't log in, no row refers to the person, and the person's
-events are only about unconfirmed subscription requests. A stranger's events are deleted together
-with the stranger.
+A person is a stranger if the person can't log in, has no rows in other tables, and has only events
+about unconfirmed subscription requests. A stranger's events are deleted together with the stranger.
 """
 
 from collections.abc import Sequence
@@ -35,8 +35,8 @@ PURGE_STRANGERS = register_maintenance(
 )
 _MAX_BATCH_ROWS = 1_000
 _MAX_BATCH_PEOPLE = 5_000
-# The maximum number of batches per run, which cover half a million people. The next run continues
-# after the last person of this run.
+# The maximum number of batches per run, which cover half a million people. Each run continues after
+# the last person of the preceding run.
 _MAX_BATCHES = 100
 
 _PENDING = SubscriptionStatus.PENDING

@@ -1,1 +1,1 @@
-"""Second factors, with which a person logs in in addition to the password."""
+"""Manages second factors, such as passkeys, which a login requires in addition to the password."""

@@ -57,10 +57,10 @@ def list_factors(uow: UnitOfWork, user_id: int) -> FactorOverview:
 
 
 def add_app(uow: UnitOfWork, caller: Caller, *, secret: str, code: str) -> list[str]:
-    """Add an authenticator app. If it is the person's first factor, return new recovery codes.
+    """Add an authenticator app.
 
-    Raises ``auth.login_again`` if the last login is too old, and ``second_factor.wrong`` for a
-    wrong code.
+    Return new recovery codes if the person had no second factor before. Raises ``auth.login_again``
+    if the last login is too old, and ``second_factor.wrong`` for a wrong code.
     """
     sessions.lock_caller(uow, caller)
     is_first = not sessions.has_second_factor(uow, caller.user_id)
@@ -72,7 +72,7 @@ def add_app(uow: UnitOfWork, caller: Caller, *, secret: str, code: str) -> list[
 def add_passkey(
     uow: UnitOfWork, caller: Caller, *, session: str, name: str, answer: str
 ) -> list[str]:
-    """Add a passkey. If it is the person's first factor, return new recovery codes.
+    """Add a passkey. Return new recovery codes if the person had no second factor before.
 
     Raises ``auth.login_again`` if the last login is too old, and every error of
     ``passkeys.add_passkey``.
@@ -97,7 +97,10 @@ def replace_recovery_codes(uow: UnitOfWork, caller: Caller) -> list[str]:
 
 
 def remove_app(uow: UnitOfWork, caller: Caller) -> None:
-    """Remove the caller's authenticator app. Raises ``second_factor.not_found`` if none exists."""
+    """Remove the caller's authenticator app.
+
+    Raises ``second_factor.not_found`` if the caller has no app.
+    """
     sessions.lock_caller(uow, caller)
     if not totp.remove_secret(uow, caller.user_id):
         raise SECOND_FACTOR_NOT_FOUND()
@@ -108,7 +111,7 @@ def remove_app(uow: UnitOfWork, caller: Caller) -> None:
 def remove_passkey(uow: UnitOfWork, caller: Caller, passkey_id: int) -> None:
     """Remove one of the caller's passkeys.
 
-    Raises ``second_factor.not_found`` if it doesn't exist.
+    Raises ``second_factor.not_found`` if the passkey doesn't exist.
     """
     sessions.lock_caller(uow, caller)
     remove_passkeys(uow, caller.user_id, {passkey_id})

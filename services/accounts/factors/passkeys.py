@@ -1,8 +1,8 @@
 """Stores and verifies the passkeys of a person's devices, according to WebAuthn level 2.
 
-A passkey signs only for one web site, so another site can't log in with a signature that it
-obtained. WebAuthn's user verification means that the device checks its owner's finger, face or PIN.
-A passkey with user verification can replace the password of a login.
+A passkey signs only for the web site for which it was created, so another web site can't obtain a
+valid signature. WebAuthn's user verification means that the device checks its owner's finger, face
+or PIN. A person can log in without a password by using a passkey with user verification.
 """
 
 from collections.abc import Iterator, Sequence
@@ -44,11 +44,11 @@ MAX_PASSKEYS = 20
 MAX_PASSKEY_NAME_CHARACTERS = 100
 # A browser's WebAuthn response has a few hundred bytes, or a few thousand bytes with a long key.
 MAX_ANSWER_CHARACTERS = 16_384
-# Browsers send these attestation formats even if the options request no attestation. The signature
-# of the device manufacturer in an attestation is not verified.
+# The attestation formats that browsers send even if the WebAuthn options request no attestation.
+# The signature of the device manufacturer in an attestation is not verified.
 _ATTESTATION_FORMATS = (AttestationFormat.NONE, AttestationFormat.PACKED)
 _SITE_NAME = "Pressroom"
-# The challenge of a passkey is a proof, whose subject begins with one of these prefixes.
+# The prefixes for the subject of a proof that is used as a WebAuthn challenge.
 _CREATION_PREFIX = "passkey.make\n"
 _LOGIN_PREFIX = "passkey.sign\n"
 # The errors that the WebAuthn library raises for malformed responses.
@@ -66,7 +66,7 @@ _MALFORMED_ANSWER_ERRORS = (
 def build_creation_options(uow: UnitOfWork, person: User, *, session: str) -> str:
     """Return the WebAuthn options for creating a passkey in a browser, as JSON.
 
-    The challenge is valid only for the browser whose session cookie is ``session``.
+    The challenge in the options is valid only for the browser whose session cookie is ``session``.
     """
     known = list_passkeys(uow, person.id)
     settings = uow.settings
@@ -92,9 +92,9 @@ def build_request_options(
     """Return the WebAuthn options for signing with a passkey in a browser, as JSON.
 
     Args:
-        form_cookie: the browser's form cookie. The challenge is valid only for this browser.
-        known: the passkeys that the browser may use. ``None`` allows any passkey with user
-            verification, for a login without a password.
+        form_cookie: the form cookie of the only browser for which the challenge is valid.
+        known: the passkeys that the browser may use. If ``known`` is ``None``, any passkey with
+            user verification is allowed, for a login without a password.
     """
     requirement = UserVerificationRequirement
     options = generate_authentication_options(
@@ -107,7 +107,8 @@ def build_request_options(
 
 
 def build_request_options_for(uow: UnitOfWork, user_id: int, form_cookie: str) -> str | None:
-    """Return the options for a login with a person's passkeys, or ``None`` if there are none."""
+    """Return the WebAuthn options for a login with a person's passkeys, or ``None`` if none exist.
+    """
     known = list_passkeys(uow, user_id)
     return build_request_options(uow.settings, form_cookie, known=known) if known else None
 
@@ -115,9 +116,9 @@ def build_request_options_for(uow: UnitOfWork, user_id: int, form_cookie: str) -
 def add_passkey(uow: UnitOfWork, user_id: int, *, session: str, name: str, answer: str) -> None:
     """Store a person's new passkey. Call ``add_passkey`` only after locking the person.
 
-    ``answer`` is the WebAuthn response of this browser. ``session`` is the session cookie of the
-    browser that created the passkey. Raises ``passkey.name``, ``passkey.invalid``,
-    ``passkey.too_many`` and ``passkey.taken``.
+    ``session`` is the session cookie of the browser that created the passkey. ``answer`` is the
+    browser's WebAuthn response. Raises ``passkey.name``, ``passkey.invalid``, ``passkey.too_many``
+    and ``passkey.taken``.
     """
     name = name.strip()
     settings = uow.settings

@@ -1,8 +1,8 @@
-"""Signed proofs that a browser or a login took a certain step.
+"""Creates and checks signed proofs, such as a proof that a person passed the first login step.
 
-A proof expires, and can be used only once. Creating a proof stores nothing in the database, so a
-stranger can't fill the database by requesting proofs. A proof is valid only for its subject, such
-as the cookie of a browser.
+A signed proof expires, and can be used only once. Creating a proof stores nothing in the database,
+so a stranger can't fill the database by requesting proofs. A proof is valid only for its subject,
+such as the cookie of a browser.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ def is_valid_proof(keyring: Keyring, subject: str, proof: str) -> bool:
 
 
 def spend_proof(uow: UnitOfWork, proof: str) -> bool:
-    """Mark a valid proof as used. Return false if the proof had already been used.
+    """Mark a valid proof as used, or return false if the proof was used before.
 
     If several calls use the same proof at the same time, only one call returns true.
     """

@@ -1,6 +1,6 @@
-"""Recovery codes, which a person can use instead of a lost second factor. Each code works once.
+"""Creates and uses recovery codes, which replace a lost second factor.
 
-The database stores only the HMACs of the recovery codes.
+Each recovery code works only once. The database stores only the HMACs of the recovery codes.
 """
 
 import secrets
@@ -13,7 +13,7 @@ from storage.unit_of_work import UnitOfWork, record_moment_once
 
 RECOVERY_CODES_PER_PERSON = 10
 # Each character of a recovery code holds five bits, because the alphabet has 32 characters. The
-# alphabet excludes characters that look alike on paper.
+# alphabet of recovery codes excludes characters that look alike on paper.
 _ALPHABET = "abcdefghjkmnpqrstuvwxyz023456789"
 _HALF_CHARACTERS = 5
 _PURPOSE = "recovery-code"
@@ -31,7 +31,7 @@ def create_codes(uow: UnitOfWork, user_id: int) -> list[str]:
 
 
 def use_code(uow: UnitOfWork, user_id: int, typed: str) -> bool:
-    """Mark a person's recovery code as used. Return false for an unknown or used code."""
+    """Mark a person's recovery code as used. Return false for an unknown or used recovery code."""
     matches = RecoveryCode.code_hmac.in_(_digests(uow.settings.keyring, typed))
     used_codes = record_moment_once(
         uow, RecoveryCode.used_at, RecoveryCode.user_id == user_id, matches

@@ -1,8 +1,8 @@
 """Runs the second step of a login, in which a person uses a second factor after the password.
 
 Between the first and the second step of a login, the person has no session. A browser cookie proves
-that the person passed the first step. This proof is valid once, in the same browser, until the
-password changes.
+that the person passed the first login step. The proof of the first login step is valid once, in the
+browser that received it, until the password changes.
 """
 
 from dataclasses import dataclass
@@ -25,8 +25,7 @@ class SubmittedFactor:
     """The second factor that a person submitted in a form.
 
     Attributes:
-        form_cookie: the browser's form cookie. The challenge of a passkey is valid only for this
-            browser.
+        form_cookie: the form cookie of the only browser for which a passkey's challenge is valid.
         code: a code from the authenticator app, or a recovery code.
         passkey: the browser's WebAuthn response, which contains a signature of the passkey.
     """
@@ -37,11 +36,11 @@ class SubmittedFactor:
 
 
 def require_second_factor(uow: UnitOfWork, person: User, factor: SubmittedFactor) -> None:
-    """Verify the second factor that a person submitted. Do nothing if the person has none.
+    """Verify the second factor that a person submitted.
 
-    Call ``logins.begin_code_attempt`` before ``require_second_factor`` if the person submitted a
-    code. Raises ``auth.second_factor`` for a missing factor. Raises ``second_factor.wrong`` or
-    ``passkey.invalid`` for a wrong factor.
+    Do nothing if the person has no second factor. Call ``logins.begin_code_attempt`` before
+    ``require_second_factor`` if the person submitted a code. Raises ``auth.second_factor`` for a
+    missing factor. Raises ``second_factor.wrong`` or ``passkey.invalid`` for a wrong factor.
     """
     if not sessions.has_second_factor(uow, person.id):
         return
@@ -69,8 +68,8 @@ def create_first_step(keyring: Keyring, person: User, form_cookie: str) -> str:
 def read_first_step(uow: UnitOfWork, first_step: str, form_cookie: str) -> User:
     """Return the person who passed the first login step.
 
-    Raises ``auth.second_factor`` if the cookie doesn't prove this. The parameter ``first_step`` is
-    the cookie value from ``create_first_step``.
+    Raises ``auth.second_factor`` if the value of the cookie is invalid. The parameter
+    ``first_step`` is the cookie value from ``create_first_step``.
     """
     user_id, _, proof = first_step.partition(".")
     person = None

@@ -1,4 +1,4 @@
-"""Six-digit codes of an authenticator app, which change every 30 seconds (TOTP, RFC 6238).
+"""Verifies six-digit codes from authenticator apps, which change every 30 seconds (RFC 6238).
 
 The database stores the app's secret encrypted, so an attacker can't produce codes from a copy of
 the database.
@@ -20,11 +20,11 @@ from models import TotpSecret
 from storage.encryption import KeyWrapper, WrappedKey
 from storage.unit_of_work import UnitOfWork
 
-# RFC 4226 recommends secrets of 160 bits. A person who types the secret enters 32 letters and
-# digits.
+# RFC 4226 recommends secrets of 160 bits. A person who types a secret of 160 bits enters 32 letters
+# and digits.
 _SECRET_BYTES = 20
-# The clock of a person's device may differ from the server's clock by this number of 30-second
-# steps.
+# The number of 30-second steps by which the clock of a person's device may differ from the server's
+# clock.
 _CLOCK_TOLERANCE_STEPS = 1
 _ISSUER = "Pressroom"
 _PURPOSE = "totp-offer"
@@ -37,7 +37,7 @@ def create_secret() -> str:
 
 
 def sign_offer(keyring: Keyring, session: str, secret: str) -> str:
-    """Sign a secret for an authenticator app, to prove that this session's set-up page showed it.
+    """Sign an authenticator app's secret, to prove that the set-up page showed it to this session.
 
     The form of the set-up page contains the signature, because the database stores the secret only
     after the person has entered a code.
@@ -82,8 +82,9 @@ def add_secret(uow: UnitOfWork, wrapper: KeyWrapper, user_id: int, secret: str, 
 def accept_code(uow: UnitOfWork, wrapper: KeyWrapper, user_id: int, code: str) -> bool:
     """Verify a code from a person's authenticator app, and return whether the code is accepted.
 
-    A code must be newer than every code that was accepted before. If two simultaneous requests
-    contain the same code, only one succeeds, because the SQL update compares the time steps.
+    A code is accepted only if it is newer than every code that the person has used before. If two
+    simultaneous requests contain the same code, only one succeeds, because the SQL update compares
+    the time steps.
     """
     secret_row = uow.session.get(TotpSecret, user_id)
     if secret_row is None:
