@@ -168,8 +168,7 @@ def _list_name(backup_id: str, number: int) -> str:
 
 
 def require_key_order(stored_objects: Iterable[StoredObject]) -> Iterator[StoredObject]:
-    """Yield the stored objects, and raise ``RuntimeError`` unless their keys are in ascending order.
-    """
+    """Yield the stored objects, and raise ``RuntimeError`` if their keys are not in order."""
     last_key = ""
     for stored in stored_objects:
         if stored.key <= last_key:

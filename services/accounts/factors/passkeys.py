@@ -107,8 +107,7 @@ def build_request_options(
 
 
 def build_request_options_for(uow: UnitOfWork, user_id: int, form_cookie: str) -> str | None:
-    """Return the WebAuthn options for a login with a person's passkeys, or ``None`` if none exist.
-    """
+    """Return the WebAuthn options for a login with a person's passkeys, or ``None`` without any."""
     known = list_passkeys(uow, user_id)
     return build_request_options(uow.settings, form_cookie, known=known) if known else None
 

@@ -23,8 +23,8 @@ from storage.unit_of_work import UnitOfWork
 # RFC 4226 recommends secrets of 160 bits. A person who types a secret of 160 bits enters 32 letters
 # and digits.
 _SECRET_BYTES = 20
-# The number of 30-second steps by which the clock of a person's device may differ from the server's
-# clock.
+# The maximum difference between the clocks of a person's device and the server, in steps of 30
+# seconds.
 _CLOCK_TOLERANCE_STEPS = 1
 _ISSUER = "Pressroom"
 _PURPOSE = "totp-offer"
