@@ -15,8 +15,8 @@ from storage.database import Database, Statement
 # The maximum number of jobs that are counted per queue, and of orders per status.
 MAX_COUNTED = 1_000
 _MAX_ENDPOINTS = 10_000
-# The statuses of orders that wait for the payer, the provider or an operator. Orders in all other
-# statuses are not counted, because their number only grows.
+# The statuses of orders that wait for the payer, the provider or an operator. Orders that don't
+# wait are not counted, because their number only grows.
 _WAITING_STATUSES = (
     OrderStatus.CREATED,
     OrderStatus.PENDING,

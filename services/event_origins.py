@@ -1,7 +1,7 @@
 """Stores the origin of the current request or command, which every security event contains.
 
 The origin is a context variable and not a parameter, because almost every change of an account
-needs it, but only for recording an event. Credentials are checked in another thread, which has a
+needs the origin only to record an event. Credentials are checked in another thread, which has a
 copy of the request's context. The thread that checks a credential adds it to the shared ``Origin``
 object, so that the request sees the credential.
 """

@@ -80,13 +80,13 @@ def order_newest_first(
     """Return the query for all rows of an owner, in descending order of their ids.
 
     The query forces Postgres to use the index on the owner and the id. Postgres might choose the
-    primary key by itself, because it assumes that an owner's rows are spread evenly over the table.
-    With the primary key, Postgres could read ten million newer rows of other owners before it finds
-    the owner's rows.
+    index of the primary key by itself, because it assumes that an owner's rows are spread evenly
+    over the table. Through the index of the primary key, Postgres could read ten million newer rows
+    of other owners before it finds the owner's rows.
 
-    The condition ``owner = ANY(ARRAY[value])`` makes Postgres sort by ``owner``. The primary key
-    doesn't provide this sort order. With the condition ``owner = value``, Postgres would remove
-    ``owner`` from the sort order and could use the primary key.
+    The condition ``owner = ANY(ARRAY[value])`` makes Postgres sort by ``owner``. Postgres can't use
+    the primary key to sort by ``owner``. With the condition ``owner = value``, Postgres would
+    remove ``owner`` from the sort order and could use the primary key.
 
     Args:
         owner: the column that must equal ``value``.

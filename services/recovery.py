@@ -5,8 +5,9 @@ Recovering an account gives the owner access again, and revokes the access of an
 Before a person changes the address of an account, a list may have created a record for the new
 address. The record that a list has created for the new address can't be merged into the account. If
 the person agrees, and has proven the old and the new address, the list's record is erased. The
-opt-outs of the erased record are moved to the account, and its memberships end. A record that has
-anything that only accounts have, such as an API key, counts as another account and is kept.
+opt-outs of the erased record are moved to the account, and the memberships of the record end. A
+record that has anything that only accounts have, such as an API key, counts as another account and
+is kept.
 """
 
 from dataclasses import dataclass

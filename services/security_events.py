@@ -152,9 +152,10 @@ def record_hourly_event(
 
 
 def _add(uow: UnitOfWork, event: RecordedEvent, credential: Credential | None) -> None:
-    """Store a security event. After the commit, log the event and count it in the metrics.
+    """Store a security event.
 
-    The log entry about a security event contains no IP address and no name.
+    After the transaction commits, the event is logged and counted in the metrics. The log entry
+    about a security event contains no IP address and no name.
     """
     if credential is not None:
         event.credential_kind = credential.kind

@@ -162,7 +162,7 @@ def count_composer_call(database: Database, settings: Settings, user_id: int) ->
 def count_row_bytes(stored_filter: object = None) -> int:
     """Return the size in bytes that the storage quota counts for a row that stores a filter.
 
-    The database function ``row_bytes`` must return the same number as this Python function.
+    The database function ``row_bytes`` must return the same number as ``count_row_bytes``.
     """
     filter_bytes = 0
     if stored_filter is not None:
@@ -231,8 +231,9 @@ _COUNTS: dict[PlanQuota, Callable[[int], Select[int]]] = {
     ),
 }
 # Counts a user's call of the composer, unless the user has reached the daily limit. The table
-# ``composer_uses`` has one row per user. The row of a user is locked only while this statement
-# runs. A composer call that began just before midnight may count for the next day.
+# ``composer_uses`` has one row per user. A user's row in ``composer_uses`` is locked only while the
+# statement counts a call. A composer call that began just before midnight may count for the next
+# day.
 _COUNT_CALL = Statement("""
     WITH plan AS (
         SELECT CASE plan WHEN 'free' THEN CAST(:free AS bigint) ELSE CAST(:paid AS bigint) END

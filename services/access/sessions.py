@@ -24,8 +24,9 @@ from services.security_events import EventType, record_event
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
-# The maximum age of a person's last login when the person creates a credential. This limit prevents
-# the thief of an old session from creating an API key, which would outlive the session.
+# The maximum age of a person's last login when the person creates a credential. The limit on the
+# age of the login prevents the thief of an old session from creating an API key, which would
+# outlive the session.
 RECENT_LOGIN = timedelta(minutes=15)
 SESSION_LIFETIME = timedelta(days=30)
 IDLE_LIFETIME = timedelta(days=14)
@@ -51,7 +52,7 @@ class OpenSession:
 
 
 def require_recent_login(uow: UnitOfWork, caller: Caller) -> None:
-    """Raise ``auth.login_again`` if the caller's session is older than ``RECENT_LOGIN``."""
+    """Raise ``auth.login_again`` if the caller last logged in longer than ``RECENT_LOGIN`` ago."""
     if not has_recent_login(uow, caller):
         raise errors.AUTH_LOGIN_AGAIN()
 
@@ -86,8 +87,8 @@ def lock_caller(uow: UnitOfWork, caller: Caller) -> None:
     """Lock a person before the person's credentials are changed, and check the caller's credential.
 
     The caller's credential is checked after the person is locked, because an account recovery may
-    have just revoked the credential. A revoked credential can therefore not create a new
-    credential. Raises ``auth.login_again`` if the last login is too old, and
+    have just revoked the credential. A credential that an account recovery has revoked can't create
+    a new credential. Raises ``auth.login_again`` if the last login is too old, and
     ``auth.invalid_credentials`` for a revoked credential.
     """
     lock_person(uow, caller.user_id)
@@ -98,7 +99,7 @@ def lock_caller(uow: UnitOfWork, caller: Caller) -> None:
 
 
 def has_second_factor(uow: UnitOfWork, user_id: int) -> bool:
-    """Return whether a person has a second factor, which each login of the person requires."""
+    """Return whether a person has a second factor, with which each login must be confirmed."""
     return uow.session.scalar(select(second_factor_exists()).where(User.id == user_id)) is True
 
 

@@ -1,7 +1,7 @@
 """Sends the mails about accounts, each in a separate durable job.
 
 A request for a mail takes the same time for every address, because only the worker looks up the
-account. The response to a request for a mail therefore doesn't reveal who has an account.
+account. A stranger can't find out from the response to a mail request who has an account.
 """
 
 from datetime import timedelta
@@ -214,7 +214,7 @@ def _choose_template(
             template = "address_taken"
         case MailKind.NEW_ADDRESS:
             # The mail that confirms a new address is the same for every address. Only the page to
-            # which this mail links reveals whether the address has an account.
+            # which a mail about a new address links reveals whether the address has an account.
             link = (Purpose.CHANGE_ADDRESS, page_paths.CONFIRM_EMAIL_PATH, request.user_id)
         case MailKind.ADDRESS_CHANGED:
             link = (Purpose.UNDO_ADDRESS, page_paths.UNDO_EMAIL_PATH, request.user_id)

@@ -1,9 +1,9 @@
 """Validates and normalises e-mail addresses, fast enough for files with millions of addresses.
 
 Whitespace and other invisible characters before and after an e-mail address are removed. The
-library email-validator validates and normalises addresses. Because this library is slow, a regular
-expression first recognises most valid addresses. A test with generated addresses checks that the
-regular expression and the library give the same results.
+library email-validator validates and normalises addresses. Because the library email-validator is
+slow, a regular expression first recognises most valid addresses. A test with generated addresses
+checks that the regular expression and the library email-validator give the same results.
 """
 
 import re
@@ -15,8 +15,8 @@ from email_validator import SPECIAL_USE_DOMAIN_NAMES, EmailNotValidError, valida
 from core.errors.people import EMAIL_INVALID
 from core.languages.shown_lines import has_invisible, strip_invisible
 
-# The maximum size of an e-mail address in UTF-8. Texts above this size are rejected before the slow
-# library validates them.
+# The maximum size of an e-mail address in UTF-8. Texts that exceed ``MAX_ADDRESS_BYTES`` are
+# rejected before the slow library email-validator validates them.
 MAX_ADDRESS_BYTES = 254
 
 _ATOM = r"[a-zA-Z0-9_!#$%&'*+\-/=?^`{|}~]++"

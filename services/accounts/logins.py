@@ -44,7 +44,7 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 _PURPOSE = "login"
-# The time without attempts that restarts a login counter.
+# A login counter restarts if its last attempt was longer ago than ``ATTEMPT_RETENTION``.
 ATTEMPT_RETENTION = timedelta(days=1)
 SOURCE_WINDOW = timedelta(hours=1)
 _SOURCE_IPV4_PREFIX = 24
@@ -84,8 +84,7 @@ class Attempt:
     """A login attempt that has been counted.
 
     Attributes:
-        counts: the digests that identify the counters of this login attempt, each with its
-            throttle.
+        counts: the digests that identify the counters of the login attempt, each with its throttle.
         from_known_browser: whether the person has logged in with this browser before.
         number: the number of successive login attempts for this e-mail address or this known
             browser.
@@ -256,13 +255,12 @@ def _subject(keyring: Keyring, kind: str, name: str, email: str) -> bytes:
 
 
 def _count_account_of_network(uow: UnitOfWork, client_subject: bytes, client: str | None) -> None:
-    """Add an account to the counter of the client's network.
+    """Count an account in the login counter of the client's network.
 
     Raises ``login.paused`` while logins are paused. The row with the digest ``client_subject``
     counts the attempts per e-mail address and client, and refers to the network's row. A successful
     login deletes only the row of the e-mail address and client, and subtracts one from the
-    network's count. An attacker who logs in to their own account can therefore not reset the
-    network's count.
+    network's count. An attacker can't reset the network's count by logging in to their own account.
     """
     network = network_of(client, ipv4_prefix=_SOURCE_IPV4_PREFIX)
     if network is None:

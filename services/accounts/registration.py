@@ -73,8 +73,8 @@ def read_reset_link(uow: UnitOfWork, secret: str) -> str:
 def reset_password(uow: UnitOfWork, secret: str, *, password_hash: str) -> User:
     """Set a new password with a mailed link, revoke all sessions, and notify the person by mail.
 
-    Other links with which the person could reset the password or change the address are marked as
-    used. Call ``reset_password`` only through ``services.recovery``, which also revokes API keys
+    All unused links with which the person could reset the password or change the address are marked
+    as used. Call ``reset_password`` only through ``services.recovery``, which also revokes API keys
     and OAuth grants. Raises ``account_link.invalid`` or ``account_link.used`` if the password reset
     link can't be used.
     """
@@ -135,7 +135,7 @@ def read_new_address_link(uow: UnitOfWork, secret: str, user_id: int) -> str:
 
 
 def prove_address(uow: UnitOfWork, secret: str, caller: Caller) -> tuple[User, str]:
-    """Use up the link that confirms a new address, and return the locked person and this address.
+    """Use the link that confirms a new address, and return the locked person and the new address.
 
     Raises ``auth.login_again`` and every error of ``read_new_address_link``.
     """
@@ -198,8 +198,8 @@ def revert_address(
 
     Undo links of address changes after ``since`` are marked as used. Undo links of address changes
     before ``since`` stay valid. If an intruder changes the address twice and undoes the second
-    change, the owner can therefore still undo the first change. Raises ``account.address_taken`` if
-    another account has taken the former address.
+    change, the owner can still undo the first change. Raises ``account.address_taken`` if another
+    account has taken the former address.
     """
     person.email = email
     accounts.flush_address(uow, errors.ADDRESS_TAKEN())

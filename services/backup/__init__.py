@@ -1,9 +1,9 @@
 """Creates, verifies and restores encrypted backups of the database and the object storage.
 
 A backup first dumps the database and then copies the objects in the bucket of the object storage. A
-worker writes an object before the database row that refers to it. While a backup is created, no
-object is removed (``services.removals``). A backup therefore contains every object to which its
-database dump refers. Objects never change, so a backup doesn't copy an object that an earlier
+worker writes an object before the database row that refers to it. A backup contains every object to
+which its database dump refers, because no object is removed while the backup is created
+(``services.removals``). Objects never change, so a backup doesn't copy an object that an earlier
 backup contains.
 
 A journal records the people who unsubscribe or are erased after a backup. Restoring a backup

@@ -20,7 +20,7 @@ from storage.unit_of_work import UnitOfWork
 _CLAIM_PURPOSE = "topup-claim"
 _HMAC_PURPOSE = "topup-claim-hmac"
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}\Z")
-# An order in one of these statuses can't be claimed, because it will never give credits.
+# The statuses in which an order can't be claimed, because the order will never give credits.
 _FINAL_STATUSES = (OrderStatus.FAILED, OrderStatus.REFUNDED)
 
 

@@ -3,8 +3,8 @@
 The facts of an order say whether the order was paid, failed, expired or closed. The facts of an
 order include the largest sums of refunds, failed refunds and disputes that a provider has reported.
 A fact about an order is never withdrawn, and a reported sum never shrinks. The facts of an order
-therefore don't depend on the sequence in which a provider's messages arrive. The status and the
-credits of an order depend only on the facts of the order.
+don't depend on the sequence in which a provider's messages arrive. The status and the credits of an
+order depend only on the facts of the order.
 """
 
 import math
@@ -33,8 +33,8 @@ CREDITED = (OrderStatus.PAID, OrderStatus.DISPUTED, OrderStatus.REFUNDED)
 def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
     """Add the evidence that a payment provider has sent to the facts of an order.
 
-    Evidence is ignored if its amount, currency, checkout or payment differs from the order. If the
-    ignored evidence reports a payment, an operator must review the order.
+    Evidence is ignored if its amount, currency, checkout or payment differs from the order. If
+    evidence that differs from the order reports a payment, an operator must review the order.
     """
     pairs = (
         ("order", order.id, evidence.order_id),
@@ -73,9 +73,10 @@ def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
 
 
 def _add_disputes(order: PaymentOrder, evidence: Evidence) -> None:
-    """Increase the sums of disputed amounts in an order to the reported sums.
+    """Raise the stored sums of an order's disputed amounts to the sums that the provider reported.
 
-    Smaller reported sums are ignored, because they come from outdated messages.
+    A reported sum that is smaller than the stored sum is ignored, because it comes from an outdated
+    message.
     """
     known = (order.disputes_minor, order.disputes_ended_minor, order.disputes_lost_minor)
     reported = (

@@ -12,7 +12,7 @@ from services.paging import PageOfRows, PageRequest
 from storage.unit_of_work import UnitOfWork
 
 # The age at which abandoned orders are deleted. The database function ``is_abandoned_order`` must
-# use the same age for abandoned orders.
+# use the same age as ``ABANDONED_ORDER_RETENTION``.
 ABANDONED_ORDER_RETENTION = timedelta(days=90)
 _UNPAID = (OrderStatus.CREATED, OrderStatus.PENDING, OrderStatus.FAILED, OrderStatus.EXPIRED)
 

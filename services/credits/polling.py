@@ -54,7 +54,8 @@ MAX_CONCURRENT_CALLS = 8
 _MAX_POLL_SECONDS = 20.0
 # The time for which a selected order is reserved for its poller, even if the poller is killed.
 _TAKEN_FOR = timedelta(minutes=2)
-# The time until an order is checked again that could not be settled because of an error.
+# If an error prevents an order from being settled, the order is checked again after
+# ``_RETRY_DELAY``.
 _RETRY_DELAY = timedelta(hours=1)
 
 

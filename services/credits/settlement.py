@@ -1,7 +1,7 @@
 """Settles orders, which means that evidence about a payment updates an order and the ledger.
 
 Settling adds a provider's evidence to the facts of an order, and then updates the order's status
-and the owner's ledger entries. Settling an order twice with the same evidence has no further
+and the owner's ledger entries. Settling an order with the same evidence a second time has no
 effect. Webhooks, the payer's return page, the poller, claims and operators all change orders only
 through this module.
 """

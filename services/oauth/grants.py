@@ -1,7 +1,7 @@
 """Stores OAuth grants, with which people give clients access, and the tokens of the grants.
 
-Requests about one grant therefore run one after another, and no token is issued after the grant has
-been revoked. A request that issues a code or a token, or revokes tokens, first locks the grant.
+Requests about one grant run one after another, so that no token is issued after the grant has been
+revoked. A request that issues a code or a token, or revokes tokens, first locks the grant.
 """
 
 from collections.abc import Collection, Mapping
@@ -241,7 +241,7 @@ def mark_rotated(uow: UnitOfWork, token: OAuthToken) -> None:
 
 
 def find_token(uow: UnitOfWork, secret: str, *, client_id: str) -> IssuedToken | None:
-    """Return a token of this client, or ``None`` for an unknown token.
+    """Return the token of a client, or ``None`` for an unknown token.
 
     The token may be expired or revoked.
     """

@@ -212,7 +212,7 @@ class OAuthServer(AuthorizationServer):
         self.register_endpoint(Revocation)
         self.register_endpoint(Introspection)
 
-    # The API calls the public methods up to ``read_authorization_request``.
+    # The API calls the public methods from ``issue_tokens`` to ``read_authorization_request``.
 
     def issue_tokens(self, received: OAuthRequest) -> OAuthResponse:
         return self._respond(self.create_token_response, received)

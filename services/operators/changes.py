@@ -43,7 +43,7 @@ def change_plan(uow: UnitOfWork, operator: Caller, user_id: int, plan: Plan) -> 
 def resolve_order(
     uow: UnitOfWork, operator: Caller, order_id: int, resolution: Resolution
 ) -> PaymentOrder:
-    """Credit an order in review to its owner, or mark the order as refunded.
+    """Give the owner of an order in review the credits, or mark the order as refunded.
 
     Raises ``order.not_found``, or ``order.not_in_review`` if the order isn't in review.
     """

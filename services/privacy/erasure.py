@@ -44,7 +44,7 @@ _PURPOSE = "erasure"
 def begin_erasure(resources: Resources, email: str) -> int:
     """Mark a person as erased, and return the id of the job that erases the person's other rows.
 
-    If an erasure of the same address is unfinished, return the id of its job. If the job of an
+    If an unfinished erasure of the address exists, return the id of its job. If the job of an
     unfinished erasure has failed, retry the job. Raises ``user.not_found`` for an unknown address,
     and ``user.owns_lists`` for a person who owns lists.
     """
@@ -172,7 +172,7 @@ class ErasureReach:
     """The facts that a person must know before requesting an erasure.
 
     Attributes:
-        has_account: whether the person has an account. The person can't erase an account with a
+        has_account: whether the person has an account. A person can't erase an account with a
             mailed link.
         is_elsewhere: whether the person is also on lists of owners other than ``owner_id``.
     """
@@ -182,7 +182,7 @@ class ErasureReach:
 
 
 def assess_erasure(uow: UnitOfWork, person: User, owner_id: int) -> ErasureReach:
-    """Return the facts about the erasure of a person who is on a list of this owner."""
+    """Return the facts about the erasure of a person who is on a list of the owner ``owner_id``."""
     elsewhere = (
         exists()
         .where(Subscription.user_id == person.id, Subscription.email.is_not(None))

@@ -12,7 +12,7 @@ from storage.resources import Resources
 
 _MAX_COUNTED = 1_000
 # The time that an expired row may remain before it counts as overdue. Two runs of the purge should
-# have deleted the row in this time.
+# have deleted an expired row before the row counts as overdue.
 _SLACK = 2 * PURGE.every
 # Maps the name of an SQL parameter to the retention rule whose period is the parameter's value.
 _RULES: Mapping[str, Rule] = {

@@ -1,7 +1,7 @@
 """Defines the retention rules, which determine how long the rows of each table are kept.
 
-The table in docs/day-two.md must list the same retention periods. Retention rules use the clock of
-the database, because the clocks of the hosts may differ.
+The table in docs/day-two.md must list the same retention periods as the retention rules. Retention
+rules use the clock of the database, because the clocks of the hosts may differ.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from services.subscriptions.bulk_files import BULK_FILE_RETENTION
 from services.subscriptions.undo import UNDO_TIME
 from storage.purge import select_first_places
 
-# The id of the last event whose IP address the maintenance has replaced.
+# The id of the last event whose IP address has been replaced with a network address.
 _SHORTENED_UP_TO = (
     select(func.coalesce(models.Maintenance.bookmark, 0))
     .where(models.Maintenance.name == "maintenance.shorten_ips")

@@ -118,7 +118,7 @@ def remove_passkey(uow: UnitOfWork, caller: Caller, passkey_id: int) -> None:
 
 
 def remove_passkeys(uow: UnitOfWork, user_id: int, passkey_ids: Collection[int]) -> None:
-    """Remove the passkeys with these ids from a person's account.
+    """Remove the passkeys with the ids ``passkey_ids`` from a person's account.
 
     Call ``remove_passkeys`` only after locking the person. Raises ``second_factor.not_found`` for
     an unknown passkey.
