@@ -3,11 +3,11 @@
 Recovering an account gives the owner access again, and revokes the access of an intruder.
 
 Before a person changes the address of an account, a list may have created a record for the new
-address. The record that a list has created for the new address can't be merged into the account. If
-the person agrees, and has proven the old and the new address, the list's record is erased. The
-opt-outs of the erased record are moved to the account, and the memberships of the record end. A
-record that has anything that only accounts have, such as an API key, counts as another account and
-is kept.
+address. The record that a list has created for the new address can't be merged into the account.
+The list's record for the new address is erased if the person agrees and has proven the old and the
+new address. The opt-outs of the erased record are moved to the account, and the memberships of the
+record end. A record that has anything that only accounts have, such as an API key, counts as
+another account and is kept.
 """
 
 from dataclasses import dataclass
@@ -107,9 +107,10 @@ def erase_occupying_record(
 ) -> None:
     """Erase the record that a list has created for an address that now belongs to an account.
 
-    Call ``erase_occupying_record`` only after locking the account's person. Raises
-    ``account.address_taken`` if the record is an account. Raises ``account.address_has_record``
-    unless ``erases`` is set. Raises ``list.busy`` if the record stays locked.
+    Call ``erase_occupying_record`` only after locking the person who owns the account. Raises
+    ``account.address_taken`` if the record belongs to another account. Raises
+    ``account.address_has_record`` if a record exists but ``erases`` is false. Raises ``list.busy``
+    if the record stays locked.
     """
     # Wait only briefly for the record's lock, because an import that has locked the record may wait
     # for the locked person.
@@ -129,7 +130,7 @@ def erase_occupying_record(
 def reset_password(
     uow: UnitOfWork, secret: str, *, password_hash: str, factor: SubmittedFactor, keep: KeptAccess
 ) -> User:
-    """Set a new password with a mailed link, and revoke all access to the account except ``keep``.
+    """Set a new password with a mailed link, and revoke all access except the access in ``keep``.
 
     Sessions, grants, API keys, passkeys and webhook endpoints are revoked. Raises every error of
     ``registration.read_reset_link`` and ``second_steps.require_second_factor``.

@@ -1,8 +1,8 @@
 """Removes unused objects from the object storage in the background.
 
-A transaction that stops using an object inserts a row into ``object_removals``. Because of this
-row, an unused object is removed even if the process that stopped using the object is killed.
-Maintenance removes the objects in ``object_removals``, and then deletes their rows.
+A transaction that stops using an object inserts a row into ``object_removals``. The row in
+``object_removals`` ensures that an unused object is removed even if the process that stopped using
+it is killed. Maintenance removes the objects in ``object_removals``, and then deletes their rows.
 """
 
 from collections.abc import Collection
@@ -50,8 +50,8 @@ def forget_objects(uow: UnitOfWork, *keys: str, after: timedelta = timedelta(0))
 def keep_object(uow: UnitOfWork, key: str) -> bool:
     """Cancel the scheduled removals of an object.
 
-    Return true only if the object will certainly be kept. Return false if no removal was scheduled,
-    or if a worker has already tried to remove the object.
+    ``keep_object`` returns true only if the object will certainly be kept. ``keep_object`` returns
+    false if no removal was scheduled, or if a worker has already tried to remove the object.
     """
     has_key = ObjectRemoval.key == key
     untried = delete(ObjectRemoval).where(has_key, ObjectRemoval.tries == 0)

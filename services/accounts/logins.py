@@ -13,10 +13,11 @@ Several counters prevent a stranger from locking the owner out of an account:
   known browser don't count for the e-mail address or the client.
 - Opening a mailed password reset link resets the counters of the e-mail address.
 
-An attacker who tries passwords at many accounts stays below the limits per e-mail address. To limit
-such attackers, a counter per network counts the accounts with failed logins within an hour. An
-account counts only once in the counter of a network. A successful login subtracts the account from
-the network's counter. Logins with known browsers don't count for their network.
+An attacker who tries passwords at many accounts stays below the limits per e-mail address and
+client. A counter per network limits an attacker who tries many accounts, by counting the accounts
+with failed logins within an hour. An account counts only once in the counter of a network. A
+successful login subtracts the account from the network's counter. Logins with known browsers don't
+count for their network.
 """
 
 import secrets
@@ -175,8 +176,8 @@ def accept_password(
     """Return the person who entered the right password, and reset the counters of the attempt.
 
     The person is notified by mail of a login with a new browser. If the person has a second factor,
-    ``notify_of_new_browser`` sends the mail after the second step. Raises ``password.wrong`` if the
-    password has changed since it was verified.
+    ``notify_of_new_browser`` sends the mail about a new browser after the second login step. Raises
+    ``password.wrong`` if the password has changed since it was verified.
     """
     is_unchanged = (User.id == attempt.user_id, User.password_hash == attempt.password_hash)
     values = {

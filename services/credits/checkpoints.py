@@ -32,7 +32,7 @@ class Checkpoint:
 
     @property
     def message(self) -> bytes:
-        """The text that the signature of the checkpoint covers."""
+        """Return the text that the signature of the checkpoint covers."""
         sums = f"{self.balance:.4f} {self.debt:.4f}"
         return f"account {self.user_id} {self.seq} {self.hash.hex()} {sums}".encode()
 

@@ -72,9 +72,10 @@ def _complete_refunds(
 ) -> Evidence:
     """Return the evidence, and fetch the sums of all refunds if a refund may have failed.
 
-    The sum of refunds that a provider reports becomes smaller when a refund fails. A delayed
-    webhook may report a smaller sum of refunds as well. If the reported sum of refunds differs from
-    the stored sum, fetch the list of all refunds from the provider.
+    The sum of refunds that a provider reports becomes smaller when a refund fails. A webhook that
+    arrives late may also report a sum of refunds that is smaller than the stored sum. If the
+    reported sum of refunds differs from the stored sum, fetch the list of all refunds from the
+    provider.
     """
     with resources.unit_of_work() as uow:
         order = uow.session.get_one(PaymentOrder, order_id)

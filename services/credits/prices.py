@@ -58,7 +58,7 @@ class CreditRate:
 
     @property
     def min_minor(self) -> int:
-        """The smallest allowed amount of an order, in the currency's minor unit.
+        """Return the smallest allowed amount of an order, in the currency's minor unit.
 
         The smallest amount of an order buys at least the smallest amount of credits that the
         database can store.
@@ -68,7 +68,7 @@ class CreditRate:
 
     @property
     def max_minor(self) -> int:
-        """The largest allowed amount of an order, in the currency's minor unit.
+        """Return the largest allowed amount of an order, in the currency's minor unit.
 
         The payment provider accepts ``max_minor``, and the credits for ``max_minor`` fit into a
         balance.

@@ -123,7 +123,7 @@ NEW_ORDERS = "SELECT DISTINCT order_id FROM payment_order_changes WHERE id > :af
 
 # Selects the newest status change that a checkpoint may contain. A checkpoint may contain only
 # changes that are an hour older than the newest change, because slow transactions may still commit
-# changes with smaller ids. An hour exceeds the duration of every transaction.
+# changes with smaller ids. Every transaction of Pressroom ends within an hour.
 LAST_SETTLED_CHANGE = """
 SELECT c.id FROM payment_order_changes AS c
 WHERE c.created_at < (
@@ -235,8 +235,7 @@ class LedgerReport:
 def verify_ledger(resources: Resources, *, full: bool) -> LedgerReport:
     """Verify the ledger, and write new checkpoints for the accounts without faults.
 
-    Unless ``full`` is set, only entries after the checkpoints are read. The following rules are
-    verified:
+    Unless ``full`` is set, only entries after the checkpoints are read. The verified rules:
 
     - The balance of an account equals the sum of its entries, and the ``balance_after`` of the last
       entry.

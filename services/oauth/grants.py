@@ -243,7 +243,7 @@ def mark_rotated(uow: UnitOfWork, token: OAuthToken) -> None:
 def find_token(uow: UnitOfWork, secret: str, *, client_id: str) -> IssuedToken | None:
     """Return the token of a client, or ``None`` for an unknown token.
 
-    The token may be expired or revoked.
+    The returned token may be expired or revoked.
     """
     if not (ACCESS_TOKEN.matches(secret) or REFRESH_TOKEN.matches(secret)):
         return None

@@ -339,9 +339,9 @@ class AuthorizationRequest:
     def decide(self, caller: Caller, scopes: Collection[Scope]) -> OAuthResponse:
         """Grant the requested scopes that ``scopes`` contains, or deny the whole request.
 
-        The request is denied if ``scopes`` contains none of the requested scopes. The person is
-        notified by mail of scopes that the client did not have before. Raises ``auth.login_again``
-        if the caller's last login is too old.
+        The authorization request is denied if ``scopes`` contains none of the requested scopes. The
+        person is notified by mail of scopes that the client did not have before. Raises
+        ``auth.login_again`` if the caller's last login is too old.
         """
         granted_scopes = [scope for scope in self.scopes if scope in scopes]
         if granted_scopes:

@@ -24,7 +24,7 @@ class MaintenanceRun:
 
     @property
     def done(self) -> int | None:
-        """The result of the latest successful maintenance run, such as the number of deletions."""
+        """Return the result of the latest successful run, such as the number of deleted rows."""
         return (self.row.last_result or {}).get("done")
 
 

@@ -40,8 +40,8 @@ class OverdueWork:
     """The work that waits for a worker or an operator.
 
     Attributes:
-        rows: maps the name of a retention rule to its number of overdue rows. The mapping omits
-            retention rules without overdue rows.
+        rows: maps the name of a retention rule to its number of overdue rows. The mapping ``rows``
+            omits retention rules without overdue rows.
         late_maintenance: maps each kind of maintenance that is late to its delay in seconds.
     """
 

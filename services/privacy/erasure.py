@@ -163,7 +163,7 @@ def _blank_person(uow: UnitOfWork, person: User, erasure: dict[str, Any]) -> int
 
 def _enqueue_erasure(uow: UnitOfWork, user_id: int) -> Job:
     # The erasure job must not belong to the person, because the erasure deletes the person's jobs.
-    # The erasure job still counts towards the person's share of the queue.
+    # The erasure job counts towards the person's share of the queue.
     return enqueue_job(uow, ERASE_PERSON, user_id=None, on_behalf_of=user_id, subject_id=user_id)
 
 

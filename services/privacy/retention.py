@@ -173,7 +173,8 @@ RULES = (
     _create_rule(models.AccountMail.created_at, ACCOUNT_MAIL_RETENTION),
     _create_expiry_rule(models.MailCount.ends_at),
     _create_rule(models.ListReport.created_at, Retained.LIST_REPORTS),
-    # If the deployment makes backups, the journal of backups deletes departures earlier.
+    # If the deployment makes backups, the journal of backups deletes departures before this rule
+    # does.
     _create_key_rule(models.Departure.created_at, timedelta(days=30)),
     _create_rule(models.WebhookDelivery.created_at, FEED_RETENTION),
     # Keep a deleted endpoint longer than its deliveries, because the database deletes all

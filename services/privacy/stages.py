@@ -175,7 +175,7 @@ def _create_single_batch_stage(owner: InstrumentedAttribute[Any]) -> Stage:
 
 
 def _create_unordered_stage(model: Any, is_own: Callable[[int], Any]) -> Stage:
-    """Return a stage that deletes rows in any order, because no index sorts a person's rows."""
+    """Return a stage that deletes a person's rows in any order, because no index orders them."""
 
     def delete_batch(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
         ids = list(uow.session.scalars(select(model.id).where(is_own(user_id)).limit(MAX_ROWS)))
