@@ -258,7 +258,7 @@ def verify_ledger(resources: Resources, *, full: bool) -> LedgerReport:
 
 
 def verify_daily(resources: Resources) -> int:
-    """Verify the ledger entries after the checkpoints, log the faults, and return their number."""
+    """Verify the entries after the checkpoints, log the faults, and return the number of faults."""
     report = verify_ledger(resources, full=False)
     for fault in report.faults:
         place = {"user_id": fault.user_id, "seq": fault.seq, "order_id": fault.order_id}
