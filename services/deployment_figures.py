@@ -1,7 +1,7 @@
-"""Reads the figures of the whole deployment from the database, for the operator's metrics.
+"""Reads metrics about the whole deployment from the database, for the operator's monitoring.
 
-The figures are read every few seconds. Each statement therefore reads only narrow indexes, and
-either only unfinished jobs or a limited number of rows.
+The metrics are read every few seconds, so each SQL statement must be fast. Each SQL statement for
+the metrics reads only narrow indexes, and only unfinished jobs or a limited number of rows.
 """
 
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ from models import OrderStatus
 from services.credits.verify import VERIFY_LEDGER
 from storage.database import Database, Statement
 
-# The largest number that is counted per queue, and per status of orders.
+# The maximum number of jobs that are counted per queue, and of orders per status.
 MAX_COUNTED = 1_000
 _MAX_ENDPOINTS = 10_000
-# The statuses of orders that wait for the payer, the provider or an operator. The number of orders
-# in any other status only grows.
+# The statuses of orders that wait for the payer, the provider or an operator. Orders that don't
+# wait are not counted, because their number only grows.
 _WAITING_STATUSES = (
     OrderStatus.CREATED,
     OrderStatus.PENDING,
@@ -28,13 +28,13 @@ _WAITING_STATUSES = (
 
 @dataclass(frozen=True)
 class JobFigures:
-    """The figures of jobs in the whole deployment.
+    """Metrics about the jobs in the whole deployment.
 
     Attributes:
-        unfinished: the number of unfinished jobs by queue and status.
-        due: the number of due jobs by queue and kind. Up to ``MAX_COUNTED`` sent jobs and
-            ``MAX_COUNTED`` unsent jobs are counted per queue.
-        oldest: the seconds since the oldest job became due, by queue.
+        unfinished: maps a queue and a job status to the number of unfinished jobs.
+        due: maps a queue and a job kind to the number of due jobs. In each queue, at most
+            ``MAX_COUNTED`` sent jobs and ``MAX_COUNTED`` unsent jobs are counted.
+        oldest: maps a queue to the number of seconds since its oldest due job became due.
     """
 
     unfinished: Mapping[tuple[str, str], int]
@@ -44,11 +44,11 @@ class JobFigures:
 
 @dataclass(frozen=True)
 class WebhookFigures:
-    """The figures of webhook endpoints in the whole deployment.
+    """Metrics about the webhook endpoints in the whole deployment.
 
     Attributes:
-        late_seconds: the longest time for which an endpoint has waited for a worker.
-        failing_seconds: the longest time for which an endpoint has been failing.
+        late_seconds: the longest time in seconds for which an endpoint has waited for a worker.
+        failing_seconds: the longest time in seconds for which an endpoint has been failing.
     """
 
     active: int = 0
@@ -59,10 +59,10 @@ class WebhookFigures:
 
 @dataclass(frozen=True)
 class MaintenanceFigures:
-    """The figures of maintenance in the whole deployment.
+    """Metrics about the maintenance jobs in the whole deployment.
 
     Attributes:
-        late_seconds: the seconds since a run became due, by kind of maintenance.
+        late_seconds: maps a kind of maintenance to the seconds since its next run became due.
         failed: the kinds of maintenance whose last run failed.
     """
 
@@ -72,10 +72,10 @@ class MaintenanceFigures:
 
 @dataclass(frozen=True)
 class ConnectionFigures:
-    """The number of open connections to the database server, and their limit.
+    """The number of open connections to the database server, and the limit on open connections.
 
-    The server, the database and the application's role have separate limits. The figures are about
-    the limit that is closest to being reached.
+    The database server, the database and the application's role have separate connection limits.
+    ``ConnectionFigures`` describes only the limit that is closest to being reached.
     """
 
     open: int
@@ -84,12 +84,12 @@ class ConnectionFigures:
 
 @dataclass(frozen=True)
 class DeploymentFigures:
-    """All figures of the deployment.
+    """All metrics about the deployment.
 
     Attributes:
-        orders: the number of waiting orders by status.
-        ledger_faults: the number of faults that the last daily verification of the ledger found,
-            or ``None`` before the first verification.
+        orders: maps an order status to the number of orders that wait in this status.
+        ledger_faults: the number of faults that the latest daily verification of the ledger found,
+            or ``None`` if none has run.
     """
 
     connections: ConnectionFigures
@@ -101,7 +101,10 @@ class DeploymentFigures:
 
 
 def read_figures(database: Database) -> DeploymentFigures:
-    """Return all figures of the deployment. Raises ``psycopg2.Error``."""
+    """Read all metrics about the deployment from the database.
+
+    Raises ``psycopg2.Error`` if the database fails.
+    """
     rows = database.rows(_MAINTENANCE)
     maintenance = MaintenanceFigures(
         {name: late for name, late, _, _ in rows},
@@ -120,8 +123,8 @@ def read_figures(database: Database) -> DeploymentFigures:
         oldest[queue] = max(oldest[queue], seconds)
     jobs = JobFigures(unfinished, due, oldest)
     [(active, failing, late, failing_seconds)] = database.rows(_WEBHOOKS, most=_MAX_ENDPOINTS)
-    # A new event doesn't make an endpoint due, but queues the endpoint's job. A waiting job
-    # therefore counts as a late endpoint too.
+    # A waiting webhook job counts as a late endpoint, because a new event queues a job but doesn't
+    # set the due time of the endpoint.
     late = max(late, jobs.oldest[Queue.WEBHOOKS])
     return DeploymentFigures(
         connections=ConnectionFigures(*database.rows(_CONNECTIONS)[0]),
@@ -133,7 +136,8 @@ def read_figures(database: Database) -> DeploymentFigures:
     )
 
 
-# Connections that are reserved for superusers don't count. A limit of -1 means no limit.
+# Connections that are reserved for superusers don't count towards the limit. Postgres returns -1
+# for a missing connection limit.
 _CONNECTIONS = Statement("""
     WITH connected AS (
         SELECT datname, usename FROM pg_stat_activity
@@ -153,14 +157,15 @@ _CONNECTIONS = Statement("""
     )
     SELECT open, most FROM limited WHERE most > 0 ORDER BY CAST(open AS float) / most DESC LIMIT 1
     """)
-# Queued and running jobs are counted separately, because they have different indexes.
+# Queued and running jobs are counted by two subqueries, because each status has a separate index.
 _UNFINISHED = Statement(
     "SELECT queue, 'queued', count(*) FROM jobs WHERE status = 'queued' GROUP BY queue"
     " UNION ALL"
     " SELECT queue, 'running', count(*) FROM jobs WHERE status = 'running' GROUP BY queue"
 )
-# The oldest job of a queue is among the jobs that were sent first or will be sent next. A job that
-# waits for its next turn doesn't count as old, although it became due before its first turn.
+# The oldest due job of a queue is either among the jobs that were sent first or among the jobs to
+# send next. A job between two turns doesn't count as the oldest job, although it became due before
+# its first turn.
 _DUE = Statement("""
     SELECT looked.queue, kind, count(*), CAST(coalesce(extract(epoch FROM now()
         - min(run_at) FILTER (WHERE attempt = 0 OR retries > 0)), 0) AS float)
@@ -193,8 +198,8 @@ _WEBHOOKS = Statement("""
         WHERE state = 'active' ORDER BY id LIMIT :most
     ) AS endpoints
     """)
-# Selects all kinds of maintenance, because this process may not know every kind. A release that
-# removes a kind also removes its row.
+# Selects all rows instead of only the kinds that this release knows, because another release may
+# have added a kind of maintenance.
 _MAINTENANCE = Statement("""
     SELECT name, CAST(greatest(extract(epoch FROM now() - due_at), 0) AS float),
         last_error IS NOT NULL, CAST(last_result->>'done' AS bigint)

@@ -1,9 +1,9 @@
-"""The origin of a request or command, which is stored in every security event.
+"""Stores the origin of the current request or command, which every security event contains.
 
-The origin is a context variable instead of a parameter, because nearly every change of an account
-records an event and uses the origin for nothing else. Credentials are checked in another thread,
-with a copy of the request's context. The check adds the credential to the same ``Origin`` object,
-so the request sees the credential.
+The origin is a context variable and not a parameter, because almost every change of an account
+needs the origin only to record an event. Credentials are checked in another thread, which has a
+copy of the request's context. The thread that checks a credential adds it to the shared ``Origin``
+object, so that the request sees the credential.
 """
 
 from contextvars import ContextVar
@@ -17,16 +17,17 @@ class CredentialKind(StrEnum):
     KEY = "key"
     SESSION = "session"
     GRANT = "grant"
-    # An operator, who used the command line or the console's pages for operators.
+    # The credential of an operator who used the command line or the operators' pages of the
+    # console.
     COMMAND = "command"
 
 
 @dataclass(frozen=True)
 class Credential:
-    """The credential of a request or command.
+    """The credential with which a person or program sent a request or ran a command.
 
     Attributes:
-        user_id: the owner of the credential, or ``None`` for the operator.
+        user_id: the id of the credential's owner, or ``None`` for the operator.
     """
 
     kind: CredentialKind

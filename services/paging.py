@@ -1,6 +1,7 @@
-"""Reads pages of rows, newest first, by an offset or by a cursor.
+"""Reads pages of database rows, newest first, by an offset or by a cursor.
 
-A page by cursor is fast at any depth. New rows don't shift the following pages.
+Reading by a cursor is fast even for the oldest rows of a large table. New rows don't shift the
+pages that a cursor selects.
 """
 
 import re
@@ -21,9 +22,10 @@ T = TypeVar("T")
 U = TypeVar("U")
 Q = TypeVar("Q", bound=Select[*tuple[Any, ...]])
 
-# A response has at most 4 MB, including the fields next to its items.
+# The maximum size of all items in a response, whose total size is limited to 4 MB.
 MAX_ITEMS_BYTES = 3_990_000
-# Rows are read in batches of this size, which limits the memory. A typical page is one batch.
+# The maximum number of rows that are read and held in memory at the same time. A typical page needs
+# one batch of ``_MAX_BATCH_ROWS`` rows.
 _MAX_BATCH_ROWS = 50
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MOMENT_AND_ID = re.compile(r"([0-9]{1,17})-([0-9]{1,16})\Z", re.ASCII)
@@ -31,9 +33,10 @@ _MOMENT_AND_ID = re.compile(r"([0-9]{1,17})-([0-9]{1,16})\Z", re.ASCII)
 
 @dataclass(frozen=True)
 class PageRequest:
-    """A request for a page of up to ``limit`` rows.
+    """The position and the maximum size of a page that a client requests.
 
-    The page begins after ``cursor``. Without a cursor, the page begins after ``offset`` rows.
+    The page begins after the row of the ``cursor``, or without a cursor after the first ``offset``
+    rows.
     """
 
     limit: int
@@ -43,12 +46,12 @@ class PageRequest:
 
 @dataclass(frozen=True)
 class PageOfRows(Generic[T]):
-    """A page of rows, with the cursor of the next page.
+    """A page of rows, and the cursor with which the next page can be requested.
 
     Attributes:
         next_cursor: the cursor of the next page, or ``None`` on the last page.
-        cursor_of: returns the cursor of the page that begins after a row. ``fill_page``
-            calls the function if a response has no room for all rows.
+        cursor_of: a function that returns the cursor of the page that begins after a row.
+            ``fill_page`` calls ``cursor_of`` if the response has no room for all rows of the page.
     """
 
     rows: list[T]
@@ -56,12 +59,12 @@ class PageOfRows(Generic[T]):
     cursor_of: Callable[[T], str] | None = None
 
     def cursor_after(self, count: int) -> str:
-        """Return the cursor of the page that begins after the first ``count`` rows."""
+        """Return the cursor of the page that begins after the first ``count`` rows of this page."""
         assert self.cursor_of is not None
         return self.cursor_of(self.rows[count - 1])
 
 
-# The request for everything that a response without pages contains.
+# The page request for a response that isn't divided into pages.
 UNPAGED = PageRequest(1000)
 
 
@@ -74,21 +77,22 @@ def order_newest_first(
     before: Any = None,
     is_read_backwards: bool = False,
 ) -> Q:
-    """Return the query for an owner's rows in descending order of their ids.
+    """Return the query for all rows of an owner, in descending order of their ids.
 
-    The query forces Postgres to use the index on the owner and the id. Postgres assumes that an
-    owner's rows are spread evenly over the table. For an owner of half of all rows, Postgres would
-    otherwise read the table backwards by the primary key. Postgres would then read and skip all
-    newer rows of other owners, which may be ten million rows after an old import.
+    The query forces Postgres to use the index on the owner and the id. Postgres might choose the
+    index of the primary key by itself, because it assumes that an owner's rows are spread evenly
+    over the table. Through the index of the primary key, Postgres could read ten million newer rows
+    of other owners before it finds the owner's rows.
 
-    The condition ``owner = ANY(ARRAY[value])`` makes ``owner`` a significant part of the order, so
-    the primary key can't provide the order. With ``owner = value``, Postgres would drop ``owner``
-    from the order, and either index would do.
+    The condition ``owner = ANY(ARRAY[value])`` makes Postgres sort by ``owner``. Postgres can't use
+    the primary key to sort by ``owner``. With the condition ``owner = value``, Postgres would
+    remove ``owner`` from the sort order and could use the primary key.
 
     Args:
-        owner: the column that must have this ``value``.
-        before: an id, or a parameter for an id. Only rows with smaller ids are returned.
-        is_read_backwards: whether ids rise in the index. Otherwise ids fall.
+        owner: the column that must equal ``value``.
+        before: an id, or a parameter for an id. Only rows with ids below ``before`` are selected.
+        is_read_backwards: whether the index contains the ids in ascending order, so that Postgres
+            must read the index backwards.
     """
     if before is not None:
         query = query.where(row_id < before)
@@ -101,8 +105,8 @@ def select_owner_page(
 ) -> Q:
     """Return the query for one page of an owner's rows, in descending order of their ids.
 
-    The query returns one row more than the page has, and ``read_page`` removes the extra row. An
-    index on (owner, id DESC) must exist. Raises ``cursor.invalid``.
+    The query returns one row more than fits on the page, and ``read_page`` removes this row. The
+    table must have an index on (owner, id DESC). Raises ``cursor.invalid``.
     """
     before = None if page_request.cursor is None else ids.parse_id_cursor(page_request.cursor)
     query = order_newest_first(query, owner, value, owner.class_.id, before=before)
@@ -114,8 +118,8 @@ def select_owner_page(
 def select_page_by_id(query: Q, column: InstrumentedAttribute[int], page_request: PageRequest) -> Q:
     """Return the query for one page of a small result, in descending order of the ids.
 
-    The query returns one row more than the page has. Postgres finds all rows that meet the query's
-    conditions and sorts these rows, so the result must be small.
+    The query returns one row more than fits on the page. The result must be small, because Postgres
+    finds and sorts all rows that meet the conditions of ``query``.
     """
     if page_request.cursor is None:
         query = query.offset(page_request.offset)
@@ -130,9 +134,9 @@ def select_page_by_moment(
     column: SQLColumnExpression[Any],
     page_request: PageRequest,
 ) -> Q:
-    """Return the query for one page of rows whose ids don't rise with time, newest rows first.
+    """Return the query for one page of rows, sorted by time because their ids don't rise with time.
 
-    The query returns one row more than the page has. Rows with the same time are sorted by id.
+    The query returns one row more than fits on the page. Rows with the same time are sorted by id.
     Raises ``cursor.invalid``.
     """
     if page_request.cursor is None:
@@ -147,7 +151,7 @@ def select_page_by_moment(
 
 
 def build_moment_cursor(moment: datetime, row_id: int) -> str:
-    """Return the cursor of the page that begins after this row, for ``select_page_by_moment``."""
+    """Return the cursor after a row for ``select_page_by_moment``, from the row's time and id."""
     return f"{(moment - _EPOCH) // timedelta(microseconds=1)}-{row_id}"
 
 
@@ -157,14 +161,15 @@ def fill_page(
     show: Callable[[list[T]], Sequence[U]],
     size_of: Callable[[U], int],
 ) -> PageOfRows[U]:
-    """Return a page of items that ends early if the response would become too large.
+    """Return a page of items, which ends early if the response would become too large.
 
-    Rows are read in small batches, so that large rows don't need much memory.
+    Rows are read in small batches, so that large rows need little memory.
 
     Args:
-        read_rows: returns the requested page of rows, as ``cut_page`` returns pages.
-        show: returns the items for the given rows.
-        size_of: returns the size of an item as JSON, in bytes.
+        read_rows: a function that returns the requested page of rows, for example with
+            ``cut_page``.
+        show: a function that converts rows to the items of the response.
+        size_of: a function that returns the size in bytes of an item as JSON.
     """
     items: list[U] = []
     remaining_bytes = MAX_ITEMS_BYTES
@@ -174,7 +179,7 @@ def fill_page(
         batch_request = replace(batch_request, limit=limit)
         batch = read_rows(batch_request)
         for index, item in enumerate(show(batch.rows)):
-            remaining_bytes -= size_of(item) + 1  # an item is followed by a comma
+            remaining_bytes -= size_of(item) + 1  # add 1 for the comma after the item
             if remaining_bytes < 0 and items:
                 cursor = batch.cursor_after(index) if index else batch_request.cursor
                 return PageOfRows(items, cursor)
@@ -186,15 +191,16 @@ def fill_page(
 
 
 def read_page(uow: UnitOfWork, query: Select[T], page_request: PageRequest) -> PageOfRows[T]:
-    """Run a query of ``select_owner_page`` or ``select_page_by_id``, and return the page."""
+    """Run a query from ``select_owner_page`` or ``select_page_by_id``, and return the page."""
     rows = uow.session.scalars(query).all()
     return cut_page(rows, page_request.limit, lambda row: str(row.id))  # type: ignore[attr-defined]
 
 
 def cut_page(rows: Sequence[T], limit: int, cursor_of: Callable[[T], str]) -> PageOfRows[T]:
-    """Return a page of the first ``limit`` rows. An additional row means that a next page exists.
+    """Return a page of the first ``limit`` rows.
 
-    ``cursor_of`` returns the cursor of the page that begins after a row.
+    If ``rows`` contains more than ``limit`` rows, a next page exists. The function ``cursor_of``
+    returns the cursor of the page that begins after a row.
     """
     page_rows = list(rows[:limit])
     next_cursor = cursor_of(page_rows[-1]) if len(rows) > limit else None

@@ -1,12 +1,13 @@
-"""Recovers accounts and changes their addresses.
+"""Recovers accounts after an intrusion, and changes the e-mail addresses of accounts.
 
-Recovering an account gives access back to its owner, and revokes the access of an intruder.
+Recovering an account gives the owner access again, and revokes the access of an intruder.
 
-A list may have created a record of a person's new address before the address changes. This record
-can't become part of the account. The record is erased if the person agrees after proving both
-addresses. The opt-outs of an erased record then apply to the account, and the memberships of the
-record end. A record with anything that only accounts have, such as an API key, is another account
-and is kept.
+Before a person changes the address of an account, a list may have created a record for the new
+address. The record that a list has created for the new address can't be merged into the account.
+The list's record for the new address is erased if the person agrees and has proven the old and the
+new address. The opt-outs of the erased record are moved to the account, and the memberships of the
+record end. A record that has anything that only accounts have, such as an API key, counts as
+another account and is kept.
 """
 
 from dataclasses import dataclass
@@ -33,11 +34,11 @@ from storage.unit_of_work import UnitOfWork
 
 @dataclass(frozen=True)
 class NewAddress:
-    """The new address of an account.
+    """The e-mail address that will become the new address of an account.
 
     Attributes:
-        has_record: whether a list has created a record of the address. The account can take the
-            address only after the record has been erased.
+        has_record: whether a list has created a record for the new address. The list's record must
+            be erased before the account can take the new address.
     """
 
     email: str
@@ -46,7 +47,7 @@ class NewAddress:
 
 @dataclass(frozen=True)
 class KeptAccess:
-    """The keys, passkeys and webhook endpoints that a person keeps after a password reset."""
+    """The API keys, passkeys and webhook endpoints that a person keeps after a password reset."""
 
     key_ids: frozenset[int]
     passkey_ids: frozenset[int]
@@ -55,7 +56,7 @@ class KeptAccess:
 
 @dataclass(frozen=True)
 class EndedAccess:
-    """The access that a person revokes when changing the password."""
+    """The credentials and webhook endpoints that a person revokes with a change of password."""
 
     grants: bool
     key_ids: frozenset[int]
@@ -64,9 +65,10 @@ class EndedAccess:
 
 
 def read_new_address(uow: UnitOfWork, secret: str, user_id: int) -> NewAddress:
-    """Return the new address that a mailed link confirms for this account.
+    """Return the new e-mail address that a mailed link confirms for the account of the user.
 
-    Raises ``account.address_taken`` and the errors of ``registration.read_new_address_link``.
+    Raises ``account.address_taken`` if another account has the address, and every error of
+    ``registration.read_new_address_link``.
     """
     email = registration.read_new_address_link(uow, secret, user_id)
     occupant = accounts.find_user_by_email(uow, email)
@@ -79,16 +81,16 @@ def read_new_address(uow: UnitOfWork, secret: str, user_id: int) -> NewAddress:
 def change_address(
     uow: UnitOfWork, secret: str, caller: Caller, *, erases: bool, is_visible: bool
 ) -> User:
-    """Change the address of the account.
+    """Change an account to the e-mail address that a mailed link confirms.
 
     Args:
-        erases: whether a list's record of the address may be erased.
-        is_visible: whether owners of the person's lists see the new address, after the time for
-            undoing the change has passed.
+        erases: whether a list's record for the new address may be erased.
+        is_visible: whether the new address is shown to the owners of the lists to which the person
+            is subscribed, as soon as the change can't be undone.
 
-    Raises ``account.address_taken``, ``list.busy``, and the errors of
-    ``registration.prove_address``. Raises ``account.address_has_record`` for a record that must not
-    be erased.
+    Raises ``account.address_taken``, ``list.busy``, and every error of
+    ``registration.prove_address``. Raises ``account.address_has_record`` if a list has a record for
+    the new address that must not be erased.
     """
     person, email = registration.prove_address(uow, secret, caller)
     erase_occupying_record(uow, person, email, erases=erases)
@@ -103,11 +105,15 @@ def change_address(
 def erase_occupying_record(
     uow: UnitOfWork, person: User, email: str, *, erases: bool = True
 ) -> None:
-    """Erase a list's record of an address that a person has proven. The person is locked.
+    """Erase the record that a list has created for an address that now belongs to an account.
 
-    Raises ``account.address_taken``, ``list.busy`` and ``account.address_has_record``.
+    Call ``erase_occupying_record`` only after locking the person who owns the account. Raises
+    ``account.address_taken`` if the record belongs to another account. Raises
+    ``account.address_has_record`` if a record exists but ``erases`` is false. Raises ``list.busy``
+    if the record stays locked.
     """
-    # Wait only briefly, because an import may have locked the record and may wait for the person.
+    # Wait only briefly for the record's lock, because an import that has locked the record may wait
+    # for the locked person.
     with locks.limit_lock_waits(uow):
         query = select(User).where(User.email == email, User.id != person.id).with_for_update()
         record = uow.session.scalar(query.execution_options(populate_existing=True))
@@ -124,12 +130,10 @@ def erase_occupying_record(
 def reset_password(
     uow: UnitOfWork, secret: str, *, password_hash: str, factor: SubmittedFactor, keep: KeptAccess
 ) -> User:
-    """Set a new password by a mailed link, and revoke all access except ``keep``.
+    """Set a new password with a mailed link, and revoke all access except the access in ``keep``.
 
-    The access includes sessions, grants, keys, passkeys and webhook endpoints.
-
-    Raises the errors of ``registration.read_reset_link`` and
-    ``second_steps.require_second_factor``.
+    Sessions, grants, API keys, passkeys and webhook endpoints are revoked. Raises every error of
+    ``registration.read_reset_link`` and ``second_steps.require_second_factor``.
     """
     person = registration.reset_password(uow, secret, password_hash=password_hash)
     second_steps.require_second_factor(uow, person, factor)
@@ -145,16 +149,18 @@ def reset_password(
 def undo_address_change(uow: UnitOfWork, secret: str, *, password_hash: str) -> str:
     """Restore the former address of an account, and revoke all access to the account.
 
-    The return value is the secret of a token for setting a new password.
-    ``password_hash`` is the hash of a password that nobody knows. Raises ``account.address_taken``
-    and the errors of ``registration.prove_earlier_address``.
+    Return the secret of a mailed token with which the person sets a new password. ``password_hash``
+    must be the hash of a random password that nobody knows. Raises ``account.address_taken`` if
+    another account has the former address, and every error of
+    ``registration.prove_earlier_address``.
     """
     person, email, changed_at = registration.prove_earlier_address(uow, secret)
-    # If a stranger has subscribed the address after the change, the new record must not block the
-    # undo.
+    # Erase a record that a list has created for the former address after the change, because the
+    # record would block the undo.
     erase_occupying_record(uow, person, email)
     registration.revert_address(uow, person, email, since=changed_at, password_hash=password_hash)
-    # An intruder may have added a second factor, which the password reset would require.
+    # Remove second factors that an intruder may have added, because a password reset would require
+    # such a factor.
     own_factors.remove_factors_added_after(uow, person.id, changed_at)
     grants.revoke_grants(uow, person.id)
     api_keys.revoke_keys(uow, person.id, kept_key_ids=())
@@ -172,17 +178,18 @@ def change_password(
     password_hash: str,
     ending: EndedAccess,
 ) -> None:
-    """Change the password, and revoke the other sessions and the access in ``ending``.
+    """Change a caller's password, and revoke all other sessions and the access in ``ending``.
 
-    ``expected`` is the hash of the password that the caller has just proven.
-    Raises ``password.changed``, ``auth.login_again``, ``api_key.not_found`` and
-    ``second_factor.not_found``.
+    ``expected`` is the hash of the old password, which the caller has just entered. Raises
+    ``api_key.not_found``, ``second_factor.not_found`` and every error of
+    ``registration.change_password``.
     """
     registration.change_password(uow, caller, expected=expected, password_hash=password_hash)
     if ending.grants:
         grants.revoke_grants(uow, caller.user_id)
     for key_id in ending.key_ids:
-        # The endpoints of a revoked key are kept, because the person selects endpoints separately.
+        # Keep the webhook endpoints of a revoked key, because the person selects the endpoints to
+        # revoke separately.
         revoke_key(uow, key_id=key_id, user_id=caller.user_id, keep_endpoints=True)
     own_factors.remove_passkeys(uow, caller.user_id, ending.passkey_ids)
     webhook_endpoints.end_endpoints(uow, caller.user_id, ending.endpoint_ids)

@@ -1,8 +1,8 @@
-"""Removes objects from the object storage in the background.
+"""Removes unused objects from the object storage in the background.
 
-A transaction that stops using an object adds a row of ``object_removals``. A process that is killed
-can therefore not leave an unused object behind. Maintenance removes the objects and then deletes
-the rows.
+A transaction that stops using an object inserts a row into ``object_removals``. The row in
+``object_removals`` ensures that an unused object is removed even if the process that stopped using
+it is killed. Maintenance removes the objects in ``object_removals``, and then deletes their rows.
 """
 
 from collections.abc import Collection
@@ -27,29 +27,31 @@ REMOVE_OBJECTS = register_maintenance(
     every=timedelta(seconds=5),
     run=lambda resources, _: process_due_removals(resources),
 )
-# While this maintenance creates a backup, no object is removed. A backup copies the objects after
-# the database dump, so the copy contains every object to which the dump refers.
+# The maintenance task that creates backups. No object is removed during a backup, because objects
+# are copied after the database dump that refers to them.
 BLOCKING_TASK = "backup.create"
-# A batch of removals belongs to a worker for this time. A failed removal is retried afterwards.
+# The time for which a batch of removals is assigned to a worker. A failed removal is retried when
+# its assignment to a worker has ended.
 _TAKEN_FOR = timedelta(seconds=30)
 _MAX_BATCH_ROWS = 100
-# The limit on batches per run, because other maintenance waits for the run.
+# The maximum number of batches per maintenance run, so that the run doesn't delay other
+# maintenance.
 _MAX_BATCHES = 20
 
 
 def forget_objects(uow: UnitOfWork, *keys: str, after: timedelta = timedelta(0)) -> None:
-    """Schedule the removal of objects and folders. The keys of folders end in a slash.
+    """Schedule the removal of objects and folders. The key of a folder ends in a slash.
 
-    The removals are due at the time ``after`` from now, but never before the transaction commits.
+    The objects are removed after the delay ``after``, but never before the transaction commits.
     """
     uow.session.add_all(ObjectRemoval(key=key, try_at=func.now() + after) for key in keys)
 
 
 def keep_object(uow: UnitOfWork, key: str) -> bool:
-    """Cancel the removals of an object, and return whether the object is kept for certain.
+    """Cancel the scheduled removals of an object.
 
-    The result is false if no removal was scheduled, or if a worker has already tried to remove the
-    object.
+    ``keep_object`` returns true only if the object will certainly be kept. ``keep_object`` returns
+    false if no removal was scheduled, or if a worker has already tried to remove the object.
     """
     has_key = ObjectRemoval.key == key
     untried = delete(ObjectRemoval).where(has_key, ObjectRemoval.tries == 0)
@@ -59,9 +61,9 @@ def keep_object(uow: UnitOfWork, key: str) -> bool:
 
 
 def process_due_removals(resources: Resources) -> int:
-    """Remove the objects that are due, and return the number of removals.
+    """Remove the objects whose removal is due, and return the number of removals.
 
-    Several workers can run this function at the same time.
+    Several workers can run ``process_due_removals`` at the same time.
     """
     removed_rows = 0
     for _ in range(_MAX_BATCHES):
@@ -91,9 +93,9 @@ def process_due_removals(resources: Resources) -> int:
 
 
 def _remove_batch(resources: Resources, batch: Collection[ObjectRemoval]) -> dict[str, str]:
-    """Remove the objects and folders of a batch.
+    """Remove the objects and folders in a batch of scheduled removals.
 
-    The result maps the key of each object that the storage refuses to remove to the reason.
+    If the storage refuses to remove an object, the result maps the object's key to the reason.
     """
     reasons: dict[str, str] = {}
     try:

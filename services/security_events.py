@@ -1,6 +1,7 @@
-"""Records security events about accounts.
+"""Records and lists the security events of accounts.
 
-An event is a row that is written in the same transaction as the change that the event describes.
+A security event is a row that is written in the same transaction as the change that the event
+describes.
 """
 
 from enum import StrEnum
@@ -28,14 +29,15 @@ _EVENTS = Counter("pressroom_security_events", "Events of accounts", ["type"])
 
 class EventType(StrEnum):
     LOGIN_SUCCEEDED = "login.succeeded"
-    # A failed login to an existing account. The detail ``attempts`` counts the failures in a row.
+    # A failed login to an existing account. The event's detail ``attempts`` is the number of
+    # successive failed logins.
     LOGIN_FAILED = "login.failed"
     SESSION_ENDED = "session.ended"
     PASSWORD_CHANGED = "password.changed"  # noqa: S105 - a name
-    # A mailed link has set a new password.
+    # A person has set a new password with a mailed link.
     PASSWORD_RESET = "password.reset"  # noqa: S105 - a name
     ADDRESS_CHANGED = "address.changed"
-    # A link that was mailed to the former address has undone a change of address.
+    # A person has undone a change of address with a link that was mailed to the former address.
     ADDRESS_UNDONE = "address.undone"
     KEY_CREATED = "key.created"
     KEY_ENDED = "key.ended"
@@ -44,26 +46,27 @@ class EventType(StrEnum):
     FACTOR_ADDED = "factor.added"
     FACTOR_REMOVED = "factor.removed"
     EXPORT_CREATED = "export.created"
-    # More pages of members were read in an hour than a person would read. The detail ``pages`` has
-    # the number of pages.
+    # A client read more pages of members in an hour than a person would. The event's detail
+    # ``pages`` is the number of pages that the client read.
     MEMBERS_READ = "members.read"
     WEBHOOK_CREATED = "webhook.created"
     # The URL of a webhook endpoint was changed.
     WEBHOOK_CHANGED = "webhook.changed"
     WEBHOOK_ENDED = "webhook.ended"
-    # A request was rejected because the user's plan doesn't include the feature.
+    # A request was rejected because the user's plan doesn't include the requested feature.
     PLAN_REFUSED = "plan.refused"
     # A request was rejected because it would exceed a quota of the user's plan.
     QUOTA_REFUSED = "quota.refused"
     # An operator has changed the user's plan.
     PLAN_CHANGED = "plan.changed"
-    # An operator has changed another account or the deployment. The event belongs to the operator's
-    # account.
+    # An operator has changed another account or the deployment. The event about an operator's
+    # action is recorded in the operator's account.
     OPERATOR_ACTED = "operator.acted"
 
 
-# The security events that are also announced in the event feed. Each entry has the type of the feed
-# event, the detail with the id of the subject, and the detail with the number of subjects.
+# Maps each type of security event that is announced in the event feed to its feed event. Each value
+# contains the type of the feed event, the detail with the subject's id, and the detail with the
+# number of subjects.
 _FEED_EVENTS = {
     EventType.KEY_CREATED: (FeedEventType.KEY_CREATED, "key_id", "keys"),
     EventType.KEY_ENDED: (FeedEventType.KEY_ENDED, "key_id", "keys"),
@@ -72,7 +75,7 @@ _FEED_EVENTS = {
 }
 
 
-# The type of the event that is recorded for an error with this code.
+# Maps the code of an error to the type of the security event that records this error.
 _ERROR_EVENTS = {
     PLAN_REQUIRED.code: EventType.PLAN_REFUSED,
     QUOTA_EXCEEDED.code: EventType.QUOTA_REFUSED,
@@ -82,7 +85,7 @@ _ERROR_EVENTS = {
 def list_events(
     uow: UnitOfWork, user_id: int, page_request: PageRequest
 ) -> PageOfRows[RecordedEvent]:
-    """Return a page of a user's events, newest first. Raises ``cursor.invalid``."""
+    """Return a page of a user's security events, newest first. Raises ``cursor.invalid``."""
     query = paging.select_owner_page(
         select(RecordedEvent), RecordedEvent.user_id, user_id, page_request
     )
@@ -98,16 +101,17 @@ def record_event(
     credential: Credential | None = None,
     **detail: Detail,
 ) -> None:
-    """Record an event of a user's account, with the origin of the current request or command.
+    """Record a security event of a user's account, with the origin of the current request.
 
     Args:
-        credential: the credential that caused the event. The default is the request's credential.
-        detail: ids and numbers of at most 2,000 bytes. Names, addresses and texts that people have
-            written are not allowed.
+        credential: the credential that caused the event, by default the credential of the request.
+        detail: ids and numbers with a total size of at most 2,000 bytes. The details of an event
+            must not contain names, addresses or texts from people.
     """
     origin = event_origins.current_origin()
     credential = credential or origin.credential
-    # The browser may still be logged in as another person.
+    # Omit the credential of another user, because the browser may still be logged in as another
+    # person.
     if credential is not None and credential.user_id not in (None, user_id):
         credential = None
     agent = origin.user_agent and origin.user_agent.replace("\0", "")[:MAX_USER_AGENT_CHARACTERS]
@@ -125,7 +129,7 @@ def record_event(
 def record_operator_event(
     uow: UnitOfWork, user_id: int, kind: EventType, /, **detail: Detail
 ) -> None:
-    """Record an operator's change of a user's account, without the operator's IP address."""
+    """Record a security event about an operator's change of an account, without an IP address."""
     event = RecordedEvent(user_id=user_id, type=kind, detail=detail)
     _add(uow, event, Credential(CredentialKind.COMMAND))
 
@@ -133,9 +137,9 @@ def record_operator_event(
 def record_hourly_event(
     uow: UnitOfWork, user_id: int, kind: EventType, /, **detail: Detail
 ) -> None:
-    """Record an event at most once per hour, type and user.
+    """Record a security event at most once per hour, event type and user.
 
-    A program could otherwise flood the table by repeating a request.
+    The number of events is limited because a program could flood the table by repeating a request.
     """
     uow.session.execute(select(func.pg_advisory_xact_lock(func.hashtext(kind), user_id % 2**31)))
     recent_events = select(RecordedEvent.id).where(
@@ -148,9 +152,10 @@ def record_hourly_event(
 
 
 def _add(uow: UnitOfWork, event: RecordedEvent, credential: Credential | None) -> None:
-    """Store an event, and count and log the event after the commit.
+    """Store a security event.
 
-    The log contains no IP address and no name.
+    After the transaction commits, the event is logged and counted in the metrics. The log entry
+    about a security event contains no IP address and no name.
     """
     if credential is not None:
         event.credential_kind = credential.kind
@@ -166,5 +171,5 @@ def is_plan_error(code: str) -> bool:
 
 
 def record_plan_error(uow: UnitOfWork, user_id: int, code: str) -> None:
-    """Record an error about a user's plan or quota, at most once per hour and type."""
+    """Record a security event about a plan or quota error, at most once per hour and event type."""
     record_hourly_event(uow, user_id, _ERROR_EVENTS[code])

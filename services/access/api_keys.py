@@ -1,7 +1,8 @@
 """Creates, authenticates and revokes API keys.
 
-The database stores only the HMACs of keys, so a copy of the database gives no access. A key can
-create further keys. Revoking a key also revokes these keys, so revoking a stolen key is enough.
+The database stores only the HMACs of API keys, so a copy of the database gives nobody access to an
+account. Revoking an API key also revokes all keys that were created with it, so that a thief can't
+keep access.
 """
 
 from collections.abc import Collection, Iterable
@@ -24,7 +25,8 @@ from services.security_events import EventType, record_event
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
-# The last use of a key is updated at most once per interval, to avoid a hot row.
+# The time of a key's last use is updated at most once per minute, because frequent updates of one
+# row are slow.
 _LAST_USE_RESOLUTION = timedelta(minutes=1)
 MAX_KEY_NAME_CHARACTERS = 200
 _MAX_CACHED_CALLERS = 10_000
@@ -41,14 +43,15 @@ def create_key(
     expires_at: datetime | None = None,
     maker_id: int | None = None,
 ) -> tuple[ApiKey, str]:
-    """Create a key, and return the key and its secret, which is not stored.
+    """Create an API key, and return the key and its secret.
 
-    Raises ``api_key.name`` and ``api_key.expiry``.
+    The database doesn't store the secret of an API key. Raises ``api_key.name`` for an empty or
+    overlong name, and ``api_key.expiry`` for an expiry in the past.
 
     Args:
-        scopes: the key's scopes. ``None`` creates an unrestricted key.
-        maker_id: the key that creates this key, if any. The new key expires no later than its
-            maker.
+        scopes: the scopes of the new key, or ``None`` for an unrestricted key.
+        maker_id: the id of the existing key that creates the new key, if any. The new API key
+            expires no later than the existing key that creates it.
     """
     name = name.strip()
     if not 1 <= len(name) <= MAX_KEY_NAME_CHARACTERS:
@@ -75,20 +78,21 @@ def create_key(
 
 
 class UsedKeys:
-    """The API keys that this process has used recently.
+    """Tracks the API keys that this process has used recently, and caches their callers.
 
-    The object collects the times of last use until ``write_uses`` stores the times. A process that
-    is killed loses the uses of its last second. The object also caches the keys' callers.
+    ``UsedKeys`` collects the ids of used keys until ``write_uses`` stores the time of their last
+    use. The uses of the last second are lost if the process is killed.
     """
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._key_ids: set[int] = set()
-        # Maps the digest of a key to the key's caller and the time when the entry expires.
+        # Maps the digest of an API key to the key's caller and the time when this cache entry
+        # expires.
         self._callers: dict[bytes, tuple[Caller, datetime]] = {}
 
     def find_caller(self, digest: bytes, now: datetime) -> Caller | None:
-        """Return the cached caller of a key, which may have been revoked since."""
+        """Return the cached caller of an API key, even if the key has been revoked."""
         caller, expires_at = self._callers.get(digest, _NO_CALLER)
         return caller if now < expires_at else None
 
@@ -112,11 +116,11 @@ class UsedKeys:
 def authenticate_key(
     database: Database, uses: UsedKeys, keyring: Keyring, secret: str, *, recent: bool = False
 ) -> Caller:
-    """Return the caller of a key. Raises ``auth.invalid_credentials``.
+    """Return the caller that an API key authenticates. Raises ``auth.invalid_credentials``.
 
     Args:
-        recent: whether a cached caller is enough. The key may have been revoked since the caller
-            was cached, so the request's SQL statement must check the key again.
+        recent: whether the function may return a cached caller, whose key may have been revoked. A
+            request that accepts a cached caller must check the API key in its SQL statement.
     """
     if not API_KEY.matches(secret):
         raise errors.AUTH_INVALID_API_KEY()
@@ -141,7 +145,7 @@ def authenticate_key(
 def list_keys(
     uow: UnitOfWork, user_id: int, page_request: PageRequest = UNPAGED
 ) -> PageOfRows[ApiKey]:
-    """Return a page of a user's keys, newest first, including revoked keys.
+    """Return a page of a user's API keys, newest first, including revoked keys.
 
     Raises ``cursor.invalid``.
     """
@@ -150,21 +154,23 @@ def list_keys(
 
 
 def list_active_keys(uow: UnitOfWork, user_id: int) -> list[ApiKey]:
-    """Return a user's keys that are neither revoked nor expired, newest first."""
+    """Return a user's API keys that are neither revoked nor expired, newest first."""
     active_keys = select(ApiKey).where(*active_key_conditions(clock.now()))
     query = paging.order_newest_first(active_keys, ApiKey.user_id, user_id, ApiKey.id)
     return list(uow.session.scalars(query))
 
 
 def revoke_key(uow: UnitOfWork, *, key_id: int, user_id: int | None = None) -> int:
-    """Revoke a key and the keys that it created. Return 1, or 0 for a revoked key.
+    """Revoke an API key and all keys that descend from it.
 
-    With a ``user_id``, the key must belong to this user. Raises ``api_key.not_found``.
+    Return 1, or 0 if the key was already revoked. Raises ``api_key.not_found`` for an unknown key.
+    With a ``user_id``, raises ``api_key.not_found`` for a key of another user.
     """
     key = uow.session.get(ApiKey, key_id)
     if key is None or user_id not in (None, key.user_id):
         raise errors.API_KEY_NOT_FOUND()
-    # Lock the person first, so that the key can't create another key at the same time.
+    # Lock the person before revoking a key, so that the key can't create another key at the same
+    # time.
     sessions.lock_person(uow, key.user_id)
     is_descendant = (ApiKey.id.in_(select_key_family(key_id)), ApiKey.id != key_id)
     revoked_descendants = record_moment_once(uow, ApiKey.revoked_at, *is_descendant)
@@ -175,14 +181,17 @@ def revoke_key(uow: UnitOfWork, *, key_id: int, user_id: int | None = None) -> i
 
 
 def select_key_family(key_id: int) -> Select[tuple[int]]:
-    """Build the query for the ids of a key and of all keys that descend from the key."""
+    """Build the query for the ids of an API key and of all keys that descend from this key."""
     keys = select(ApiKey.id).where(ApiKey.id == key_id).cte(recursive=True)
     keys = keys.union_all(select(ApiKey.id).join(keys, ApiKey.maker_id == keys.c.id))
     return select(keys.c.id)
 
 
 def revoke_keys(uow: UnitOfWork, user_id: int, *, kept_key_ids: Collection[int]) -> None:
-    """Revoke a person's keys except ``kept_key_ids``. The caller has locked the person."""
+    """Revoke all API keys of a person except the keys with the ids ``kept_key_ids``.
+
+    Call ``revoke_keys`` only after locking the person's row.
+    """
     conditions = (ApiKey.user_id == user_id, ApiKey.id.not_in(kept_key_ids))
     revoked_keys = record_moment_once(uow, ApiKey.revoked_at, *conditions)
     if revoked_keys:
@@ -190,7 +199,7 @@ def revoke_keys(uow: UnitOfWork, user_id: int, *, kept_key_ids: Collection[int])
 
 
 def is_active_key(uow: UnitOfWork, key_id: int) -> bool:
-    """Return whether a key is neither revoked nor expired."""
+    """Return whether an API key is neither revoked nor expired."""
     query = select(ApiKey.id).where(ApiKey.id == key_id, *active_key_conditions(clock.now()))
     return uow.session.scalar(query) is not None
 
@@ -198,7 +207,7 @@ def is_active_key(uow: UnitOfWork, key_id: int) -> bool:
 def active_key_conditions(
     now: datetime | BindParameter[datetime],
 ) -> tuple[ColumnElement[bool], ...]:
-    """Return the conditions that a key is neither revoked nor expired."""
+    """Return the SQL conditions that an API key is neither revoked nor expired."""
     is_unexpired = or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > now)
     return ApiKey.revoked_at.is_(None), is_unexpired
 

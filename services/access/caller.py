@@ -1,4 +1,4 @@
-"""The caller of a request: a user with the scopes of a credential."""
+"""The caller of a request, which is a user with the scopes of a credential."""
 
 from dataclasses import dataclass
 
@@ -9,13 +9,13 @@ from services.event_origins import Credential, CredentialKind
 
 @dataclass(frozen=True)
 class Caller:
-    """The user who sent a request, and the scopes of the request's credential.
+    """The user who sent a request, and the scopes of the credential in the request.
 
-    Exactly one of ``key_id``, ``session_id`` and ``grant_id`` is set.
+    Exactly one of the attributes ``key_id``, ``session_id`` and ``grant_id`` is set.
 
     Attributes:
-        unrestricted: whether the credential is a session or an unrestricted key. Restricted
-            credentials can't create or revoke other credentials.
+        unrestricted: whether the credential is a session or an unrestricted API key. Only
+            unrestricted credentials can create or revoke credentials.
     """
 
     user_id: int
@@ -27,7 +27,7 @@ class Caller:
 
     @property
     def credential(self) -> Credential:
-        """The credential in the form that security events store."""
+        """Return the caller's credential in the form that security events store."""
         if self.key_id is not None:
             return Credential(CredentialKind.KEY, self.key_id, self.user_id)
         if self.session_id is not None:

@@ -1,11 +1,13 @@
-"""The quotas of the plans, which limit the owners of lists.
+"""Enforces the quotas of the plans, which limit the resources of list owners.
 
-Quotas limit only requests of owners. Opt-outs, a reader's changes of the own subscription and the
-operator's commands are never rejected. An owner above a limit keeps everything, but can't add more.
+Quotas limit only requests that list owners send. Quotas never block unsubscribing, changes of a
+reader's own subscription, or commands of the operator. An owner who exceeds a quota, for example
+after a change of plan, keeps all data but can't add more.
 
-A request that uses a quota locks the owner's quota until its transaction ends, and then counts. The
-requests of an owner therefore take turns, and together stay within the limit. A request must lock
-the quota before writing anything that is counted, because otherwise two requests could deadlock.
+A request that consumes a quota first locks the quota of the list owner, and then measures how much
+of it the owner uses. Because of the lock, simultaneous requests of one owner run in sequence and
+can't exceed the quota together. A request must lock the quota before writing any counted row,
+because otherwise two requests could deadlock.
 """
 
 import json
@@ -39,16 +41,16 @@ from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
 
 BYTES_PER_MB = 2**20
-# The size of a stored row without its filter, for the storage quota.
+# The bytes that the storage quota counts for each stored row, without the row's filter.
 _ROW_BYTES = 500
-# The kinds of jobs that count against ``UNFINISHED_JOBS``: imports, exports and bulk actions. Other
-# jobs for an owner are limited by their queue.
+# The kinds of jobs that count against the quota ``UNFINISHED_JOBS`` are imports, exports and bulk
+# actions. For all other kinds of jobs, only the queue limits the number of jobs per owner.
 LIMITED_JOB_KINDS = ("members.import", "members.suppress", "members.bulk", "export.members")
-# The queues of the limited jobs.
+# The queues that contain the jobs of ``LIMITED_JOB_KINDS``.
 _LIMITED_QUEUES = (Queue.BULK, Queue.EXPORT)
-# A running job stops counting this time after its lease has expired, until the job is queued again.
+# The time for which a running job counts against the quota after its lease has expired.
 _LOST_AFTER = timedelta(seconds=30)
-# The number of transactions that can have a share of a user's quota at the same time.
+# The number of transactions that can reserve a share of one user's quota at the same time.
 MAX_SHARES = 8
 _LOCK_QUOTA = text("SELECT pg_advisory_xact_lock(hashtext('quota.' || :quota), hashint8(:user_id))")
 _LOCK_QUOTA_SHARED = text(
@@ -62,14 +64,17 @@ _LOCK_FREE_SHARE = text(
 
 @dataclass(frozen=True)
 class QuotaUse:
-    """The used part of a quota. ``limit`` is ``None`` for an unlimited quota."""
+    """A user's use of a quota, and the limit of the quota.
+
+    The attribute ``limit`` is ``None`` for an unlimited quota.
+    """
 
     used: int
     limit: int | None
 
 
 def list_uses(uow: UnitOfWork, user: User) -> dict[PlanQuota, QuotaUse]:
-    """Return a user's use of all quotas, in the units of the quotas."""
+    """Return a user's use of every quota, in the unit of each quota."""
     counts = (_COUNTS[quota](user.id).scalar_subquery() for quota in PlanQuota)
     row = uow.session.execute(select(*counts)).one()
     return {
@@ -79,14 +84,15 @@ def list_uses(uow: UnitOfWork, user: User) -> dict[PlanQuota, QuotaUse]:
 
 
 def plan_limit(settings: Settings, plan: str, quota: PlanQuota) -> int | None:
-    """Return a plan's limit in the unit of the quota, or ``None`` for an unlimited quota."""
+    """Return the limit that a plan sets for a quota, or ``None`` for an unlimited quota."""
     return {Plan.FREE: settings.quota_free, Plan.PAID: settings.quota_paid}[Plan(plan)].get(quota)
 
 
 def require_quota(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, more: int = 1) -> None:
-    """Lock a user's quota, and raise ``quota.exceeded`` if less than ``more`` remains.
+    """Lock a user's quota, and raise ``quota.exceeded`` if less than the amount ``more`` remains.
 
-    Storage is counted in bytes. The lock is released at the end of the transaction.
+    For the storage quota, the amount ``more`` is in bytes. The quota stays locked until the
+    transaction ends.
     """
     remaining = lock_quota(uow, user_id, quota)
     if remaining is not None and remaining < more:
@@ -96,8 +102,9 @@ def require_quota(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, more: int 
 def lock_quota(uow: UnitOfWork, user_id: int, quota: PlanQuota) -> int | None:
     """Lock a user's quota, and return the remaining amount, or ``None`` for an unlimited quota.
 
-    Storage is counted in bytes. The amount is negative if readers or a change of the plan have put
-    the user above the limit. The lock is released at the end of the transaction.
+    For the storage quota, the remaining amount is in bytes. The remaining amount is negative if new
+    readers or a change of plan have put the user above the limit. The quota stays locked until the
+    transaction ends.
     """
     limit = _find_limit(uow, user_id, quota)
     if limit is None:
@@ -107,38 +114,44 @@ def lock_quota(uow: UnitOfWork, user_id: int, quota: PlanQuota) -> int | None:
 
 
 def lock_quota_share(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, share_size: int) -> bool:
-    """Return whether the transaction may use up to ``share_size`` of a user's quota.
+    """Return whether ``share_size`` of a user's quota could be reserved for the transaction.
 
-    Up to ``MAX_SHARES`` transactions have a share at the same time, and the quota must have room
-    for all of these shares. The result is false close to the limit, or if all shares are taken. A
-    caller without a share must use ``lock_quota``. All callers must pass the same ``share_size``.
-    Raises ``TransientError`` if another transaction has just used the remaining quota.
+    ``MAX_SHARES`` is the maximum number of transactions that can reserve a share of a quota at the
+    same time. The remaining quota must have room for ``MAX_SHARES`` shares. ``lock_quota_share``
+    returns false if the remaining quota is too small, or if all shares are reserved. If
+    ``lock_quota_share`` returns false, the transaction must use ``lock_quota`` to lock the whole
+    quota. All calls of ``lock_quota_share`` must pass the same ``share_size``. Raises
+    ``TransientError`` if another transaction has used the remaining quota during the call.
     """
     limit = _find_limit(uow, user_id, quota)
     if limit is None:
         return True
-    # Up to this count, the quota has room for all shares.
+    # The largest used amount for which the quota still has room for ``MAX_SHARES`` shares.
     max_count = limit * _unit(quota) - share_size * MAX_SHARES
     values = {"quota": quota, "user_id": user_id, "shares": MAX_SHARES}
     if _count(uow, user_id, quota) > max_count or not uow.session.scalar(_LOCK_FREE_SHARE, values):
         return False
     uow.session.execute(_LOCK_QUOTA_SHARED, values)
     if _count(uow, user_id, quota) > max_count:
-        # Locking the whole quota now could deadlock with the transactions that share the quota.
+        # Don't wait for a lock on the whole quota, because this transaction could deadlock with
+        # transactions that hold shares.
         raise TransientError("another act took what the plan had room for")
     return True
 
 
 def build_exceeded_error(uow: UnitOfWork, user_id: int, quota: PlanQuota) -> DomainError:
-    """Return the error ``quota.exceeded`` with the user's current use and limit."""
+    """Return the error ``quota.exceeded``, which contains the user's use and limit of the quota."""
     used = _in_units(quota, _count(uow, user_id, quota))
     limit = _find_limit(uow, user_id, quota)
-    # The limit is missing if the operator has just changed the user's plan.
+    # ``limit`` is ``None`` if the operator has just given the user a plan with an unlimited quota.
     return _build_error(quota, used, used if limit is None else limit)
 
 
 def count_composer_call(database: Database, settings: Settings, user_id: int) -> None:
-    """Count a call of the composer before its outcome is known. Raises ``quota.exceeded``."""
+    """Count a user's call of the composer, even if the call fails later.
+
+    Raises ``quota.exceeded`` if the user has reached the daily limit of composer calls.
+    """
     quota = PlanQuota.COMPOSER_PER_DAY
     limits = {plan.value: plan_limit(settings, plan, quota) for plan in Plan}
     [(calls, limit)] = database.rows(_COUNT_CALL, user_id=user_id, **limits)
@@ -147,9 +160,9 @@ def count_composer_call(database: Database, settings: Settings, user_id: int) ->
 
 
 def count_row_bytes(stored_filter: object = None) -> int:
-    """Return the size of a row with a filter, as the storage quota counts it.
+    """Return the size in bytes that the storage quota counts for a row that stores a filter.
 
-    The database function ``row_bytes`` must return the same number.
+    The database function ``row_bytes`` must return the same number as ``count_row_bytes``.
     """
     filter_bytes = 0
     if stored_filter is not None:
@@ -172,7 +185,7 @@ def _unit(quota: PlanQuota) -> int:
 
 
 def _in_units(quota: PlanQuota, count: int) -> int:
-    """Convert a count to the unit of the quota, rounded up."""
+    """Convert a count to the unit of the quota, for example bytes to megabytes, and round it up."""
     return -(-int(count) // _unit(quota))
 
 
@@ -187,9 +200,9 @@ def _aggregate_open_lists(aggregate: Any, user_id: int) -> Select[int]:
 
 
 def _count_unfinished_jobs(user_id: int) -> Select[int]:
-    # Queued and running jobs are counted by two subqueries, because they have different indexes.
-    # The limit on the lease skips index entries of finished jobs, which a long snapshot keeps
-    # alive.
+    # Queued and running jobs are counted by two subqueries, because each status has a separate
+    # index. The condition on the lease skips index entries of finished jobs, which Postgres can't
+    # remove during a long transaction.
     is_queued = (Job.status == JobStatus.QUEUED,)
     is_running = (Job.status == JobStatus.RUNNING, Job.lease_expires_at > func.now() - _LOST_AFTER)
     counts = (
@@ -217,9 +230,10 @@ _COUNTS: dict[PlanQuota, Callable[[int], Select[int]]] = {
         ComposerUse.user_id == user_id, ComposerUse.day == _TODAY
     ),
 }
-# Counts a call of the composer, unless the day's limit is reached. The table has one row per user,
-# which is locked only during this statement. A call that began before midnight may count for the
-# new day.
+# Counts a user's call of the composer, unless the user has reached the daily limit. The table
+# ``composer_uses`` has one row per user. A user's row in ``composer_uses`` is locked only while the
+# statement counts a call. A composer call that began just before midnight may count for the next
+# day.
 _COUNT_CALL = Statement("""
     WITH plan AS (
         SELECT CASE plan WHEN 'free' THEN CAST(:free AS bigint) ELSE CAST(:paid AS bigint) END

@@ -1,7 +1,8 @@
-"""The sessions of people who are logged in with a browser.
+"""Creates, finds and revokes the sessions of people who are logged in with a browser.
 
-A session is identified by a cookie of 256 random bits. The database stores only the cookie's HMAC,
-so a copy of the database gives no access. A revoked session is rejected on the next request.
+Each session has a cookie whose value has 256 random bits. The database stores only the HMAC of a
+session cookie, so a copy of the database gives nobody access. After a session has been revoked, the
+next request with its cookie is rejected.
 """
 
 import re
@@ -23,12 +24,14 @@ from services.security_events import EventType, record_event
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
-# A session must have logged in within this time to create credentials. A thief of an old session
-# can therefore not create a key that outlives the session.
+# The maximum age of a person's last login when the person creates a credential. The limit on the
+# age of the login prevents the thief of an old session from creating an API key, which would
+# outlive the session.
 RECENT_LOGIN = timedelta(minutes=15)
 SESSION_LIFETIME = timedelta(days=30)
 IDLE_LIFETIME = timedelta(days=14)
-# The last use of a session is updated at most once per interval, to avoid a hot row.
+# The time of a session's last use is updated at most once per minute, because frequent updates of
+# one row are slow.
 _LAST_USE_RESOLUTION = timedelta(minutes=1)
 _PURPOSE = "session"
 _WELL_FORMED_COOKIE = re.compile(r"[A-Za-z0-9_-]{43}\Z")
@@ -39,8 +42,8 @@ class OpenSession:
     """A valid session.
 
     Attributes:
-        lacks_factor: whether the person needs a second factor and has none. A session
-            without a required factor opens only the pages that add a factor.
+        lacks_factor: whether the person must add a second factor. A session that lacks a required
+            second factor can open only the pages for adding a factor.
     """
 
     caller: Caller
@@ -49,16 +52,16 @@ class OpenSession:
 
 
 def require_recent_login(uow: UnitOfWork, caller: Caller) -> None:
-    """Raise ``auth.login_again`` for a session that has not logged in within ``RECENT_LOGIN``."""
+    """Raise ``auth.login_again`` if the caller last logged in longer than ``RECENT_LOGIN`` ago."""
     if not has_recent_login(uow, caller):
         raise errors.AUTH_LOGIN_AGAIN()
 
 
 def has_recent_login(uow: UnitOfWork, caller: Caller) -> bool:
-    """Return whether the caller's session has logged in within ``RECENT_LOGIN``.
+    """Return whether the person logged in to the caller's session within ``RECENT_LOGIN``.
 
-    The result is true for keys and grants, because programs can't log in. Raises
-    ``auth.invalid_credentials`` for a revoked session.
+    ``has_recent_login`` returns true for API keys and OAuth grants, because programs can't log in.
+    Raises ``auth.invalid_credentials`` for a revoked session.
     """
     if caller.session_id is None:
         return True
@@ -71,18 +74,22 @@ def has_recent_login(uow: UnitOfWork, caller: Caller) -> bool:
 
 
 def lock_person(uow: UnitOfWork, user_id: int) -> None:
-    """Lock a person until the transaction ends. Raises ``user.not_found`` for an erased person."""
+    """Lock a person's row until the transaction ends.
+
+    Raises ``user.not_found`` for an erased person.
+    """
     person = select(User.id).where(User.id == user_id, User.erased_at.is_(None))
     if uow.session.scalar(person.with_for_update(key_share=True)) is None:
         raise USER_NOT_FOUND()
 
 
 def lock_caller(uow: UnitOfWork, caller: Caller) -> None:
-    """Lock the person of a caller who creates or removes a credential.
+    """Lock a person before the person's credentials are changed, and check the caller's credential.
 
-    Recovering an account locks the person too. Once the person is locked, this function checks the
-    caller's credential again. A credential that a recovery has revoked can therefore not create a
-    new credential. Raises ``auth.login_again`` and ``auth.invalid_credentials``.
+    The caller's credential is checked after the person is locked, because an account recovery may
+    have just revoked the credential. A credential that an account recovery has revoked can't create
+    a new credential. Raises ``auth.login_again`` if the last login is too old, and
+    ``auth.invalid_credentials`` for a revoked credential.
     """
     lock_person(uow, caller.user_id)
     require_recent_login(uow, caller)
@@ -92,26 +99,27 @@ def lock_caller(uow: UnitOfWork, caller: Caller) -> None:
 
 
 def has_second_factor(uow: UnitOfWork, user_id: int) -> bool:
-    """Return whether a person has a second factor, so that each login requires the factor."""
+    """Return whether a person has a second factor, with which each login must be confirmed."""
     return uow.session.scalar(select(second_factor_exists()).where(User.id == user_id)) is True
 
 
 def second_factor_exists() -> ColumnElement[bool]:
-    """Return the condition that the person of a row of ``users`` has a second factor."""
+    """Return the SQL condition that a row of ``users`` belongs to a person with a second factor."""
     return or_(
         exists().where(TotpSecret.user_id == User.id), exists().where(Passkey.user_id == User.id)
     )
 
 
 def second_factor_missing(everyone_needs_factor: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Return the condition that the person of a row of ``users`` lacks a required second factor."""
+    """Return the SQL condition that a person in ``users`` needs a second factor and has none."""
     return or_(User.is_operator, everyone_needs_factor) & ~second_factor_exists()
 
 
 def begin_session(uow: UnitOfWork, user_id: int, *, browser: str | None = None) -> str:
-    """Begin a session, and return the value of the session's cookie.
+    """Create a browser session for a person, and return the value of the session's cookie.
 
-    The value is always new, so that nobody can plant the cookie of a future session in a browser.
+    The cookie value is always new, so that an attacker can't set a known session cookie before the
+    person logs in.
     """
     value = secrets.token_urlsafe(32)
     session = UserSession(
@@ -130,7 +138,10 @@ def begin_session(uow: UnitOfWork, user_id: int, *, browser: str | None = None) 
 def read_session(
     database: Database, keyring: Keyring, value: str, *, everyone_needs_factor: bool
 ) -> OpenSession:
-    """Return the session of a cookie. Raises ``auth.invalid_credentials``."""
+    """Return the valid session that a cookie value identifies.
+
+    Raises ``auth.invalid_credentials`` for an unknown, expired or revoked session.
+    """
     if _WELL_FORMED_COOKIE.match(value) is None:
         raise errors.AUTH_INVALID_SESSION()
     now = clock.now()
@@ -151,10 +162,10 @@ def read_session(
 def authenticate_session(
     database: Database, keyring: Keyring, value: str, *, everyone_needs_factor: bool
 ) -> Caller:
-    """Return the caller of a session cookie.
+    """Return the caller who owns the session with this cookie value.
 
-    Raises ``auth.invalid_credentials``. Raises ``auth.second_factor`` if the person lacks a
-    required second factor.
+    Raises ``auth.invalid_credentials`` for an unknown, expired or revoked session. Raises
+    ``auth.second_factor`` if the person lacks a required second factor.
     """
     session = read_session(database, keyring, value, everyone_needs_factor=everyone_needs_factor)
     if session.lacks_factor:
@@ -163,7 +174,7 @@ def authenticate_session(
 
 
 def list_sessions(uow: UnitOfWork, user_id: int, *, limit: int = 100) -> list[UserSession]:
-    """Return a user's active sessions, the most recently used session first."""
+    """Return a user's active sessions, most recently used first."""
     now = clock.now()
     query = select(UserSession).where(
         UserSession.user_id == user_id,
@@ -176,9 +187,10 @@ def list_sessions(uow: UnitOfWork, user_id: int, *, limit: int = 100) -> list[Us
 
 
 def revoke_session(uow: UnitOfWork, session_id: int, *, user_id: int | None = None) -> int:
-    """Revoke a session. Return 1, or 0 for a session that was already revoked.
+    """Revoke a session. Return 1, or 0 if the session was already revoked.
 
-    With a ``user_id``, the session must belong to this user. Raises ``session.not_found``.
+    Raises ``session.not_found`` for an unknown session. With a ``user_id``, raises
+    ``session.not_found`` for a session of another user.
     """
     session = uow.session.get(UserSession, session_id)
     if session is None or user_id not in (None, session.user_id):
@@ -190,7 +202,7 @@ def revoke_session(uow: UnitOfWork, session_id: int, *, user_id: int | None = No
 
 
 def revoke_sessions(uow: UnitOfWork, user_id: int, *, kept_session_id: int | None = None) -> int:
-    """Revoke a user's sessions except ``kept_session_id``, and return their number."""
+    """Revoke a user's sessions except ``kept_session_id``, and return how many were revoked."""
     conditions = (
         UserSession.user_id == user_id,
         UserSession.id.is_distinct_from(kept_session_id),
@@ -202,7 +214,7 @@ def revoke_sessions(uow: UnitOfWork, user_id: int, *, kept_session_id: int | Non
 
 
 def create_csrf_token(keyring: Keyring, value: str) -> str:
-    """Return the CSRF token of the forms for the browser with this cookie value."""
+    """Return the CSRF token for the forms of the browser that has this cookie value."""
     return keyring.signer(_PURPOSE).sign(_csrf_message(value))
 
 
@@ -211,7 +223,8 @@ def is_valid_csrf_token(keyring: Keyring, value: str, sent: str) -> bool:
 
 
 def _csrf_message(value: str) -> bytes:
-    # Cookies contain no colon, so the message differs from every message whose digest is stored.
+    # Cookie values contain no colon, so the message of a CSRF token never equals a cookie value
+    # whose digest is stored.
     return b"csrf:" + value.encode()
 
 
@@ -237,9 +250,10 @@ _ACTIVE_SESSION = Statement(
 def build_last_use_update(
     table: type[UserSession] | type[ApiKey], condition: ColumnElement[bool]
 ) -> Statement:
-    """Build the statement that updates the time of the last use of sessions or keys.
+    """Build the SQL statement that updates the time when sessions or API keys were last used.
 
-    The statement skips locked rows, because the request that locks a row updates the same time.
+    The statement skips locked rows, because the request that has locked a row is already updating
+    the time of its last use.
     """
     unlocked_ids = (
         select(table.id).where(condition).with_for_update(skip_locked=True).scalar_subquery()

@@ -1,7 +1,7 @@
-"""Sends the mails about an account, each by a durable job.
+"""Sends the mails about accounts, each in a separate durable job.
 
-A request for a mail does the same work for every address. Only the worker looks up the owner of the
-address. The response to the request and its duration therefore don't reveal who has an account.
+A request for a mail takes the same time for every address, because only the worker looks up the
+account. A stranger can't find out from the response to a mail request who has an account.
 """
 
 from datetime import timedelta
@@ -21,7 +21,8 @@ from services.jobs.transitions import complete_job
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# A stranger can enter another person's address, so the mails per address and kind are limited.
+# The number of mails per address and kind is limited, because a stranger can request mails to
+# another person's address.
 MAIL_LIMIT_WINDOW = timedelta(hours=1)
 MAX_MAILS_PER_ADDRESS = 3
 ACCOUNT_MAIL_RETENTION = timedelta(days=1)
@@ -42,13 +43,15 @@ class MailKind(StrEnum):
     KEY_EXPIRES = "key_expires"
     MEMBERS_OVER_QUOTA = "members_over_quota"
     IMPORT_ENDED = "import_ended"
-    # The link to a reader's preferences, which ``services.subscriptions.preferences`` sends.
+    # The mail with the link to a reader's preferences, which ``services.subscriptions.preferences``
+    # sends.
     PREFERENCES = "preferences"
 
 
 # The kinds of mail that anyone can request for any address.
 _STRANGER_KINDS = (MailKind.REGISTER, MailKind.FORGOTTEN_PASSWORD, MailKind.NEW_ADDRESS)
-# The purpose of a mailed token, the path of the linked page, and the id of the token's user.
+# Describes the link in a mail by the purpose of its token, the path of the linked page, and the id
+# of the token's user.
 _Link = tuple[Purpose, str, int | None]
 
 
@@ -61,29 +64,29 @@ def request_mail(
     detail: str | None = None,
     source: bytes | None = None,
 ) -> None:
-    """Enqueue a mail, unless the address has reached its limit of mails of this kind.
+    """Enqueue a mail, unless the address has received its maximum of mails of this kind.
 
     Args:
-        email: a normalised address.
-        user_id: the logged-in user who sent the request, if any.
-        detail: a text in the mail. A stranger must not be able to choose this text.
-        source: the digest of the network that sent the request.
+        email: the normalised address of the recipient.
+        user_id: the id of the logged-in user who requested the mail, if any.
+        detail: a text in the mail, which a stranger must not be able to choose.
+        source: the digest of the network from which the mail was requested.
     """
     if not is_mail_limit_reached(uow, kind, email):
         enqueue_mail(uow, kind, email, user_id=user_id, detail=detail, source=source)
 
 
 def request_mail_to(uow: UnitOfWork, kind: MailKind, person: User, detail: str) -> None:
-    """Enqueue a mail to a person's current address, unless the limit of this kind is reached."""
+    """Enqueue a mail to a person's current address, unless the hourly maximum is reached."""
     request_mail(uow, kind, person.email, user_id=person.id, detail=detail)
 
 
 def is_mail_limit_reached(
     uow: UnitOfWork, kind: MailKind, email: str, *, detail: str | None = None
 ) -> bool:
-    """Return whether an address has reached its limit of mails of this kind.
+    """Return whether an address has received its hourly maximum of mails of this kind.
 
-    With a ``detail``, only mails with the same detail count.
+    With a ``detail``, only mails that contain this detail count against the maximum.
     """
     recent_mails = select(func.count()).where(
         AccountMail.email == email,
@@ -104,7 +107,7 @@ def enqueue_mail(
     detail: str | None = None,
     source: bytes | None = None,
 ) -> None:
-    """Enqueue a mail that the person must receive, regardless of the limit of its kind."""
+    """Enqueue a mail that the person must receive, even if the mail limit is reached."""
     mail = AccountMail(kind=kind, email=email, user_id=user_id, detail=detail, source_digest=source)
     uow.session.add(mail)
     uow.session.flush()
@@ -114,14 +117,14 @@ def enqueue_mail(
 def enqueue_mail_to(
     uow: UnitOfWork, kind: MailKind, person: User, detail: str | None = None
 ) -> None:
-    """Enqueue a mail to a person's current address, regardless of the limit of its kind."""
+    """Enqueue a mail to a person's current address, even if the mail limit is reached."""
     enqueue_mail(uow, kind, person.email, user_id=person.id, detail=detail)
 
 
 def admit_stranger_mail(uow: UnitOfWork, request: AccountMail, email: str | None) -> bool:
-    """Return whether the limits of unsolicited mail allow a mail, and count the mail.
+    """Return whether the rate limits for unsolicited mail allow a mail, and count the mail.
 
-    Several attempts to send the same mail count once.
+    A mail that the worker sends several times, because of retries, counts once.
     """
     if request.admitted_at is not None:
         return True
@@ -154,17 +157,14 @@ SEND_ACCOUNT_MAIL = register_mail_kind("account.mail", send_account_mail)
 
 
 def _prepare_content(uow: UnitOfWork, request: AccountMail) -> tuple[str, dict[str, str]] | None:
-    """Return the name of the mail's template and the template's values.
-
-    The result is ``None`` if no mail must be sent.
-    """
+    """Return the mail's template name and the template's values, or ``None`` to send no mail."""
     person = uow.session.scalar(select(User).where(User.email == request.email))
     has_account = person is not None and person.password_hash is not None
     template, link = _choose_template(request, person, has_account=has_account)
     if template is None:
         return None
-    # Mails to the owner of an account don't count against the limits of the mailbox, because a
-    # stranger could otherwise exhaust the mails that the owner needs to regain access.
+    # Mails to account owners don't count against the rate limits for their mailbox, because a
+    # stranger could use up these limits.
     email = None if has_account else request.email
     if request.kind in _STRANGER_KINDS and not admit_stranger_mail(uow, request, email):
         return None
@@ -181,8 +181,8 @@ def _prepare_content(uow: UnitOfWork, request: AccountMail) -> tuple[str, dict[s
         }
         return template, {"email": request.email, "detail": request.detail or "", **pages}
     purpose, path, user_id = link
-    # Undo links are ordered by the changes that they undo. Workers may send the mails about two
-    # changes in the reverse sequence.
+    # An undo link stores the time of its address change, because workers may send the mails about
+    # two changes in the wrong order.
     created_at = request.created_at if purpose is Purpose.UNDO_ADDRESS else None
     secret = mailed_tokens.create_token(
         uow, purpose, user_id=user_id, email=request.email, created_at=created_at
@@ -193,10 +193,7 @@ def _prepare_content(uow: UnitOfWork, request: AccountMail) -> tuple[str, dict[s
 def _choose_template(
     request: AccountMail, person: User | None, *, has_account: bool
 ) -> tuple[str | None, _Link | None]:
-    """Return the name of the mail's template, and the mail's link if the mail has a link.
-
-    The template is ``None`` if no mail must be sent.
-    """
+    """Return the mail's template name, or ``None`` to send no mail, and the mail's link, if any."""
     kind = MailKind(request.kind)
     template: str | None = kind.value
     link: _Link | None = None
@@ -209,15 +206,15 @@ def _choose_template(
             template = "new_password"
             link = (Purpose.RESET_PASSWORD, page_paths.RESET_PATH, person.id)
         case MailKind.REGISTER | MailKind.FORGOTTEN_PASSWORD:
-            # A reader without a password can register with the same link, because opening the link
-            # proves that the address belongs to the reader.
+            # A reader without a password gets a registration link even for a password reset,
+            # because opening the link proves that the reader owns the address.
             template = "register"
             link = (Purpose.REGISTER, page_paths.REGISTRATION_PATH, None)
         case MailKind.NEW_ADDRESS if person is not None and person.id == request.user_id:
             template = "address_taken"
         case MailKind.NEW_ADDRESS:
-            # Every address gets the same mail. Only the page behind the link reveals whether the
-            # address has an account, and only the owner of the address can open the page.
+            # The mail that confirms a new address is the same for every address. Only the page to
+            # which a mail about a new address links reveals whether the address has an account.
             link = (Purpose.CHANGE_ADDRESS, page_paths.CONFIRM_EMAIL_PATH, request.user_id)
         case MailKind.ADDRESS_CHANGED:
             link = (Purpose.UNDO_ADDRESS, page_paths.UNDO_EMAIL_PATH, request.user_id)

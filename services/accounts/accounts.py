@@ -15,9 +15,9 @@ from services.security_events import EventType, record_operator_event
 from storage.expected_errors import raise_if_taken
 from storage.unit_of_work import UnitOfWork
 
-# The tables whose rows say nothing about an account, because lists create these rows for readers. A
-# row in any other table means that a person has or had an account. A new table therefore counts as
-# a table of accounts until it is added here.
+# Tables in which lists create rows for readers, so their rows don't show that a person has an
+# account. A row in any table that isn't in ``_READER_TABLES`` means that a person has or had an
+# account.
 _READER_TABLES = frozenset(
     {
         "account_mails",
@@ -36,7 +36,8 @@ def create_user(
 ) -> User:
     """Create a user.
 
-    Raises ``user.exists`` and every error of ``passwords.require_allowed_password``.
+    Raises ``user.exists`` if the address is taken, and every error of
+    ``passwords.require_allowed_password``.
     """
     user = User(
         email=email_addresses.normalise_address(email),
@@ -49,25 +50,31 @@ def create_user(
 
 
 def flush_address(uow: UnitOfWork, taken: DomainError) -> None:
-    """Write a person's new address. Raises ``taken`` if another person has the address."""
+    """Write a person's new address to the database.
+
+    Raises the error ``taken`` if another person has the address.
+    """
     with raise_if_taken("uq_users_email", taken):
         uow.session.flush()
 
 
 def find_or_create_person(uow: UnitOfWork, email: str) -> User:
-    """Return the person with a normalised address. A new person has no password."""
+    """Return the person with a normalised address.
+
+    If no person has the address, create a person without a password.
+    """
     while True:
-        # Only one of several simultaneous transactions can insert the person.
+        # If several transactions insert the same address, only one inserts a row.
         statement = insert(User).values(id=ids.random_id(), email=email)
         uow.session.execute(statement.on_conflict_do_nothing(index_elements=["email"]))
         person = uow.session.scalar(select(User).where(User.email == email))
-        # The row is missing if the person was erased between the two statements.
+        # The person's row is missing if the person was erased after the insertion.
         if person is not None:
             return person
 
 
 def has_account(uow: UnitOfWork, person: User) -> bool:
-    """Return whether a person can log in, or has anything that readers lack, such as credits."""
+    """Return whether a person can log in, or has a row in a table outside ``_READER_TABLES``."""
     can_log_in = person.password_hash is not None or person.is_operator or person.plan != Plan.FREE
     row_exists = [
         exists().where(column == person.id)
@@ -86,9 +93,10 @@ def user_id_columns() -> list[Column[int]]:
 def record_address_change(
     uow: UnitOfWork, person: User, *, old_address: str, is_visible: bool = False
 ) -> None:
-    """Store a person's former address.
+    """Store the address that a person had before a change of address.
 
-    ``is_visible`` means that owners of lists see the person's new address.
+    With ``is_visible``, the new address is shown to the owners of the lists to which the person is
+    subscribed.
     """
     values = {"shown": person.email if is_visible else None, "left_at": func.now()}
     row = insert(FormerAddress).values(user_id=person.id, email=old_address, **values)
@@ -141,7 +149,7 @@ def change_plan(uow: UnitOfWork, user: User, plan: Plan) -> bool:
 def set_operator(uow: UnitOfWork, *, email: str, is_operator: bool) -> User:
     """Grant or revoke a user's right to operate this deployment. Raises ``user.not_found``.
 
-    An operator needs a second factor.
+    An operator must log in with a second factor.
     """
     user = get_user_by_email(uow, email)
     user.is_operator = is_operator
@@ -149,16 +157,18 @@ def set_operator(uow: UnitOfWork, *, email: str, is_operator: bool) -> User:
 
 
 def list_owners(uow: UnitOfWork, page_request: PageRequest) -> PageOfRows[tuple[User, int]]:
-    """Return a page of the owners of lists, each with the number of their lists.
+    """Return a page of the list owners, with the number of lists per owner.
 
-    Archived lists count too. The owner of the newest list comes first. Raises ``cursor.invalid``.
+    The number of lists per owner includes archived lists. The owner of the most recently created
+    list comes first. Raises ``cursor.invalid``.
 
-    The query starts from the lists, because only few users own a list.
+    The query groups the table of lists instead of reading all users, because only few users own a
+    list.
     """
     newest = func.max(MailingList.created_at).label("newest")
     count = func.count(MailingList.id).label("lists")
     owned = select(MailingList.user_id, newest, count).group_by(MailingList.user_id).subquery()
-    # This query reads only an index. A second query loads the users of the page.
+    # The query for list owners reads only an index of lists, so a second query loads the users.
     query = paging.select_page_by_moment(
         select(owned), owned.c.newest, owned.c.user_id, page_request
     )

@@ -1,22 +1,23 @@
-"""Counts attempts to log in, and pauses logins after failed attempts.
+"""Counts login attempts, and blocks logins for some time after failed attempts.
 
-An attempt is counted before its password is checked, so that parallel attempts gain nothing. A
-successful login clears its counts. During a pause even the right password is rejected, because
-otherwise an attacker could continue to guess. Attempts during a pause are not counted and don't
-extend the pause.
+A login attempt is counted before the password is verified, so that parallel attempts can't bypass
+the limit. A successful login resets the counts of failed login attempts. While logins are paused,
+even the right password is rejected, because an attacker could otherwise continue to guess. Login
+attempts during a pause are not counted and don't extend the pause.
 
-Several counts together keep a stranger from locking an owner out:
+Several counters prevent a stranger from locking the owner out of an account:
 
-- The count of an address and a client has long pauses, which affect only this client.
-- The count of an address has short pauses and limits an attacker with many clients.
-- A known browser, in which the person has logged in before, has a separate count. The other
-  counts don't apply to a known browser.
-- A reader who opens a mailed password reset link clears the counts of the address.
+- The counter per e-mail address and client causes long pauses, which affect only this client.
+- The counter per e-mail address causes short pauses, and limits an attacker with many clients.
+- A known browser, in which the person has logged in before, has its own counter. Attempts in a
+  known browser don't count for the e-mail address or the client.
+- Opening a mailed password reset link resets the counters of the e-mail address.
 
-An attacker who guesses at many accounts stays below the limits per address. Each network therefore
-has a count of the accounts at which its logins failed within an hour. An account counts once,
-however often its owner mistypes the password, and a successful login removes the account from the
-count. Known browsers don't count for their network.
+An attacker who tries passwords at many accounts stays below the limits per e-mail address and
+client. A counter per network limits an attacker who tries many accounts, by counting the accounts
+with failed logins within an hour. An account counts only once in the counter of a network. A
+successful login subtracts the account from the network's counter. Logins with known browsers don't
+count for their network.
 """
 
 import secrets
@@ -44,20 +45,20 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 _PURPOSE = "login"
-# An attempt after this time starts a new count.
+# A login counter restarts if its last attempt was longer ago than ``ATTEMPT_RETENTION``.
 ATTEMPT_RETENTION = timedelta(days=1)
 SOURCE_WINDOW = timedelta(hours=1)
 _SOURCE_IPV4_PREFIX = 24
-# The end of the pause that is stored before the first pause. The date precedes every attempt,
-# because simultaneous attempts may be counted in any sequence.
+# The end of the pause in a counter that has caused no pause yet, which is a date in the past.
 _NO_PAUSE = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
 class LoginThrottle:
-    """The rule for the pauses after failed attempts to log in.
-    The first ``free`` attempts cause no pause. Each further attempt doubles the pause, from one
-    second up to ``max_pause``.
+    """The rule that determines the pauses after failed login attempts.
+
+    The first ``free`` login attempts cause no pause. After the first ``free`` login attempts, each
+    attempt doubles the pause, from one second up to ``max_pause``.
     """
 
     free: int
@@ -66,14 +67,14 @@ class LoginThrottle:
 
 CLIENT_THROTTLE = LoginThrottle(5, timedelta(minutes=15))
 ADDRESS_THROTTLE = LoginThrottle(50, timedelta(minutes=1))
-# An office or a mobile operator puts many people into one network. The pauses of a network are
-# therefore short, and its count restarts every hour.
+# The pauses for a network are short and its counter restarts every hour, because an office or a
+# mobile operator puts many people into one network.
 SOURCE_THROTTLE = LoginThrottle(50, timedelta(minutes=5))
 
 
 @dataclass(frozen=True)
 class Browser:
-    """The browser of a login: its name, and its token from ``create_browser_token``."""
+    """The name of the browser that logs in, and its token from ``create_browser_token``."""
 
     name: str | None
     token: str | None
@@ -81,12 +82,13 @@ class Browser:
 
 @dataclass(frozen=True)
 class Attempt:
-    """An attempt to log in.
+    """A login attempt that has been counted.
 
     Attributes:
-        counts: the subjects of the counts that include the attempt, with their throttles.
+        counts: the digests that identify the counters of the login attempt, each with its throttle.
         from_known_browser: whether the person has logged in with this browser before.
-        number: the number of attempts in a row at this address or in this known browser.
+        number: the number of successive login attempts for this e-mail address or this known
+            browser.
     """
 
     counts: tuple[tuple[bytes, LoginThrottle], ...]
@@ -97,9 +99,10 @@ class Attempt:
 
 
 def create_browser_token(keyring: Keyring, person: User) -> str:
-    """Return a token for a cookie, which proves that a person has logged in with this browser.
+    """Return a cookie value which proves that a person has logged in with this browser.
 
-    Recovering the account invalidates the person's tokens, because an intruder may hold one.
+    Recovering the account invalidates the browser tokens of the person, because an intruder may
+    have one.
     """
     nonce = secrets.token_urlsafe(16)
     message = _browser_message(nonce, person.email, person.recovered_at)
@@ -109,7 +112,7 @@ def create_browser_token(keyring: Keyring, person: User) -> str:
 def read_browser_token(
     keyring: Keyring, email: str, recovered_at: datetime | None, token: str | None
 ) -> str | None:
-    """Return the nonce of a valid browser token of this person, or ``None``."""
+    """Return the nonce of a person's browser token, or ``None`` if the token is invalid."""
     nonce, _, signature = (token or "").partition(".")
     message = _browser_message(nonce, email, recovered_at)
     is_known = keyring.signer(_PURPOSE).verify(message, signature)
@@ -124,9 +127,10 @@ def _browser_message(nonce: str, email: str, recovered_at: datetime | None) -> b
 def begin_attempt(
     uow: UnitOfWork, *, email: str, client: str | None, browser_token: str | None
 ) -> Attempt:
-    """Count an attempt to log in, even at an unknown address. Raises ``login.paused``.
+    """Count a login attempt, even for an unknown e-mail address.
 
-    Commit the transaction before checking the password.
+    Raises ``login.paused`` while logins are paused. Commit the transaction of ``begin_attempt``
+    before verifying the password.
     """
     email, person, nonce = _identify(uow, email, browser_token)
     counts = _choose_counts(uow.settings.keyring, email, client, nonce)
@@ -138,10 +142,10 @@ def begin_attempt(
 
 
 def record_failure(uow: UnitOfWork, attempt: Attempt) -> None:
-    """Record a security event about a wrong password or code, for the owner of the account.
+    """Record a security event for the account's owner about a wrong password or code.
 
-    Only the 1st, 2nd, 4th, 8th and so on failure in a row is recorded, so that a flood of attempts
-    doesn't fill the table.
+    Only the 1st, 2nd, 4th, 8th and so on of successive failures is recorded, so that many attempts
+    don't fill the table of events.
     """
     if attempt.password_hash is None or attempt.user_id is None:
         log.info("login.without_account")
@@ -150,11 +154,12 @@ def record_failure(uow: UnitOfWork, attempt: Attempt) -> None:
 
 
 def begin_code_attempt(uow: UnitOfWork, *, email: str, browser_token: str | None) -> Attempt:
-    """Count an attempt to enter the code of a second factor. Raises ``login.paused``.
+    """Count an attempt to enter a code as the second factor.
 
-    All clients share one count with long pauses, because six digits can be guessed from many
-    clients. This count can't lock the owner out, because only a person with the right password can
-    enter a code. Attempts from a known browser are counted separately.
+    Raises ``login.paused`` while logins are paused. Code attempts from all unknown browsers share
+    one counter with long pauses, because an attacker could guess six digits with many clients. A
+    stranger can't lock the owner out with code attempts, because entering a code requires the right
+    password. Code attempts from a known browser have a separate counter.
     """
     email, person, nonce = _identify(uow, email, browser_token)
     kind = "code" if nonce is None else "code-browser"
@@ -168,11 +173,11 @@ def begin_code_attempt(uow: UnitOfWork, *, email: str, browser_token: str | None
 def accept_password(
     uow: UnitOfWork, attempt: Attempt, check: PasswordCheck, *, browser: str | None
 ) -> User:
-    """Return the person whose password was right, and clear the counts of the attempt.
+    """Return the person who entered the right password, and reset the counters of the attempt.
 
-    A mail notifies the person of a login with a new browser. If the person has a second factor,
-    ``notify_of_new_browser`` sends the mail after the second step. Raises ``password.wrong`` if the
-    password has changed since the check.
+    The person is notified by mail of a login with a new browser. If the person has a second factor,
+    ``notify_of_new_browser`` sends the mail about a new browser after the second login step. Raises
+    ``password.wrong`` if the password has changed since it was verified.
     """
     is_unchanged = (User.id == attempt.user_id, User.password_hash == attempt.password_hash)
     values = {
@@ -190,7 +195,7 @@ def accept_password(
 
 
 def notify_of_new_browser(uow: UnitOfWork, person: User, browser: Browser) -> None:
-    """Notify a person by mail of a login, unless the person has used the browser before."""
+    """Mail a person about a login with a browser that the person has not used before."""
     keyring = uow.settings.keyring
     if read_browser_token(keyring, person.email, person.recovered_at, browser.token) is None:
         _mail_new_browser(uow, person, browser.name)
@@ -203,12 +208,12 @@ def _mail_new_browser(uow: UnitOfWork, person: User, name: str | None) -> None:
 
 
 def clear_attempt(uow: UnitOfWork, attempt: Attempt) -> None:
-    """Clear the counts of an attempt after the person has proven their identity."""
+    """Reset the counters of a login attempt after the person has proven their identity."""
     _clear_counts(uow, [subject for subject, _ in attempt.counts])
 
 
 def clear_attempts_of_address(uow: UnitOfWork, *, email: str, client: str | None) -> None:
-    """Clear the counts of an address whose owner has opened a mailed link."""
+    """Reset the login counters of an e-mail address whose owner has opened a mailed link."""
     counts = _choose_counts(uow.settings.keyring, email, client, None)
     _clear_counts(uow, [subject for subject, _ in counts])
 
@@ -216,9 +221,10 @@ def clear_attempts_of_address(uow: UnitOfWork, *, email: str, client: str | None
 def _identify(
     uow: UnitOfWork, email: str, browser_token: str | None
 ) -> tuple[str, User | None, str | None]:
-    """Return the normalised address, its person, and the nonce of a known browser.
+    """Return the normalised e-mail address, its person, and the nonce of a known browser.
 
-    A text that is not an address is counted too, so it is returned in lower case.
+    An invalid address is returned in lower case, because login attempts with an invalid address are
+    counted as well.
     """
     try:
         email = email_addresses.normalise_address(email)
@@ -235,7 +241,7 @@ def _choose_counts(
 ) -> tuple[tuple[bytes, LoginThrottle], ...]:
     if nonce is not None:
         return ((_subject(keyring, "browser", nonce, email), CLIENT_THROTTLE),)
-    # A client may use all addresses of its IPv6 network.
+    # All addresses of an IPv6 network count as one client, because one client may use all of them.
     network = network_of(client)
     client_name = "" if network is None else str(network.network_address)
     return (
@@ -250,11 +256,12 @@ def _subject(keyring: Keyring, kind: str, name: str, email: str) -> bytes:
 
 
 def _count_account_of_network(uow: UnitOfWork, client_subject: bytes, client: str | None) -> None:
-    """Count an account for the client's network. Raises ``login.paused``.
+    """Count an account in the login counter of the client's network.
 
-    The row that counts the attempts per address and client (``client_subject``) refers to the row
-    of the network. A successful login deletes the first row and reduces the network's count by
-    one. An attacker who logs in to an own account can therefore not clear the network's count.
+    Raises ``login.paused`` while logins are paused. The row with the digest ``client_subject``
+    counts the attempts per e-mail address and client, and refers to the network's row. A successful
+    login deletes only the row of the e-mail address and client, and subtracts one from the
+    network's count. An attacker can't reset the network's count by logging in to their own account.
     """
     network = network_of(client, ipv4_prefix=_SOURCE_IPV4_PREFIX)
     if network is None:
@@ -267,7 +274,10 @@ def _count_account_of_network(uow: UnitOfWork, client_subject: bytes, client: st
 
 
 def _count_attempt(uow: UnitOfWork, subject: bytes, throttle: LoginThrottle) -> int:
-    """Count an attempt, and return the number of attempts. Raises ``login.paused``."""
+    """Add an attempt to a login counter, and return the new number of attempts.
+
+    Raises ``login.paused`` while logins are paused.
+    """
     now = clock.now()
     table = LoginAttempts
     attempts = case((table.tried_at < now - ATTEMPT_RETENTION, 1), else_=table.attempts + 1)

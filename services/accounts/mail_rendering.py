@@ -1,7 +1,7 @@
 """Renders every mail that Pressroom sends, and registers the jobs that send mails.
 
-All templates are in the folder ``templates`` of this package, including templates of mails about
-lists, such as ``confirm_subscription.txt``.
+The folder ``templates`` of this package contains all mail templates, including the templates of
+mails about lists.
 """
 
 from collections.abc import Callable
@@ -31,8 +31,8 @@ def render_mail(
 ) -> Mail:
     """Render a mail from ``templates/<template>.txt`` and ``templates/<template>.html``.
 
-    The first line of the text template is the subject of the mail. ``language`` is the reader's
-    language. Mails to owners and operators pass no language and are in English.
+    The first line of the text template is the subject line of the mail. ``language`` is the
+    language of the reader who receives the mail. Mails to list owners and operators are in English.
     """
     templates = _load_templates(reader_languages.available_language(language))
 
@@ -57,7 +57,7 @@ def _load_templates(language: str) -> Environment:
 
 
 def register_mail_kind(name: str, send: Callable[[Resources, Lease, Mailer], None]) -> JobKind:
-    """Register a kind of job that sends one mail."""
+    """Register a job kind whose jobs each send one mail."""
     return register_kind(
         JobKind(
             name=name,
@@ -70,7 +70,8 @@ def register_mail_kind(name: str, send: Callable[[Resources, Lease, Mailer], Non
 
 
 def _create_mailer(resources: Resources) -> Mailer:
-    # Only workers send mail, so the API doesn't load the mail providers.
+    # Import the mail providers here, because only workers send mail and the API doesn't need the
+    # providers.
     from integrations.mail import registry
 
     return registry.create_mailer(resources.settings)

@@ -1,9 +1,9 @@
-"""Mailed tokens, which are single-use secrets in links that are mailed to a person.
+"""Creates, finds and uses mailed tokens, which are single-use secrets in the links of mails.
 
-A mailed token proves that a person can read the mail of an address. A token consists of 256 random
-bits, and the database stores only the token's HMAC. The token itself is created just before the
-mail is sent, so the token is never stored. Opening the linked page changes nothing until the person
-confirms, because mail scanners follow links.
+A person who presents a mailed token proves that they can read the mail for an address. A mailed
+token consists of 256 random bits. A mailed token is created just before its mail is sent, so that
+the database needs to store only the token's HMAC. Opening a mailed link changes nothing until the
+person confirms on the page, because mail scanners follow links.
 """
 
 import secrets
@@ -28,7 +28,8 @@ class Purpose(StrEnum):
     CHANGE_ADDRESS = "account.change_address"
     UNDO_ADDRESS = "account.undo_address"
     OPEN_PREFERENCES = "preferences.open"
-    # A browser receives this token in exchange for the mailed token, so it is never mailed.
+    # The purpose of a token that is never mailed, but that a browser receives in exchange for a
+    # mailed token.
     VISIT_PREFERENCES = "preferences.visit"
 
 
@@ -37,7 +38,8 @@ TOKEN_LIFETIMES = {
     Purpose.REGISTER: timedelta(hours=1),
     Purpose.RESET_PASSWORD: timedelta(hours=1),
     Purpose.CHANGE_ADDRESS: timedelta(hours=1),
-    # A person can still undo a change after a weekend without reading mail.
+    # The link that undoes a change of address is valid for three days, so that it outlasts a
+    # weekend.
     Purpose.UNDO_ADDRESS: timedelta(hours=72),
     Purpose.OPEN_PREFERENCES: timedelta(hours=1),
     Purpose.VISIT_PREFERENCES: timedelta(hours=1),
@@ -54,11 +56,12 @@ def create_token(
     created_at: datetime | None = None,
     submitted: dict[str, Any] | None = None,
 ) -> str:
-    """Create a token for a person, an address, or both, and return the token's secret.
+    """Create a mailed token for a person, an address, or both, and return the secret in its link.
 
     Args:
-        created_at: the time of the request for the mail, if tokens must be ordered by this time.
-        submitted: form fields that the person confirms together with the token's purpose.
+        created_at: the time when the mail was requested, if the tokens must be ordered by this
+            time.
+        submitted: the fields of a form that the person confirms by opening the link.
     """
     secret = secrets.token_urlsafe(32)
     uow.session.add(
@@ -79,9 +82,10 @@ def create_token(
 def read_token(
     uow: UnitOfWork, purpose: Purpose, secret: str, *, invalid: ErrorType = LINK_INVALID
 ) -> MailedLink:
-    """Return the unexpired token with this secret, without using it up. Raises ``invalid``.
+    """Return the unexpired token with this secret, even if the token has been used.
 
-    The token may already have been used.
+    ``read_token`` doesn't mark the token as used. Raises the error ``invalid`` for an unknown or
+    expired token.
     """
     hmacs = uow.settings.keyring.signer(_PURPOSE).digests(secret.encode())
     query = select(MailedLink).where(
@@ -96,13 +100,13 @@ def read_token(
 
 
 def use_token(uow: UnitOfWork, link: MailedLink, *, used: ErrorType = LINK_USED) -> None:
-    """Mark a token as used. Raises ``used`` if the token has already been used."""
+    """Mark a mailed token as used. Raises the error ``used`` if the token was used before."""
     if not record_moment_once(uow, MailedLink.used_at, MailedLink.id == link.id):
         raise used()
 
 
 def move_tokens_to_list(uow: UnitOfWork, *, user_id: int, list_id: int, to_list_id: int) -> int:
-    """Move a person's unused tokens from one list to another list, and return their number."""
+    """Move a person's unused mailed tokens to another mailing list, and return their number."""
     table = MailedLink
     unused = (table.user_id == user_id, table.list_id == list_id, table.used_at.is_(None))
     statement = update(table).where(*unused).values(list_id=to_list_id).returning(table.id)

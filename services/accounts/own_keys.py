@@ -24,8 +24,8 @@ def create_own_key(
 ) -> tuple[ApiKey, str]:
     """Create an API key for the caller's user, and return the key and its secret.
 
-    A mail notifies the user. Raises ``auth.scope_not_grantable``, ``auth.login_again``,
-    ``quota.exceeded``, ``api_key.name`` and ``api_key.expiry``.
+    A mail notifies the user of the new API key. Raises ``auth.scope_not_grantable``,
+    ``auth.login_again``, ``quota.exceeded`` and every error of ``api_keys.create_key``.
     """
     if scopes is not None and Scope.DELIVERY in scopes:
         raise AUTH_SCOPE_NOT_GRANTABLE()

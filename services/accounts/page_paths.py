@@ -1,4 +1,4 @@
-"""The paths of the account pages, to which mails and the console link."""
+"""The URL paths of the account pages, to which mails and the console link."""
 
 from urllib.parse import urlencode
 

@@ -1,7 +1,8 @@
 """Hashes and verifies passwords with argon2id.
 
-The parameters are the second recommendation of RFC 9106, which needs 64 MiB of memory. Hashing
-occupies a processor core, so callers must limit the number of simultaneous calls.
+The argon2id parameters are the second recommendation of RFC 9106, which needs 64 MiB of memory.
+Hashing a password occupies a processor core, so callers must limit the number of simultaneous
+calls.
 """
 
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ class PasswordCheck:
 
     Attributes:
         matches: whether the password is right.
-        renewed: a new hash that must replace a hash with outdated parameters.
+        renewed: the new hash of the password, if the stored hash has outdated parameters.
     """
 
     matches: bool
@@ -35,7 +36,8 @@ class PasswordCheck:
 def require_allowed_password(password: str, *personal: str | None) -> None:
     """Raise ``password.length``, ``password.common`` or ``password.personal`` for a weak password.
 
-    ``personal`` holds the person's address and name, which acquaintances would try first.
+    ``personal`` contains the person's address and name, because the password must not be one of
+    these words.
     """
     if not MIN_PASSWORD_CHARACTERS <= len(password) <= MAX_PASSWORD_CHARACTERS:
         raise PASSWORD_LENGTH(least=MIN_PASSWORD_CHARACTERS, most=MAX_PASSWORD_CHARACTERS)
@@ -57,8 +59,8 @@ def hash_password(password: str, *personal: str | None) -> str:
 def verify_password(stored_hash: str | None, password: str) -> PasswordCheck:
     """Verify a password against its stored hash.
 
-    Without a stored hash the verification fails, but takes the same time. The duration therefore
-    doesn't reveal whether an account exists.
+    If no hash is stored, verifying fails but takes the same time, so that the duration doesn't
+    reveal whether an account exists.
     """
     if len(password) > MAX_PASSWORD_CHARACTERS:
         password = ""
@@ -73,19 +75,20 @@ def verify_password(stored_hash: str | None, password: str) -> PasswordCheck:
 
 
 def _encode(password: str) -> bytes:
-    # A form may contain lone surrogates, which strict UTF-8 rejects.
+    # A password from a form may contain lone surrogates, which strict UTF-8 rejects.
     return password.encode("utf-8", "surrogatepass")
 
 
 def _fold_text(text: str) -> str:
-    """Return the text in lower case and without spaces."""
+    """Return the text in lower case and without whitespace."""
     return "".join(text.casefold().split())
 
 
 @lru_cache(maxsize=1)
 def _load_common_passwords() -> frozenset[str]:
-    """Return the most frequent passwords of leaked lists, from the library zxcvbn (MIT licence)."""
-    # Import the list here, because it takes a megabyte and most processes don't need it.
+    """Return the most frequent leaked passwords, from the library zxcvbn (MIT licence)."""
+    # Import the list of passwords here, because it takes a megabyte and most processes don't need
+    # it.
     from zxcvbn.frequency_lists import FREQUENCY_LISTS
 
     return frozenset(FREQUENCY_LISTS["passwords"][:COMMON_PASSWORD_COUNT])

@@ -1,8 +1,8 @@
-"""Quotes a stranger's text in a mail so that no reader is led to another place.
+"""Quotes a stranger's text in a mail, without the addresses and telephone numbers in the text.
 
-Mail programs turn addresses and telephone numbers into links. Strangers can choose the title of a
-list and can have a mail about the list sent to any address. Without these rules, a title could
-advertise a web site or a telephone number to any person.
+Mail programs turn addresses and telephone numbers in a text into links. A stranger can create a
+list with any title, and have a mail with the title sent to any address. If the title of a list were
+not filtered, a stranger could use it to advertise a web site or a telephone number.
 """
 
 import re
@@ -17,41 +17,42 @@ if TYPE_CHECKING:
 
 MAX_SHOWN_CHARACTERS = 60
 _ELLIPSIS = "…"
-# Full stops of other scripts, which browsers accept in domain names.
+# Characters that browsers accept instead of a full stop in domain names.
 _FULL_STOPS = str.maketrans("\u3002\uff61\u2024\u2027", "....")
-# Quotation marks, because a closing quotation mark would end the quotation.
+# Quotation marks are replaced by apostrophes, because a quotation mark inside the text would end
+# the quotation.
 _QUOTES = str.maketrans(dict.fromkeys('"“”„‟«»\u2039\u203a\u301d\u301e\uff02', "'"))
-# Parts of a URL, an e-mail address or an IP address, and a full stop or an at sign in brackets. The
-# name of a domain is recognised by its top-level domain instead.
+# Matches parts of URLs, e-mail addresses and IP addresses, and a full stop or an at sign in
+# brackets. Domain names are recognised by their top-level domain, not by this regular expression.
 _CONTACT_DETAILS = re.compile(
     r"//|@|\\|\bwww\b|\bmailto\b|\bhttps?\b:|xn--|(?<!\d)\d+(?:\.\d+){3}"
     r"|[(\[]\s*(?:\.|dot|at|punkt|punto|point|ponto)\s*[)\]]",
     re.IGNORECASE,
 )
-# The label after a full stop without a space, which may be a top-level domain.
+# Matches a word directly after a full stop, because the word may be a top-level domain.
 _LABEL = re.compile(r"(?<=[^\W_]\.)[^\W\d_]{2,}")
-# The reserved domains of RFC 2606 and RFC 6761, and .onion, which the Tor browser opens.
+# Top-level domains that RFC 2606 and RFC 6761 reserve, and .onion, which the Tor browser opens.
 _SPECIAL_DOMAINS = frozenset({"example", "invalid", "localhost", "test", "local", "onion"})
-# A number of seven or more digits, such as a telephone number.
+# Matches a number of seven or more digits, because it may be a telephone number.
 _LONG_NUMBER = re.compile(r"\+?\d(?:[\s().\-/]{0,3}\d){6,}")
-# A date, or a range of two years.
+# Matches a date or a range of two years, which isn't a telephone number.
 _DATE = re.compile(
     r"(?:\d{1,2}[./-] ?){2}(?:19|20)\d\d|(?:19|20)\d\d-\d{1,2}-\d{1,2}"
     r"|(?:19|20)\d\d[-/ ]{1,3}(?:19|20)\d\d"
 )
 _WHITESPACE = re.compile(r"\s+")
 _ELLIPSES = re.compile(rf"{_ELLIPSIS}(?: ?{_ELLIPSIS})+")
-# The Unicode categories of control, format, private and unassigned characters. Some of these
-# characters are invisible, and some reverse the direction of text.
+# The Unicode categories of control, format, private and unassigned characters.
 _INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 
 
 def contains_contact_details(text: str) -> bool:
-    """Return whether a mail program or a reader could take a part of the text for an address.
+    """Return whether a text contains a URL, a domain, an e-mail address or a telephone number.
 
-    Addresses include URLs, domains, e-mail addresses and telephone numbers.
+    Text that a mail program or a reader could mistake for an address counts as an address.
     """
-    # Readers don't see format characters, so these characters must not hide an address here.
+    # Remove format characters before searching for addresses, because readers don't see these
+    # characters.
     visible_text = "".join(
         character for character in _replace_lookalikes(text) if category(character) != "Cf"
     )
@@ -61,9 +62,9 @@ def contains_contact_details(text: str) -> bool:
 
 
 def quote_text(text: str) -> str:
-    """Return the text in quotation marks, with every address replaced by an ellipsis.
+    """Return the text in quotation marks, with an ellipsis for each address or telephone number.
 
-    The result is ``“…”`` if nothing else remains.
+    The result is ``“…”`` if the text contains only addresses and telephone numbers.
     """
     normalised = _WHITESPACE.sub(" ", _replace_lookalikes(text))
     visible_text = "".join(
@@ -81,7 +82,7 @@ def quote_text(text: str) -> str:
 
 
 def obfuscate_address(address: str) -> str:
-    """Return an e-mail address that its acquaintances recognise and no mail program links."""
+    """Return a shortened e-mail address that people recognise but mail programs don't link."""
     local, _, domain = address.rpartition("@")
     obfuscated = f"{local[:1]}… at {' dot '.join(domain.split('.'))}"
     if len(obfuscated) <= MAX_SHOWN_CHARACTERS:
@@ -105,7 +106,8 @@ def _contains_address(text: str) -> bool:
 
 @cache
 def _load_suffixes() -> "PublicSuffixList":
-    # Import the list here, because loading takes time and most processes quote no texts.
+    # Import the list of public suffixes here, because loading takes time and most processes quote
+    # no texts.
     from publicsuffixlist import PublicSuffixList
 
     return PublicSuffixList(accept_unknown=False)

@@ -1,8 +1,8 @@
-"""Registers accounts, resets passwords and changes addresses by mailed links.
+"""Registers accounts, resets passwords and changes addresses with mailed links.
 
-A link is mailed to the address that is registered or changed. Only the owner of the address can
-therefore turn a reader's record into an account. The person types the password after opening the
-link, because otherwise a stranger could choose the password of another person's account.
+The link for a registration or a change of address is mailed to the new address. Only the owner of
+an address can open a registration link and turn a reader's record into an account. A person chooses
+the password after opening the registration link, because a stranger may have requested the link.
 """
 
 from datetime import datetime
@@ -21,15 +21,15 @@ from services.security_events import EventType, record_event
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
 MAX_USER_NAME_CHARACTERS = 200
-# The condition that a link changes the password or the address of an account.
+# The SQL condition that a mailed link can change the password or the address of an account.
 _CHANGES_ACCESS = MailedLink.purpose.in_((Purpose.RESET_PASSWORD, Purpose.CHANGE_ADDRESS))
 
 
 def read_registration_link(uow: UnitOfWork, secret: str) -> str:
-    """Return the address that a registration link registers, without using the link up.
+    """Return the e-mail address in a registration link, without marking the link as used.
 
-    Raises ``account_link.invalid``. Raises ``account_link.used`` if the link has been used or the
-    address has an account.
+    Raises ``account_link.invalid`` for an unknown or expired link. Raises ``account_link.used`` for
+    a used link, or if the address already has an account.
     """
     link, email = _read_link(uow, Purpose.REGISTER, secret)
     person = accounts.find_user_by_email(uow, email)
@@ -40,13 +40,14 @@ def read_registration_link(uow: UnitOfWork, secret: str) -> str:
 
 
 def register_account(uow: UnitOfWork, secret: str, *, name: str, password_hash: str) -> User:
-    """Create an account, or set the first password of an existing person.
+    """Use a registration link to set the first password of a new or an existing person.
 
-    Raises ``account_link.invalid`` and ``account_link.used``.
+    Raises ``account_link.invalid`` for an unknown or expired link. Raises ``account_link.used`` for
+    a used link.
     """
     link, email = _read_link(uow, Purpose.REGISTER, secret)
     person = _lock_person(uow, accounts.find_or_create_person(uow, email).id)
-    # A person who has just been erased has lost the address, so the address needs a new link.
+    # If the person was erased after the link was mailed, the person no longer has the address.
     if person.email != email or person.password_hash is not None:
         raise errors.ACCOUNT_LINK_USED()
     _use_link(uow, link)
@@ -56,10 +57,10 @@ def register_account(uow: UnitOfWork, secret: str, *, name: str, password_hash: 
 
 
 def read_reset_link(uow: UnitOfWork, secret: str) -> str:
-    """Return the account's address that a password reset link contains, without using the link up.
+    """Return the e-mail address in a password reset link, without marking the link as used.
 
-    Raises ``account_link.used``. Raises ``account_link.invalid`` if the link is invalid or the
-    account's address has changed.
+    Raises ``account_link.used`` for a used link. Raises ``account_link.invalid`` for an unknown
+    link, or if the account's address has changed.
     """
     link, email = _read_link(uow, Purpose.RESET_PASSWORD, secret)
     person = accounts.find_user_by_email(uow, email)
@@ -70,11 +71,12 @@ def read_reset_link(uow: UnitOfWork, secret: str) -> str:
 
 
 def reset_password(uow: UnitOfWork, secret: str, *, password_hash: str) -> User:
-    """Set a new password by a mailed link, revoke all sessions, and notify the person by mail.
+    """Set a new password with a mailed link, revoke all sessions, and notify the person by mail.
 
-    The person's other links to a new password or a new address stop working. Call this function
-    only through ``services.recovery``, which also revokes keys and grants. Raises
-    ``account_link.invalid`` and ``account_link.used``.
+    All unused links with which the person could reset the password or change the address are marked
+    as used. Call ``reset_password`` only through ``services.recovery``, which also revokes API keys
+    and OAuth grants. Raises ``account_link.invalid`` or ``account_link.used`` if the password reset
+    link can't be used.
     """
     link, email = _read_link(uow, Purpose.RESET_PASSWORD, secret)
     assert link.user_id is not None
@@ -90,10 +92,11 @@ def reset_password(uow: UnitOfWork, secret: str, *, password_hash: str) -> User:
 def change_password(
     uow: UnitOfWork, caller: Caller, *, expected: str | None, password_hash: str
 ) -> None:
-    """Set a new password, and revoke all sessions except the caller's session.
+    """Set a person's new password, and revoke the person's sessions except the caller's session.
 
-    ``expected`` is the hash of the password that the caller has just proven. Raises
-    ``auth.login_again``. Raises ``password.changed`` if the account has another hash by now.
+    ``expected`` is the hash of the old password, which the caller has just entered. Raises
+    ``password.changed`` if the stored hash differs from ``expected``. Raises ``auth.login_again``
+    if the caller's last login is too old.
     """
     person = _lock_person(uow, caller.user_id)
     require_recent_login(uow, caller)
@@ -106,7 +109,7 @@ def change_password(
 def set_password(uow: UnitOfWork, *, email: str, password: str) -> User:
     """Set a person's password on behalf of the operator.
 
-    All sessions of the person are revoked, and a mail notifies the person. Raises
+    All sessions of the person are revoked, and the person is notified by mail. Raises
     ``user.not_found`` and every error of ``passwords.hash_password``.
     """
     user = accounts.get_user_by_email(uow, email)
@@ -119,10 +122,10 @@ def set_password(uow: UnitOfWork, *, email: str, password: str) -> User:
 
 
 def read_new_address_link(uow: UnitOfWork, secret: str, user_id: int) -> str:
-    """Return the new address that a link confirms, without using the link up.
+    """Return the new e-mail address that a mailed link confirms, without marking the link as used.
 
-    Raises ``account_link.used``. Raises ``account_link.invalid`` if the link is invalid or belongs
-    to another person.
+    Raises ``account_link.used`` for a used link. Raises ``account_link.invalid`` for an unknown
+    link, or for another person's link.
     """
     link, email = _read_link(uow, Purpose.CHANGE_ADDRESS, secret)
     if link.user_id != user_id:
@@ -132,7 +135,7 @@ def read_new_address_link(uow: UnitOfWork, secret: str, user_id: int) -> str:
 
 
 def prove_address(uow: UnitOfWork, secret: str, caller: Caller) -> tuple[User, str]:
-    """Use up the link that confirms a new address, and return the locked person and the address.
+    """Use the link that confirms a new address, and return the locked person and the new address.
 
     Raises ``auth.login_again`` and every error of ``read_new_address_link``.
     """
@@ -147,10 +150,11 @@ def prove_address(uow: UnitOfWork, secret: str, caller: Caller) -> tuple[User, s
 def change_address(
     uow: UnitOfWork, person: User, email: str, caller: Caller, *, is_visible: bool
 ) -> None:
-    """Change the account's address, and mail an undo link to the old address.
+    """Change an account's e-mail address, and mail an undo link to the old address.
 
-    All sessions except the caller's session are revoked. ``is_visible`` means that owners of lists
-    see the new address. Raises ``account.address_taken`` if another person has taken the address.
+    All sessions of the person except the caller's session are revoked. With ``is_visible``, the new
+    address is shown to the owners of the lists to which the person is subscribed. Raises
+    ``account.address_taken`` if another person has the new address.
     """
     sessions.revoke_sessions(uow, person.id, kept_session_id=caller.session_id)
     old_address = person.email
@@ -163,9 +167,10 @@ def change_address(
 
 
 def read_undo_link(uow: UnitOfWork, secret: str) -> str:
-    """Return the former address that an undo link restores, without using the link up.
+    """Return the e-mail address that an undo link restores, without marking the link as used.
 
-    Raises ``account_link.invalid`` and ``account_link.used``.
+    Raises ``account_link.invalid`` for an unknown or expired link, and ``account_link.used`` for a
+    used link.
     """
     link, email = _read_link(uow, Purpose.UNDO_ADDRESS, secret)
     _require_unused(link)
@@ -173,10 +178,11 @@ def read_undo_link(uow: UnitOfWork, secret: str) -> str:
 
 
 def prove_earlier_address(uow: UnitOfWork, secret: str) -> tuple[User, str, datetime]:
-    """Use up the link that undoes a change of address.
+    """Mark a link that undoes a change of address as used.
 
-    Return the locked person, the person's former address, and the time of the change. Raises
-    ``account_link.invalid`` and ``account_link.used``.
+    Return the locked person, the person's former address, and the time when the address was
+    changed. Raises ``account_link.invalid`` for an unknown or expired link, and
+    ``account_link.used`` for a used link.
     """
     link, email = _read_link(uow, Purpose.UNDO_ADDRESS, secret)
     assert link.user_id is not None
@@ -188,12 +194,12 @@ def prove_earlier_address(uow: UnitOfWork, secret: str) -> tuple[User, str, date
 def revert_address(
     uow: UnitOfWork, person: User, email: str, *, since: datetime, password_hash: str
 ) -> None:
-    """Restore the account's former address, set a new password, and revoke all sessions.
+    """Restore an account's former e-mail address, set a new password, and revoke all sessions.
 
-    Undo links that were mailed after the change at ``since`` stop working. Undo links of earlier
-    changes still work. Otherwise an intruder could change the address twice and undo the second
-    change, so that the person could no longer undo the first change. Raises
-    ``account.address_taken`` if another account has the address.
+    Undo links of address changes after ``since`` are marked as used. Undo links of address changes
+    before ``since`` stay valid. If an intruder changes the address twice and undoes the second
+    change, the owner can still undo the first change. Raises ``account.address_taken`` if another
+    account has taken the former address.
     """
     person.email = email
     accounts.flush_address(uow, errors.ADDRESS_TAKEN())
@@ -211,7 +217,7 @@ def revert_address(
 
 
 def _read_link(uow: UnitOfWork, purpose: Purpose, secret: str) -> tuple[MailedLink, str]:
-    """Return a mailed link and its address."""
+    """Return the unexpired mailed link with this secret, and the link's e-mail address."""
     invalid = errors.ACCOUNT_LINK_INVALID
     link = mailed_tokens.read_token(uow, purpose, secret, invalid=invalid)
     assert link.email is not None

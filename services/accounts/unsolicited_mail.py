@@ -1,6 +1,7 @@
-"""Limits the mails that strangers can have sent to any address.
+"""Enforces rate limits for mails that strangers can have sent to any address.
 
-Mails are counted per mailbox, domain, list and network of the request.
+Unsolicited mails are counted per mailbox, domain, list, and network from which a mail was
+requested.
 """
 
 from collections.abc import Sequence
@@ -18,11 +19,12 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 _PURPOSE = "mail-count"
-# Internet providers assign IPv4 networks of this size to a few customers.
+# The prefix length of IPv4 networks that Internet providers assign to a few customers.
 _IPV4_PREFIX = 24
 _WINDOW_BYTES = 8
 _MAX_REMINDERS = "1/day"
-# Counts a mail. A window begins with its first mail. No row is returned if the window is full.
+# Counts a mail. The time window of a rate limit begins with the first counted mail. The statement
+# returns no row if the rate limit has been reached.
 _COUNT_MAIL = text("""
     INSERT INTO mail_counts AS counted (digest, mails, ends_at)
     SELECT :digest, 1, now() + make_interval(secs => :window) WHERE :bound > 0
@@ -36,11 +38,12 @@ _COUNT_MAIL = text("""
 
 @dataclass(frozen=True)
 class MailBound:
-    """A limit that a mail counts against, such as the limit of its mailbox.
+    """A rate limit for mails, such as the rate limit for one mailbox.
 
     Attributes:
-        limits: the setting with the limits, such as ``5/hour``.
-        digest: identifies the mailbox, the domain, the list or the network.
+        limits: the value of a rate limit setting, such as ``5/hour``.
+        digest: the digest of the mailbox, the domain, the list or the network whose mails are
+            counted.
     """
 
     name: str
@@ -49,13 +52,16 @@ class MailBound:
 
 
 class _BoundReached(Exception):
-    """A mail exceeds a bound. The message is the name of the bound."""
+    """A mail exceeds a rate limit.
+
+    The message of ``_BoundReached`` is the name of the rate limit.
+    """
 
 
 def source_digest(keyring: Keyring, ip: str | None) -> bytes | None:
-    """Return the digest of a client's network, or ``None`` without an IP address.
+    """Return the digest of a client's network, or ``None`` without a client address.
 
-    Mails that a stranger requests are counted under this digest.
+    Mails are counted under the digest of the network from which they were requested.
     """
     network = network_of(ip, ipv4_prefix=_IPV4_PREFIX)
     return None if network is None else _digest(keyring, "source", str(network))
@@ -64,13 +70,14 @@ def source_digest(keyring: Keyring, ip: str | None) -> bytes | None:
 def choose_bounds(
     settings: Settings, source: bytes | None, *, email: str | None, list_id: int | None = None
 ) -> Sequence[MailBound]:
-    """Return the bounds of one mail, the narrowest bound first.
+    """Return the rate limits for a mail, with the limits that concern the fewest people first.
 
-    A mail that exceeds a narrow bound must not count against the bounds that strangers share.
+    A mail that exceeds the rate limit for its mailbox must not count against the rate limit for its
+    domain.
 
     Args:
-        source: the result of ``source_digest``.
-        email: the recipient, or ``None`` for the owner of an account, who has separate limits.
+        source: the digest of the requesting network, from ``source_digest``.
+        email: the recipient's address, or ``None`` for an account owner, who has separate limits.
     """
     mailbox = None if email is None else email_addresses.derive_mailbox(email)
     limits_by_subject = (
@@ -88,17 +95,20 @@ def choose_bounds(
 def choose_reminder_bounds(
     settings: Settings, source: bytes | None, *, email: str, list_id: int
 ) -> Sequence[MailBound]:
-    """Return the bounds of a reminder, including one reminder per mailbox and day."""
+    """Return the rate limits for a reminder.
+
+    A person receives at most one reminder per mailbox and day.
+    """
     digest = _digest(settings.keyring, "reminder", email_addresses.derive_mailbox(email))
     mail_bounds = choose_bounds(settings, source, email=email, list_id=list_id)
     return [MailBound("reminder", _MAX_REMINDERS, digest), *mail_bounds]
 
 
 def admit_mail(uow: UnitOfWork, bounds: Sequence[MailBound]) -> bool:
-    """Count a mail against its bounds, or return false if a bound has been reached.
+    """Count a mail against its rate limits. Return false if the mail exceeds a rate limit.
 
-    A rejected mail isn't counted. Call this function late in the transaction that enqueues the
-    mail, because the counts are locked until the transaction ends.
+    A mail that exceeds a rate limit isn't counted. Call ``admit_mail`` late in the transaction that
+    enqueues the mail, because the counters stay locked until the transaction ends.
     """
     try:
         with uow.session.begin_nested():
@@ -111,13 +121,12 @@ def admit_mail(uow: UnitOfWork, bounds: Sequence[MailBound]) -> bool:
 
 
 def _count_mail(uow: UnitOfWork, bound: MailBound) -> None:
-    # Import the Redis libraries here, because most processes that import this module don't send
-    # mails for strangers.
+    # Import the Redis libraries here, because most processes never send unsolicited mail.
     from storage.redis.rate_counters import parse_limits
 
     for limit in parse_limits(bound.limits):
         window = limit.get_expiry()
-        # A bound with several limits has a separate count per window.
+        # A rate limit such as ``5/hour, 20/day`` has a separate counter per time window.
         digest = bound.digest + window.to_bytes(_WINDOW_BYTES, "big")
         values = {"digest": digest, "window": window, "bound": limit.amount}
         if uow.session.scalar(_COUNT_MAIL, values) is None:

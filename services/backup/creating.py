@@ -1,6 +1,6 @@
-"""Creates backups and removes old backups.
+"""Creates backups, and removes old backups.
 
-Maintenance and the operator's command create backups, but never at the same time.
+The maintenance job and the operator's command never create backups at the same time.
 """
 
 import heapq
@@ -26,31 +26,32 @@ from storage.migrations import revisions
 from storage.objects import ObjectMissing, ObjectStore, StoredObject
 from storage.resources import Resources
 
-# The folder with the objects of all backups.
+# The folder of the backup storage that contains the objects of all backups.
 COPIES = "objects/"
 PIECE_BYTES = 4 * 1024 * 1024
-# The folder of the bucket into which a verification restores the objects of a backup.
+# The folder of the bucket into which the verification of a backup restores the objects.
 TRIAL = "backup-trial/"
 _MAX_LIST_KEYS = 10_000
-# A thread may hold an object of 8 MiB, and mostly waits for one of the two storages.
+# The number of threads is limited because each thread may hold an object of 8 MiB in memory.
 _MAX_THREADS = 4
 _MAX_REMOVAL_FILES = 100
-# A copy is usable only if the object was written at least this time before the copy. Otherwise a
-# worker may have written the object again after the copy, because the two storages have different
-# clocks.
+# The minimum age that an object must have when it is copied, so that the copy is usable. The copy
+# of a newer object may be outdated, because the clocks of the object storage and the backup storage
+# may differ.
 _MIN_AGE_AT_COPY = timedelta(hours=1)
-# The maintenance checks at this interval whether a backup is due.
+# The interval at which the maintenance job checks whether a backup is due.
 _CHECK_INTERVAL = timedelta(hours=1)
 
 
 @dataclass
 class CopyResult:
-    """The numbers of the objects in a backup.
+    """The numbers of objects and files that a backup has stored.
 
     Attributes:
-        lists: the number of files that list the objects' keys.
-        objects: the number of objects.
-        copied: the number of objects that no earlier backup contained.
+        lists: the number of backup files that list the keys of the objects.
+        objects: the number of objects in the backup.
+        copied: the number of objects that this backup copied, because no earlier backup contained
+            them.
     """
 
     lists: int = 0
@@ -60,7 +61,7 @@ class CopyResult:
 
 @dataclass
 class PruneResult:
-    """The numbers of removed backups and files."""
+    """The numbers of backups and backup files that were removed."""
 
     backups: int = 0
     files: int = 0
@@ -69,17 +70,17 @@ class PruneResult:
 def copy_objects(
     objects: ObjectStore, place: SealedPlace, backup_id: str, *, excluded_prefix: str
 ) -> CopyResult:
-    """Copy the objects that have no copy, and store the list of all objects' keys.
+    """Copy the objects that the backup storage lacks, and store the list of all object keys.
 
-    Keys that begin with ``excluded_prefix`` are skipped.
+    Objects whose keys begin with ``excluded_prefix`` are not copied.
     """
     result = CopyResult()
     entries = _list_objects(objects, place, excluded_prefix=excluded_prefix)
 
     def copy_object(entry: tuple[str, bool]) -> bool:
-        """Copy an object, and return whether the object still exists.
+        """Copy an object to the backup storage, and return whether the object still exists.
 
-        An unused object may have been removed since the objects were listed.
+        An object that is no longer used may have been removed after the objects were listed.
         """
         key, is_copied = entry
         if not is_copied:
@@ -104,10 +105,10 @@ def copy_objects(
 def _list_objects(
     objects: ObjectStore, place: SealedPlace, *, excluded_prefix: str
 ) -> Iterator[tuple[str, bool]]:
-    """Yield the key of each object in the bucket, and whether the object has a usable copy.
+    """Yield the key of each object in the bucket, and whether the backup storage has a usable copy.
 
-    The objects and the copies are both listed in the order of their keys, so that neither list
-    must fit into memory.
+    Both storages list their objects in the order of their keys, so that the lists need not fit into
+    memory.
     """
     copies = require_key_order(place.list_objects(COPIES))
     copy = next(copies, None)
@@ -124,7 +125,7 @@ def _list_objects(
 
 @contextmanager
 def _threads() -> Iterator[ThreadPoolExecutor]:
-    """Provide threads that start no further work after the block has failed."""
+    """Provide a thread pool that starts no further work after the ``with`` block has failed."""
     threads = ThreadPoolExecutor(_MAX_THREADS)
     try:
         yield threads
@@ -133,15 +134,18 @@ def _threads() -> Iterator[ThreadPoolExecutor]:
 
 
 def list_keys(place: SealedPlace, manifest: Manifest) -> Iterator[str]:
-    """Yield the keys of a backup's objects in their order. Raises ``backup.damaged``."""
+    """Yield the keys of the objects in a backup, in ascending order.
+
+    Raises ``backup.damaged`` if a list of keys can't be read.
+    """
     for number in range(manifest.object_lists):
         yield from read_file(place, _list_name(manifest.id, number)).decode().split("\n")
 
 
 def restore_objects(objects: ObjectStore, place: SealedPlace, manifest: Manifest) -> int:
-    """Copy a backup's objects into the bucket unless they exist, and return their number.
+    """Copy a backup's missing objects into the bucket, and return the number of copied objects.
 
-    Raises ``backup.damaged``.
+    Raises ``backup.damaged`` if an object in the backup can't be read.
     """
     restored_objects = 0
     keys = list_keys(place, manifest)
@@ -164,7 +168,7 @@ def _list_name(backup_id: str, number: int) -> str:
 
 
 def require_key_order(stored_objects: Iterable[StoredObject]) -> Iterator[StoredObject]:
-    """Yield the objects, and raise ``RuntimeError`` unless their keys are in ascending order."""
+    """Yield the stored objects, and raise ``RuntimeError`` if their keys are not in order."""
     last_key = ""
     for stored in stored_objects:
         if stored.key <= last_key:
@@ -174,18 +178,19 @@ def require_key_order(stored_objects: Iterable[StoredObject]) -> Iterator[Stored
 
 
 def prune_backups(place: SealedPlace, before: datetime) -> PruneResult:
-    """Remove the backups that began before a time, except the newest backup.
+    """Remove the backups that began before the time ``before``, except the newest backup.
 
-    Call this function only during a run of ``CREATE_BACKUP``, so that no backup is created at the
-    same time. Raises ``backup.damaged`` and ``backup.key_missing`` if a backup can't be read,
-    because the objects of an unreadable backup are unknown.
+    Call ``prune_backups`` only during a run of ``CREATE_BACKUP``, so that no backup is created at
+    the same time. Raises ``backup.damaged`` or ``backup.key_missing`` if a backup can't be read,
+    because the objects of such a backup are unknown.
     """
     all_manifests = list(manifests.read_manifests(place))
     if not all_manifests:
         return PruneResult()
     expired = [manifest for manifest in all_manifests[:-1] if manifest.began_at < before]
     remaining = [manifest for manifest in all_manifests if manifest not in expired]
-    # Remove the manifests first, so that a partially removed backup doesn't count as a backup.
+    # Remove the manifests of backups before their files, so that a partially removed backup doesn't
+    # count as a backup.
     place.remove(*[MANIFESTS + manifest.id for manifest in expired])
     result = PruneResult(backups=len(expired), files=len(expired))
     remaining_ids = {manifest.id for manifest in remaining}
@@ -196,7 +201,8 @@ def prune_backups(place: SealedPlace, before: datetime) -> PruneResult:
         journal.list_files(place, remaining[0].began_at, needed=False),
     ]
     for names in unneeded_files:
-        # Read the names of a batch before its files are removed.
+        # Read all names of a batch before removing its files, because removing files could disturb
+        # the listing.
         while batch := list(islice(names, _MAX_REMOVAL_FILES)):
             place.remove(*batch)
             result.files += len(batch)
@@ -204,9 +210,10 @@ def prune_backups(place: SealedPlace, before: datetime) -> PruneResult:
 
 
 def _list_unneeded_copies(place: SealedPlace, remaining: Iterable[Manifest]) -> Iterator[str]:
-    """Yield the names of the copies that no remaining backup contains.
+    """Yield the names of the object copies that no remaining backup contains.
 
-    All lists are read in the order of the keys, so that no list must fit into memory.
+    The lists of object keys are merged in the order of the keys, so that the lists need not fit
+    into memory.
     """
     key_lists = heapq.merge(*(list_keys(place, manifest) for manifest in remaining))
     needed_keys = (key for key, _ in groupby(key_lists))
@@ -220,7 +227,7 @@ def _list_unneeded_copies(place: SealedPlace, remaining: Iterable[Manifest]) -> 
 
 
 def create_backup_if_due(resources: Resources, began_at: datetime) -> int | None:
-    """Create a backup if a backup is due, and remove old backups.
+    """Create a backup if the newest backup is old enough, and remove expired backups.
 
     Return the number of created backups, or ``None`` if backups are disabled.
     """
@@ -228,7 +235,8 @@ def create_backup_if_due(resources: Resources, began_at: datetime) -> int | None
     if settings.backup_url is None or not settings.backup_hours:
         return None
     place = open_sealed_place(settings)
-    # A backup may begin half an interval early, so that daily backups don't begin later every day.
+    # A backup is due half a check interval early, because daily backups would otherwise begin later
+    # every day.
     due_at = began_at - timedelta(hours=settings.backup_hours) + _CHECK_INTERVAL / 2
     due_timestamp = manifests.format_timestamp(due_at)
     if any(backup_id > due_timestamp for backup_id in manifests.list_backup_ids(place)):
@@ -248,11 +256,11 @@ CREATE_BACKUP = register_maintenance(
 
 
 def create_backup(resources: Resources, place: SealedPlace, began_at: datetime) -> Manifest:
-    """Create a backup. Call this function only during a run of ``CREATE_BACKUP``.
+    """Create a backup. Call ``create_backup`` only during a run of ``CREATE_BACKUP``.
 
-    ``began_at`` is the start of the run. Raises ``LeaseLost`` if another run has started, because
-    the other run may have removed copies that this backup needs. After an error, the backup doesn't
-    exist.
+    ``began_at`` is the time when the run of ``CREATE_BACKUP`` started. Raises ``LeaseLost`` if
+    another run of ``CREATE_BACKUP`` has started, because that run may have removed objects of the
+    new backup. A backup that ends with an error has no manifest and therefore doesn't exist.
     """
     settings = resources.settings
     backup_id = manifests.create_backup_id(began_at)
@@ -294,9 +302,12 @@ def piece_name(backup_id: str, number: int) -> str:
 
 
 def _split_into_pieces(output: Iterable[bytes]) -> Iterator[bytes]:
-    """Split the output into pieces of ``PIECE_BYTES`` bytes. The last piece may be shorter."""
+    """Split the output of a database dump into pieces of ``PIECE_BYTES`` bytes.
+
+    Only the last piece of the dump can be shorter than ``PIECE_BYTES``.
+    """
     buffer = bytearray()
-    # The empty chunk marks the end of the output.
+    # The loop treats an empty chunk as the end of the dump.
     for chunk in itertools.chain(output, [b""]):
         buffer += chunk
         while len(buffer) >= PIECE_BYTES or (buffer and not chunk):

@@ -1,9 +1,11 @@
-"""The journal of departures, which are opt-outs and erasures, for restoring a backup.
+"""Writes and replays the journal of departures.
 
-Maintenance moves the departures of each minute from the database into a file of the journal. The
-file is written before the rows are deleted, so a killed process may write a departure twice. A
-restore replays the files that were written since its backup began, so that people who left after
-the backup stay away. The journal doesn't record that a person has withdrawn an opt-out.
+A departure is an unsubscription or an erasure that a restored backup doesn't contain. Every minute,
+a maintenance job moves the new departures from the database into a file of the journal. The journal
+file is written before the database rows are deleted, so a killed process may write a departure
+twice. Restoring a backup replays the journal files that are newer than the backup, so that newer
+unsubscriptions and erasures take effect again. The journal doesn't record that a person who
+unsubscribed has subscribed again.
 """
 
 from collections.abc import Iterator
@@ -27,21 +29,22 @@ WRITE_JOURNAL = register_maintenance(
 )
 _FOLDER = "journal/"
 _MAX_FILE_ROWS = 5_000
-# The limit on files per run, because other maintenance waits for the run.
+# The maximum number of journal files per maintenance run, so that the run doesn't delay other
+# maintenance.
 _MAX_FILES = 20
 _MAX_BATCH_ROWS = 200
-# After a failover, the times of a backup and of a file may come from two database servers. The
-# clocks of the servers may differ by this time.
+# The maximum difference between the clocks of two database servers. After a failover, the times of
+# a backup and of a journal file may come from different database servers.
 _CLOCK_TOLERANCE = timedelta(minutes=1)
 
 
 @dataclass
 class ReplayResult:
-    """The numbers of departures that a replay of the journal has applied.
+    """The numbers of departures that replaying the journal has applied to the database.
 
     Attributes:
-        opt_outs: the number of opt-outs that the database did not have.
-        erasures: the number of people who are erased again.
+        opt_outs: the number of opt-outs that the restored database did not contain.
+        erasures: the number of people who were erased again.
     """
 
     files: int = 0
@@ -50,20 +53,22 @@ class ReplayResult:
 
 
 def write_journal(resources: Resources) -> int | None:
-    """Move all departures into the journal, and return their number.
+    """Move all departures from the database into the journal, and return their number.
 
-    Return ``None`` if backups are disabled.
+    Return ``None`` if the deployment stores no backups.
     """
     if resources.settings.backup_url is None:
         return None
-    # Don't wait for an unreachable storage, because the next run is a minute later.
+    # Don't wait for an unreachable backup storage, because the journal job runs again a minute
+    # later.
     place = open_sealed_place(resources.settings, max_wait_seconds=0.0)
     written_rows = 0
     for _ in range(_MAX_FILES):
         with resources.unit_of_work() as uow:
             oldest = select(Departure).order_by(Departure.id).limit(_MAX_FILE_ROWS)
             rows = uow.session.scalars(oldest).all()
-            # Read the database's clock after the departures have committed.
+            # Read the database's clock after reading the departures, so that the name of the
+            # journal file is never older than its departures.
             read_at = uow.session.scalars(select(func.clock_timestamp())).one()
         if not rows:
             break
@@ -89,20 +94,21 @@ def write_journal(resources: Resources) -> int | None:
 
 
 def list_files(place: SealedPlace, began_at: datetime, *, needed: bool = True) -> Iterator[str]:
-    """Return the names of the journal files that a restore needs, in the order of time.
+    """Return the names of the journal files that restoring a backup must replay, oldest first.
 
-    ``began_at`` is the start of the restored backup. With ``needed=False``, return the names of the
-    other journal files.
+    ``began_at`` is the time when the restored backup began. With ``needed=False``, return the names
+    of the journal files that the restored backup doesn't need.
     """
     first_name = _FOLDER + format_timestamp(began_at - _CLOCK_TOLERANCE)
     return (file.key for file in place.list_objects(_FOLDER) if (file.key >= first_name) is needed)
 
 
 def replay_journal(resources: Resources, place: SealedPlace, began_at: datetime) -> ReplayResult:
-    """Apply the opt-outs and erasures of the journal again. A second replay changes nothing.
+    """Apply the opt-outs and erasures in the journal to the restored database.
 
-    Call this function before any process of Pressroom uses the database. Raises ``backup.damaged``
-    if a file can't be read, because the departures in the file are unknown.
+    Replaying the journal twice has the same result as once. Call ``replay_journal`` before any
+    process of Pressroom uses the restored database. Raises ``backup.damaged`` if a journal file
+    can't be read, because its departures are unknown.
     """
     result = ReplayResult()
     for name in list_files(place, began_at):
@@ -112,7 +118,8 @@ def replay_journal(resources: Resources, place: SealedPlace, began_at: datetime)
                 for row in rows[begin : begin + _MAX_BATCH_ROWS]:
                     if row["kind"] == DepartureKind.ERASED:
                         result.erasures += erasure.mark_erased_again(uow, row["user_id"])
-                    # A list that was created after the backup no longer exists.
+                    # Skip lists that were created after the backup, because the restored database
+                    # doesn't contain them.
                     elif uow.session.get(MailingList, row["list_id"]) is not None:
                         result.opt_outs += opt_outs.restore_opt_out(
                             uow,

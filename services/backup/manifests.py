@@ -1,4 +1,7 @@
-"""The manifest of a backup, which lists its files and the keys that a restore needs."""
+"""Reads and writes the manifests of backups.
+
+A manifest describes the files of a backup and the keys that restoring it needs.
+"""
 
 import dataclasses
 from collections.abc import Iterator
@@ -23,18 +26,19 @@ NEWEST = "newest"
 
 @dataclass(frozen=True)
 class Manifest:
-    """The manifest of a backup.
+    """The description of a complete backup.
 
     Attributes:
-        began_at: a time before the dump began, by the database's clock. A restore must replay the
-            journal from this time on.
+        began_at: a time before the database dump began, according to the database's clock.
+            Restoring the backup must replay the journal from this time on.
         release: the release of Pressroom that created the backup.
-        revision: the revision of the database schema.
-        database_pieces: the number of files that contain the dump.
-        object_lists: the number of files that list the objects' keys.
-        copied: the number of objects that no earlier backup contained.
-        secret_keys: maps the id of each secret key to the key's fingerprint. A backup never
-            contains the keys themselves.
+        revision: the revision of the database schema in the dump.
+        database_pieces: the number of files that contain the database dump.
+        object_lists: the number of files that list the keys of the objects.
+        copied: the number of objects that this backup copied, because no earlier backup contained
+            them.
+        secret_keys: maps the id of each secret key to the key's fingerprint. A backup contains the
+            fingerprints of the secret keys, but not the keys.
         encryption_keys: maps the id of each encryption key to the key's fingerprint.
     """
 
@@ -53,17 +57,17 @@ class Manifest:
 
 
 def create_backup_id(began_at: datetime) -> str:
-    """Return an id for a new backup. Sorting ids sorts the backups by time."""
+    """Return an id for a new backup. Sorting backup ids sorts the backups by time."""
     return f"{format_timestamp(began_at)}-{ids.random_hash_id(4)}"
 
 
 def format_timestamp(moment: datetime) -> str:
-    """Format a time for the name of a file."""
+    """Format a time for use in the name of a file."""
     return clock.format_timestamp(moment).replace("-", "").replace(":", "")
 
 
 def backup_folder(backup_id: str) -> str:
-    """Return the folder with the files of a backup."""
+    """Return the name of the folder that contains a backup's files."""
     return f"backups/{backup_id}/"
 
 
@@ -72,7 +76,10 @@ def current_release() -> str:
 
 
 def fingerprint_keys(keyring: Keyring) -> dict[str, str]:
-    """Return the fingerprint of each key by the key's id. A fingerprint doesn't reveal the key."""
+    """Return a mapping from the id of each key to the key's fingerprint.
+
+    A key can't be derived from its fingerprint.
+    """
     return {key.id: key.subkey("fingerprint").hex()[:32] for key in keyring}
 
 
@@ -88,15 +95,16 @@ def list_backup_ids(place: SealedPlace) -> list[str]:
 def read_manifests(place: SealedPlace) -> Iterator[Manifest]:
     """Yield the manifests of all complete backups, oldest first.
 
-    Raises ``backup.damaged`` and ``backup.key_missing``.
+    Raises ``backup.damaged`` for an unreadable manifest, and ``backup.key_missing`` for an unknown
+    encryption key.
     """
     return (read_manifest(place, backup_id) for backup_id in list_backup_ids(place))
 
 
 def find_manifest(place: SealedPlace, backup_id: str) -> Manifest:
-    """Return the manifest of a backup. The id ``newest`` stands for the newest backup.
+    """Return the manifest of a backup. The backup id ``newest`` means the newest backup.
 
-    Raises ``backup.not_found``, ``backup.damaged`` and ``backup.key_missing``.
+    Raises ``backup.not_found`` for an unknown id, and every error of ``read_manifest``.
     """
     if backup_id == NEWEST:
         backup_id = next(reversed(list_backup_ids(place)), "")
@@ -106,13 +114,17 @@ def find_manifest(place: SealedPlace, backup_id: str) -> Manifest:
 
 
 def read_manifest(place: SealedPlace, backup_id: str) -> Manifest:
-    """Return a manifest. Raises ``backup.damaged`` and ``backup.key_missing``."""
-    # Ignore unknown fields, which a newer release may have written.
+    """Return the manifest of a backup. Raises every error of ``read_file``."""
+    # Ignore unknown fields of a manifest, which a newer release may have written.
     return TypeAdapter(Manifest).validate_json(read_file(place, MANIFESTS + backup_id))
 
 
 def read_file(place: SealedPlace, name: str) -> bytes:
-    """Return the bytes of a backup's file. Raises ``backup.damaged``, ``backup.key_missing``."""
+    """Return the decrypted content of a backup file.
+
+    Raises ``backup.damaged`` for a missing or unreadable file. Raises ``backup.key_missing`` if the
+    file's encryption key isn't configured.
+    """
     try:
         return place.get(name)
     except ObjectMissing:

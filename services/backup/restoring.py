@@ -1,8 +1,8 @@
 """Restores a backup into an empty database, and verifies backups.
 
-An operator restores a backup while no process of Pressroom runs. The objects are restored before
-the rows. A single transaction restores the whole database, so an interrupted restore can be started
-again.
+An operator must restore a backup while no process of Pressroom is running. Restoring a backup
+writes the objects before the database rows that refer to them. A single transaction restores the
+whole database, so an operator can repeat an interrupted restore.
 """
 
 from collections.abc import Iterator
@@ -43,11 +43,11 @@ _COUNTED_TABLES = ("users", "lists", "subscriptions", "opt_outs", "credit_entrie
 
 @dataclass(frozen=True)
 class RestoreResult:
-    """The result of a restore.
+    """The result of restoring a backup.
 
     Attributes:
-        objects: the number of objects that the bucket did not have.
-        revision: the revision of the database schema after the restore.
+        objects: the number of restored objects, which the bucket did not contain.
+        revision: the revision of the database schema after the backup was restored.
     """
 
     objects: int
@@ -56,10 +56,10 @@ class RestoreResult:
 
 
 def restore_backup(resources: Resources, place: SealedPlace, manifest: Manifest) -> RestoreResult:
-    """Restore a backup, and replay the journal, so that people who left later stay away.
+    """Restore a backup, and apply the unsubscriptions and erasures that happened after the backup.
 
-    Raises ``backup.target_in_use`` and every error of ``require_compatible_backup`` and
-    ``fill_database``.
+    Raises ``backup.target_in_use`` if the database isn't empty, and every error of
+    ``require_compatible_backup`` and ``fill_database``.
     """
     settings = resources.settings
     require_compatible_backup(manifest, settings)
@@ -68,7 +68,8 @@ def restore_backup(resources: Resources, place: SealedPlace, manifest: Manifest)
     objects = creating.restore_objects(resources.objects, place, manifest)
     revision = fill_database(settings, place, manifest)
     with resources.unit_of_work() as uow:
-        # This step must precede the replay of the journal, because the replay may add events.
+        # Raise the places of future feed events before replaying the journal, because the replay
+        # may add events to the feed.
         reading.raise_feed_places(uow)
     return RestoreResult(
         objects, revision, journal.replay_journal(resources, place, manifest.began_at)
@@ -76,27 +77,27 @@ def restore_backup(resources: Resources, place: SealedPlace, manifest: Manifest)
 
 
 def _is_in_use(settings: Settings) -> bool:
-    """Return whether a database of the two roles has tables.
+    """Return whether the owner's or the application's database contains any tables.
 
-    The owner and the application may use different databases by mistake. The journal must not be
-    replayed into a database that is in use.
+    The owner's role and the application's role may be configured with different databases by
+    mistake. The databases of both roles are checked, because the journal must not be replayed into
+    a database that is in use.
     """
     if postgres_tools.has_tables(settings.migration_database_url or settings.database_url):
         return True
     try:
         return postgres_tools.has_tables(settings.database_url)
     except psycopg2.OperationalError:
-        # The application's role doesn't exist before the tables are created.
+        # The application's role may be missing, because it is created together with the tables.
         return False
 
 
 def require_compatible_backup(manifest: Manifest, settings: Settings) -> None:
-    """Raise an error unless this release and the configured keys can restore the backup.
+    """Raise an error if this release or the configured keys can't restore the backup.
 
-    The errors are ``backup.too_new``, ``backup.too_old``, ``backup.key_missing`` and
-    ``backup.key_differs``.
+    Raises ``backup.too_new``, ``backup.too_old``, ``backup.key_missing`` or ``backup.key_differs``.
     """
-    # Sorting revisions by name sorts the revisions by age.
+    # Schema revisions can be compared by name, because their names sort by age.
     if manifest.revision > get_newest_revision():
         raise errors.BACKUP_TOO_NEW(release=manifest.release, revision=manifest.revision)
     if explain_unsupported(manifest.revision):
@@ -114,9 +115,10 @@ def require_compatible_backup(manifest: Manifest, settings: Settings) -> None:
 
 
 def fill_database(settings: Settings, place: SealedPlace, manifest: Manifest) -> str:
-    """Restore the dump into the database, migrate the schema, and return its new revision.
+    """Restore a backup's database dump, migrate the schema, and return the new schema revision.
 
-    Raises ``backup.damaged``, ``backup.tool_failed``.
+    Raises ``backup.tool_failed`` if Postgres's restore program fails, and every error of
+    ``read_file``.
     """
     names = (piece_name(manifest.id, number) for number in range(manifest.database_pieces))
     try:
@@ -132,12 +134,12 @@ class VerifyResult:
     """The result of verifying a backup.
 
     Attributes:
-        objects: the number of restored objects.
-        later_objects: the number of objects that were uploaded after the dump, while the backup was
-            created.
-        journal_files: the number of journal files that a restore would replay.
-        rows: the number of rows in some tables.
-        faults: the faults of the backup, one sentence per fault. A good backup has no faults.
+        objects: the number of objects that were restored for the verification.
+        later_objects: the number of objects that were uploaded between the database dump and the
+            end of the backup.
+        journal_files: the number of journal files that restoring the backup would replay.
+        rows: the number of rows in each table of ``_COUNTED_TABLES``.
+        faults: the faults that the verification found, one sentence per fault.
     """
 
     id: str
@@ -150,10 +152,10 @@ class VerifyResult:
 
 
 def verify_backup(resources: Resources, place: SealedPlace, manifest: Manifest) -> VerifyResult:
-    """Restore a backup into a temporary database, and verify its ledger and its attachments.
+    """Restore a backup into a temporary database, and verify its ledger and attachments.
 
-    Raises ``backup.verified_now`` during another verification. Raises every error of
-    ``require_compatible_backup`` and ``fill_database``.
+    Raises ``backup.verified_now`` if another verification of a backup is running. Raises every
+    error of ``require_compatible_backup`` and ``fill_database``.
     """
     require_compatible_backup(manifest, resources.settings)
     report = VerifyResult(manifest.id)
@@ -166,7 +168,8 @@ def verify_backup(resources: Resources, place: SealedPlace, manifest: Manifest) 
         for fault in ledgers.verify_ledger(trial, full=True).faults:
             place_of_fault = f"user {fault.user_id}, entry {fault.seq}, order {fault.order_id}"
             report.faults.append(f"ledger: {fault.fault} ({place_of_fault})")
-        # New objects never count as strays, so search as if the restored objects were old.
+        # Search for stray objects as if the restored objects were old, because new objects never
+        # count as strays.
         for stray in strays.find_strays(
             trial, now=clock.now() + STRAY_GRACE_PERIOD + timedelta(hours=1)
         ):
@@ -183,9 +186,9 @@ def verify_backup(resources: Resources, place: SealedPlace, manifest: Manifest) 
 
 @contextmanager
 def _create_trial_resources(settings: Settings) -> Iterator[Resources]:
-    """Provide a temporary database on the same server, and a temporary folder of the bucket.
+    """Create a temporary database on the database server, and a temporary folder in the bucket.
 
-    If a verification is killed, the next verification removes the database and the folder.
+    If a verification is killed, the next verification removes the temporary database and folder.
     """
     owner = make_url((settings.migration_database_url or settings.database_url).get_secret_value())
     plain = owner.set(drivername="postgresql").render_as_string(hide_password=False)
@@ -195,8 +198,8 @@ def _create_trial_resources(settings: Settings) -> Iterator[Resources]:
         cursor.execute("SELECT pg_try_advisory_lock(%s)", (_ADVISORY_LOCK,))
         if cursor.fetchone() != (True,):
             raise errors.BACKUP_VERIFIED_NOW()
-        # Release the lock explicitly. A busy server may notice the end of the session late, and
-        # would reject the next verification.
+        # Release the advisory lock explicitly. A busy server may notice late that a session has
+        # ended, and would reject the next verification in the meantime.
         at_end.callback(cursor.execute, "SELECT pg_advisory_unlock(%s)", (_ADVISORY_LOCK,))
         url = owner.set(database=f"{owner.database}_backup_trial")
         name = sql.Identifier(url.database or "")

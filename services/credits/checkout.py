@@ -1,6 +1,6 @@
-"""Places orders for credits.
+"""Places a user's order for credits, and creates the payment page for the order.
 
-The API stores the terms of an order. A worker then creates a payment page at the provider.
+An API process stores the order, and a worker creates the payment page at the payment provider.
 """
 
 from dataclasses import asdict, dataclass
@@ -32,15 +32,16 @@ from storage.unit_of_work import UnitOfWork
 
 RETURN_PATH = "/topups/return"
 _RETURN_PURPOSE = "topup-return"
-# The time in which an order can be paid.
+# The time within which an order must be paid.
 ORDER_LIFETIME = timedelta(hours=1)
-# Providers don't create payment pages that last less than half an hour.
+# The minimum lifetime of a payment page, because providers refuse to create a page that expires
+# within half an hour.
 _MIN_CHECKOUT_LIFETIME = timedelta(minutes=32)
 
 
 @dataclass(frozen=True)
 class OrderRequest:
-    """The fields of an order, as a caller sent them."""
+    """The unvalidated fields of an order, as a client sent them."""
 
     amount: Decimal | None
     credit_amount: Decimal | None
@@ -57,10 +58,10 @@ def place_order(
     user_id: int | None,
     key: IdempotencyKey | None,
 ) -> AcceptedJob:
-    """Store an order together with the job that creates its payment page.
+    """Store an order, together with the job that creates the order's payment page.
 
-    Raises ``topup.channel``, ``topup.channel_unavailable``, and what ``prices.price_order``,
-    ``return_urls.check_return_url`` and ``services.jobs.idempotency`` raise.
+    Raises ``topup.channel``, ``topup.channel_unavailable``, and every error of
+    ``prices.price_order``, ``return_urls.check_return_url`` and ``services.jobs.idempotency``.
     """
     if request.redirect_url != return_urls.console_url(resources.settings):
         return_urls.check_return_url(request.redirect_url, resources.settings.redirect_origins)
@@ -103,7 +104,7 @@ def create_channels(resources: Resources) -> PaymentChannels:
 
 
 def open_checkout(resources: Resources, providers: PaymentChannels, lease: Lease) -> None:
-    """Create a payment page at the provider, and store the URL of the page in the order."""
+    """Create the payment page of an order at the provider, and store the URL of the page."""
     with resources.unit_of_work() as uow:
         order = uow.session.get_one(PaymentOrder, lease.subject_id)
     if order.payment_url is not None:
@@ -112,7 +113,8 @@ def open_checkout(resources: Resources, providers: PaymentChannels, lease: Lease
     try:
         payments = providers.channel(PaymentChannel(order.channel))
     except DomainError as error:
-        # An operator has disabled the payment channel after the order was placed.
+        # The payment channel is unavailable if an operator has disabled it after the order was
+        # placed.
         raise DomainError(Kind.UNAVAILABLE, error.code, error.message, retry_after=1) from None
     if order.expires_at - clock.now() < _MIN_CHECKOUT_LIFETIME:
         raise errors.TOPUP_TOO_LATE()
@@ -132,8 +134,8 @@ def open_checkout(resources: Resources, providers: PaymentChannels, lease: Lease
 def _complete_order_job(resources: Resources, lease: Lease, opened: OpenedCheckout | None) -> None:
     assert lease.subject_id is not None
     with resources.unit_of_work() as uow:
-        # Lock the job before its order. Abandoning a job uses the same sequence, and a different
-        # sequence could deadlock.
+        # Lock the job before its order, because abandoning a job does the same and a different
+        # sequence could cause a deadlock.
         complete_job(uow, lease, {"order_id": lease.subject_id})
         order = lock_order(uow, lease.subject_id)
         if opened is not None:
@@ -143,7 +145,7 @@ def _complete_order_job(resources: Resources, lease: Lease, opened: OpenedChecko
 
 
 def is_return_signature(keyring: Keyring, order: str, signature: str) -> bool:
-    """Return whether the signature in an order's return URL is valid."""
+    """Return whether the signature in the return URL of an order is valid."""
     return keyring.signer(_RETURN_PURPOSE).verify(order.encode(), signature)
 
 
@@ -164,10 +166,11 @@ OPEN_CHECKOUT = register_kind(
         ),
         queue=Queue.MONEY,
         scope=Scope.CREDIT_READ,
-        # A failed job fails its order too, so a retry would find a failed order.
+        # A failed job can't be retried, because its order has failed together with the job.
         retryable=False,
         on_abandoned=_fail_order,
-        # The patience is short because the payer is waiting for the payment page.
+        # The job that creates a payment page gives up after 30 seconds, because the payer is
+        # waiting.
         patience=timedelta(seconds=30),
         given_up=errors.PAYMENTS_UNAVAILABLE,
     )

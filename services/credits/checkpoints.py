@@ -1,9 +1,9 @@
-"""Signed checkpoints of the ledger, from which a verification resumes.
+"""Stores signed checkpoints of the ledger, which let a verification resume.
 
-Checkpoints are signed with the deployment's secret keys, so write access to the database is not
-enough to forge a checkpoint. A checkpoint is ignored if its signature is invalid or its key is
-missing. An ignored or outdated checkpoint makes a verification read more entries, so no fault is
-overlooked.
+Checkpoints are signed with the secret keys of the deployment, so an attacker can't forge a
+checkpoint with write access to the database. A checkpoint is ignored if its signature is invalid or
+if its signing key is missing. Without a valid checkpoint, a verification reads all ledger entries
+of an account, so that no fault is overlooked.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,9 +19,9 @@ from storage.resources import Resources
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The state of an account after the entry with the number ``seq``.
+    """The state of a credit account after the ledger entry with the number ``seq``.
 
-    Every entry up to this number has been verified without a fault.
+    Every ledger entry of the account up to the number ``seq`` has been verified without a fault.
     """
 
     user_id: int
@@ -32,7 +32,7 @@ class Checkpoint:
 
     @property
     def message(self) -> bytes:
-        """The text that is signed."""
+        """Return the text that the signature of the checkpoint covers."""
         sums = f"{self.balance:.4f} {self.debt:.4f}"
         return f"account {self.user_id} {self.seq} {self.hash.hex()} {sums}".encode()
 
@@ -40,8 +40,8 @@ class Checkpoint:
 class CheckpointBook:
     """Reads and writes the checkpoints of the ledger.
 
-    Checkpoints are read through the connection of the verification, which may be a connection to a
-    replica. Every write is a separate transaction on the primary.
+    Checkpoints are read through the database connection of the verification, which may lead to a
+    replica. Each write of checkpoints is a separate transaction on the primary database.
     """
 
     def __init__(self, resources: Resources) -> None:
@@ -49,7 +49,7 @@ class CheckpointBook:
         self._signer = resources.keyring.signer("ledger-checkpoint")
 
     def unverified_users(self, connection: Connection) -> list[int]:
-        """Return the users whose checkpoints have an invalid signature."""
+        """Return the ids of the users whose checkpoints have an invalid signature."""
         table = CreditCheckpoint.__table__.c
         user_ids = []
         for row in connection.execute(select(*table)):
@@ -61,7 +61,8 @@ class CheckpointBook:
     def last_verified_change(self, connection: Connection) -> int | None:
         """Return the id of the newest change of an order's status that has been verified.
 
-        All older changes have been verified too. Return ``None`` without a valid checkpoint.
+        All changes of order statuses with smaller ids have been verified as well. Return ``None``
+        if no valid checkpoint exists.
         """
         table = PaymentOrderCheckpoint.__table__.c
         rows = connection.execute(select(table.change_id, table.signature)).all()
@@ -74,7 +75,8 @@ class CheckpointBook:
         rows = [
             asdict(checkpoint)
             | {"signature": self._signer.sign(checkpoint.message), "is_suspect": False}
-            # Sort the rows, so that two simultaneous verifications can't deadlock.
+            # Sort the checkpoint rows by user, so that two simultaneous verifications can't
+            # deadlock.
             for checkpoint in sorted(checkpoints, key=lambda checkpoint: checkpoint.user_id)
         ]
         insertion = insert(CreditCheckpoint).values(rows)
@@ -86,7 +88,7 @@ class CheckpointBook:
     def write_last_verified_change(self, change_id: int | None) -> None:
         """Store the id of the newest verified change of an order's status.
 
-        ``None`` makes the next verifications read all orders.
+        If ``change_id`` is ``None``, the next verifications read all orders.
         """
         with self._resources.unit_of_work() as uow:
             uow.session.execute(delete(PaymentOrderCheckpoint))
@@ -97,10 +99,11 @@ class CheckpointBook:
             uow.session.execute(row.on_conflict_do_nothing())
 
     def mark_suspect(self, user_ids: Iterable[int]) -> None:
-        """Mark these users' checkpoints as suspect.
+        """Mark the checkpoints of ``user_ids`` as suspect, because a verification found a fault.
 
-        A verification reads all entries of a suspect account. The mark is removed when a
-        verification of the account finds no fault.
+        The next verification ignores a suspect checkpoint, and reads all ledger entries of the
+        account. A checkpoint is no longer suspect when a verification finds no fault in its
+        account.
         """
         belongs_to_users = CreditCheckpoint.user_id.in_(list(user_ids))
         with self._resources.unit_of_work() as uow:

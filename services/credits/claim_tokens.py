@@ -1,7 +1,8 @@
-"""The tokens with which users claim orders that have no owner.
+"""Creates and checks the claim tokens with which users claim orders that have no owner.
 
-A claim token has 256 bits and is derived from the order's id and a secret key. A repeated request
-can therefore get the same token, although the database stores only the token's HMAC.
+A claim token has 256 bits, and is derived from the id of an order and a secret key. The database
+stores only the HMAC of a claim token. A repeated request can get the same claim token again,
+because the token is derived and not random.
 """
 
 import base64
@@ -19,7 +20,7 @@ from storage.unit_of_work import UnitOfWork
 _CLAIM_PURPOSE = "topup-claim"
 _HMAC_PURPOSE = "topup-claim-hmac"
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}\Z")
-# An order in one of these statuses will never give credits, so claiming the order is refused.
+# The statuses in which an order can't be claimed, because the order will never give credits.
 _FINAL_STATUSES = (OrderStatus.FAILED, OrderStatus.REFUNDED)
 
 
@@ -33,10 +34,10 @@ def token_hmac(keyring: Keyring, token: str) -> bytes:
 
 
 def restore_token(keyring: Keyring, order: PaymentOrder) -> str | None:
-    """Derive an order's claim token, or return ``None`` if one of its two keys is missing.
+    """Derive an order's claim token, or return ``None`` if a secret key of the token is missing.
 
-    The token and the token's HMAC use different keys. Keys from before a key rotation are tried
-    too.
+    The claim token is derived with one secret key, and the HMAC of the token with another.
+    ``restore_token`` also tries the secret keys that a key rotation has replaced.
     """
     digests = keyring.signer(_CLAIM_PURPOSE).digests(str(order.id).encode())
     for token in map(_token_text, digests):
@@ -46,7 +47,10 @@ def restore_token(keyring: Keyring, order: PaymentOrder) -> str | None:
 
 
 def find_order(uow: UnitOfWork, token: str) -> PaymentOrder:
-    """Return the order that belongs to a claim token. Raises ``order.not_found``."""
+    """Return the order with this claim token.
+
+    Raises ``order.not_found`` if no order has this claim token.
+    """
     has_token = PaymentOrder.claim_token_hmac.in_(_hmacs(uow.settings.keyring, token))
     query = select(PaymentOrder).where(has_token)
     order = uow.session.scalar(query) if _TOKEN.match(token) else None
@@ -58,8 +62,8 @@ def find_order(uow: UnitOfWork, token: str) -> PaymentOrder:
 def claim_order(uow: UnitOfWork, user_id: int, token: str) -> PaymentOrder:
     """Assign an order to a user, who receives the credits as soon as the order is paid.
 
-    Only the first claim of an order succeeds.
-    Raises ``order.not_found``, ``order.claimed``, ``order.over``.
+    Only the first claim of an order succeeds. Raises ``order.not_found``, ``order.claimed`` or
+    ``order.over`` if the order can't be claimed.
     """
     order = lock_order(uow, find_order(uow, token).id)
     if order.user_id is not None:

@@ -1,12 +1,12 @@
-"""Charges accounts and corrects their balances.
+"""Charges credit accounts, and corrects the balances of credit accounts.
 
-``consume_credits`` charges an account for a call of the API. The module ``own_charges`` charges for
-Pressroom's own services, such as the composer.
+``consume_credits`` charges an account on request of a client of the API. The module ``own_charges``
+charges accounts for Pressroom's own services, such as the composer.
 
-Every charge runs the database function ``credit_append``. The function locks the account, refuses
-to make the balance negative, and writes the entry and the new balance. ``credit_append`` also
-compares the balance with the account's warning threshold, so a charge needs no second query. Each
-SQL statement of this module commits its own transaction.
+Every charge calls the database function ``credit_append``. ``credit_append`` locks the account,
+rejects a negative balance, and writes the ledger entry and the new balance. ``credit_append``
+compares the new balance with the account's warning threshold, so a charge needs no second query.
+Each SQL statement of this module runs in its own transaction.
 """
 
 import math
@@ -38,10 +38,10 @@ _ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 @dataclass(frozen=True)
 class Charge:
-    """A charge of an account.
+    """A charge that was subtracted from the balance of a credit account.
 
     Attributes:
-        entry: the ledger entry as JSON text, in which numbers keep their four decimals.
+        entry: the JSON text of the ledger entry, in which all amounts have four decimals.
         is_replayed: whether an earlier request with the same idempotency key made the charge.
     """
 
@@ -64,12 +64,12 @@ def consume_credits(
     meta: dict[str, Any] | None,
     key: IdempotencyKey | None,
 ) -> Charge:
-    """Charge an account in one round trip to the database.
+    """Subtract an amount from the caller's balance in one round trip to the database.
 
-    Several requests with the same idempotency key charge the account only once. The statement
-    checks the caller's API key too, which saves a query. Raises ``auth.invalid_credentials``,
-    ``credits.amount``, ``credits.source_id``, ``credits.meta``, ``credits.insufficient``,
-    ``idempotency.key_reused`` and ``idempotency.in_progress``.
+    Several requests with the same idempotency key charge the account only once. The SQL statement
+    that makes the charge also checks the caller's API key, which saves a query. Raises
+    ``auth.invalid_credentials``, ``credits.amount``, ``credits.source_id``, ``credits.meta``,
+    ``credits.insufficient``, ``idempotency.key_reused`` and ``idempotency.in_progress``.
     """
     check_amount(amount)
     _check_source_id(source_id)
@@ -88,7 +88,8 @@ def consume_credits(
     except LockNotAvailable:
         if key is None:
             raise
-        # Another request has locked the account, perhaps with the same idempotency key.
+        # The lock is unavailable because another request, perhaps with the same idempotency key, is
+        # charging the account.
         raise errors.CHARGE_IN_PROGRESS() from None
     if not rows:
         raise AUTH_INVALID_API_KEY()
@@ -103,15 +104,16 @@ def consume_credits(
 
 
 def grant_credits(database: Database, user_id: int, amount: Decimal, *, source_id: str) -> str:
-    """Add credits to an account and return the entry as JSON text. Raises ``credits.amount``."""
+    """Add credits to an account, and return the ledger entry as JSON text."""
     check_amount(amount)
     return _append(database, user_id, "grant", amount, source_id)
 
 
 def adjust_balance(database: Database, user_id: int, delta: Decimal, *, source_id: str) -> str:
-    """Add ``delta`` to a balance, and return the entry as JSON text. ``delta`` may be negative.
+    """Add ``delta`` to the balance of an account, and return the ledger entry as JSON text.
 
-    Raises ``credits.amount``, ``credits.insufficient``.
+    The parameter ``delta`` may be negative. Raises ``credits.amount`` for an invalid amount, and
+    ``credits.insufficient`` for a negative new balance.
     """
     check_amount(delta.copy_abs())
     return _append(database, user_id, "adjust", delta, source_id)
@@ -131,7 +133,10 @@ FROM credit_accounts WHERE user_id = :user_id
 
 
 def read_account(database: Database, user_id: int) -> str:
-    """Return a user's account as JSON text. A missing account is created."""
+    """Return a user's credit account as JSON text.
+
+    If the user has no credit account, create an account with a balance of 0.
+    """
     rows = database.rows(_ACCOUNT, user_id=user_id)
     if not rows:
         database.rows(_OPEN, user_id=user_id)
@@ -165,10 +170,10 @@ def _serialize_meta(meta: dict[str, Any] | None) -> str | None:
 
 
 def _min_json_bytes(value: object, *, stop_above: int) -> int:
-    """Return a lower bound for the size of a value as JSON, to reject large values early.
+    """Return a lower bound for the size of a value as JSON, so that large values can be rejected.
 
-    Counting stops when the bound exceeds ``stop_above``. Serialising the value could take a hundred
-    times the memory of the request, because a number such as 1e300 becomes 301 digits.
+    Counting stops as soon as the lower bound exceeds ``stop_above``. ``_min_json_bytes`` doesn't
+    serialise the value, because a short number such as 1e300 would become 301 digits in memory.
     """
     count = 0
     pending = [value]
@@ -177,7 +182,8 @@ def _min_json_bytes(value: object, *, stop_above: int) -> int:
         if isinstance(item, str):
             count += len(item)
         elif isinstance(item, dict | list):
-            # Each element takes at least one character, plus a comma or a bracket.
+            # Each element of a JSON array or object takes at least one character, and a comma or a
+            # bracket.
             count += 2 * len(item)
             if isinstance(item, dict):
                 count += sum(map(len, item))
@@ -186,10 +192,10 @@ def _min_json_bytes(value: object, *, stop_above: int) -> int:
 
 
 def _serialize_number(value: object) -> orjson.Fragment:
-    """Serialise a number of free-form JSON with the precision of a double.
+    """Serialise a number from a client's JSON with the precision of a double.
 
-    Most JSON readers parse numbers as doubles. The result has no exponent because the database
-    stores numbers without exponents, so 1e300 counts as 301 digits.
+    A double is precise enough, because most JSON parsers read numbers as doubles. The number is
+    written without an exponent, as the database stores it, so 1e300 has 301 digits.
     """
     number = float(value) if isinstance(value, int | Decimal) else math.inf
     if not math.isfinite(number):
@@ -221,12 +227,12 @@ _BALANCE = Statement("SELECT balance FROM credit_accounts WHERE user_id = :user_
 
 
 def insufficient_credits(database: Database, user_id: int, needed: Decimal) -> DomainError:
-    """Return the error ``credits.insufficient`` with the current balance of an account.
+    """Return the error ``credits.insufficient``, which contains the current balance of the account.
 
-    A user without an account has a balance of 0.
+    The balance in the error is 0 if the user has no credit account.
     """
     rows = database.rows(_BALANCE, user_id=user_id)
     balance = rows[0][0] if rows else 0
-    # A double represents every amount, because amounts have at most fifteen digits.
+    # A double can represent every amount of credits, because amounts have at most fifteen digits.
     facts = {"balance_credit": float(balance), "needed": float(needed)}
     return errors.CREDITS_INSUFFICIENT(facts=facts)

@@ -1,9 +1,9 @@
-"""The pages of an account's ledger.
+"""Lists the ledger entries of a credit account in pages.
 
-The entries of an account are numbered without gaps, in the order in which they were written. A
-bisection over these numbers finds the first and the last entry of a day. A filtered page scans a
-limited range of numbers, so a filtered page may have few entries, or none. The cursor of a filtered
-page is the number at which the next page begins.
+The ledger entries of each account are numbered without gaps, in the order in which they were
+written. A binary search over the entry numbers finds the first and the last entry of a day. A
+filtered page reads a limited number of ledger entries, so the page may contain few matching
+entries, or none. The cursor of a filtered page is the entry number at which the next page begins.
 """
 
 from collections.abc import Sequence
@@ -17,18 +17,19 @@ from services import paging
 from services.paging import PageOfRows, PageRequest
 from storage.database import Database, Statement
 
-# The limit on the entries that one filtered page reads from the database.
+# The maximum number of ledger entries that a filtered page reads from the database.
 MAX_SCANNED_ENTRIES = 5_000
 
 
 @dataclass(frozen=True)
 class LedgerFilter:
-    """Selects entries of the ledger.
+    """The filter that selects the ledger entries on a page.
 
     Attributes:
-        actions: the actions to include. An empty sequence includes all actions.
-        first: the first day in UTC. ``None`` means the day of the oldest entry.
-        last: the last day in UTC. ``None`` means the day of the newest entry.
+        actions: the actions of the ledger entries to include. If ``actions`` is empty, the entries
+            of all actions are included.
+        first: the first day in UTC, or ``None`` to begin with the oldest ledger entry.
+        last: the last day in UTC, or ``None`` to end with the newest ledger entry.
     """
 
     actions: Sequence[CreditAction] = ()
@@ -53,10 +54,11 @@ def list_entries(
     page_request: PageRequest,
     ledger_filter: LedgerFilter = _EVERYTHING,
 ) -> PageOfRows[tuple[int, str]]:
-    """Return the number and the JSON text of each entry, newest first.
+    """Return a page with the number and the JSON text of each ledger entry, newest first.
 
-    An offset is converted to an entry number, so an index finds old pages as quickly as new pages.
-    Raises ``request.invalid`` for an offset together with a filter. Raises ``cursor.invalid``.
+    An offset in the page request becomes an entry number, so an index finds old pages as fast as
+    new pages. Raises ``request.invalid`` for an offset together with a filter, and
+    ``cursor.invalid`` for an invalid cursor.
     """
     if ledger_filter.actions or ledger_filter.first is not None or ledger_filter.last is not None:
         return _list_filtered(database, user_id, page_request, ledger_filter)
@@ -109,8 +111,8 @@ def _list_filtered(
 
 
 _LAST_ENTRY = Statement("SELECT last_seq FROM credit_accounts WHERE user_id = :user_id")
-# A bisection that reads one entry per step. The date becomes midnight in UTC, because the
-# database session uses UTC.
+# Finds the last ledger entry before a day by a binary search, which reads one entry per step. The
+# day begins at midnight in UTC, because the database session uses UTC.
 _LAST_BEFORE = Statement("""
 WITH RECURSIVE halves (low, high) AS (
     SELECT CAST(0 AS bigint), CAST(last_seq AS bigint) FROM credit_accounts
@@ -132,9 +134,9 @@ SELECT low FROM halves WHERE low = high
 
 
 def _last_number_before(database: Database, user_id: int, day: date | None, *, days: int) -> int:
-    """Return the number of the last entry before ``day`` plus ``days``, or 0.
+    """Return the number of the last ledger entry before ``day`` plus ``days``, or 0 if none exists.
 
-    If ``day`` is ``None``, return the number of the newest entry.
+    If ``day`` is ``None``, return the number of the newest ledger entry.
     """
     if day is None:
         rows = database.rows(_LAST_ENTRY, user_id=user_id)

@@ -1,10 +1,10 @@
-"""The facts about a payment order, which determine the status of the order.
+"""Collects the facts about a payment order, and derives the order's status from these facts.
 
-The facts record whether the order was paid, failed, expired or closed. The facts also include the
-largest reported sums of refunds, failed refunds, disputes, ended disputes and lost disputes. A fact
-is never withdrawn and a sum never shrinks. A provider's messages may therefore arrive in any
-sequence, and repeatedly, and lead to the same facts. The status and the credits of an order depend
-only on the facts.
+The facts of an order say whether the order was paid, failed, expired or closed. The facts of an
+order include the largest sums of refunds, failed refunds and disputes that a provider has reported.
+A fact about an order is never withdrawn, and a reported sum never shrinks. The facts of an order
+don't depend on the sequence in which a provider's messages arrive. The status and the credits of an
+order depend only on the facts of the order.
 """
 
 import math
@@ -19,22 +19,22 @@ from models import OrderStatus, PaymentOrder, Resolution
 
 log = get_logger(__name__)
 
-# The statuses of orders that an operator can review, because no user has received the credits.
+# The statuses in which an operator can review an order, because no user has received its credits.
 REVIEWABLE = (
     OrderStatus.PENDING,
     OrderStatus.EXPIRED,
     OrderStatus.FAILED,
     OrderStatus.PAID_UNCLAIMED,
 )
-# The statuses of orders that have been paid, so that their owners have received the credits.
+# The statuses of paid orders, whose owners have received the credits.
 CREDITED = (OrderStatus.PAID, OrderStatus.DISPUTED, OrderStatus.REFUNDED)
 
 
 def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
-    """Add a provider's evidence to an order's facts.
+    """Add the evidence that a payment provider has sent to the facts of an order.
 
-    Evidence is not added if its amount, currency or checkout differs from the order's. If such
-    evidence reports a payment, an operator must review the order.
+    Evidence is ignored if its amount, currency, checkout or payment differs from the order. If
+    evidence that differs from the order reports a payment, an operator must review the order.
     """
     pairs = (
         ("order", order.id, evidence.order_id),
@@ -55,7 +55,8 @@ def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
         return
     order.session_id = order.session_id or evidence.session_id
     order.payment_id = order.payment_id or evidence.payment_id
-    # Without an amount and a currency, a payment can't be compared with the order.
+    # Ignore a payment without an amount and a currency, because it can't be compared with the
+    # order.
     if evidence.paid and evidence.amount_minor is not None and evidence.currency is not None:
         order.paid_at = order.paid_at or clock.now()
     if evidence.paid and order.status == OrderStatus.FAILED and order.mismatch is None:
@@ -72,7 +73,11 @@ def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
 
 
 def _add_disputes(order: PaymentOrder, evidence: Evidence) -> None:
-    """Raise the order's sums of disputes. Smaller sums come from outdated evidence."""
+    """Raise the stored sums of an order's disputed amounts to the sums that the provider reported.
+
+    A reported sum that is smaller than the stored sum is ignored, because it comes from an outdated
+    message.
+    """
     known = (order.disputes_minor, order.disputes_ended_minor, order.disputes_lost_minor)
     reported = (
         evidence.disputes_minor,
@@ -91,15 +96,16 @@ def _add_disputes(order: PaymentOrder, evidence: Evidence) -> None:
 
 
 def next_status(order: PaymentOrder) -> OrderStatus | None:
-    """Return the order's next status according to its facts, or ``None`` if no step is due."""
+    """Return the next status of an order according to its facts, or ``None`` to keep the status."""
     is_disputed = order.dispute == DisputeStatus.OPEN
-    # Any message from the provider proves that a checkout exists, even if its id isn't stored yet.
+    # Any message from the payment provider proves that a payment page exists, even if the page's id
+    # isn't stored yet.
     has_checkout = bool(order.session_id or order.paid_at or order.mismatch or order.is_expired)
     needs_review = order.mismatch is not None and order.resolution is None
     is_fully_lost = order.lost_minor >= order.amount_minor
     has_failed_refund = order.refunds_failed_minor > 0 and order.resolution != Resolution.REFUNDED
     paid = OrderStatus.PAID_UNCLAIMED if order.user_id is None else OrderStatus.PAID
-    # The first rule that applies to the order's status decides.
+    # The first matching rule determines the next status of the order.
     rules: tuple[tuple[tuple[OrderStatus, ...], bool, OrderStatus], ...] = (
         (REVIEWABLE, needs_review, OrderStatus.REVIEW),
         ((OrderStatus.CREATED,), has_checkout, OrderStatus.PENDING),
@@ -113,9 +119,10 @@ def next_status(order: PaymentOrder) -> OrderStatus | None:
             OrderStatus.REFUNDED,
         ),
         ((OrderStatus.PAID_UNCLAIMED, OrderStatus.PAID), is_disputed, OrderStatus.DISPUTED),
-        # After a lost dispute about a part of the payment, the rest of the order stays paid.
+        # If the payer wins a dispute about a part of the payment, the rest of the order stays paid.
         ((OrderStatus.DISPUTED,), not is_disputed, OrderStatus.PAID),
-        # After a failed refund, the order counts as paid, because the money did not go back.
+        # After a failed refund, the order counts as paid, because the payer did not get the money
+        # back.
         ((OrderStatus.REFUNDED,), has_failed_refund and not is_fully_lost, paid),
         ((OrderStatus.REVIEW,), order.resolution == Resolution.CREDIT, paid),
         ((OrderStatus.REVIEW,), order.resolution == Resolution.REFUNDED, OrderStatus.REFUNDED),
@@ -126,15 +133,16 @@ def next_status(order: PaymentOrder) -> OrderStatus | None:
 
 
 def is_credited(order: PaymentOrder) -> bool:
-    """Return whether the owner of an order must have received the order's credits."""
+    """Return whether the owner of an order should have received the order's credits."""
     is_refunded = order.resolution == Resolution.REFUNDED
     return order.user_id is not None and order.status in CREDITED and not is_refunded
 
 
 def credits_due_back(order: PaymentOrder) -> Decimal:
-    """Return the credits for the money that has gone back to the payer, rounded up.
+    """Return the credits, rounded up, that must be withdrawn because of refunds or disputes.
 
-    An open dispute counts as lost, because the provider withholds the money during a dispute.
+    An amount in an open dispute counts as refunded, because the provider withholds the money during
+    a dispute.
     """
     refunded_minor = order.gone_minor
     if refunded_minor == order.amount_minor:

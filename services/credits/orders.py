@@ -11,14 +11,17 @@ from services import paging
 from services.paging import PageOfRows, PageRequest
 from storage.unit_of_work import UnitOfWork
 
-# The age at which an abandoned order is deleted. The database function ``is_abandoned_order``
-# checks the same age.
+# The age at which abandoned orders are deleted. The database function ``is_abandoned_order`` must
+# use the same age as ``ABANDONED_ORDER_RETENTION``.
 ABANDONED_ORDER_RETENTION = timedelta(days=90)
 _UNPAID = (OrderStatus.CREATED, OrderStatus.PENDING, OrderStatus.FAILED, OrderStatus.EXPIRED)
 
 
 def get_order(uow: UnitOfWork, user_id: int, order_id: int) -> PaymentOrder:
-    """Return an order of this user. Raises ``order.not_found``."""
+    """Return a user's order.
+
+    Raises ``order.not_found`` for an unknown order or another user's order.
+    """
     order = get_order_of_any_user(uow, order_id)
     if order.user_id != user_id:
         raise ORDER_NOT_FOUND()
@@ -35,7 +38,7 @@ def list_orders(
 
 
 def get_order_of_any_user(uow: UnitOfWork, order_id: int) -> PaymentOrder:
-    """Return an order of any user, for an operator. Raises ``order.not_found``."""
+    """Return an order, regardless of its owner, for an operator. Raises ``order.not_found``."""
     order = uow.session.get(PaymentOrder, order_id)
     if order is None:
         raise ORDER_NOT_FOUND()
@@ -48,7 +51,10 @@ def list_orders_of_all_users(
     *conditions: ColumnElement[bool],
     status: OrderStatus | None,
 ) -> PageOfRows[PaymentOrder]:
-    """Return a page of all users' matching orders, newest first. Raises ``cursor.invalid``."""
+    """Return a page of the orders that match the conditions, newest first.
+
+    Raises ``cursor.invalid``.
+    """
     query = select(PaymentOrder).where(*conditions)
     if status is not None:
         query = query.where(PaymentOrder.status == status)
@@ -74,9 +80,9 @@ def list_events(uow: UnitOfWork, order_id: int) -> Sequence[PaymentEvent]:
 
 
 def purge_abandoned_orders(now: datetime, uow: UnitOfWork, limit: int) -> int:
-    """Delete up to ``limit`` abandoned orders with their history, and return their number."""
+    """Delete up to ``limit`` abandoned orders, and return the number of deleted orders."""
     order = PaymentOrder
-    # While the poller still checks an order, the order may turn out to be paid.
+    # Skip orders that the poller still checks, because such an order may turn out to be paid.
     null_columns = (
         order.next_check_at,
         order.user_id,
@@ -89,7 +95,8 @@ def purge_abandoned_orders(now: datetime, uow: UnitOfWork, limit: int) -> int:
         order.created_at < now - ABANDONED_ORDER_RETENTION,
         *(column.is_(None) for column in null_columns),
         order.refunded_minor == 0,
-        # Skip orders that the database refuses to delete. A refusal would fail the whole batch.
+        # Skip orders that the database refuses to delete, because a refusal would fail the whole
+        # batch.
         func.is_abandoned_order(order.id),
     )
     oldest = query.order_by(order.created_at).limit(limit)

@@ -1,14 +1,14 @@
-"""Charges for Pressroom's own services, such as the composer.
+"""Charges accounts for Pressroom's own services, such as the composer.
 
-These services call a provider while the caller's request waits. The ledger entry of a charge is
-written before the provider is called. The charge is open until the outcome of that call is known.
-An open charge has a row in the table ``open_charges``. Deleting this row settles or reverses the
-charge, so exactly one process decides.
+Pressroom's own services call a provider while the caller's request waits. The ledger entry of a
+charge is written before the provider is called. A charge is open until the outcome of the provider
+call is known. Each open charge has a row in the table ``open_charges``. Deleting the row of an open
+charge settles or reverses the charge, so that only one process can settle or reverse it.
 
-A worker takes an open charge, and settles the charge when the provider has answered. The worker
-reverses the charge if the provider's work failed. The caller's process reverses the charge at the
-end of the request if no worker has taken the charge. Maintenance reverses every charge after its
-deadline, because the process that should have decided was probably killed.
+A worker takes an open charge, calls the provider, and settles the charge after a successful
+response. A worker reverses its open charge if the provider call failed. At the end of a request,
+the API process reverses an open charge that no worker has taken. Maintenance reverses every open
+charge whose deadline has passed, because the responsible process was probably killed.
 """
 
 from datetime import timedelta
@@ -36,9 +36,10 @@ REVERSE_OPEN = register_maintenance(
     queue=Queue.MONEY,
     run=lambda resources, _: reverse_overdue_charges(resources),
 )
-# The time that the caller's process has after its request to reverse a charge.
+# The time after the end of a request within which the API process must reverse an open charge.
 _REVERSAL_GRACE_PERIOD = timedelta(seconds=15)
-# The time that a worker has to settle or reverse a charge. Provider calls are shorter.
+# The time within which a worker must settle or reverse a charge, which exceeds the duration of a
+# provider call.
 _WORKER_DEADLINE = timedelta(seconds=90)
 _MAX_BATCH_ROWS = 1_000
 
@@ -53,13 +54,13 @@ def charge_call(
     work: str,
     seconds: float,
 ) -> int | None:
-    """Charge for a service whose caller waits for the result, and return the entry's id.
+    """Charge a caller who waits for a service, and return the id of the ledger entry.
 
-    Calls with the same ``key`` within 24 hours are charged once. The result is ``None`` if an
-    earlier call with the same key was charged and settled.
+    Several calls with the same idempotency ``key`` within 24 hours are charged once. Return
+    ``None`` if an earlier call with the same idempotency key was charged and settled.
 
-    Raises ``credits.insufficient``. Raises ``idempotency.in_progress`` while an earlier call with
-    the same key has an open charge.
+    Raises ``credits.insufficient`` if the balance is too low. Raises ``idempotency.in_progress``
+    while a call with the same idempotency key has an open charge.
     """
     values = {
         "user_id": key.caller_id,
@@ -72,7 +73,8 @@ def charge_call(
         "for": timedelta(seconds=seconds) + _REVERSAL_GRACE_PERIOD,
     }
     with raise_instead(LockNotAvailable, CHARGE_IN_PROGRESS()), resources.unit_of_work() as uow:
-        # Lock the account first, so that simultaneous calls of a user are charged in turn.
+        # Lock the credit account before charging it, so that simultaneous calls of a user are
+        # charged one after another.
         uow.session.execute(_LOCK_ACCOUNT, values)
         if uow.session.scalar(_WAS_SETTLED, values):
             return None
@@ -87,23 +89,24 @@ def charge_call(
 
 
 def take_charge(database: Database, work: str, worker: str) -> int | None:
-    """Assign an open charge for this work to a worker, and return the entry's id.
+    """Assign an open charge for ``work`` to a worker, and return the id of its ledger entry.
 
-    Charges that another worker has taken come last, because that worker may still be running.
+    Charges that another worker has taken are assigned last, because the other worker may still be
+    running.
     """
     rows = database.rows(_TAKE, work=work, worker=worker, taken_for=_WORKER_DEADLINE)
     return rows[0][0] if rows else None
 
 
 def settle_charge(database: Database, entry_id: int, worker: str) -> None:
-    """Make a charge final after the provider has answered, if this worker took the charge."""
+    """Settle the charge that a worker has taken, after the provider has answered."""
     database.rows(_SETTLE, entry_id=entry_id, worker=worker)
 
 
 def reverse_charge(database: Database, entry_id: int, worker: str | None = None) -> None:
     """Reverse an open charge that ``worker`` has taken.
 
-    ``None`` stands for the caller's process, which can reverse a charge that no worker has taken.
+    If ``worker`` is ``None``, the API process reverses a charge that no worker has taken.
     """
     [(amount,)] = database.rows(_REVERSE, entry_id=entry_id, worker=worker)
     if amount is not None:
@@ -111,7 +114,7 @@ def reverse_charge(database: Database, entry_id: int, worker: str | None = None)
 
 
 def reverse_overdue_charges(resources: Resources) -> int:
-    """Reverse the open charges whose deadline has passed, and return their number."""
+    """Reverse the open charges whose deadline has passed, and return the number of charges."""
     rows = resources.database.rows(_OVERDUE, limit=_MAX_BATCH_ROWS)
     for entry_id, worker in rows:
         reverse_charge(resources.database, entry_id, worker)

@@ -1,4 +1,4 @@
-"""Settles orders by the webhooks of payment providers."""
+"""Settles orders when payment providers send webhooks."""
 
 from dataclasses import asdict, replace
 
@@ -17,9 +17,10 @@ log = get_logger(__name__)
 def receive_event(
     resources: Resources, channels: PaymentChannels, body: bytes, signature: str
 ) -> None:
-    """Settle the order to which a webhook refers, and commit.
+    """Settle the order to which a payment provider's webhook refers, and commit the transaction.
 
-    Raises ``TransientError`` if the provider should retry, and every error of ``Payments.event``.
+    Raises ``TransientError`` if the provider should send the webhook again, and every error of
+    ``Payments.event``.
     """
     payments, event = channels.parse_event(body, signature)
     evidence = event.evidence
@@ -32,7 +33,8 @@ def receive_event(
     if evidence.refunded_minor or evidence.refunds_failed_minor:
         evidence = _complete_refunds(resources, payments, evidence, order_id)
     if evidence.disputes_minor and evidence.payment_id is not None:
-        # The webhook describes a single dispute, but the payment may have several disputes.
+        # Fetch all disputes, because a webhook describes one dispute but the payment may have
+        # several disputes.
         evidence = payments.fetch_disputes(evidence.payment_id)
     facts = asdict(evidence).items()
     record = insert(PaymentEvent).values(
@@ -45,9 +47,10 @@ def receive_event(
     )
     record = record.on_conflict_do_nothing(index_elements=["channel", "event_id"])
     with resources.unit_of_work() as uow:
-        # Lock the order first, so that webhooks of the same order are processed in turn.
+        # Lock the order before recording the event, so that webhooks about one order are processed
+        # one after another.
         lock_order(uow, order_id)
-        # The insertion returns no row if the event has already been recorded.
+        # The INSERT returns no row if the same webhook event has already been recorded.
         if uow.session.scalar(record.returning(PaymentEvent.id)) is not None:
             settle_order(uow, order_id, evidence, OrderVia.WEBHOOK)
 
@@ -57,8 +60,8 @@ def _find_order_id(resources: Resources, payments: Payments, evidence: Evidence)
         order_id = find_order_id(uow, payments.channel, evidence)
     if order_id is not None or evidence.order_id is not None or evidence.payment_id is None:
         return order_id
-    # A dispute or a refund may arrive before the payment. Until the payment arrives, only the
-    # provider knows the order.
+    # If a webhook about a dispute or a refund arrives before the webhook about the payment, ask the
+    # provider for the order.
     provider_order_id = payments.find_order_id(evidence.payment_id)
     with resources.unit_of_work() as uow:
         return find_order_id(uow, payments.channel, Evidence(order_id=provider_order_id))
@@ -67,11 +70,12 @@ def _find_order_id(resources: Resources, payments: Payments, evidence: Evidence)
 def _complete_refunds(
     resources: Resources, payments: Payments, evidence: Evidence, order_id: int
 ) -> Evidence:
-    """Return the evidence with the sums of all refunds if a refund may have failed.
+    """Return the evidence, and fetch the sums of all refunds if a refund may have failed.
 
-    When a refund fails, the provider's sum of refunds shrinks. A smaller sum may also come from a
-    webhook that arrives late. If the reported sum differs from the stored sum, only the provider's
-    list of all refunds has the correct sums.
+    The sum of refunds that a provider reports becomes smaller when a refund fails. A webhook that
+    arrives late may also report a sum of refunds that is smaller than the stored sum. If the
+    reported sum of refunds differs from the stored sum, fetch the list of all refunds from the
+    provider.
     """
     with resources.unit_of_work() as uow:
         order = uow.session.get_one(PaymentOrder, order_id)

@@ -1,6 +1,7 @@
-"""Queries payment providers about orders whose webhook has not arrived.
+"""Queries payment providers about the payment of orders, in case a webhook is delayed or lost.
 
-An order is queried when its payer returns from the payment page, and then at growing intervals.
+The provider is queried when the payer returns from the payment page, and afterwards at growing
+intervals.
 """
 
 import threading
@@ -28,7 +29,7 @@ from storage.resources import Resources
 
 log = get_logger(__name__)
 
-# A worker runs this request when a payer returns from the payment page.
+# The request that a worker runs when the payer of an order returns from the payment page.
 REFRESH_ORDER = register_request_kind(
     RequestKind("topup.refresh", Queue.MONEY),
     lambda resources, lease: {
@@ -46,18 +47,20 @@ POLL_ORDERS = register_maintenance(
 # The statuses of orders that may still be paid.
 _PAYABLE_STATUSES = (OrderStatus.PENDING, OrderStatus.EXPIRED)
 MAX_BATCH_ORDERS = 64
-# The limit per payment channel. At 250 ms per call, eight threads make 32 calls per second.
+# The maximum number of simultaneous calls per payment channel. At 250 ms per call, eight threads
+# make 32 calls per second.
 MAX_CONCURRENT_CALLS = 8
-# A poll must end before the next poll starts.
+# The maximum duration of a poll, which must end before the next poll starts.
 _MAX_POLL_SECONDS = 20.0
-# No other poller takes the order for this time, even if this process is killed.
+# The time for which a selected order is reserved for its poller, even if the poller is killed.
 _TAKEN_FOR = timedelta(minutes=2)
-# An order that could not be settled waits for this time, so that it doesn't delay other orders.
+# If an error prevents an order from being settled, the order is checked again after
+# ``_RETRY_DELAY``.
 _RETRY_DELAY = timedelta(hours=1)
 
 
 def refresh_order(resources: Resources, providers: PaymentChannels, order_id: int) -> str:
-    """Settle an order with the provider's evidence, and return the new status of the order."""
+    """Fetch the provider's evidence about an order, settle the order, and return its new status."""
     with resources.unit_of_work() as uow:
         order = uow.session.get_one(PaymentOrder, order_id)
     if order.status not in _PAYABLE_STATUSES or order.session_id is None:
@@ -68,9 +71,10 @@ def refresh_order(resources: Resources, providers: PaymentChannels, order_id: in
 
 
 def poll_orders(resources: Resources, providers: PaymentChannels) -> int:
-    """Settle all orders that are due for a check, and return their number.
+    """Settle all orders that are due for a check, and return the number of settled orders.
 
-    Every payment channel has its own threads, so that a slow provider doesn't delay the others.
+    Each payment channel has separate threads, so that a slow provider doesn't delay the orders of
+    other providers.
     """
     with ThreadPoolExecutor(len(PaymentChannel), "poll") as pool:
         return sum(pool.map(partial(_poll_channel, resources, providers), PaymentChannel))
@@ -86,14 +90,15 @@ def _poll_channel(resources: Resources, providers: PaymentChannels, channel: Pay
             calls = [
                 pool.submit(_fetch_evidence, providers, is_unreachable, order) for order in batch
             ]
-            # Only this thread uses the database, because the process has few connections.
+            # Only the main thread uses the database, because the process has few database
+            # connections.
             for order, call in zip(batch, calls, strict=True):
                 try:
                     if (evidence := call.result()) is not None:
                         with resources.unit_of_work() as uow:
                             settle_order(uow, order.id, evidence, OrderVia.POLL)
                         settled += 1
-                except Exception:  # a fault in one order must not stop the other orders
+                except Exception:  # an error in one order must not stop other orders
                     log.exception("order.not_settled", order_id=order.id)
                     statement = update(PaymentOrder).where(PaymentOrder.id == order.id)
                     statement = statement.values(next_check_at=func.now() + _RETRY_DELAY)
@@ -105,7 +110,7 @@ def _poll_channel(resources: Resources, providers: PaymentChannels, channel: Pay
 
 
 def _take_due(resources: Resources, channel: PaymentChannel) -> Sequence[PaymentOrder]:
-    """Postpone the next check of some due orders, so that no other poller takes these orders."""
+    """Select some due orders, and postpone their next check so that no other poller takes them."""
     table = PaymentOrder
     due = select(table.id).where(table.next_check_at <= func.now(), table.channel == channel)
     due = due.order_by(table.next_check_at).limit(MAX_BATCH_ORDERS)
@@ -119,12 +124,12 @@ def _take_due(resources: Resources, channel: PaymentChannel) -> Sequence[Payment
 def _fetch_evidence(
     providers: PaymentChannels, is_unreachable: threading.Event, order: PaymentOrder
 ) -> Evidence | None:
-    """Return the evidence about an order, or ``None`` while its provider is unreachable."""
+    """Fetch the evidence about an order, or return ``None`` while its provider is unreachable."""
     if is_unreachable.is_set():
         return None
     has_expired = order.expires_at <= clock.now()
     if order.status == OrderStatus.CREATED or order.session_id is None:
-        # The order has no payment page, so nobody can have paid.
+        # An order without a payment page can't have been paid.
         return Evidence(order_id=order.id, failed=has_expired)
     try:
         payments = providers.channel(PaymentChannel(order.channel))
@@ -137,7 +142,8 @@ def _fetch_evidence(
         log.warning("orders.provider_away", channel=order.channel, reason=str(error))
         return None
     except DomainError as error:
-        # An immediate retry would get the same response, so the order's next check retries.
+        # Leave the retry to the order's next regular check, because the provider would now send the
+        # same response.
         log.warning("order.not_checked", order_id=order.id, code=error.code)
         evidence = Evidence(order_id=order.id, session_id=order.session_id)
     if has_expired and not evidence.paid:

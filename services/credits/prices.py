@@ -1,7 +1,7 @@
-"""The price of an order in money and credits.
+"""Calculates the price of an order in money and credits.
 
-Money is rounded up to the minor unit and credits are rounded down to four decimals, so that no
-order gives more credits than were paid.
+Amounts of money are rounded up and credits are rounded down, so that no order gives more credits
+than its payer has paid for.
 """
 
 import math
@@ -22,7 +22,10 @@ _CREDIT_AMOUNT = "body.credit_amount"
 
 @dataclass(frozen=True)
 class Price:
-    """The terms of an order. The field names are the column names of ``payment_orders``."""
+    """The price of an order, with the exchange rates that apply to the order.
+
+    Each field of ``Price`` has the name of a column in ``payment_orders``.
+    """
 
     currency: str
     amount: Decimal
@@ -34,7 +37,7 @@ class Price:
 
 @dataclass(frozen=True)
 class CreditRate:
-    """Converts money to credits, and credits to money."""
+    """Converts amounts of money to credits, and credits to amounts of money."""
 
     currency: Currency
     credits_per_usd: Decimal
@@ -44,29 +47,31 @@ class CreditRate:
         return Fraction(self.credits_per_usd) / Fraction(self.currency.per_usd)
 
     def credits(self, minor: int) -> Decimal:
-        """Return the credits that an amount in the minor unit buys, rounded down."""
+        """Return the credits that an amount in the currency's minor unit buys, rounded down."""
         bought = Fraction(minor, 10**self.currency.digits) * self._credits_per_unit
         return Decimal(math.floor(bought * 10**PLACES)).scaleb(-PLACES)
 
     def minor(self, credit_amount: Decimal) -> int:
-        """Return the price of credits in the minor unit, rounded up."""
+        """Return the price of an amount of credits in the currency's minor unit, rounded up."""
         units = Fraction(credit_amount) / self._credits_per_unit
         return math.ceil(units * int(10**self.currency.digits))
 
     @property
     def min_minor(self) -> int:
-        """The smallest amount of an order in the minor unit.
+        """Return the smallest allowed amount of an order, in the currency's minor unit.
 
-        The amount buys at least the smallest amount of credits that can be stored.
+        The smallest amount of an order buys at least the smallest amount of credits that the
+        database can store.
         """
         smallest = self.minor(Decimal(1).scaleb(-PLACES))
         return max(int(self.currency.minimum.scaleb(self.currency.digits)), smallest)
 
     @property
     def max_minor(self) -> int:
-        """The largest amount of an order in the minor unit.
+        """Return the largest allowed amount of an order, in the currency's minor unit.
 
-        The provider accepts the amount, and the credits fit into an account's balance.
+        The payment provider accepts ``max_minor``, and the credits for ``max_minor`` fit into a
+        balance.
         """
         limit = self.minor(MAX_AMOUNT)
         if self.credits(limit) > MAX_AMOUNT:
@@ -81,9 +86,10 @@ def price_order(
     amount: Decimal | None,
     credit_amount: Decimal | None,
 ) -> Price:
-    """Return the price of an order that names an amount of money, an amount of credits, or both.
+    """Return the price of an order.
 
-    An amount of 0 counts as missing.
+    The caller requests an amount of money, an amount of credits, or both. An amount of 0 counts as
+    a missing amount.
 
     Raises ``topup.currency``, ``topup.amount``, ``topup.amount_missing``,
     ``topup.amount_mismatch``, ``topup.amount_too_small``, ``topup.amount_too_large``.
@@ -114,7 +120,10 @@ def price_order(
 def _price_in_minor_unit(
     rate: CreditRate, amount: Decimal | None, credit_amount: Decimal | None
 ) -> int:
-    """Return the price in the minor unit. The two amounts must match if the caller sent both."""
+    """Return the price of an order in the currency's minor unit, such as cents.
+
+    If the caller sent an amount of money and an amount of credits, the amounts must match.
+    """
     if not amount and not credit_amount:
         raise errors.TOPUP_AMOUNT_MISSING()
     paid = None

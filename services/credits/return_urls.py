@@ -1,4 +1,4 @@
-"""The URL to which a payer returns after paying."""
+"""Checks and extends the return URL, to which the browser goes after a payment."""
 
 from collections.abc import Collection
 from urllib.parse import parse_qsl, urlencode
@@ -8,22 +8,23 @@ from core.settings import Settings, origins
 from core.settings.origins import MAX_URL_CHARACTERS
 
 # The query parameters that ``add_result`` adds to a return URL. A return URL that already contains
-# one of these parameters is refused, because the URL could pretend that the order was paid.
+# ``order_id`` or ``status`` is rejected, because it could pretend that the order was paid.
 ORDER = "order_id"
 STATUS = "status"
-# The console page to which a payer returns after ordering in the console.
+# The path of the console page to which the browser goes after a payment for an order from the
+# console.
 CONSOLE_RETURN_PATH = "/console/credits/returned"
 
 
 def console_url(settings: Settings) -> str:
-    """Return the URL of the console's return page, which is allowed without a setting."""
+    """Return the URL of the console's return page, which is always allowed."""
     return f"{settings.public_base}{CONSOLE_RETURN_PATH}"
 
 
 def check_return_url(url: str, allowed: Collection[str]) -> None:
-    """Raise ``topup.redirect_not_allowed`` unless the URL is on an allowed origin."""
+    """Raise ``topup.redirect_not_allowed`` if the return URL isn't on an allowed origin."""
     address = origins.read_url(url)
-    # Some servers also separate query parameters at semicolons.
+    # Treat semicolons as separators of query parameters, because some servers do this.
     query = "" if address is None else address.query.replace(";", "&")
     names = {name.strip().lower() for name, _ in parse_qsl(query, keep_blank_values=True)}
     if address is None or not names.isdisjoint({ORDER, STATUS}) or not address.is_allowed(allowed):
@@ -31,7 +32,7 @@ def check_return_url(url: str, allowed: Collection[str]) -> None:
 
 
 def add_result(url: str, order_id: int, status: str) -> str:
-    """Return the URL with the id and the status of the order in the query."""
+    """Return the return URL with the order's id and status as query parameters."""
     address, hash_mark, fragment = url.partition("#")
     separator = "&" if "?" in address else "?"
     result = urlencode({ORDER: order_id, STATUS: status})

@@ -1,8 +1,9 @@
-"""Settles orders.
+"""Settles orders, which means that evidence about a payment updates an order and the ledger.
 
 Settling adds a provider's evidence to the facts of an order, and then updates the order's status
-and the ledger. Settling the same evidence a second time has no effect. Webhooks, the payer's return
-page, the poller, claims and operators change orders only through this module.
+and the owner's ledger entries. Settling an order with the same evidence a second time has no
+effect. Webhooks, the payer's return page, the poller, claims and operators all change orders only
+through this module.
 """
 
 from datetime import datetime, timedelta
@@ -31,17 +32,18 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 _MIN_CHECK_INTERVAL = timedelta(seconds=30)
-# The ages at which the poller checks a pending order, whose payer may be waiting.
+# The ages at which the poller checks a pending order, because its payer may be waiting.
 _EARLY_CHECKS = (timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=20))
-# The provider closes an expired payment page and reports that by a webhook. The poller closes the
-# page only if this webhook is missing after the delay.
+# The time that the poller waits for the provider's webhook about an expired payment page before it
+# closes the page.
 _CLOSING_DELAY = timedelta(minutes=1)
-# The times after an order's expiry at which the poller checks for a late payment. The slowest
-# payment methods take several days. After the last check, only a webhook can report a payment.
+# The delays after an order's expiry at which the poller checks for a late payment. The slowest
+# payment methods take several days. After the last check of an expired order, only a webhook can
+# report a payment.
 _LATE_CHECKS = (timedelta(hours=1), timedelta(days=1), timedelta(days=3), timedelta(days=14))
 
-# The event that an order's owner receives per new status. An order without an owner has no events
-# until the order is claimed.
+# Maps the new status of an order to the type of the feed event that the order's owner receives.
+# Events about an order without an owner are not announced until a user claims the order.
 _EVENT_TYPES = {
     OrderStatus.PAID: FeedEventType.ORDER_PAID,
     OrderStatus.REFUNDED: FeedEventType.ORDER_REFUNDED,
@@ -51,9 +53,10 @@ _EVENT_TYPES = {
 
 
 def settle_order(uow: UnitOfWork, order_id: int, evidence: Evidence, via: OrderVia) -> PaymentOrder:
-    """Add evidence to an order, and update the order's status and the ledger.
+    """Add a provider's evidence to an order, and update the order's status and the ledger.
 
-    All changes belong to the caller's transaction.
+    The changes of the order and the ledger become effective when the caller commits the
+    transaction.
     """
     order = lock_order(uow, order_id)
     add_evidence(order, evidence)
@@ -79,7 +82,8 @@ def apply_facts(uow: UnitOfWork, order: PaymentOrder, via: OrderVia) -> None:
             _update_status(uow, order, via)
             _update_ledger(uow, order)
     except DataError:
-        # The balance would exceed its limit, so an operator must review the order.
+        # The database rejects the order's credits because the balance would exceed its limit, so an
+        # operator must review the order.
         uow.session.refresh(order)
         is_reviewable = order.status in {OrderStatus.CREATED, *REVIEWABLE}
         if not is_reviewable or order.mismatch is not None:
@@ -91,10 +95,10 @@ def apply_facts(uow: UnitOfWork, order: PaymentOrder, via: OrderVia) -> None:
 
 
 def resolve_order(uow: UnitOfWork, order_id: int, resolution: Resolution) -> PaymentOrder:
-    """Apply an operator's decision about an order whose payment did not match the order.
+    """Apply an operator's decision about an order whose payment differed from the order.
 
-    ``resolution`` either gives the full amount of credits, or marks the order as refunded. Raises
-    ``order.not_found``, ``order.not_in_review``.
+    ``resolution`` either gives the user all credits of the order, or marks the order as refunded.
+    Raises ``order.not_found``, or ``order.not_in_review`` if the order isn't in review.
     """
     order = lock_order(uow, order_id)
     if order.status != OrderStatus.REVIEW:
@@ -107,10 +111,10 @@ def resolve_order(uow: UnitOfWork, order_id: int, resolution: Resolution) -> Pay
 
 
 def find_order_id(uow: UnitOfWork, channel: PaymentChannel, evidence: Evidence) -> int | None:
-    """Return the id of the order to which evidence refers, or ``None``.
+    """Return the id of the order to which a provider's evidence refers, or ``None``.
 
-    The evidence may contain the id of the order, the checkout and the payment, and the first match
-    in this sequence counts.
+    The order is found by the order id, the checkout id or the payment id in the evidence, in this
+    sequence.
     """
     table = PaymentOrder
     for column, value in (
@@ -127,7 +131,7 @@ def find_order_id(uow: UnitOfWork, channel: PaymentChannel, evidence: Evidence) 
 
 
 def next_check(order: PaymentOrder, now: datetime) -> datetime | None:
-    """Return the time of the poller's next check of an order, or ``None`` for no further check."""
+    """Return the time when the poller must check an order again, or ``None`` to stop checking."""
     soon = now + _MIN_CHECK_INTERVAL
     if order.status == OrderStatus.CREATED:
         return max(order.expires_at, soon)
@@ -147,7 +151,8 @@ def _update_status(uow: UnitOfWork, order: PaymentOrder, via: OrderVia) -> None:
         log.info("order.changed", order_id=order.id, before=before, after=status, via=via)
         order.status = status
         order.changed_via = via
-        # Write every status separately, because the database checks and records each transition.
+        # Write every status of the order separately, because the database checks and records each
+        # transition.
         uow.session.flush()
         uow.after_commit(ORDERS.labels(status).inc)
         if order.user_id is not None and status in _EVENT_TYPES:
@@ -162,7 +167,7 @@ _TAKE = text("SELECT credit_take(:user_id, :amount, :source, :order_id, :rate, :
 
 
 def _update_ledger(uow: UnitOfWork, order: PaymentOrder) -> None:
-    """Add the missing ledger entries of an order."""
+    """Add the ledger entries that an order requires and that are still missing."""
     if not is_credited(order):
         return
     if not order.credited:
@@ -176,7 +181,7 @@ def _update_ledger(uow: UnitOfWork, order: PaymentOrder) -> None:
         values = {**_entry_values(order), "amount": due - order.taken, "source": source}
         uow.session.execute(_TAKE, values)
         uow.after_commit(partial(count_credits, CreditAction.TOPUP_REFUND, due - order.taken))
-        # Convert the withdrawn credits back to money.
+        # Convert the withdrawn credits to an amount of money.
         refund = (due - order.taken) * order.amount / order.credit_amount
         uow.after_commit(partial(count_money, MoneyDirection.OUT, order.currency, refund))
     elif due < order.taken:

@@ -1,4 +1,4 @@
-"""The threshold below which an account's balance counts as low."""
+"""Reads and sets a user's threshold, below which a balance of credits counts as low."""
 
 from decimal import Decimal
 
@@ -12,7 +12,7 @@ _THRESHOLD = Statement(
 
 
 def read_threshold(database: Database, user_id: int) -> str:
-    """Return a user's threshold, or the default threshold, as a number with four decimals."""
+    """Return a user's warning threshold, or the default threshold, with four decimals."""
     [(below,)] = database.rows(_THRESHOLD, user_id=user_id)
     return str(below)
 
@@ -26,9 +26,10 @@ _SET_THRESHOLD = Statement(
 
 
 def set_threshold(database: Database, user_id: int, below: Decimal) -> int:
-    """Set a user's threshold. Return 1 if the threshold changed, and 0 otherwise.
+    """Set a user's warning threshold for low balances.
 
-    A threshold of 0 disables the warning. Raises ``credits.below``.
+    Return 1 if the threshold changed, and 0 otherwise. A threshold of 0 disables the warning about
+    a low balance. Raises ``credits.below`` for an invalid threshold.
     """
     if not is_storable(below) or below < 0:
         raise CREDITS_BELOW(most=MAX_AMOUNT)

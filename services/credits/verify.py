@@ -1,7 +1,7 @@
-"""Verifies the accounts, the entries and the orders of the ledger.
+"""Verifies the consistency of the accounts, the entries and the orders in the ledger.
 
-The owner and the number of an entry identify the entry. The hash of an entry covers its owner and
-its number, so the hash need not cover the column ``id``.
+A ledger entry is identified by its owner and its number. The hash of a ledger entry covers its
+owner and its number, so it need not cover the column ``id``.
 """
 
 from collections.abc import Iterator
@@ -28,11 +28,13 @@ VERIFY_LEDGER = register_maintenance(
     run=lambda resources, _: verify_daily(resources),
 )
 
-# The common beginning of two statements, which selects all users with entries, an account or a
-# checkpoint. The recursive part finds the users with entries by reading the index once per user.
-# The statements read an account's entries from its checkpoint on, through an index and without
-# sorting. ``:distrusted`` holds the ids of users whose checkpoints are ignored. ``:is_whole`` makes
-# the statements read all entries, and valid checkpoints must still match the entries.
+# Common table expressions for the statements ``ENTRY_FAULTS`` and ``ACCOUNTS``. The common table
+# expressions select all users who have ledger entries, an account or a checkpoint. The recursive
+# expression ``holders`` finds all users who have ledger entries, by reading the index once per
+# user. The entries of an account are read in the order of an index, beginning after the checkpoint.
+# The parameter ``:distrusted`` contains the ids of the users whose checkpoints are ignored. With
+# ``:is_whole``, the statements read all ledger entries, but still compare the checkpoints with the
+# entries.
 _ACCOUNTS = """
 WITH RECURSIVE holders AS (
     SELECT min(user_id) AS user_id FROM credit_entries
@@ -83,7 +85,8 @@ WHERE f.is_wrong
 """
 )
 
-# Selects every account with its faults, the number of its new entries and its last entry.
+# Selects every account with its faults, the number of entries after the checkpoint, and the last
+# entry.
 ACCOUNTS = (
     _ACCOUNTS  # noqa: S608 - all of it stands here
     + """
@@ -115,12 +118,12 @@ FROM accounts AS a CROSS JOIN LATERAL (
 """
 )
 
-# Selects the orders whose status changed after a checkpoint.
+# Selects the orders whose status has changed since a checkpoint.
 NEW_ORDERS = "SELECT DISTINCT order_id FROM payment_order_changes WHERE id > :after"
 
-# Selects the newest change of an order's status that a checkpoint may name. A change gets its id
-# before its transaction commits, so changes with lower ids may become visible later. An hour
-# exceeds the length of every transaction.
+# Selects the newest status change that a checkpoint may contain. A checkpoint may contain only
+# changes that are an hour older than the newest change, because slow transactions may still commit
+# changes with smaller ids. Every transaction of Pressroom ends within an hour.
 LAST_SETTLED_CHANGE = """
 SELECT c.id FROM payment_order_changes AS c
 WHERE c.created_at < (
@@ -128,8 +131,9 @@ WHERE c.created_at < (
 ORDER BY c.id DESC LIMIT 1
 """
 
-# Selects the faults in the orders of ``:order_ids``, or in all orders. The statement repeats the
-# rules of ``services.credits.settlement`` in SQL, so that a mistake in either version is detected.
+# Selects the faults in the orders with the ids ``:order_ids``, or in all orders. The statement
+# repeats the rules of ``services.credits.settlement`` in SQL, so that a mistake in one of the two
+# versions is detected.
 ORDER_FAULTS = """
 WITH told AS (
     SELECT order_id,
@@ -195,12 +199,13 @@ WHERE f.is_wrong
 
 @dataclass(frozen=True)
 class LedgerFault:
-    """An inconsistency in an account, an entry or an order.
+    """An inconsistency in a credit account, a ledger entry or an order.
 
     Attributes:
-        user_id: the account's owner, or ``None`` for an order that no user has claimed.
-        seq: the number of the entry, or ``None`` for a fault of the account as a whole.
-        order_id: the id of the order with the fault, or of the order of the entry.
+        user_id: the id of the account's owner, or ``None`` for an order that no user has claimed.
+        seq: the number of the faulty ledger entry, or ``None`` if the whole account is faulty.
+        order_id: the id of the faulty order, or the id of the order to which the faulty entry
+            refers.
     """
 
     user_id: int | None
@@ -211,13 +216,13 @@ class LedgerFault:
 
 @dataclass
 class LedgerReport:
-    """The faults that a verification found, and the number of records that it read.
+    """The faults that a verification of the ledger found, and the numbers of verified records.
 
     Attributes:
-        accounts: the number of accounts.
-        resumed: the number of accounts whose older entries were skipped because of a checkpoint.
-        entries: the number of entries that were read.
-        orders: the number of orders that were read, or ``None`` for all orders.
+        accounts: the number of verified accounts.
+        resumed: the number of accounts whose verification resumed after a checkpoint.
+        entries: the number of ledger entries that were read.
+        orders: the number of verified orders, or ``None`` if all orders were verified.
     """
 
     accounts: int = 0
@@ -228,18 +233,18 @@ class LedgerReport:
 
 
 def verify_ledger(resources: Resources, *, full: bool) -> LedgerReport:
-    """Verify the ledger and write new checkpoints.
+    """Verify the ledger, and write new checkpoints for the accounts without faults.
 
-    A verification starts at the checkpoints, unless ``full`` is set. A verification checks these
-    rules:
+    Unless ``full`` is set, only entries after the checkpoints are read. The verified rules:
 
-    - The balance of an account is the sum of its entries, and the last ``balance_after``.
-    - Entries are numbered without gaps.
-    - Each entry continues the balance and the hash chain of the previous entry.
-    - The debt of an account is the sum that refunds could not withdraw, less the repaid sum.
-    - An order with an owner has exactly one topup entry after its payment. Every other order has
-      no topup entry.
-    - The credits withdrawn for an order are worth the money that the payer received back.
+    - The balance of an account equals the sum of its entries, and the ``balance_after`` of the last
+      entry.
+    - The ledger entries of an account are numbered without gaps.
+    - Each ledger entry continues the balance and the hash chain of the preceding entry.
+    - The debt of an account is the amount that refunds could not withdraw, less the repaid amount.
+    - A paid order that has an owner has exactly one topup entry in the ledger. An order that is
+      unpaid or has no owner has no topup entry.
+    - The credits that were withdrawn for an order match the money that the payer received back.
     - Each change of an order's status is an allowed transition.
     """
     book = CheckpointBook(resources)
@@ -253,7 +258,7 @@ def verify_ledger(resources: Resources, *, full: bool) -> LedgerReport:
 
 
 def verify_daily(resources: Resources) -> int:
-    """Verify the new entries, log the faults, and return the number of faults."""
+    """Verify the entries after the checkpoints, log the faults, and return the number of faults."""
     report = verify_ledger(resources, full=False)
     for fault in report.faults:
         place = {"user_id": fault.user_id, "seq": fault.seq, "order_id": fault.order_id}
@@ -291,7 +296,8 @@ class _Verification:
                 self._book.write(checkpoints)
                 checkpoints = []
         self._book.write(checkpoints)
-        # The fault may be older than the checkpoint, so the next verification reads all entries.
+        # Mark faulty accounts as suspect so that the next verification reads all their entries,
+        # because a fault may be older than the checkpoint.
         self._book.mark_suspect(user_id for user_id in self._faulty_users if user_id is not None)
         self._verify_orders()
         return self._report
@@ -303,7 +309,7 @@ class _Verification:
     def _verify_orders(self) -> None:
         after = self._book.last_verified_change(self._connection)
         faults_before = len(self._report.faults)
-        # A batch of ``None`` stands for all orders.
+        # A batch that is ``None`` means that all orders are verified.
         batches: list[list[int] | None] = [None]
         if not self._is_whole and after is not None:
             self._new_orders.update(row.order_id for row in self._rows(NEW_ORDERS, after=after))

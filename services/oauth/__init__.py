@@ -1,5 +1,5 @@
-"""The OAuth authorization server, where people grant other programs access within scopes.
+"""Implements an OAuth authorization server, where people grant access to other programs.
 
-The library Authlib implements the protocol. This package stores the clients, grants, codes and
-tokens, and decides whether they are valid.
+The library Authlib implements the OAuth protocol. The package ``services.oauth`` stores clients,
+grants, codes and tokens, and decides whether each of them is valid.
 """

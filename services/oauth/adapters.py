@@ -1,4 +1,4 @@
-"""Adapters between Authlib and Pressroom: requests, clients, codes and tokens."""
+"""Adapts Authlib's interfaces for requests, clients, codes and tokens to Pressroom's data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -37,11 +37,11 @@ class AuthlibServer(Protocol):
 
 @dataclass(frozen=True)
 class OAuthRequest:
-    """A request to the authorization server.
+    """An HTTP request to the authorization server.
 
     Attributes:
-        parameters: the names and values from the query or the form.
-        authorization: the value of the header ``Authorization``.
+        parameters: the names and values of the parameters in the query or the form.
+        authorization: the value of the HTTP header ``Authorization``.
     """
 
     method: str
@@ -62,11 +62,11 @@ class OAuthResponse:
 
 
 class AuthlibRequest(rfc6749.OAuth2Request):
-    """A request in Authlib's form.
+    """An HTTP request in the form that Authlib expects.
 
-    The URL begins with the public base, because a proxy may pass on another host name. A parameter
-    without a value counts as missing. A repeated parameter raises ``InvalidRequestError`` (RFC
-    6749, 3.1 and 3.2).
+    The URL of the request begins with the deployment's public URL, because a proxy may change the
+    host name. A request parameter without a value counts as missing. A repeated request parameter
+    raises ``InvalidRequestError`` (RFC 6749, 3.1 and 3.2).
     """
 
     def __init__(self, received: OAuthRequest, public_base: str) -> None:
@@ -95,9 +95,9 @@ class AuthlibClient(rfc6749.ClientMixin):
         return clients.is_registered_uri(redirect_uri, self.record.redirect_uris)
 
     def get_allowed_scope(self, scope: str | None) -> str | None:
-        """Return the requested scopes, or ``None`` if the client may not request one of them.
+        """Return the requested scopes, or ``None`` if the client may not request all of them.
 
-        A request without scopes requests all scopes of the client.
+        A request without scopes requests all scopes that the client may request.
         """
         requested = set((scope or "").split()) or set(self.record.scopes)
         return " ".join(sorted(requested)) if requested <= set(self.record.scopes) else None
@@ -125,14 +125,14 @@ class AuthlibCode(rfc6749.AuthorizationCodeMixin):
 
 
 class AuthlibRefreshToken(rfc6749.TokenMixin):
-    """A refresh token of the requesting client, whose grant is locked."""
+    """A refresh token, which belongs to the requesting client and whose grant is locked."""
 
     def __init__(self, record: OAuthToken) -> None:
         self.record = record
         self.origin = TokenOrigin(record.grant_id, record.family, record.scopes)
 
     def check_client(self, _client: AuthlibClient) -> bool:
-        # The token was searched for among the client's tokens.
+        # The token belongs to the client, because only the client's tokens were searched.
         return True
 
     def get_scope(self) -> str:
@@ -140,7 +140,7 @@ class AuthlibRefreshToken(rfc6749.TokenMixin):
 
 
 class AuthlibToken(rfc6749.TokenMixin):
-    """A token that its client revokes or introspects."""
+    """A token that a client wants to revoke or introspect."""
 
     def __init__(self, issued: IssuedToken) -> None:
         self.issued = issued
@@ -157,9 +157,9 @@ class AuthlibToken(rfc6749.TokenMixin):
 def _authenticate_token(
     endpoint: "Revocation | Introspection", request: AuthlibRequest, client: AuthlibClient
 ) -> AuthlibToken | None:
-    """Return the token in the request if the token belongs to the client.
+    """Return the token in the request, or ``None`` if the token doesn't belong to the client.
 
-    The prefix of a token shows its kind, so the parameter ``token_type_hint`` is ignored.
+    The parameter ``token_type_hint`` is ignored, because the prefix of a token shows its type.
     """
     secret = request.form.get("token")
     if secret is None:
@@ -178,8 +178,8 @@ class Revocation(RevocationEndpoint):
 
 
 class Introspection(IntrospectionEndpoint):
-    # Only authenticated clients can introspect tokens. Otherwise an attacker could test stolen
-    # tokens (RFC 7662, 2.1).
+    # Only authenticated clients can introspect tokens, because an attacker could otherwise test
+    # stolen tokens (RFC 7662, 2.1).
     CLIENT_AUTH_METHODS = ("client_secret_basic", "client_secret_post")
     authenticate_token = _authenticate_token
     server: AuthlibServer
@@ -201,7 +201,7 @@ class Introspection(IntrospectionEndpoint):
 
 
 def build_metadata(public_base: str) -> dict[str, Any]:
-    """Return the metadata that tells clients the server's endpoints (RFC 8414)."""
+    """Return the metadata from which OAuth clients learn the server's endpoints (RFC 8414)."""
     return {
         "issuer": public_base,
         "authorization_endpoint": public_base + AUTHORIZE_PATH,

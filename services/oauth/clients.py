@@ -1,6 +1,6 @@
-"""OAuth clients, which are programs to which people can grant access.
+"""Registers and revokes OAuth clients, which are programs to which people can grant access.
 
-The operator registers the clients.
+The operator registers OAuth clients.
 """
 
 import hmac
@@ -23,19 +23,20 @@ MAX_REDIRECT_URI_CHARACTERS = 2000
 MAX_CLIENT_NAME_CHARACTERS = 100
 _ID_CHARACTERS = 20
 _PURPOSE = "oauth-client"
-# A program on a person's device listens at one of these addresses, on any free port (RFC 8252,
-# 7.3). The name "localhost" may resolve to another machine, so its port must match exactly.
+# Loopback addresses on which a program on a person's device can listen, on any free port (RFC 8252,
+# 7.3). A redirect URI with the host "localhost" must have the registered port, because the name may
+# resolve to another machine.
 _LOOPBACK_ADDRESSES = {"127.0.0.1", "::1"}
-# The characters that RFC 3986 allows in a URI. A backslash is not allowed, because browsers treat
-# a backslash as a slash.
+# The characters that RFC 3986 allows in a URI. A backslash is excluded, because browsers treat a
+# backslash as a slash.
 _URI_CHARACTERS = re.compile(r"[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]+\Z")
-# A private scheme is a reversed domain name (RFC 8252, 7.1), so that no two programs share a
-# scheme.
+# Matches a private URI scheme, which is a reversed domain name so that no two programs share a
+# scheme (RFC 8252, 7.1).
 _PRIVATE_SCHEME = re.compile(r"[a-z][a-z0-9-]*(\.[a-z0-9-]+)+\Z")
 
 
 def require_registrable_uri(uri: str) -> None:
-    """Raise ``oauth_client.redirect_uri`` for a redirect URI that no client may register."""
+    """Raise ``oauth_client.redirect_uri`` if no client may register this redirect URI."""
     parts = _split_uri(uri)
     if parts is None or not _URI_CHARACTERS.match(uri) or len(uri) > MAX_REDIRECT_URI_CHARACTERS:
         raise OAUTH_CLIENT_REDIRECT_URI(uri=uri, reason="is no plain URI")
@@ -56,9 +57,9 @@ def require_registrable_uri(uri: str) -> None:
 
 
 def is_registered_uri(uri: str, registered: list[str]) -> bool:
-    """Return whether a client has registered a redirect URI.
+    """Return whether a redirect URI is one of a client's registered redirect URIs.
 
-    The port of a loopback address may differ from the registered port.
+    The port of a redirect URI with a loopback address may differ from the registered port.
     """
     return uri in registered or any(
         _differs_only_by_port(uri, registered_uri) for registered_uri in registered
@@ -73,7 +74,7 @@ def _differs_only_by_port(uri: str, registered: str) -> bool:
     if parts.scheme != "http" or parts.hostname not in _LOOPBACK_ADDRESSES:
         return False
     host = f"[{parts.hostname}]" if parts.hostname == "::1" else parts.hostname
-    # Build the URI from the registered URI, so that nothing but the port can differ.
+    # Build the expected URI from the registered URI, so that only the port can differ.
     expected = urlunsplit(parts._replace(netloc=f"{host}:{sent_parts.port}"))
     return sent_parts.port is not None and uri == expected
 
@@ -95,12 +96,13 @@ def register_client(
     scopes: Iterable[Scope],
     public: bool,
 ) -> tuple[OAuthClient, str | None]:
-    """Register a client, and return the client and its secret, which is not stored.
+    """Register an OAuth client, and return the client and its secret.
 
-    A public client has no secret.
+    A public client has no secret. The database doesn't store the secret of a confidential client.
     """
     name = name.strip()
-    # People rely on the name when they grant access, so the name has no invisible characters.
+    # Reject invisible characters in the client's name, because people rely on the name when they
+    # grant access.
     if not 1 <= len(name) <= MAX_CLIENT_NAME_CHARACTERS or not name.isprintable():
         raise errors.OAUTH_CLIENT_NAME(most=MAX_CLIENT_NAME_CHARACTERS)
     uris = list(dict.fromkeys(redirect_uris))
@@ -129,34 +131,34 @@ def register_client(
 
 
 def find_client(uow: UnitOfWork, client_id: str) -> OAuthClient | None:
-    """Return the client with this id, or ``None`` for an unknown or revoked client."""
+    """Return the OAuth client with this id, or ``None`` for an unknown or revoked client."""
     query = select(OAuthClient).where(OAuthClient.client_id == client_id)
     return uow.session.scalar(query.where(OAuthClient.revoked_at.is_(None)))
 
 
 def is_valid_secret(keyring: Keyring, client: OAuthClient | None, sent: str) -> bool:
-    """Return whether a secret is the client's secret.
+    """Return whether a secret is the secret of the OAuth client.
 
-    Without a client the function takes the same time, so the duration doesn't reveal whether a
-    client exists.
+    If ``client`` is ``None``, the check takes the same time, so that its duration doesn't reveal
+    whether a client exists.
     """
     secret_hmac = client.secret_hmac if client is not None and client.secret_hmac else bytes(32)
     digests = keyring.signer(_PURPOSE).digests(sent.encode())
-    # Compare with every digest before combining the results, so that the duration is constant.
+    # Compare the secret with every digest, even after a match, so that the duration is constant.
     matches = [hmac.compare_digest(secret_hmac, digest) for digest in digests]
     return any(matches)
 
 
 def list_clients(uow: UnitOfWork, *, limit: int = 1000) -> list[OAuthClient]:
-    """Return all clients, including revoked clients, newest first."""
+    """Return all OAuth clients, including revoked clients, newest first."""
     newest_first = (OAuthClient.created_at.desc(), OAuthClient.client_id)
     return list(uow.session.scalars(select(OAuthClient).order_by(*newest_first).limit(limit)))
 
 
 def revoke_client(uow: UnitOfWork, client_id: str) -> int:
-    """Revoke a client, so that its grants stop working. Return 1, or 0 for a revoked client.
+    """Revoke an OAuth client, so that its grants stop working.
 
-    Raises ``oauth_client.not_found``.
+    Return 1, or 0 if the client was already revoked. Raises ``oauth_client.not_found``.
     """
     if uow.session.get(OAuthClient, client_id) is None:
         raise errors.OAUTH_CLIENT_NOT_FOUND()

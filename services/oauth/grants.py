@@ -1,6 +1,7 @@
-"""Grants of access, which people give to clients, and the tokens of the grants.
-A request that issues a code or a token, or revokes tokens, first locks the grant. Such requests
-therefore take turns, and no token is issued after the grant has been revoked.
+"""Stores OAuth grants, with which people give clients access, and the tokens of the grants.
+
+Requests about one grant run one after another, so that no token is issued after the grant has been
+revoked. A request that issues a code or a token, or revokes tokens, first locks the grant.
 """
 
 from collections.abc import Collection, Mapping
@@ -32,15 +33,16 @@ OAUTH_TOKEN_LIFETIMES = {
     TokenKind.REFRESH: timedelta(days=30),
 }
 _PURPOSE = "oauth-token"
-# The conditions that a token is neither expired nor revoked.
+# The SQL conditions that a token is neither expired nor revoked.
 _IS_ACTIVE_TOKEN = (OAuthToken.expires_at > func.now(), OAuthToken.revoked_at.is_(None))
-# Joins a token with its grant, the grant's client and the grant's person.
+# Joins tokens with their grants, the clients of the grants, and the people who gave the grants.
 _TOKEN_JOIN = (
     join(OAuthToken, OAuthGrant, OAuthGrant.id == OAuthToken.grant_id)
     .join(OAuthClient, OAuthClient.client_id == OAuthGrant.client_id)
     .join(User, User.id == OAuthGrant.user_id)
 )
-# The conditions that the grant, the client and the person of a token still exist.
+# The SQL conditions that a token's grant and client are not revoked, and that the person is not
+# erased.
 _IS_ACTIVE_GRANT = (
     OAuthGrant.revoked_at.is_(None),
     OAuthClient.revoked_at.is_(None),
@@ -50,7 +52,7 @@ _IS_ACTIVE_GRANT = (
 
 @dataclass(frozen=True)
 class GrantSummary:
-    """A grant with the name of its client, for the person who gave the grant."""
+    """A grant with the name of its client, as the person who gave the grant sees it."""
 
     id: int
     client_id: str
@@ -63,12 +65,12 @@ class GrantSummary:
 def grant_scopes(
     uow: UnitOfWork, *, user_id: int, client: OAuthClient, scopes: Collection[Scope]
 ) -> OAuthGrant:
-    """Add scopes to a person's grant for a client, and return the grant.
+    """Add scopes to the grant that a person has given to a client, and return the grant.
 
-    A mail notifies the person of new scopes.
+    If the grant has new scopes, the person is notified by mail.
     """
-    # Lock the person, so that a person's consents are processed in turn. The lock also rejects the
-    # consent of a person who has been erased.
+    # Lock the person, so that several consents of one person are processed one after another.
+    # Locking the person raises an error if the person has been erased.
     sessions.lock_person(uow, user_id)
     query = select(OAuthGrant).where(
         OAuthGrant.user_id == user_id,
@@ -93,7 +95,7 @@ def grant_scopes(
 
 
 def lock_grant(uow: UnitOfWork, grant_id: int) -> OAuthGrant | None:
-    """Lock a grant until the transaction ends. Return ``None`` for a revoked grant."""
+    """Lock a grant until the transaction ends. Return ``None`` if the grant is revoked."""
     query = select(OAuthGrant).where(OAuthGrant.id == grant_id, OAuthGrant.revoked_at.is_(None))
     return uow.session.scalar(
         query.with_for_update(key_share=True), execution_options={"populate_existing": True}
@@ -128,9 +130,10 @@ def list_grants(
 
 
 def revoke_grant(uow: UnitOfWork, *, grant_id: int, user_id: int) -> int:
-    """Revoke a user's grant, so that its tokens stop working. Return 1, or 0 for a revoked grant.
+    """Revoke a user's grant, so that the tokens of the grant stop working.
 
-    Raises ``grant.not_found``.
+    Return 1, or 0 if the grant was already revoked. Raises ``grant.not_found`` for an unknown grant
+    or another user's grant.
     """
     grant = uow.session.get(OAuthGrant, grant_id)
     if grant is None or grant.user_id != user_id:
@@ -142,7 +145,7 @@ def revoke_grant(uow: UnitOfWork, *, grant_id: int, user_id: int) -> int:
 
 
 def revoke_grants(uow: UnitOfWork, user_id: int) -> None:
-    """Revoke all grants of a person. The caller has locked the person."""
+    """Revoke all grants of a person. Call ``revoke_grants`` only after locking the person."""
     revoked_grants = record_moment_once(uow, OAuthGrant.revoked_at, OAuthGrant.user_id == user_id)
     if revoked_grants:
         record_event(uow, user_id, EventType.GRANT_ENDED, grants=revoked_grants)
@@ -150,11 +153,12 @@ def revoke_grants(uow: UnitOfWork, user_id: int) -> None:
 
 @dataclass(frozen=True)
 class TokenOrigin:
-    """The origin of a new access token and a new refresh token.
+    """The grant, the authorization code and the scopes from which new tokens are created.
 
     Attributes:
-        family: the id of the code from which all tokens of the family descend.
-        scopes: the scopes of the refresh token. The access token may have fewer scopes.
+        family: the id of the authorization code from which all tokens of the family descend.
+        scopes: the scopes of the new refresh token. The new access token may have fewer scopes than
+            the new refresh token.
     """
 
     grant_id: int
@@ -164,7 +168,7 @@ class TokenOrigin:
 
 @dataclass(frozen=True)
 class IssuedToken:
-    """A token that its client refreshes, revokes or introspects."""
+    """An OAuth token that a client refreshes, revokes or introspects."""
 
     token: OAuthToken
     client_id: str
@@ -173,7 +177,7 @@ class IssuedToken:
 
 
 def authenticate_token(database: Database, keyring: Keyring, secret: str) -> Caller:
-    """Return the caller of an access token. Raises ``auth.invalid_credentials``."""
+    """Return the caller that an access token authenticates. Raises ``auth.invalid_credentials``."""
     if not ACCESS_TOKEN.matches(secret):
         raise AUTH_INVALID_ACCESS_TOKEN()
     digests = keyring.signer(_PURPOSE).digests(secret.encode())
@@ -188,7 +192,8 @@ def authenticate_token(database: Database, keyring: Keyring, secret: str) -> Cal
 def store_tokens(uow: UnitOfWork, origin: TokenOrigin, tokens: Mapping[str, Any]) -> None:
     """Store the HMACs of a new access token and a new refresh token.
 
-    The caller has locked the grant. ``tokens`` is the response to the client.
+    Call ``store_tokens`` only after locking the grant. ``tokens`` is the response that the client
+    will receive.
     """
     for kind, secret, scopes in (
         (TokenKind.ACCESS, tokens["access_token"], tokens["scope"].split()),
@@ -207,10 +212,11 @@ def store_tokens(uow: UnitOfWork, origin: TokenOrigin, tokens: Mapping[str, Any]
 
 
 def lock_refresh_token(uow: UnitOfWork, secret: str, *, client_id: str) -> OAuthToken | None:
-    """Lock the grant of a client's refresh token, and return the token.
+    """Lock the grant to which a client's refresh token belongs, and return the token.
 
-    The result is ``None`` for an invalid token. A token that has already been rotated counts as
-    stolen. The sender may be the client or the thief, so all tokens of the family are revoked.
+    Return ``None`` if the refresh token is invalid. A refresh token that has already been replaced
+    counts as stolen. Either the client or a thief may have sent a stolen token, so all tokens of
+    its family are revoked.
     """
     issued = find_token(uow, secret, client_id=client_id)
     if issued is None or issued.token.kind != TokenKind.REFRESH:
@@ -226,13 +232,19 @@ def lock_refresh_token(uow: UnitOfWork, secret: str, *, client_id: str) -> OAuth
 
 
 def mark_rotated(uow: UnitOfWork, token: OAuthToken) -> None:
-    """Mark a refresh token as replaced by a new token. The caller has locked the grant."""
+    """Mark a refresh token as replaced by a new token.
+
+    Call ``mark_rotated`` only after locking the grant.
+    """
     token.rotated_at = uow.session.scalar(select(func.clock_timestamp()))
     uow.session.flush()
 
 
 def find_token(uow: UnitOfWork, secret: str, *, client_id: str) -> IssuedToken | None:
-    """Return a token of this client, or ``None``. The token may be expired or revoked."""
+    """Return the token of a client, or ``None`` for an unknown token.
+
+    The returned token may be expired or revoked.
+    """
     if not (ACCESS_TOKEN.matches(secret) or REFRESH_TOKEN.matches(secret)):
         return None
     is_active = and_(*_IS_ACTIVE_TOKEN, *_IS_ACTIVE_GRANT, OAuthToken.rotated_at.is_(None))
@@ -246,7 +258,7 @@ def find_token(uow: UnitOfWork, secret: str, *, client_id: str) -> IssuedToken |
 
 
 def revoke_token(uow: UnitOfWork, token: OAuthToken) -> None:
-    """Revoke a token. Revoking a refresh token revokes all tokens of its family."""
+    """Revoke an OAuth token. Revoking a refresh token also revokes all tokens of its family."""
     if token.kind == TokenKind.REFRESH:
         lock_grant(uow, token.grant_id)
         revoke_family(uow, token.family)
@@ -255,7 +267,10 @@ def revoke_token(uow: UnitOfWork, token: OAuthToken) -> None:
 
 
 def revoke_family(uow: UnitOfWork, family: int) -> None:
-    """Revoke all tokens that descend from the same code. The caller has locked the grant."""
+    """Revoke all tokens that descend from an authorization code.
+
+    Call ``revoke_family`` only after locking the grant.
+    """
     record_moment_once(uow, OAuthToken.revoked_at, OAuthToken.family == family)
 
 

@@ -1,7 +1,8 @@
-"""Connects Authlib's authorization server with Pressroom's tables.
+"""Connects the authorization server of the library Authlib with Pressroom's tables.
 
-Each request creates a server with the request's unit of work. The server returns errors instead of
-raising them, because the transaction may have revoked stolen tokens and must be committed.
+Each HTTP request creates an ``OAuthServer``, which uses the request's unit of work. ``OAuthServer``
+returns errors instead of raising them. The transaction of an OAuth request must be committed even
+after an error, because it may have revoked stolen tokens.
 """
 
 import base64
@@ -50,9 +51,10 @@ _S256_CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}\Z")
 
 
 def redeem_code(uow: UnitOfWork, secret: str, *, client_id: str) -> OAuthCode | None:
-    """Use up a client's authorization code, or return ``None`` for an invalid code.
+    """Mark a client's authorization code as used, or return ``None`` for an invalid code.
 
-    A code that is used a second time counts as stolen, so all tokens of the code are revoked.
+    An authorization code that is used twice counts as stolen, so all tokens of the code are
+    revoked.
     """
     if not AUTHORIZATION_CODE.matches(secret):
         return None
@@ -66,16 +68,17 @@ def redeem_code(uow: UnitOfWork, secret: str, *, client_id: str) -> OAuthCode | 
     if code.used_at is not None:
         grants.revoke_family(uow, code.id)
         return None
-    # Use the database's clock, which has also set the expiry.
+    # Compare with the database's clock, because this clock has also set the expiry of the code.
     code.used_at = uow.session.scalar(select(func.clock_timestamp()))
     uow.session.flush()
     return code if code.used_at is not None and code.used_at < code.expires_at else None
 
 
 def build_client_error() -> InvalidClientError:
-    """Return the error for every failed authentication of a client.
+    """Return the error that every failed authentication of a client raises.
 
-    The error is always the same, so that a stranger can't discover which clients exist.
+    Every failed authentication raises the same error, so that a stranger can't find out which
+    clients exist.
     """
     return InvalidClientError(
         "The client is unknown, or its credentials are wrong.", status_code=401
@@ -83,9 +86,10 @@ def build_client_error() -> InvalidClientError:
 
 
 def read_credentials(request: AuthlibRequest) -> tuple[str, str | None, str]:
-    """Return the client's id, secret and method of authentication.
+    """Return the client id, the client secret and the authentication method from a request.
 
-    Raises ``OAuth2Error`` for missing credentials, or for credentials in the header and the form.
+    Raises ``OAuth2Error`` if the credentials are missing, or if the header and the form both
+    contain credentials.
     """
     client_id = request.form.get("client_id")
     secret = request.form.get("client_secret")
@@ -94,7 +98,8 @@ def read_credentials(request: AuthlibRequest) -> tuple[str, str | None, str]:
         if client_id is None:
             raise build_client_error()
         return client_id, secret, "client_secret_post" if secret else "none"
-    # The id and the secret of the client are encoded like the values of a form (RFC 6749, 2.3.1).
+    # In the header ``Authorization``, the client's id and secret are encoded like the values of a
+    # form (RFC 6749, 2.3.1).
     scheme, _, encoded = header.partition(" ")
     try:
         decoded = base64.b64decode(encoded.strip(), validate=True).decode()
@@ -111,11 +116,11 @@ def read_credentials(request: AuthlibRequest) -> tuple[str, str | None, str]:
 
 
 class ProofKey(CodeChallenge):
-    """Requires PKCE (RFC 7636) with the method S256 for every code.
+    """Requires PKCE (RFC 7636) with the method S256 for every authorization code.
 
-    PKCE proves that the client which exchanges a code has requested the code. Authlib would exempt
-    confidential clients. Authlib would also accept the method "plain", which proves nothing if an
-    attacker has seen the request.
+    PKCE proves that a client which redeems an authorization code is the client that requested the
+    code. Without ``ProofKey``, Authlib would exempt confidential clients, and would accept the
+    insecure method "plain".
     """
 
     SUPPORTED_CODE_CHALLENGE_METHOD = ("S256",)
@@ -149,7 +154,7 @@ class _CodeGrant(AuthorizationCodeGrant):
 
     def save_authorization_code(self, code: str, request: AuthlibRequest) -> None:
         uow = self.server.uow
-        # The user and the scopes come from ``AuthorizationRequest.decide``.
+        # ``AuthorizationRequest.decide`` has set the user and the scopes.
         user_id, scopes = request.user
         grant = grants.grant_scopes(
             uow, user_id=user_id, client=request.client.record, scopes=scopes
@@ -171,7 +176,7 @@ class _CodeGrant(AuthorizationCodeGrant):
         return None if row is None else AuthlibCode(row)
 
     def delete_authorization_code(self, authorization_code: AuthlibCode) -> None:
-        """Do nothing, because ``query_authorization_code`` has already used the code up."""
+        """Do nothing, because ``query_authorization_code`` has already marked the code as used."""
 
     def authenticate_user(self, authorization_code: AuthlibCode) -> int | None:
         return self.server.find_user_id(authorization_code.origin.grant_id)
@@ -207,7 +212,7 @@ class OAuthServer(AuthorizationServer):
         self.register_endpoint(Revocation)
         self.register_endpoint(Introspection)
 
-    # The API calls the methods from here on.
+    # The API calls the public methods from ``issue_tokens`` to ``read_authorization_request``.
 
     def issue_tokens(self, received: OAuthRequest) -> OAuthResponse:
         return self._respond(self.create_token_response, received)
@@ -221,9 +226,9 @@ class OAuthServer(AuthorizationServer):
     def read_authorization_request(
         self, received: OAuthRequest
     ) -> "AuthorizationRequest | OAuthResponse":
-        """Return a request for a person's consent, or an error as a redirect to the client.
+        """Return a valid authorization request, or an error as a redirect to the client.
 
-        Raises an error such as ``oauth.invalid_client`` if the redirect URI isn't registered.
+        Raises an error such as ``oauth.invalid_client`` if redirecting to the client isn't safe.
         """
         try:
             return AuthorizationRequest(self, self.get_consent_grant(received))
@@ -243,7 +248,7 @@ class OAuthServer(AuthorizationServer):
     def _error(self, error: OAuth2Error) -> OAuthResponse:
         return self.handle_response(*error())
 
-    # Authlib calls the methods from here on.
+    # Authlib calls the methods from ``create_oauth2_request`` on.
 
     def create_oauth2_request(self, request: OAuthRequest | AuthlibRequest) -> AuthlibRequest:
         if isinstance(request, AuthlibRequest):
@@ -255,8 +260,8 @@ class OAuthServer(AuthorizationServer):
     ) -> OAuthResponse:
         headers_by_name = dict(headers)
         if "Location" in headers_by_name:
-            # The parameter "iss" tells a client of several servers which server responds (RFC
-            # 9207).
+            # The parameter "iss" tells a client that uses several servers which server has
+            # responded (RFC 9207).
             headers_by_name["Location"] = add_params_to_uri(
                 headers_by_name["Location"], [("iss", self.issuer)]
             )
@@ -322,7 +327,7 @@ class OAuthServer(AuthorizationServer):
 
 
 class AuthorizationRequest:
-    """A valid request of a client for access, which a person grants or denies."""
+    """A valid request in which a client asks for access, and which a person grants or denies."""
 
     def __init__(self, server: OAuthServer, grant: Any) -> None:
         self._server = server
@@ -332,10 +337,11 @@ class AuthorizationRequest:
         self.scopes = [Scope(scope) for scope in grant.request.scope.split()]
 
     def decide(self, caller: Caller, scopes: Collection[Scope]) -> OAuthResponse:
-        """Grant the requested scopes that are also in ``scopes``, or deny the request.
+        """Grant the requested scopes that ``scopes`` contains, or deny the whole request.
 
-        A request is denied if no scope remains. A mail notifies the person of scopes that the
-        client did not have before. Raises ``auth.login_again``.
+        The authorization request is denied if ``scopes`` contains none of the requested scopes. The
+        person is notified by mail of scopes that the client did not have before. Raises
+        ``auth.login_again`` if the caller's last login is too old.
         """
         granted_scopes = [scope for scope in self.scopes if scope in scopes]
         if granted_scopes:

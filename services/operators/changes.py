@@ -1,7 +1,8 @@
-"""The changes that an operator makes on the operators' pages.
+"""Makes the changes that an operator can request on the operators' pages.
 
-Each change records an event of the operator's account. The event shows who made the change, when
-and from where. Further events of the affected account show what was changed.
+Each change by an operator records a security event of the operator's account. The event of the
+operator's account shows who made the change, when and from where. Security events of the affected
+account show what the operator changed.
 """
 
 from enum import StrEnum
@@ -42,9 +43,9 @@ def change_plan(uow: UnitOfWork, operator: Caller, user_id: int, plan: Plan) -> 
 def resolve_order(
     uow: UnitOfWork, operator: Caller, order_id: int, resolution: Resolution
 ) -> PaymentOrder:
-    """Credit or refund an order in review.
+    """Give the owner of an order in review the credits, or mark the order as refunded.
 
-    Raises ``order.not_found`` and ``order.not_in_review``.
+    Raises ``order.not_found``, or ``order.not_in_review`` if the order isn't in review.
     """
     order = settlement.resolve_order(uow, order_id, resolution)
     is_credited = resolution is Resolution.CREDIT
@@ -54,14 +55,14 @@ def resolve_order(
 
 
 def retry_job(uow: UnitOfWork, operator: Caller, job_id: int) -> None:
-    """Retry a failed job. Raises ``job.not_found`` and ``job.not_retryable``."""
+    """Retry a failed job. Raises ``job.not_retryable`` if the job can't be retried."""
     job = jobs.get_any_job(uow, job_id, lock=True)
     jobs.retry_locked_job(uow, job)
     _record_operator_event(uow, operator, OperatorAct.JOB_RETRIED, job_id=job_id)
 
 
 def cancel_job(uow: UnitOfWork, operator: Caller, job_id: int) -> int:
-    """Cancel a job. Return 1, or 0 for a finished job. Raises ``job.not_found``."""
+    """Cancel a job. Return 1, or 0 if the job has already finished. Raises ``job.not_found``."""
     cancelled = jobs.cancel_locked_job(uow, jobs.get_any_job(uow, job_id, lock=True))
     if cancelled:
         _record_operator_event(uow, operator, OperatorAct.JOB_CANCELLED, job_id=job_id)
@@ -71,7 +72,7 @@ def cancel_job(uow: UnitOfWork, operator: Caller, job_id: int) -> int:
 def request_maintenance(uow: UnitOfWork, operator: Caller, name: str) -> None:
     """Request an immediate run of a kind of maintenance.
 
-    Raises ``maintenance.not_found`` and ``maintenance.running``.
+    Raises ``maintenance.not_found`` for an unknown kind, or ``maintenance.running`` during a run.
     """
     maintenance.request_run(uow, name)
     _record_operator_event(uow, operator, OperatorAct.MAINTENANCE_BEGUN, maintenance=name)
@@ -80,9 +81,9 @@ def request_maintenance(uow: UnitOfWork, operator: Caller, name: str) -> None:
 def review_texts(
     uow: UnitOfWork, operator: Caller, kind: text_reviews.Kind, record_id: int, version: str
 ) -> bool:
-    """Mark suspicious texts as reviewed.
+    """Mark the suspicious texts of a record as reviewed by the operator.
 
-    Return false if the texts have changed since ``version``, which the operator saw.
+    Return false if the texts have changed since the operator read their ``version``.
     """
     is_reviewed = text_reviews.mark_reviewed(uow, kind, record_id, version)
     if is_reviewed:

@@ -1,7 +1,7 @@
-"""Lists the newest users for the command `pressroom users list`.
+"""Lists the newest users for the command ``pressroom users list``.
 
-This module doesn't import the models, because declaring all tables takes a third of the time of a
-short command.
+This module doesn't import the ORM models, because declaring all tables would take a third of the
+command's time.
 """
 
 from datetime import datetime
@@ -29,11 +29,11 @@ class ListedUser(NamedTuple):
 
 
 def list_newest_users(database: Database, *, owners: bool, email: str) -> list[ListedUser]:
-    """Return up to 1,000 users, newest first.
+    """Return up to 1,000 users that match the filter, newest first.
 
     Args:
         owners: whether to return only users who own a list.
-        email: a part of the address. Upper and lower case don't matter.
+        email: a case-insensitive part of the user's e-mail address.
     """
     rows = database.rows(_NEWEST_USERS, owners=owners, part=strip_invisible(email))
     return [ListedUser(*row) for row in rows]

@@ -1,4 +1,4 @@
-"""Lists the last run of each kind of maintenance."""
+"""Lists the latest run of each kind of maintenance."""
 
 from dataclasses import dataclass
 
@@ -11,10 +11,10 @@ from storage.unit_of_work import UnitOfWork
 
 @dataclass(frozen=True)
 class MaintenanceRun:
-    """The last run of a kind of maintenance.
+    """The latest run of a kind of maintenance.
 
     Attributes:
-        took_seconds: the duration of the last run, or ``None`` during a run.
+        took_seconds: the duration of the latest run in seconds, or ``None`` during a run.
     """
 
     row: Maintenance
@@ -24,14 +24,14 @@ class MaintenanceRun:
 
     @property
     def done(self) -> int | None:
-        """The number that the last successful run reported, such as the number of deleted rows."""
+        """Return the result of the latest successful run, such as the number of deleted rows."""
         return (self.row.last_result or {}).get("done")
 
 
 def list_maintenance(uow: UnitOfWork) -> list[MaintenanceRun]:
-    """Return the last run of each kind of maintenance.
+    """Return the latest run of each kind of maintenance.
 
-    The database's clock decides whether a run is due, because the workers use this clock too.
+    A run is due according to the database's clock, because the workers use the same clock.
     """
     now = uow.session.scalar(select(func.now()))
     assert now is not None
@@ -47,7 +47,7 @@ def list_maintenance(uow: UnitOfWork) -> list[MaintenanceRun]:
 
 
 def run_seconds(row: Maintenance) -> float | None:
-    """Return the duration of the last run, or ``None`` during a run."""
+    """Return the duration of the latest run in seconds, or ``None`` during a run."""
     started = row.last_started_at
     finished = row.last_finished_at
     if started is None or finished is None or finished < started:

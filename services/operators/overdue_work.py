@@ -1,4 +1,4 @@
-"""Collects the overdue work for the operators' pages."""
+"""Collects the overdue work that the operators' pages show."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -12,7 +12,8 @@ from services.subscriptions.list_reports import ReportedList
 from services.subscriptions.text_reviews import SuspiciousText
 from storage.resources import Resources
 
-# Maintenance that became due more recently is normal, because a worker will soon run it.
+# The minimum delay of maintenance that counts as late, because a worker usually runs due
+# maintenance earlier.
 MIN_LATE_SECONDS = 60.0
 _MAX_REPORTED_LISTS = 20
 _MAX_SUSPICIOUS_TEXTS = 20
@@ -20,10 +21,11 @@ _MAX_SUSPICIOUS_TEXTS = 20
 
 @dataclass(frozen=True)
 class QueueFigures:
-    """The numbers of jobs in one queue.
+    """The numbers of queued, running and due jobs in one queue.
 
     Attributes:
-        oldest_seconds: the seconds since the queue's oldest job became due, or 0 without a due job.
+        oldest_seconds: the seconds since the queue's oldest due job became due, or 0 if no job is
+            due.
     """
 
     queue: str
@@ -35,11 +37,12 @@ class QueueFigures:
 
 @dataclass(frozen=True)
 class OverdueWork:
-    """The work that waits for the workers or for an operator.
+    """The work that waits for a worker or an operator.
 
     Attributes:
-        rows: the number of overdue rows per retention rule, without rules that have no such row.
-        late_maintenance: the delay in seconds per late kind of maintenance.
+        rows: maps the name of a retention rule to its number of overdue rows. The mapping ``rows``
+            omits retention rules without overdue rows.
+        late_maintenance: maps each kind of maintenance that is late to its delay in seconds.
     """
 
     figures: DeploymentFigures
@@ -51,9 +54,9 @@ class OverdueWork:
 
 
 def read_overdue_work(resources: Resources) -> OverdueWork:
-    """Return the overdue work of the deployment. Raises ``psycopg2.Error``.
+    """Return the overdue work of the deployment. Raises ``psycopg2.Error`` if the database fails.
 
-    The statements read the unfinished jobs and a limited number of other rows.
+    The SQL statements read only unfinished jobs and a limited number of other rows.
     """
     figures = deployment_figures.read_figures(resources.database)
     overdue_rows = count_overdue_rows(resources)

@@ -1,6 +1,7 @@
-"""Deletes personal data when a person is erased, or after the retention period of the data.
+"""Deletes personal data when a person is erased, or when the retention period of the data ends.
 
-A short transaction marks a person as erased (``erasure``). An erased person can't log in, the
-address of the person is free again, and nothing more is written about the person. A job then erases
-the remaining rows in batches (``stages``).
+To erase a person, a short transaction first marks the person as erased (``erasure``). An erased
+person can't log in. After an erasure, another person can use the address, and nothing more is
+written about the erased person. After a person has been marked as erased, a job erases the person's
+remaining rows in batches (``stages``).
 """

@@ -1,7 +1,7 @@
-"""Erases people.
+"""Erases people, which means that their personal data is deleted.
 
-A first transaction marks a person as erased and erases everything that other people can see. A job
-then erases the remaining rows.
+The first transaction of an erasure marks the person as erased, and erases everything that other
+people can see. After the first transaction, a job erases the person's remaining rows.
 """
 
 import time
@@ -33,19 +33,20 @@ from services.subscriptions.members import opt_outs
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The limit on waiting until an import or a payment no longer locks the person.
+# The maximum time for which an erasure waits while an import or a payment locks the person.
 MAX_WAIT_SECONDS = 60.0
-# A second job repeats the erasure after this time. Requests that read the person before the erasure
-# have ended by this time.
+# The time between the two jobs of an erasure. Requests that read the person before the erasure have
+# ended when the second job starts.
 _REPEAT_AFTER = timedelta(hours=1)
 _PURPOSE = "erasure"
 
 
 def begin_erasure(resources: Resources, email: str) -> int:
-    """Mark a person as erased, and return the id of the job that erases the remaining rows.
+    """Mark a person as erased, and return the id of the job that erases the person's other rows.
 
-    If an unfinished erasure has the same address, the id of its job is returned. A failed job is
-    retried. Raises ``user.not_found``, ``user.owns_lists``.
+    If an unfinished erasure of the address exists, return the id of its job. If the job of an
+    unfinished erasure has failed, retry the job. Raises ``user.not_found`` for an unknown address,
+    and ``user.owns_lists`` for a person who owns lists.
     """
     ends_by = time.monotonic() + MAX_WAIT_SECONDS
     while True:
@@ -59,14 +60,14 @@ def begin_erasure(resources: Resources, email: str) -> int:
 
 
 def mark_erased(uow: UnitOfWork, email: str) -> int:
-    """Mark a person as erased in the caller's transaction, and return the id of the job.
+    """Mark a person as erased in the caller's transaction, and return the id of the erasure job.
 
-    Unlike ``begin_erasure``, this function doesn't wait for a locked person. Raises
-    ``user.not_found``, ``user.owns_lists``.
+    ``mark_erased`` doesn't retry if the person is locked, in contrast to ``begin_erasure``. Raises
+    ``user.not_found`` for an unknown address, and ``user.owns_lists`` for a person who owns lists.
     """
     address = email_addresses.normalise_address(email)
-    # The lock waits for all transactions that write about the person. Later transactions don't
-    # write about an erased person.
+    # Lock the person, which waits until all transactions that write about the person have ended.
+    # Transactions that start after the erasure don't write about an erased person.
     person = uow.session.scalar(select(User).where(User.email == address).with_for_update())
     if person is None:
         return _resume_erasure(uow, address)
@@ -77,9 +78,10 @@ def mark_erased(uow: UnitOfWork, email: str) -> int:
 
 
 def mark_own_erasure(uow: UnitOfWork, person: User) -> None:
-    """Mark a person as erased after the person has opened a mailed link.
+    """Mark a person as erased who has requested the erasure with a mailed link.
 
-    Raises ``user.has_account``, because a mailed link must not erase lists and credits.
+    Raises ``user.has_account`` if the person has a password, because a mailed link must not erase
+    lists and credits.
     """
     uow.session.refresh(person, with_for_update=True)
     if person.password_hash is not None:
@@ -88,9 +90,10 @@ def mark_own_erasure(uow: UnitOfWork, person: User) -> None:
 
 
 def mark_erased_again(uow: UnitOfWork, user_id: int) -> bool:
-    """Erase a person again after a backup was restored, and return whether that was necessary.
+    """Erase a person whose data a restored backup contains.
 
-    Only people without lists can be erased, so the person's restored lists are archived.
+    Return false if the backup did not contain the person's data. The person's restored lists are
+    archived, because only people without lists can be erased.
     """
     person = uow.session.get(User, user_id, with_for_update=True)
     if person is None or person.erased_at is not None:
@@ -102,9 +105,9 @@ def mark_erased_again(uow: UnitOfWork, user_id: int) -> bool:
 
 
 def mark_record_erased(uow: UnitOfWork, record: User) -> None:
-    """Mark a list's record of a person as erased, because an account takes over the address.
+    """Mark a list's record of a person as erased, because the person's account takes its address.
 
-    The record's opt-outs have already been moved to the account.
+    Call ``mark_record_erased`` after moving the opt-outs of the record to the account.
     """
     for model in (models.MailedLink, models.AccountMail):
         uow.session.execute(delete(model).where(model.user_id == record.id))
@@ -112,7 +115,7 @@ def mark_record_erased(uow: UnitOfWork, record: User) -> None:
 
 
 def _resume_erasure(uow: UnitOfWork, address: str) -> int:
-    """Return the job of the address's erasure, and restart the job if it failed."""
+    """Return the id of the job that erases an address, and restart the job if it has failed."""
     digests = uow.settings.keyring.signer(_PURPOSE).digests(address.encode())
     query = select(Erasure).where(Erasure.address_hmac.in_(digests))
     newest = query.order_by(Erasure.created_at.desc()).limit(1)
@@ -128,7 +131,7 @@ def _resume_erasure(uow: UnitOfWork, address: str) -> int:
 
 
 def _is_owned_by(person: User) -> ColumnElement[bool]:
-    """Return the condition that a list belongs to the person and is not archived."""
+    """Return the SQL condition that a list belongs to the person and is not archived."""
     return and_(MailingList.user_id == person.id, MailingList.archived_at.is_(None))
 
 
@@ -136,7 +139,7 @@ def _mark_person(uow: UnitOfWork, person: User) -> int:
     address = person.email
     opt_out_count = opt_outs.detach_opt_outs(uow, person, address)
     for model in (models.MailedLink, models.AccountMail):
-        # Include the rows that contain only the address of the person.
+        # Delete the rows with the person's id, and the rows that contain only the person's address.
         is_about_person = or_(model.user_id == person.id, model.email == person.email)
         uow.session.execute(delete(model).where(is_about_person))
     deny_lists.hash_entries(uow, address)
@@ -146,7 +149,7 @@ def _mark_person(uow: UnitOfWork, person: User) -> int:
 
 
 def _blank_person(uow: UnitOfWork, person: User, erasure: dict[str, Any]) -> int:
-    """Blank the person's row, and return the id of the job that erases the remaining rows."""
+    """Blank a person's row, and return the id of the job that erases the person's other rows."""
     person.email = f"erased-{person.id}@erased.invalid"
     person.name = None
     person.password_hash = None
@@ -159,18 +162,19 @@ def _blank_person(uow: UnitOfWork, person: User, erasure: dict[str, Any]) -> int
 
 
 def _enqueue_erasure(uow: UnitOfWork, user_id: int) -> Job:
-    # The erasure deletes the person's jobs, so the person must not own this job. The job still
-    # counts towards the person's share of the queue.
+    # The erasure job must not belong to the person, because the erasure deletes the person's jobs.
+    # The erasure job counts towards the person's share of the queue.
     return enqueue_job(uow, ERASE_PERSON, user_id=None, on_behalf_of=user_id, subject_id=user_id)
 
 
 @dataclass(frozen=True)
 class ErasureReach:
-    """The facts that a person should know before requesting an erasure.
+    """The facts that a person must know before requesting an erasure.
 
     Attributes:
-        has_account: whether the person has an account. A mailed link can't erase an account.
-        is_elsewhere: whether the person is also on lists of other owners.
+        has_account: whether the person has an account. A person can't erase an account with a
+            mailed link.
+        is_elsewhere: whether the person is also on lists of owners other than ``owner_id``.
     """
 
     has_account: bool
@@ -178,7 +182,7 @@ class ErasureReach:
 
 
 def assess_erasure(uow: UnitOfWork, person: User, owner_id: int) -> ErasureReach:
-    """Return the facts for a person who is on a list of this owner."""
+    """Return the facts about the erasure of a person who is on a list of the owner ``owner_id``."""
     elsewhere = (
         exists()
         .where(Subscription.user_id == person.id, Subscription.email.is_not(None))
@@ -189,11 +193,11 @@ def assess_erasure(uow: UnitOfWork, person: User, owner_id: int) -> ErasureReach
 
 
 def run_erasure(resources: Resources, lease: Lease) -> None:
-    """Erase batches of rows during one turn of the job."""
+    """Erase batches of a person's rows during one turn of the erasure job."""
     try:
         work_in_turns(resources, lease, partial(_erase_batch, lease=lease))
     except DomainError as error:
-        # A transient error makes the job retry, because an erasure must not fail.
+        # Raise a transient error so that the job is retried, because an erasure must not fail.
         raise TransientError(error.message) from error
 
 
@@ -202,20 +206,21 @@ ERASE_PERSON = register_kind(
         name="person.erase",
         run=run_erasure,
         queue=Queue.MAINTENANCE,
-        # The job has no owner, so no user sees the job.
+        # No user sees the erasure job, because it has no owner.
         scope=Scope.SUBSCRIPTION_FULL,
         retryable=True,
-        # The job is retried for a long time, because the person was promised the erasure.
+        # The erasure job is retried for a long time, because the person was promised the erasure.
         patience=timedelta(days=30),
     )
 )
 
 
 def _erase_batch(uow: UnitOfWork, lease: Lease) -> bool:
-    """Erase one batch of rows, and return whether the whole erasure is complete."""
+    """Erase one batch of a person's rows, and return whether the erasure is complete."""
     erasure = uow.session.get_one(Erasure, lease.subject_id)
     names = list(stages.STAGES)
-    # All stages are repeated if another release has stored a stage that this release doesn't have.
+    # Repeat all stages if this release doesn't know the stored stage, because another release has
+    # stored it.
     place = names.index(erasure.stage) if erasure.stage in names else 0
     rows = 0
     bookmark = erasure.bookmark
@@ -228,7 +233,8 @@ def _erase_batch(uow: UnitOfWork, lease: Lease) -> bool:
         _complete_erasure(uow, lease, erasure)
         return True
     counts = {**erasure.counts, names[place]: erasure.counts.get(names[place], 0) + rows}
-    # If another worker has taken over the job, this call raises an error, which undoes the batch.
+    # ``record_progress`` raises an error if another worker has taken over the job, so that the
+    # batch is rolled back.
     record_progress(uow, lease, done=sum(counts.values()))
     place += bookmark is None and place < len(names) - 1
     erasure.stage = names[place]
@@ -238,9 +244,10 @@ def _erase_batch(uow: UnitOfWork, lease: Lease) -> bool:
 
 
 def _complete_erasure(uow: UnitOfWork, lease: Lease, erasure: Erasure) -> None:
-    """Complete the job. After the first job, schedule a second job.
+    """Complete an erasure job. If the job is the first job of the erasure, schedule a second job.
 
-    The second job erases rows that simultaneous requests have written during the first job.
+    The second erasure job erases rows that simultaneous requests have written during the first
+    erasure job.
     """
     counts = {name: erasure.counts.get(name, 0) for name in stages.REPORTED}
     complete_job(uow, lease, {"user_id": erasure.user_id, **counts})

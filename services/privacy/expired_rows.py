@@ -1,4 +1,4 @@
-"""Deletes the rows whose retention period has ended, every hour."""
+"""Deletes the database rows whose retention period has ended, every hour."""
 
 from datetime import timedelta
 from functools import partial
@@ -19,8 +19,8 @@ PURGE = register_maintenance(
     run=lambda resources, _: purge_expired_rows(resources),
 )
 _MAX_BATCH_ROWS = 10_000
-# The database role of Pressroom's processes can't delete events. The database functions in
-# this mapping delete only old events.
+# Maps a table of events to the database function that deletes its old events, because Pressroom's
+# database role may not delete events.
 _PURGE_FUNCTIONS = {
     RecordedEvent: text("SELECT purge_events(:most, :days)"),
     FeedEvent: text("SELECT purge_feed_events(:most, :days)"),
@@ -28,7 +28,10 @@ _PURGE_FUNCTIONS = {
 
 
 def purge_expired_rows(resources: Resources) -> int:
-    """Delete all expired rows, and return their number. Raises ``TablesNotPurged``."""
+    """Delete the rows whose retention period has ended, and return the number of deleted rows.
+
+    Raises ``TablesNotPurged`` if some tables could not be purged.
+    """
     purge = PurgeRun(resources)
     tables = [
         TablePurge(

@@ -1,6 +1,7 @@
-"""Replaces old IP addresses with their networks, every hour.
+"""Replaces old IP addresses with the addresses of their networks, every hour.
 
-A network still shows where a person's consent came from, but doesn't identify the person.
+The address of a network still shows where a person's consent came from, but doesn't identify the
+person.
 """
 
 from datetime import timedelta
@@ -21,17 +22,17 @@ _MAX_BATCH_ROWS = 10_000
 
 
 def shorten_ip_addresses(resources: Resources) -> int:
-    """Replace old IP addresses with their networks, and return the number of addresses.
+    """Replace old IP addresses with network addresses, and return how many were replaced.
 
-    IPv4 addresses become their /24 network. IPv6 addresses become their /64 network in events, and
-    their /48 network in consent entries.
+    An IPv4 address becomes the address of its /24 network. An IPv6 address becomes the address of
+    its /64 network in events, or of its /48 network in consent entries.
     """
     age_days = resources.settings.retention[Retained.IP_ADDRESSES]
     return _shorten_events(resources, age_days) + _shorten_consent(resources, age_days)
 
 
-# Selects the last old event of the next batch. Ids rise with time, so the old events directly
-# follow the bookmark.
+# Selects the id of the last old event in the next batch. Event ids rise with time, so the next old
+# events directly follow the bookmark.
 _LAST_OLD_EVENT = text("""
 WITH batch AS (
     SELECT id, created_at FROM subscription_events WHERE id > :after ORDER BY id LIMIT :limit
@@ -61,8 +62,9 @@ def _shorten_events(resources: Resources, age_days: int) -> int:
             maintenance.write_bookmark(uow, SHORTEN_IP_ADDRESSES, last)
 
 
-# The application can't change consent entries and claims, so a database function shortens the
-# addresses. A partial index contains the rows with full addresses.
+# A database function replaces the IP addresses in consent entries and claims, because Pressroom's
+# database role may not change these rows. A partial index contains the rows whose IP addresses have
+# not been replaced.
 _SHORTEN_CONSENT = text("SELECT shorten_consent_ips(:days, :most)")
 
 

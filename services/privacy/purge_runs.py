@@ -1,8 +1,9 @@
-"""Purge runs, which delete rows of several tables in turns.
+"""Runs purges, which delete expired rows from several tables.
 
-Each batch deletes rows of one table in a short transaction. The tables take turns, so that a large
-table doesn't delay the others. If a batch fails, the run continues without this table, and reports
-the failure at the end.
+A purge deletes rows in batches. Each batch deletes rows of one table in a short transaction. A
+purge deletes one batch from each table in turn, so that a large table doesn't delay the purge of
+other tables. If a batch fails, the purge continues without the batch's table, and reports the error
+at the end.
 """
 
 import time
@@ -19,25 +20,28 @@ from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
 
-# A run ends after this time, well before its lease expires. The next run deletes the remaining
-# rows.
+# The maximum duration of a purge, which must end before its lease expires. Rows that remain at the
+# end of a purge are deleted by the next purge.
 _MAX_RUN_SECONDS = 45 * 60.0
-# The next batch is smaller if a batch takes longer. Most batches take a fraction of a second, and
-# the database cancels a statement after ten seconds.
+# If a batch takes longer than ``_MAX_BATCH_SECONDS``, the next batch is smaller. Most batches take
+# a fraction of a second. The database cancels a statement after ten seconds.
 _MAX_BATCH_SECONDS = 2.0
 _MIN_BATCH_ROWS = 10
 
-# A function that deletes up to the given number of rows, and returns the number of deleted rows.
+# A function that deletes at most the given number of rows, and returns the number of deleted rows.
 Batch = Callable[[UnitOfWork, int], int]
 
 
 class TablesNotPurged(Exception):
-    """Some tables could not be purged. The message contains their names and the errors."""
+    """Some tables could not be purged.
+
+    The message of ``TablesNotPurged`` contains the names of the tables and the errors.
+    """
 
 
 @dataclass
 class TablePurge:
-    """The purge of one table, batch by batch."""
+    """A table whose expired rows are deleted in batches."""
 
     name: str
     batch: Batch
@@ -45,7 +49,7 @@ class TablePurge:
     has_more: bool = True
 
     def purge_batch(self, resources: Resources) -> int:
-        """Purge one batch, and return the number of its rows. Raises ``SQLAlchemyError``."""
+        """Delete one batch of expired rows, and return their number. Raises ``SQLAlchemyError``."""
         begun_at = time.monotonic()
         try:
             with resources.unit_of_work() as uow:
@@ -64,14 +68,14 @@ class TablePurge:
 
 @dataclass
 class PurgeRun:
-    """A run of a purge, with the number of purged rows and the errors by table name."""
+    """A run of a purge, with the number of deleted rows and the errors by table name."""
 
     resources: Resources
     purged: int = 0
     errors: dict[str, str] = field(default_factory=dict)
 
     def purge_tables(self, *tables: TablePurge) -> None:
-        """Purge the tables in turns, until no expired row remains or the time limit is reached."""
+        """Purge the tables in turn, until no expired rows are left or the time limit is reached."""
         ends_at = time.monotonic() + _MAX_RUN_SECONDS
         unfinished = list(tables)
         while unfinished and time.monotonic() < ends_at:
@@ -82,7 +86,7 @@ class PurgeRun:
             ]
 
     def attempt(self, table: str, work: Callable[[], int]) -> None:
-        """Call ``work`` and add the number of its rows, or record its error."""
+        """Call ``work`` and count the rows that it deletes, or record its error."""
         try:
             self.purged += work()
         except SQLAlchemyError as error:
@@ -90,7 +94,10 @@ class PurgeRun:
             self.errors[table] = type(getattr(error, "orig", None) or error).__name__
 
     def end(self) -> int:
-        """Return the number of purged rows. Raises ``TablesNotPurged``."""
+        """Return the number of rows that the purge has deleted.
+
+        Raises ``TablesNotPurged`` if a table could not be purged.
+        """
         if self.errors:
             reasons = ", ".join(f"{table} ({error})" for table, error in self.errors.items())
             raise TablesNotPurged(f"{reasons}; {self.purged} rows of others were purged")

@@ -1,7 +1,7 @@
-"""The retention rules, which define how long the rows of each table are kept.
+"""Defines the retention rules, which determine how long the rows of each table are kept.
 
-The retention table in docs/day-two.md has the same periods. The rules use the database's clock, so
-the clocks of the hosts may differ.
+The table in docs/day-two.md must list the same retention periods as the retention rules. Retention
+rules use the clock of the database, because the clocks of the hosts may differ.
 """
 
 from dataclasses import dataclass
@@ -23,16 +23,17 @@ from services.subscriptions.bulk_files import BULK_FILE_RETENTION
 from services.subscriptions.undo import UNDO_TIME
 from storage.purge import select_first_places
 
-# The bookmark of the maintenance that shortens the IP addresses of events.
+# The id of the last event whose IP address has been replaced with a network address.
 _SHORTENED_UP_TO = (
     select(func.coalesce(models.Maintenance.bookmark, 0))
     .where(models.Maintenance.name == "maintenance.shorten_ips")
     .scalar_subquery()
 )
-# The additional time for which changes are kept, so that a late undo can finish. An import may run
-# for two weeks after a change, and an undo that starts on the last day may run for another week.
+# The additional time for which changes are kept, so that an undo can finish. An import may run for
+# two weeks, and undoing the import may take another week.
 _UNDO_RESERVE = timedelta(days=21)
-# If an authorization code is used again within this time, the tokens of the first use are revoked.
+# The time for which authorization codes are kept, because the second use of a code must revoke the
+# tokens of the first use.
 _CODE_RETENTION = timedelta(days=30)
 _DAY = timedelta(days=1)
 
@@ -43,17 +44,21 @@ REQUESTED_AT = func.coalesce(
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule for the rows of a table that expire some time after a moment.
+    """A retention rule.
 
+    The rows that a retention rule covers expire when the retention period after ``moment`` has
+    ended.
     Attributes:
-        period: the time for which the rows are kept, which is a setting or a promised time.
-        moment: the column with the moment. ``None`` if overdue rows can't be counted.
-        only: further conditions of the rows.
-        oldest_by: the order that begins with the oldest rows, if the moment has no index.
-        oldest_from: the conditions of the rows that are ordered by ``oldest_by``.
-        is_purged: whether the purge deletes the rows, and not another kind of maintenance.
-        longer: an additional time for rows that other work may still need.
-        part: a suffix of the rule's name, such as ``.ip`` for a rule about IP addresses.
+        period: the retention period, which is either a setting or a fixed time.
+        moment: the column with the time when the retention period begins, or ``None`` if overdue
+            rows can't be counted.
+        only: additional SQL conditions, which limit the rows that the rule covers.
+        oldest_by: the sort order that begins with the oldest rows, if ``moment`` has no index.
+        oldest_from: SQL conditions that limit the rows that ``oldest_by`` sorts.
+        is_purged: whether the hourly purge deletes the rows. If ``is_purged`` is false, another
+            kind of maintenance deletes the rows.
+        longer: a time that is added to the period, because other work may still need the rows.
+        part: a suffix for the name of the rule, such as ``.ip`` for a rule about IP addresses.
     """
 
     model: type[Model]
@@ -79,9 +84,9 @@ class Rule:
 def select_expired(
     rule: Rule, age: timedelta, *, limit: int
 ) -> tuple[Select[Any], tuple[ColumnElement[bool], ...]]:
-    """Return a query for the places of the oldest rows, and conditions for expired rows.
+    """Return a query for the oldest rows that a rule covers, and conditions for expired rows.
 
-    The conditions are empty if the query selects only expired rows.
+    The returned conditions are empty if the query selects only expired rows.
     """
     assert rule.moment is not None
     conditions = (rule.moment < func.now() - age, *rule.only)
@@ -100,21 +105,21 @@ def _create_rule(
 
 
 def _create_expiry_rule(moment: InstrumentedAttribute[Any], **more: Any) -> Rule:
-    """Return a rule for rows with a column that contains the expiry time."""
+    """Return a retention rule for rows that have a column with their expiry time."""
     return _create_rule(moment, timedelta(0), **more)
 
 
 def _create_key_rule(
     moment: InstrumentedAttribute[Any], period: Retained | timedelta, **more: Any
 ) -> Rule:
-    """Return a rule for a table whose keys rise with time, and whose time column has no index."""
+    """Return a rule for a table whose keys rise with time, and whose time has no index."""
     return _create_rule(moment, period, oldest_by=inspect(moment.class_).primary_key, **more)
 
 
 def _create_ip_rule(
     moment: InstrumentedAttribute[Any], ip: InstrumentedAttribute[Any], **more: Any
 ) -> Rule:
-    """Return a rule for IP addresses that must be replaced with their networks."""
+    """Return a retention rule for IP addresses that must be replaced with network addresses."""
     only = (ip.is_not(None), func.strpos(ip, "/") == 0)
     return _create_rule(
         moment, Retained.IP_ADDRESSES, only=only, is_purged=False, part=".ip", **more
@@ -142,13 +147,13 @@ RULES = (
     _create_rule(models.RecordedEvent.occurred_at, Retained.EVENTS),
     _create_key_rule(models.ImportChange.applied_at, Retained.IMPORT_CHANGES, longer=_UNDO_RESERVE),
     _create_key_rule(models.BulkChange.applied_at, UNDO_TIME, longer=_UNDO_RESERVE),
-    # Bulk actions are kept longer than their changes.
+    # Rows about bulk actions are kept longer than the rows about their changes.
     _create_rule(models.BulkAction.finished_at, timedelta(days=365)),
     _create_key_rule(models.FeedEvent.occurred_at, FEED_RETENTION),
     _create_rule(
         models.MemberImport.finished_at,
         Retained.IMPORTS,
-        # An import that added members is kept, because the import proves how the members joined.
+        # Keep an import that added members, because the import proves how the members joined.
         only=(
             models.MemberImport.files_removed_at.is_not(None),
             (models.MemberImport.added == models.MemberImport.undone) | models.MemberImport.dry_run,
@@ -168,11 +173,12 @@ RULES = (
     _create_rule(models.AccountMail.created_at, ACCOUNT_MAIL_RETENTION),
     _create_expiry_rule(models.MailCount.ends_at),
     _create_rule(models.ListReport.created_at, Retained.LIST_REPORTS),
-    # The journal of backups deletes these rows earlier, but an installation may have no backups.
+    # If the deployment makes backups, the journal of backups deletes departures before this rule
+    # does.
     _create_key_rule(models.Departure.created_at, timedelta(days=30)),
     _create_rule(models.WebhookDelivery.created_at, FEED_RETENTION),
-    # An endpoint is kept longer than its deliveries, because the database deletes all deliveries of
-    # a deleted endpoint.
+    # Keep a deleted endpoint longer than its deliveries, because the database deletes all
+    # deliveries together with an endpoint.
     _create_rule(models.WebhookEndpoint.deleted_at, FEED_RETENTION + _DAY),
     _create_expiry_rule(models.WebhookSecret.expires_at),
     _create_rule(models.LoginAttempts.tried_at, ATTEMPT_RETENTION),

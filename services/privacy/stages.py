@@ -1,10 +1,11 @@
-"""The stages of an erasure, each of which erases the rows of one kind.
+"""Defines the stages of an erasure. Each stage erases one kind of a person's rows.
 
-A stage erases one batch of rows, and returns a bookmark for the next batch. The same transaction
-stores the bookmark, so that no row is counted twice. Repeating a stage is safe, because a repeated
-stage only finds fewer rows.
+Each call of a stage erases one batch of rows, and returns a bookmark for the next batch. The
+transaction that erases a batch also stores the bookmark, so that no row is counted twice. Repeating
+a stage is safe, because the rows that it has erased no longer exist or are blank.
 
-No stage locks the person. To avoid deadlocks, all stages lock rows in the same order as other code.
+No stage locks the person whose rows are erased. To avoid deadlocks, every stage locks rows in the
+same order as the rest of Pressroom.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,12 +23,13 @@ from services.subscriptions.members import changes, locks
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from storage.unit_of_work import UnitOfWork
 
-# A batch of this size takes a fraction of a second. Tests set smaller sizes.
+# The maximum numbers of events and rows in a batch, which is erased in a fraction of a second.
+# Tests set smaller batch sizes.
 MAX_EVENTS = 5_000
 MAX_ROWS = 1_000
-# A batch blocks bulk actions on all lists of its subscriptions.
+# The number of lists per batch is small, because a batch blocks bulk actions on all of its lists.
 MAX_LISTS = 20
-# The stages whose counts are part of the job's result.
+# The stages for which the result of an erasure job contains the number of erased rows.
 REPORTED = ("subscriptions", "opt_outs_kept", "lists", "attachments", "keys", "jobs")
 _TEXTS_OF_LISTS = (
     *("tagline", "description", "avatar_image_url", "favicon_image_url", "colour"),
@@ -36,7 +38,7 @@ _TEXTS_OF_LISTS = (
 
 
 class Batch(NamedTuple):
-    """The number of erased rows, and the bookmark for the next batch.
+    """The number of rows that a stage has erased in a batch, and the bookmark for the next batch.
 
     The bookmark is ``None`` after the last batch of a stage.
     """
@@ -45,16 +47,18 @@ class Batch(NamedTuple):
     bookmark: int | None
 
 
-# A function that erases one batch. The arguments are the person's id and the previous bookmark.
+# A function that erases one batch of rows. The arguments of a stage are the unit of work, the
+# person's id, and the bookmark that the preceding call returned.
 Stage = Callable[[UnitOfWork, int, int | None], Batch]
 
 
 def _create_event_stage(of_person: str) -> Stage:
-    """Return a stage that blanks personal data in subscription events.
+    """Return a stage that blanks the personal data in subscription events.
 
-    The IP address is blanked in all matching events, because a list owner may have changed other
-    people's subscriptions. The details are blanked only in events about the person's subscriptions.
-    ``of_person`` is an SQL condition with an index in the order of ids.
+    The IP address is blanked in all events of the person, who as a list owner may have changed
+    other people's subscriptions. The details of an event are blanked only if the event is about the
+    person's own subscription. ``of_person`` is an SQL condition for the person's events, and has an
+    index in the order of ids.
     """
     statement = text(f"""
     WITH batch AS (
@@ -83,15 +87,15 @@ def _create_event_stage(of_person: str) -> Stage:
 
 
 def _erase_consent(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-    """Delete the person's consent history, and blank the wordings of their own lists."""
+    """Delete a person's consent history, and blank the consent wordings of the person's lists."""
     rows = history.erase_history(uow, [user_id], limit=MAX_EVENTS)
     return Batch(rows, 0 if rows >= MAX_EVENTS else None)
 
 
 def _blank_subscriptions(uow: UnitOfWork, user_id: int, after: int | None) -> Batch:
-    """Blank the person's records on some lists.
+    """Blank the person's subscriptions to a batch of lists.
 
-    The values that the undo of an import or a bulk action would restore are deleted.
+    The values that an undo of an import or a bulk action would restore are deleted as well.
     """
     subscription = models.Subscription
     of_person = subscription.user_id == user_id
@@ -99,12 +103,13 @@ def _blank_subscriptions(uow: UnitOfWork, user_id: int, after: int | None) -> Ba
     list_ids = list(uow.session.scalars(query.order_by(subscription.list_id).limit(MAX_LISTS)))
     if not list_ids:
         return Batch(0, None)
-    # Imports and their undos lock a list exclusively before writing these records.
+    # Lock the lists in shared mode, because imports and undos lock a list exclusively before they
+    # write its subscriptions.
     locks.lock_lists_shared(uow, *list_ids)
     on_lists = select(subscription).where(of_person, subscription.list_id.in_(list_ids))
     records = uow.session.scalars(on_lists.order_by(subscription.list_id)).all()
-    # Delete the stored changes before changing the records, because an undo locks the rows in this
-    # sequence too. Without the stored changes, an undo can't restore a name.
+    # Delete the stored changes, so that an undo can't restore a name. The stored changes are
+    # deleted before the subscriptions are changed, because an undo locks the rows in this sequence.
     ids = [record.id for record in records]
     for model in (models.ImportChange, models.BulkChange):
         uow.session.execute(delete(model).where(model.subscription_id.in_(ids)))
@@ -122,14 +127,15 @@ def _batch(ids: list[int]) -> Batch:
 
 
 def _create_blanking_stage(owner: InstrumentedAttribute[Any], **values: Any) -> Stage:
-    """Return a stage that writes these values into the rows whose ``owner`` is the person."""
+    """Return a stage that blanks the rows whose ``owner`` is the person, by writing ``values``."""
     return partial(_change_batch, owner, update(owner.class_).values(values))
 
 
 def _create_deleting_stage(owner: InstrumentedAttribute[Any]) -> Stage:
     """Return a stage that deletes the rows whose ``owner`` is the person, newest first.
 
-    An API key refers to the older key that created it, so the newer key must be deleted first.
+    Newer rows are deleted before older rows, because an API key refers to the older key that
+    created it.
     """
     return partial(_change_batch, owner, delete(owner.class_))
 
@@ -156,9 +162,9 @@ def _next_ids(
 
 
 def _create_single_batch_stage(owner: InstrumentedAttribute[Any]) -> Stage:
-    """Return a stage that deletes all rows of the person in one batch.
+    """Return a stage that deletes all of a person's rows in a table in one batch.
 
-    The stage is for tables with only a few rows per person.
+    Use ``_create_single_batch_stage`` only for tables that have few rows per person.
     """
 
     def delete_all(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
@@ -169,7 +175,7 @@ def _create_single_batch_stage(owner: InstrumentedAttribute[Any]) -> Stage:
 
 
 def _create_unordered_stage(model: Any, is_own: Callable[[int], Any]) -> Stage:
-    """Return a stage that deletes rows in any order, because no index orders the rows by id."""
+    """Return a stage that deletes a person's rows in any order, because no index orders them."""
 
     def delete_batch(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
         ids = list(uow.session.scalars(select(model.id).where(is_own(user_id)).limit(MAX_ROWS)))
@@ -180,7 +186,7 @@ def _create_unordered_stage(model: Any, is_own: Callable[[int], Any]) -> Stage:
 
 
 def _refers_to_owned(refers: InstrumentedAttribute[Any], owned: Any) -> Callable[[int], Any]:
-    """Return a function that builds the condition that a row refers to a row of the person."""
+    """Return a function that builds the SQL condition for rows that refer to a person's rows."""
     return lambda user_id: refers.in_(select(owned.id).where(owned.user_id == user_id))
 
 
@@ -194,14 +200,14 @@ def _delete_attachments(uow: UnitOfWork, user_id: int, before: int | None) -> Ba
 
 
 def _blank_imports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
-    """Cancel the person's imports, and remove the files, which contain other people's addresses."""
+    """Cancel a person's imports, and remove their files, which contain other people's addresses."""
     row = models.MemberImport
     ids = _next_ids(uow, row.user_id, user_id, before)
     prefixes = uow.session.scalars(
         update(row)
         .where(row.id.in_(ids))
         .values(
-            # Blank the error too, because it may contain names of columns and files.
+            # Blank the error of an import, because it may contain names of columns and files.
             **dict.fromkeys(("filename", "description", "mapping", "columns", "samples", "error")),
             **dict.fromkeys(("wrapped_key", "wrapped_by")),
             status=case((row.status == "running", "cancelled"), else_=row.status),
@@ -211,16 +217,17 @@ def _blank_imports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
         .returning(row.object_prefix)
     )
     removals.forget_objects(uow, *(f"{prefix}/" for prefix in prefixes))
-    # The import's job has been deleted, so no helper job is using these rows.
+    # Helper jobs no longer use the waiting chunks and named members, because the job of the import
+    # has been deleted.
     for model in (models.WaitingChunk, models.NamedMember):
         uow.session.execute(delete(model).where(model.import_id.in_(ids)))
     return _batch(ids)
 
 
 def _delete_chunks(uow: UnitOfWork, user_id: int, after: int | None) -> Batch:
-    """Delete the rejected rows of the person's imports.
+    """Delete the rejected rows of a person's imports.
 
-    The bookmark of this stage is the id of an import.
+    The bookmark of ``_delete_chunks`` is the id of an import.
     """
     chunk = models.ImportChunk
     task = models.MemberImport
@@ -249,31 +256,33 @@ def _blank_exports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
 
 
 def _blank_answers(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-    """Blank the responses of webhook receivers to events about the person.
+    """Blank the responses that webhook receivers sent to events about the person.
 
-    A response may repeat the person's address.
+    The response of a webhook receiver may contain the person's address.
     """
     row = models.WebhookDelivery
     has_answer = and_(row.person_id == user_id, row.answer.is_not(None))
     ids = list(uow.session.scalars(select(row.id).where(has_answer).limit(MAX_ROWS)))
     uow.session.execute(update(row).where(row.id.in_(ids)).values(answer=None))
-    # The next batch doesn't select blanked responses, so the bookmark has no meaning.
+    # The value of the bookmark doesn't matter, because the next batch selects only responses that
+    # are not blank.
     return Batch(len(ids), 0 if len(ids) == MAX_ROWS else None)
 
 
-# The stages run in the order of this mapping. The first stage stops the mails to the person, and
-# the next stage stops the person's jobs. Jobs come before their subjects, because workers lock
-# rows in this order. A running import ends when its job is deleted. The counts of stored bytes
-# come after the rows that are counted.
+# Maps the name of each stage to its function, in the order in which the stages run. The first stage
+# stops the mails to the person, and the second stage stops the person's jobs. Jobs are deleted
+# before the rows that they work on, because workers lock rows in this order. A running import ends
+# when its job is deleted. The row that counts a person's stored bytes is deleted after the rows
+# that it counts.
 STAGES: Mapping[str, Stage] = {
     "subscriptions": _blank_subscriptions,
     "jobs": _create_deleting_stage(models.Job.user_id),
-    # Deliveries must be deleted before their endpoints.
+    # Webhook deliveries must be deleted before their endpoints.
     "deliveries": _create_unordered_stage(
         models.WebhookDelivery,
         _refers_to_owned(models.WebhookDelivery.endpoint_id, models.WebhookEndpoint),
     ),
-    # Deleting an endpoint also deletes its secrets.
+    # Deleting a webhook endpoint also deletes its secrets.
     "endpoints": _create_single_batch_stage(models.WebhookEndpoint.user_id),
     "answers": _blank_answers,
     "attachments": _delete_attachments,
@@ -281,7 +290,7 @@ STAGES: Mapping[str, Stage] = {
     "chunks": _delete_chunks,
     "bulk_actions": _create_deleting_stage(models.BulkAction.user_id),
     "exports": _blank_exports,
-    # Archived lists are kept, because their members may still unsubscribe.
+    # Archived lists are blanked but not deleted, because their members may still unsubscribe.
     "lists": _create_blanking_stage(
         models.MailingList.user_id,
         title="Erased",
@@ -296,7 +305,7 @@ STAGES: Mapping[str, Stage] = {
         models.Segment, _refers_to_owned(models.Segment.list_id, models.MailingList)
     ),
     "fields": _create_single_batch_stage(models.MemberField.user_id),
-    # Orders and payments are kept, but the payer's URLs and the claim token are blanked.
+    # Orders and payments are kept, but the URLs and the claim token of an order are blanked.
     "orders": _create_blanking_stage(
         models.PaymentOrder.user_id, redirect_url=None, payment_url=None, claim_token_hmac=None
     ),
@@ -307,12 +316,13 @@ STAGES: Mapping[str, Stage] = {
     "apps": _create_single_batch_stage(models.TotpSecret.user_id),
     "passkeys": _create_deleting_stage(models.Passkey.user_id),
     "recovery_codes": _create_deleting_stage(models.RecoveryCode.user_id),
-    # Deleting a grant also deletes its codes and tokens.
+    # Deleting an OAuth grant also deletes its codes and tokens.
     "grants": _create_deleting_stage(models.OAuthGrant.user_id),
     "addresses": _create_single_batch_stage(models.FormerAddress.user_id),
     "mails": _create_deleting_stage(models.AccountMail.user_id),
     "links": _create_deleting_stage(models.MailedLink.user_id),
-    # Reports about lists are kept without the person's id, because the reports still count.
+    # Reports that the person has sent about lists are kept without the person's id, because the
+    # reports must still count.
     "reports": _create_blanking_stage(models.ListReport.user_id, user_id=None),
     "stored_bytes": _create_single_batch_stage(models.StorageUse.user_id),
     "composer_calls": _create_single_batch_stage(models.ComposerUse.user_id),
@@ -320,13 +330,15 @@ STAGES: Mapping[str, Stage] = {
     "acts": _create_event_stage(
         "actor_id = :user_id AND (ip IS NOT NULL OR request_id IS NOT NULL)"
     ),
-    # Security events are kept for a year, as evidence of changes to the account. Only ids, the type
-    # and the time of an event remain. The database allows blanking events only for erased people.
+    # Security events are kept for a year, as evidence of changes to the account. Only the ids, the
+    # type and the time of an erased person's security events remain. The database rejects blanking
+    # the security events of a person who isn't erased.
     "account_events": _create_blanking_stage(
         models.RecordedEvent.user_id, ip=None, user_agent=None
     ),
     "consent": _erase_consent,
-    # The last stage is repeated until it finds no row, so the last stage must delete rows.
+    # The last stage must delete rows and not blank them, because it is repeated until it finds no
+    # rows.
     "idempotency": _create_unordered_stage(
         models.IdempotencyRecord, lambda user_id: models.IdempotencyRecord.caller_id == user_id
     ),

@@ -1,12 +1,12 @@
-"""Purges abandoned orders, unconfirmed requests to subscribe, and strangers, every hour.
+"""Purges abandoned orders, unconfirmed subscription requests, and strangers, every hour.
 
-Strangers can create any number of orders and requests. A request to subscribe lapses if nobody
-confirms the request. The record of a lapsed request is deleted, but the record of a former member
-gets its previous status back.
+Abandoned orders and requests are purged because a stranger can create any number of them. A
+subscription request lapses if nobody confirms it within the retention period. When a subscription
+request lapses, its record is deleted. When the request of a former member lapses, the member's
+record gets back its status from before the request.
 
-A person is a stranger if the person can't log in, no row of another table refers to the person, and
-all events of the person belong to unconfirmed requests. The events are deleted together with the
-stranger.
+A person is a stranger if the person can't log in, has no rows in other tables, and has only events
+about unconfirmed subscription requests. A stranger's events are deleted together with the stranger.
 """
 
 from collections.abc import Sequence
@@ -35,19 +35,22 @@ PURGE_STRANGERS = register_maintenance(
 )
 _MAX_BATCH_ROWS = 1_000
 _MAX_BATCH_PEOPLE = 5_000
-# The limit on batches per run, which is half a million people. The next run continues with the
-# following people.
+# The maximum number of batches per run, which cover half a million people. Each run continues after
+# the last person of the preceding run.
 _MAX_BATCHES = 100
 
 _PENDING = SubscriptionStatus.PENDING
-# The condition on events that show more than an unconfirmed request.
+# The SQL condition that an event shows more than an unconfirmed subscription request.
 _IS_MORE_THAN_REQUEST = or_(
     SubscriptionEvent.status_before != _PENDING, SubscriptionEvent.status_after != _PENDING
 )
 
 
 def purge_strangers(resources: Resources, *, now: datetime) -> int:
-    """Purge abandoned orders, unconfirmed requests and strangers. Raises ``TablesNotPurged``."""
+    """Purge abandoned orders, unconfirmed subscription requests and strangers.
+
+    Raises ``TablesNotPurged`` if some tables could not be purged.
+    """
     age = timedelta(days=resources.settings.retention[Retained.STRANGERS])
     purge = PurgeRun(resources)
     purge.purge_tables(
@@ -77,17 +80,19 @@ FROM lapsed
 
 
 def _purge_requests(age: timedelta, uow: UnitOfWork, limit: int) -> int:
-    """Purge old unconfirmed requests to subscribe, and the strangers who sent the requests.
+    """Purge old unconfirmed subscription requests, and the strangers who sent the requests.
 
-    Every transaction that writes about a person locks the person's row. This function skips locked
-    people and locks the other people, so no other transaction can write about the purged people.
+    Every transaction that writes about a person locks the person's row. ``_purge_requests`` locks
+    the people that it purges and skips people who are already locked, so that no other transaction
+    can write about purged people.
     """
     is_over = (Subscription.status == _PENDING, func.now() - age > REQUESTED_AT)
     oldest = select(Subscription.user_id).where(*is_over).order_by(REQUESTED_AT).limit(limit)
     array = func.array(oldest.scalar_subquery())
     people = _lock_people(uow, User.id == any_(array))
     records = select(Subscription.id).where(Subscription.user_id.in_(people), *is_over)
-    # An undo of an import locks the records without the person.
+    # Skip locked subscriptions, because the undo of an import locks subscriptions without locking
+    # the person.
     requests = uow.session.scalars(records.with_for_update(skip_locked=True)).all()
     of_member = (
         SubscriptionEvent.list_id == Subscription.list_id,
@@ -105,15 +110,16 @@ def _purge_requests(age: timedelta, uow: UnitOfWork, limit: int) -> int:
 
 
 def _purge_next_people(resources: Resources, age: timedelta) -> int:
-    """Purge the strangers among the next half a million people."""
+    """Delete the strangers among the next half a million people after the bookmark."""
     total = 0
     for _ in range(_MAX_BATCHES):
         with resources.unit_of_work() as uow:
             after = maintenance.read_bookmark(uow, PURGE_STRANGERS) or 0
             following = select(User.id).where(User.id > after).order_by(User.id)
-            # The result is ``None`` if the batch includes the last person.
+            # ``last`` is ``None`` if the batch includes the last person in the table.
             last = uow.session.scalar(following.offset(_MAX_BATCH_PEOPLE - 1).limit(1))
-            # Almost all people are on a list, and reading one index excludes these people.
+            # Exclude people who are on a list by reading one index, because almost all people are
+            # on a list.
             on_lists = select(Subscription.user_id).where(
                 *_between(after, Subscription.user_id, last)
             )
@@ -139,8 +145,8 @@ def _lock_people(uow: UnitOfWork, *conditions: ColumnElement[bool]) -> Sequence[
 
 
 def _purge_people(uow: UnitOfWork, people: Sequence[int], age: timedelta) -> int:
-    """Delete the strangers among locked people, and return the number of strangers."""
-    # The people are locked, so a stranger can't become a member before the deletion.
+    """Delete the strangers among people who are locked, and return the number of strangers."""
+    # A stranger can't become a member before the deletion, because the person is locked.
     strangers = select(User.id).where(User.id.in_(people), *_is_stranger(age))
     ids = uow.session.scalars(strangers).all()
     uow.session.execute(delete(SubscriptionEvent).where(SubscriptionEvent.user_id.in_(ids)))
@@ -150,7 +156,7 @@ def _purge_people(uow: UnitOfWork, people: Sequence[int], age: timedelta) -> int
 
 
 def _is_stranger(age: timedelta) -> list[ColumnElement[bool]]:
-    """Return the conditions that a person is a stranger, and was added longer than ``age`` ago."""
+    """Return SQL conditions that a person is a stranger and was added longer than ``age`` ago."""
     events = SubscriptionEvent.__table__.c.user_id
     references = (column for column in accounts.user_id_columns() if column is not events)
     return [

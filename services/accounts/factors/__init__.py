@@ -1,1 +1,1 @@
-"""Second factors, which a person proves in addition to the password."""
+"""Manages second factors, such as passkeys, which a login requires in addition to the password."""

@@ -22,9 +22,10 @@ _REMOVED = EventType.FACTOR_REMOVED
 
 
 class FactorChange(Enum):
-    """A change of a person's factors.
+    """A change of a person's second factors, such as a new passkey.
 
-    Each member holds a security event, the name of the factor, and the text of the mail.
+    Each member of ``FactorChange`` holds a security event type, the name of the factor, and the
+    text of the mail to the person.
     """
 
     APP_ADDED = (_ADDED, "app", "An authenticator app was added.")
@@ -56,9 +57,10 @@ def list_factors(uow: UnitOfWork, user_id: int) -> FactorOverview:
 
 
 def add_app(uow: UnitOfWork, caller: Caller, *, secret: str, code: str) -> list[str]:
-    """Add an authenticator app, and return new recovery codes for a person's first factor.
+    """Add an authenticator app.
 
-    Raises ``auth.login_again`` and ``second_factor.wrong``.
+    Return new recovery codes if the person had no second factor before. Raises ``auth.login_again``
+    if the last login is too old, and ``second_factor.wrong`` for a wrong code.
     """
     sessions.lock_caller(uow, caller)
     is_first = not sessions.has_second_factor(uow, caller.user_id)
@@ -70,9 +72,10 @@ def add_app(uow: UnitOfWork, caller: Caller, *, secret: str, code: str) -> list[
 def add_passkey(
     uow: UnitOfWork, caller: Caller, *, session: str, name: str, answer: str
 ) -> list[str]:
-    """Add a passkey, and return new recovery codes for a person's first factor.
+    """Add a passkey. Return new recovery codes if the person had no second factor before.
 
-    Raises ``auth.login_again`` and every error of ``passkeys.add_passkey``.
+    Raises ``auth.login_again`` if the last login is too old, and every error of
+    ``passkeys.add_passkey``.
     """
     sessions.lock_caller(uow, caller)
     is_first = not sessions.has_second_factor(uow, caller.user_id)
@@ -82,7 +85,10 @@ def add_passkey(
 
 
 def replace_recovery_codes(uow: UnitOfWork, caller: Caller) -> list[str]:
-    """Return new recovery codes. Raises ``auth.login_again`` and ``second_factor.missing``."""
+    """Replace a person's recovery codes, and return the new codes.
+
+    Raises ``second_factor.missing`` if the person has no second factor.
+    """
     sessions.lock_caller(uow, caller)
     if not sessions.has_second_factor(uow, caller.user_id):
         raise SECOND_FACTOR_MISSING()
@@ -91,7 +97,10 @@ def replace_recovery_codes(uow: UnitOfWork, caller: Caller) -> list[str]:
 
 
 def remove_app(uow: UnitOfWork, caller: Caller) -> None:
-    """Remove the authenticator app. Raises ``auth.login_again``, ``second_factor.not_found``."""
+    """Remove the caller's authenticator app.
+
+    Raises ``second_factor.not_found`` if the caller has no app.
+    """
     sessions.lock_caller(uow, caller)
     if not totp.remove_secret(uow, caller.user_id):
         raise SECOND_FACTOR_NOT_FOUND()
@@ -100,15 +109,19 @@ def remove_app(uow: UnitOfWork, caller: Caller) -> None:
 
 
 def remove_passkey(uow: UnitOfWork, caller: Caller, passkey_id: int) -> None:
-    """Remove a passkey. Raises ``auth.login_again`` and ``second_factor.not_found``."""
+    """Remove one of the caller's passkeys.
+
+    Raises ``second_factor.not_found`` if the passkey doesn't exist.
+    """
     sessions.lock_caller(uow, caller)
     remove_passkeys(uow, caller.user_id, {passkey_id})
 
 
 def remove_passkeys(uow: UnitOfWork, user_id: int, passkey_ids: Collection[int]) -> None:
-    """Remove a person's passkeys. The caller has locked the person.
+    """Remove the passkeys with the ids ``passkey_ids`` from a person's account.
 
-    Raises ``second_factor.not_found``.
+    Call ``remove_passkeys`` only after locking the person. Raises ``second_factor.not_found`` for
+    an unknown passkey.
     """
     for passkey_id in passkey_ids:
         if not passkeys.remove_passkey(uow, user_id, passkey_id):
@@ -118,9 +131,11 @@ def remove_passkeys(uow: UnitOfWork, user_id: int, passkey_ids: Collection[int])
 
 
 def remove_factors_added_after(uow: UnitOfWork, user_id: int, moment: datetime) -> None:
-    """Remove the factors that a person added after this moment. The caller has locked the person.
+    """Remove the second factors that a person added after ``moment``.
 
-    This function sends no mail."""
+    Call ``remove_factors_added_after`` only after locking the person.
+    ``remove_factors_added_after`` sends no mail about the removal.
+    """
     for model, factor in ((TotpSecret, "app"), (Passkey, "passkey")):
         added_later = (model.user_id == user_id, model.created_at > moment)
         statement = delete(model).where(*added_later).returning(model.user_id)
@@ -130,7 +145,10 @@ def remove_factors_added_after(uow: UnitOfWork, user_id: int, moment: datetime) 
 
 
 def remove_all_factors(uow: UnitOfWork, *, email: str) -> User:
-    """Remove all factors of a person who has lost them. Raises ``user.not_found``."""
+    """Remove all second factors of a person who has lost them.
+
+    Raises ``user.not_found`` for an unknown address.
+    """
     person = accounts.get_user_by_email(uow, email)
     sessions.lock_person(uow, person.id)
     for model in (TotpSecret, Passkey):
@@ -141,7 +159,7 @@ def remove_all_factors(uow: UnitOfWork, *, email: str) -> User:
 
 
 def report_change(uow: UnitOfWork, user_id: int, change: FactorChange) -> None:
-    """Record a change of a person's factors, and notify the person by mail."""
+    """Record a security event about a change of a person's second factors, and mail the person."""
     event_type, factor, text = change.value
     record_event(uow, user_id, event_type, factor=factor)
     person = accounts.get_user(uow, user_id)
@@ -149,6 +167,6 @@ def report_change(uow: UnitOfWork, user_id: int, change: FactorChange) -> None:
 
 
 def _remove_codes_without_factors(uow: UnitOfWork, user_id: int) -> None:
-    """Remove a person's recovery codes if the person has no second factor left."""
+    """Remove a person's recovery codes if the person has no app and no passkey left."""
     if not sessions.has_second_factor(uow, user_id):
         recovery_codes.remove_codes(uow, user_id)

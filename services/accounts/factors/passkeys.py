@@ -1,8 +1,8 @@
-"""Passkeys of a person's devices, according to WebAuthn level 2.
+"""Stores and verifies the passkeys of a person's devices, according to WebAuthn level 2.
 
-A passkey signs for a single origin, so a signature that another site obtained is worthless. A
-device can also verify its owner by a finger, a face or a PIN, which is called user verification. A
-passkey with user verification replaces the password too.
+A passkey signs only for the web site for which it was created, so another web site can't obtain a
+valid signature. WebAuthn's user verification means that the device checks its owner's finger, face
+or PIN. A person can log in without a password by using a passkey with user verification.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,16 +42,16 @@ from storage.unit_of_work import UnitOfWork
 
 MAX_PASSKEYS = 20
 MAX_PASSKEY_NAME_CHARACTERS = 100
-# A browser's response has a few hundred bytes, or a few thousand bytes with a long key.
+# A browser's WebAuthn response has a few hundred bytes, or a few thousand bytes with a long key.
 MAX_ANSWER_CHARACTERS = 16_384
-# Browsers send these formats although the options request no attestation. The manufacturer's
-# signature is not verified.
+# The attestation formats that browsers send even if the WebAuthn options request no attestation.
+# The signature of the device manufacturer in an attestation is not verified.
 _ATTESTATION_FORMATS = (AttestationFormat.NONE, AttestationFormat.PACKED)
 _SITE_NAME = "Pressroom"
-# A challenge is a proof whose subject begins with one of these prefixes.
+# The prefixes for the subject of a proof that is used as a WebAuthn challenge.
 _CREATION_PREFIX = "passkey.make\n"
 _LOGIN_PREFIX = "passkey.sign\n"
-# The errors that the WebAuthn library raises for bytes that no browser sends.
+# The errors that the WebAuthn library raises for malformed responses.
 _MALFORMED_ANSWER_ERRORS = (
     WebAuthnException,
     UnsupportedAlgorithm,
@@ -64,9 +64,9 @@ _MALFORMED_ANSWER_ERRORS = (
 
 
 def build_creation_options(uow: UnitOfWork, person: User, *, session: str) -> str:
-    """Return the WebAuthn options with which a browser creates a passkey, as JSON.
+    """Return the WebAuthn options for creating a passkey in a browser, as JSON.
 
-    ``session`` is the browser's session cookie, to which the challenge is bound.
+    The challenge in the options is valid only for the browser whose session cookie is ``session``.
     """
     known = list_passkeys(uow, person.id)
     settings = uow.settings
@@ -89,12 +89,12 @@ def build_creation_options(uow: UnitOfWork, person: User, *, session: str) -> st
 def build_request_options(
     settings: Settings, form_cookie: str, *, known: Sequence[Passkey] | None = None
 ) -> str:
-    """Return the WebAuthn options with which a browser signs with a passkey, as JSON.
+    """Return the WebAuthn options for signing with a passkey in a browser, as JSON.
 
     Args:
-        form_cookie: the browser's form cookie, to which the challenge is bound.
-        known: the person's passkeys. ``None`` accepts any passkey with user verification, for a
-            login without a password.
+        form_cookie: the form cookie of the only browser for which the challenge is valid.
+        known: the passkeys that the browser may use. If ``known`` is ``None``, any passkey with
+            user verification is allowed, for a login without a password.
     """
     requirement = UserVerificationRequirement
     options = generate_authentication_options(
@@ -107,17 +107,17 @@ def build_request_options(
 
 
 def build_request_options_for(uow: UnitOfWork, user_id: int, form_cookie: str) -> str | None:
-    """Return the options for a login with a person's passkeys, or ``None`` without a passkey."""
+    """Return the WebAuthn options for a login with a person's passkeys, or ``None`` without any."""
     known = list_passkeys(uow, user_id)
     return build_request_options(uow.settings, form_cookie, known=known) if known else None
 
 
 def add_passkey(uow: UnitOfWork, user_id: int, *, session: str, name: str, answer: str) -> None:
-    """Store a person's new passkey. The caller has locked the person.
-    ``session`` is the session cookie of the browser that created the passkey. ``answer`` is the
-    browser's response.
+    """Store a person's new passkey. Call ``add_passkey`` only after locking the person.
 
-    Raises ``passkey.name``, ``passkey.invalid``, ``passkey.too_many`` and ``passkey.taken``.
+    ``session`` is the session cookie of the browser that created the passkey. ``answer`` is the
+    browser's WebAuthn response. Raises ``passkey.name``, ``passkey.invalid``, ``passkey.too_many``
+    and ``passkey.taken``.
     """
     name = name.strip()
     settings = uow.settings
@@ -155,10 +155,10 @@ def add_passkey(uow: UnitOfWork, user_id: int, *, session: str, name: str, answe
 def verify_passkey(
     uow: UnitOfWork, *, form_cookie: str, answer: str, user_id: int | None
 ) -> Passkey:
-    """Verify a browser's signature, and return the passkey that signed.
+    """Verify the signature in a browser's WebAuthn response, and return the passkey that signed.
 
-    Without a ``user_id`` the passkey replaces the password too, so user verification is required.
-    Raises ``passkey.invalid``.
+    Without a ``user_id``, the passkey replaces the password, so the signature must prove user
+    verification. Raises ``passkey.invalid`` if the signature can't be verified.
     """
     settings = uow.settings
     with _reject_malformed(answer):
@@ -167,7 +167,8 @@ def verify_passkey(
             settings.keyring, _LOGIN_PREFIX + form_cookie, credential.response.client_data_json
         )
         query = select(Passkey).where(Passkey.credential_id == credential.raw_id)
-        # Lock the passkey, so that simultaneous logins compare and update its counter in turn.
+        # Lock the passkey, so that simultaneous logins can't read and update its signature counter
+        # at the same time.
         passkey = uow.session.scalar(query.with_for_update())
         handle = credential.response.user_handle
         if (
@@ -203,9 +204,9 @@ def remove_passkey(uow: UnitOfWork, user_id: int, passkey_id: int) -> bool:
 
 
 def _read_challenge(keyring: Keyring, subject: str, client_data: bytes) -> bytes:
-    """Return the challenge that the browser signed.
+    """Return the challenge that a browser signed with a passkey.
 
-    Raises ``passkey.invalid`` unless the challenge is a valid proof about the subject.
+    Raises ``passkey.invalid`` unless the challenge is a valid proof for ``subject``.
     """
     challenge = parse_client_data_json(client_data).challenge
     if not proofs.is_valid_proof(keyring, subject, challenge.decode()):

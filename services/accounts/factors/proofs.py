@@ -1,8 +1,8 @@
-"""Signed proofs about a browser or a login, which expire and can be used only once.
+"""Creates and checks signed proofs, such as a proof that a person passed the first login step.
 
-A proof is a signature, so creating a proof stores nothing. A stranger who requests many proofs
-therefore can't fill the database. A proof is bound to a subject, such as the cookie of a browser,
-and is worthless without this subject.
+A signed proof expires, and can be used only once. Creating a proof stores nothing in the database,
+so a stranger can't fill the database by requesting proofs. A proof is valid only for its subject,
+such as the cookie of a browser.
 """
 
 import hashlib
@@ -28,9 +28,9 @@ def create_proof(keyring: Keyring, subject: str) -> str:
 
 
 def is_valid_proof(keyring: Keyring, subject: str, proof: str) -> bool:
-    """Return whether a proof about the subject is genuine and has not expired.
+    """Return whether a proof for the subject is genuine and has not expired.
 
-    The proof may already have been used.
+    ``is_valid_proof`` doesn't check whether the proof has been used.
     """
     stem, signature = _split(proof)
     if not keyring.signer(_PURPOSE).verify(_message(stem, subject), signature):
@@ -39,9 +39,9 @@ def is_valid_proof(keyring: Keyring, subject: str, proof: str) -> bool:
 
 
 def spend_proof(uow: UnitOfWork, proof: str) -> bool:
-    """Mark a valid proof as used, and return whether the proof was unused.
+    """Mark a valid proof as used, or return false if the proof was used before.
 
-    Only one of several simultaneous calls returns true.
+    If several calls use the same proof at the same time, only one call returns true.
     """
     stem, _ = _split(proof)
     row = insert(SpentProof).values(proof_hash=_hash(stem), expires_at=_expiry(stem))
@@ -70,6 +70,6 @@ def _message(stem: str, subject: str) -> bytes:
 
 
 def _hash(stem: str) -> bytes:
-    # The hash leaves out the signature and needs no key, because processes may sign with different
-    # keys during a key rotation.
+    # The hash of a used proof excludes the signature and uses no key, because processes may sign
+    # with different keys during a key rotation.
     return hashlib.sha256(stem.encode()).digest()

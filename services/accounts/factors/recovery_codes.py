@@ -1,6 +1,6 @@
-"""Recovery codes, which a person can use once each instead of a lost second factor.
+"""Creates and uses recovery codes, which replace a lost second factor.
 
-The database stores only the codes' HMACs.
+Each recovery code works only once. The database stores only the HMACs of the recovery codes.
 """
 
 import secrets
@@ -12,15 +12,15 @@ from models import RecoveryCode
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
 RECOVERY_CODES_PER_PERSON = 10
-# The alphabet has 32 characters, so each character holds five bits. Characters that look alike on
-# paper are left out.
+# Each character of a recovery code holds five bits, because the alphabet has 32 characters. The
+# alphabet of recovery codes excludes characters that look alike on paper.
 _ALPHABET = "abcdefghjkmnpqrstuvwxyz023456789"
 _HALF_CHARACTERS = 5
 _PURPOSE = "recovery-code"
 
 
 def create_codes(uow: UnitOfWork, user_id: int) -> list[str]:
-    """Replace all recovery codes of a person, and return the new codes."""
+    """Replace all recovery codes of a person, and return the new recovery codes."""
     remove_codes(uow, user_id)
     codes = [f"{_random_half()}-{_random_half()}" for _ in range(RECOVERY_CODES_PER_PERSON)]
     rows = [
@@ -31,7 +31,7 @@ def create_codes(uow: UnitOfWork, user_id: int) -> list[str]:
 
 
 def use_code(uow: UnitOfWork, user_id: int, typed: str) -> bool:
-    """Mark a recovery code as used, and return whether the person had this unused code."""
+    """Mark a person's recovery code as used. Return false for an unknown or used recovery code."""
     matches = RecoveryCode.code_hmac.in_(_digests(uow.settings.keyring, typed))
     used_codes = record_moment_once(
         uow, RecoveryCode.used_at, RecoveryCode.user_id == user_id, matches
@@ -53,6 +53,6 @@ def _random_half() -> str:
 
 
 def _digests(keyring: Keyring, typed: str) -> list[bytes]:
-    # People type spaces and capital letters, and omit the hyphen.
+    # People may type a recovery code with spaces or capital letters, or without the hyphen.
     code = "".join(filter(str.isalnum, typed.lower()))
     return keyring.signer(_PURPOSE).digests(code.encode("utf-8", "surrogatepass"))

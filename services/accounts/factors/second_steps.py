@@ -1,8 +1,8 @@
-"""The second step of a login, in which a person proves a second factor after the password.
+"""Runs the second step of a login, in which a person uses a second factor after the password.
 
-The person has no session between the two steps. A cookie of the browser contains a proof of the
-first step. This proof is valid only in the same browser, only until the password changes, and only
-once.
+Between the first and the second step of a login, the person has no session. A browser cookie proves
+that the person passed the first login step. The proof of the first login step is valid once, in the
+browser that received it, until the password changes.
 """
 
 from dataclasses import dataclass
@@ -25,9 +25,9 @@ class SubmittedFactor:
     """The second factor that a person submitted in a form.
 
     Attributes:
-        form_cookie: the browser's form cookie, to which a passkey's challenge is bound.
-        code: a code of the authenticator app, or a recovery code.
-        passkey: the browser's WebAuthn response.
+        form_cookie: the form cookie of the only browser for which a passkey's challenge is valid.
+        code: a code from the authenticator app, or a recovery code.
+        passkey: the browser's WebAuthn response, which contains a signature of the passkey.
     """
 
     form_cookie: str
@@ -36,11 +36,11 @@ class SubmittedFactor:
 
 
 def require_second_factor(uow: UnitOfWork, person: User, factor: SubmittedFactor) -> None:
-    """Verify the submitted factor of a person who has a second factor.
+    """Verify the second factor that a person submitted.
 
-    The caller must already have counted an attempt with a code (``logins.begin_code_attempt``).
-    Raises ``auth.second_factor`` for a missing factor, ``second_factor.wrong`` and
-    ``passkey.invalid``.
+    Do nothing if the person has no second factor. Call ``logins.begin_code_attempt`` before
+    ``require_second_factor`` if the person submitted a code. Raises ``auth.second_factor`` for a
+    missing factor. Raises ``second_factor.wrong`` or ``passkey.invalid`` for a wrong factor.
     """
     if not sessions.has_second_factor(uow, person.id):
         return
@@ -61,14 +61,15 @@ def require_second_factor(uow: UnitOfWork, person: User, factor: SubmittedFactor
 
 
 def create_first_step(keyring: Keyring, person: User, form_cookie: str) -> str:
-    """Return the cookie value that proves that a person passed the first step in this browser."""
+    """Return a cookie value which proves that a person passed the first login step."""
     return f"{person.id}.{proofs.create_proof(keyring, _proof_subject(person, form_cookie))}"
 
 
 def read_first_step(uow: UnitOfWork, first_step: str, form_cookie: str) -> User:
-    """Return the person who passed the first step. Raises ``auth.second_factor``.
+    """Return the person who passed the first login step.
 
-    ``first_step`` is the value of the cookie from ``create_first_step``.
+    Raises ``auth.second_factor`` if the value of the cookie is invalid. The parameter
+    ``first_step`` is the cookie value from ``create_first_step``.
     """
     user_id, _, proof = first_step.partition(".")
     person = None
@@ -81,7 +82,7 @@ def read_first_step(uow: UnitOfWork, first_step: str, form_cookie: str) -> User:
             uow.settings.keyring, _proof_subject(person, form_cookie), proof
         )
         or proofs.is_spent_proof(uow, proof)
-        # If the person's factors were removed after the first step, the person must start again.
+        # A person whose second factors were removed after the first login step must log in again.
         or not sessions.has_second_factor(uow, person.id)
     ):
         raise AUTH_SECOND_FACTOR()
@@ -96,7 +97,7 @@ def complete_second_step(
     attempt: Attempt | None,
     browser: Browser,
 ) -> User:
-    """Return the person who has now passed both steps.
+    """Verify a submitted second factor, and return the person who has passed both login steps.
 
     Raises every error of ``read_first_step`` and ``require_second_factor``.
     """
@@ -113,7 +114,7 @@ def complete_second_step(
 def log_in_by_passkey(uow: UnitOfWork, *, form_cookie: str, answer: str, browser: Browser) -> User:
     """Return the person who logs in with a passkey instead of a password.
 
-    Raises ``passkey.invalid``.
+    Raises ``passkey.invalid`` for an invalid WebAuthn response.
     """
     passkey = passkeys.verify_passkey(uow, form_cookie=form_cookie, answer=answer, user_id=None)
     person = accounts.get_user(uow, passkey.user_id)
@@ -122,5 +123,6 @@ def log_in_by_passkey(uow: UnitOfWork, *, form_cookie: str, answer: str, browser
 
 
 def _proof_subject(person: User, form_cookie: str) -> str:
-    # The proof covers the hash of the password, so a new password invalidates the first step.
+    # The proof of the first login step covers the hash of the password, so changing the password
+    # invalidates the proof.
     return f"login\n{person.id}\n{person.password_hash}\n{form_cookie}"

@@ -1,6 +1,7 @@
-"""Six-digit codes of an authenticator app, which change every 30 seconds (TOTP, RFC 6238).
+"""Verifies six-digit codes from authenticator apps, which change every 30 seconds (RFC 6238).
 
-The database stores the app's secret encrypted, so a copy of the database can't produce codes.
+The database stores the app's secret encrypted, so an attacker can't produce codes from a copy of
+the database.
 """
 
 import base64
@@ -19,9 +20,11 @@ from models import TotpSecret
 from storage.encryption import KeyWrapper, WrappedKey
 from storage.unit_of_work import UnitOfWork
 
-# RFC 4226 recommends 160 bits, which are 32 letters and digits for a person who types the secret.
+# RFC 4226 recommends secrets of 160 bits. A person who types a secret of 160 bits enters 32 letters
+# and digits.
 _SECRET_BYTES = 20
-# The person's clock may differ from the server's clock by this number of 30-second steps.
+# The maximum difference between the clocks of a person's device and the server, in steps of 30
+# seconds.
 _CLOCK_TOLERANCE_STEPS = 1
 _ISSUER = "Pressroom"
 _PURPOSE = "totp-offer"
@@ -34,10 +37,10 @@ def create_secret() -> str:
 
 
 def sign_offer(keyring: Keyring, session: str, secret: str) -> str:
-    """Return a signature which proves that the set-up page offered this secret to this session.
+    """Sign an authenticator app's secret, to prove that the set-up page showed it to this session.
 
-    The page's form contains the signature, because the secret is stored only after a code confirms
-    the secret.
+    The form of the set-up page contains the signature, because the database stores the secret only
+    after the person has entered a code.
     """
     return keyring.signer(_PURPOSE).sign(_offer(session, secret))
 
@@ -48,7 +51,7 @@ def is_offered(keyring: Keyring, session: str, secret: str, signature: str) -> b
 
 
 def build_uri(secret: str, email: str) -> str:
-    """Return the URI in the QR code that the authenticator app scans."""
+    """Return the URI for the QR code that a person's authenticator app scans."""
     return pyotp.TOTP(secret).provisioning_uri(name=email, issuer_name=_ISSUER)
 
 
@@ -57,9 +60,9 @@ def is_code(text: str) -> bool:
 
 
 def add_secret(uow: UnitOfWork, wrapper: KeyWrapper, user_id: int, secret: str, code: str) -> None:
-    """Store the secret of a person's new app, and replace an earlier secret.
+    """Store the secret of a person's new authenticator app, and replace the secret of an old app.
 
-    Raises ``second_factor.wrong`` if the code doesn't match the secret.
+    Raises ``second_factor.wrong`` if the person's code doesn't match the secret.
     """
     step = _matching_step(secret, code)
     if step is None:
@@ -77,10 +80,11 @@ def add_secret(uow: UnitOfWork, wrapper: KeyWrapper, user_id: int, secret: str, 
 
 
 def accept_code(uow: UnitOfWork, wrapper: KeyWrapper, user_id: int, code: str) -> bool:
-    """Accept a valid code of a person's app, and return whether the code was accepted.
+    """Verify a code from a person's authenticator app, and return whether the code is accepted.
 
-    A code must be newer than all accepted codes. The statement that stores the code's time step
-    checks this rule, so only one of two simultaneous requests with the same code succeeds.
+    A code is accepted only if it is newer than every code that the person has used before. If two
+    simultaneous requests contain the same code, only one succeeds, because the SQL update compares
+    the time steps.
     """
     secret_row = uow.session.get(TotpSecret, user_id)
     if secret_row is None:
@@ -107,7 +111,7 @@ def remove_secret(uow: UnitOfWork, user_id: int) -> bool:
 
 
 def rewrap_secrets(uow: UnitOfWork, wrapper: KeyWrapper) -> int:
-    """Encrypt all secrets with the current encryption key, and return the changed rows' number."""
+    """Reencrypt the apps' secrets with the current encryption key, and return how many changed."""
     stale = select(TotpSecret).where(TotpSecret.wrapped_by != wrapper.current)
     rows = uow.session.scalars(stale.with_for_update()).all()
     for row in rows:
@@ -119,7 +123,7 @@ def rewrap_secrets(uow: UnitOfWork, wrapper: KeyWrapper) -> int:
 
 
 def _matching_step(secret: str, code: str) -> int | None:
-    """Return the time step of a code, or ``None`` unless the step is close to the current time."""
+    """Return the time step to which a code belongs, or ``None`` for a wrong or outdated code."""
     if not is_code(code):
         return None
     try:
