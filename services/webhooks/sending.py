@@ -90,7 +90,7 @@ def send_due_deliveries(resources: Resources, lease: Lease, receivers: ReceiverC
                 return
         results = receivers.post_each(messages[0].url, _sign_posts(messages))
         sent += len(results)
-        # Optimization: deliveries to webhook endpoints are claimed in batches (decision 17).
+        # Optimization: batches of webhook deliveries (decision 17).
         batch_size = MAX_BATCH_DELIVERIES if results[-1].is_success else 1
 
 

@@ -1,6 +1,6 @@
 """The whole database of release 1.0.0: tables, functions, triggers and first rows.
 
-The SQL file with the same name never changes. Every change of the database is a later migration.
+Its SQL stands beside it and never changes. A change of the database is a migration after it.
 """
 
 from pathlib import Path
