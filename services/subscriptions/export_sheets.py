@@ -83,7 +83,7 @@ Values = Sequence[Any]
 
 
 def guard_foreign_cell(cell: str) -> str:
-    """Put an apostrophe before a formula in a cell of an uploaded file, unless there is one."""
+    """Put an apostrophe before a formula in a cell of an uploaded file, unless the cell has one."""
     return _UNGUARDED_START.sub(r"\1'", cell)
 
 
@@ -175,9 +175,9 @@ def build_members_sheet(
         statuses = allowed_statuses or _DEFAULT_STATUSES
     else:
         statuses = export_filter.list_statuses(allowed_statuses)
-    # Query active members and inactive members separately, because a separate index exists for
-    # active members. A single query for all statuses would use no index, and would read the whole
-    # table even for a small list.
+    # Query active members and other members separately, because separate indexes exist for the two
+    # groups. A single query for all statuses would use no index, and would read the whole table
+    # even for a small list.
     table = Subscription.__table__.alias("chosen")
     inactive_statuses = [each.value for each in statuses if each is not SubscriptionStatus.ACTIVE]
     is_exported = select(table.c.id).where(table.c.list_id == list_id)

@@ -53,8 +53,8 @@ SELECT DISTINCT value FROM (
 ) AS held WHERE jsonb_typeof(value) <> 'null' LIMIT :most
 """)  # noqa: S608
 _NEW_VALUES = "jsonb_to_recordset(CAST(:pairs AS jsonb)) AS new (before jsonb, after jsonb)"
-# The statement keeps ``updated_at``, because an undo skips members whose ``updated_at`` has
-# changed.
+# The statement keeps ``updated_at``, because undoing an import skips members whose ``updated_at``
+# has changed.
 _CONVERT_MEMBERS = text(f"""
 UPDATE subscriptions AS m SET fields = m.fields || jsonb_build_object(:key, new.after)
 FROM {_NEW_VALUES}
@@ -141,7 +141,7 @@ def _parse_values(
     try:
         forms.find_notations([new_field.label])
     except DomainError:
-        # All dates are ambiguous, because no date has a first or second number above 12.
+        # All dates are ambiguous, because no date shows whether the day or the month comes first.
         invalid_texts = [abbreviate_cell(each) for each in texts]
     if invalid_texts:
         named = ", ".join(map(repr, invalid_texts[:_MAX_NAMED_VALUES]))

@@ -128,7 +128,7 @@ def _fold_case(value: ColumnElement[str]) -> ColumnElement[str]:
 
 
 def _build_pattern(operator: Operator, value: str) -> str:
-    """Build a ``LIKE`` pattern for ``contains`` or ``begins``, with wildcards in the value escaped."""
+    """Build a ``LIKE`` pattern for ``contains`` or ``begins``, escaping wildcards in the value."""
     escaped = re.sub(r"([\\%_])", r"\\\1", value)
     return f"%{escaped}%" if operator is Operator.CONTAINS else f"{escaped}%"
 
@@ -144,7 +144,7 @@ def _compare_text(comparison: Comparison, column: ColumnElement[str]) -> Conditi
 
 
 def _list_unicode_forms(value: str) -> Iterable[str]:
-    """Return the text in the Unicode forms NFC and NFD, because stored texts may have either form."""
+    """Return the text in the Unicode forms NFC and NFD, because stored texts have either form."""
     return dict.fromkeys(unicodedata.normalize(form, value) for form in ("NFC", "NFD"))
 
 
@@ -276,7 +276,7 @@ _INDEXED_CONDITION_BUILDERS: Mapping[str, _IndexedConditionBuilder] = {
 
 
 def _compare_field(comparison: Comparison, members: Members) -> Condition:
-    """Build the SQL condition for an owner's field, which is stored in the JSON column ``fields``."""
+    """Build the SQL condition for an owner's field in the JSON column ``fields``."""
     key = literal(str(comparison.name.field_id))
     fields = members.rows.c.fields
     operator = comparison.operator

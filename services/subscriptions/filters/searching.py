@@ -164,7 +164,7 @@ class _Search:
         )
 
     def _find_scan_end(self, max_members: int, before: int | None) -> int | None:
-        """Return the id of the last member that a full scan reads, or ``None`` for a shorter list."""
+        """Return the id of the last member that a full scan reads, or ``None`` for a short list."""
         scanned = build_newest_query(
             self.statuses, max_members, by_cursor=before is not None, has_only_ids=True
         )
