@@ -82,7 +82,10 @@ def require_logo(uow: UnitOfWork, mailing_list: MailingList) -> None:
 
 
 def read_look(uow: UnitOfWork, mailing_list: MailingList) -> Look:
-    """Return the colour and the logo of a list. A deleted logo is omitted."""
+    """Return the colour and the logo of a list.
+
+    The result has no logo if the logo's image was deleted.
+    """
     logo = None if mailing_list.logo_hash_id is None else _find_logo(uow, mailing_list)
     url = None if logo is None else f"{uow.settings.media_base}/media/{logo.filename}"
     return Look(mailing_list.colour, url)
@@ -93,8 +96,8 @@ def _normalise_text(name: str, text: str) -> str:
         return text.lower()
     if name not in TEXTS:
         return text
-    # An owner's text in a mail must be a single line, because readers could take a second line for
-    # a text by the installation.
+    # An owner's text in a mail must be a single line, because readers could mistake a second line
+    # for a text by the installation.
     separator = "\n" if TEXTS[name] == MAX_PAGE_TEXT_CHARACTERS else " "
     return separator.join(" ".join(each.split()) for each in text.splitlines())
 
@@ -111,7 +114,7 @@ def _require_contrast(colour: str) -> None:
         raise errors.LIST_COLOUR(rule="is written #rrggbb, such as #9f2d16")
     ratio = compute_contrast(colour, LIGHT_GROUND)
     if ratio < MIN_CONTRAST:
-        # Round the contrast in the error down, because 4.49 would otherwise look like the required
+        # Round down the contrast in the error, because 4.49 would otherwise look like the required
         # 4.5.
         raise errors.LIST_COLOUR(
             rule=f"has a contrast of {int(ratio * 10) / 10:.1f} to the ground of our pages, "

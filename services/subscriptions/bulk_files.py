@@ -57,7 +57,7 @@ def create_file(resources: Resources, folder: str) -> NewFile:
 
 
 def unwrap_key(resources: Resources, row: MemberImport | MemberExport) -> bytes:
-    """Return the decrypted key of the file of an import or export.
+    """Return the decrypted key for the file of an import or export.
 
     Raises ``DecryptionFailed`` if the key can't be decrypted. Raises ``ObjectMissing`` if the file
     was removed.
@@ -75,7 +75,7 @@ def open_stored_file(resources: Resources, row: MemberImport | MemberExport) -> 
 
 
 def remove_old_files(resources: Resources, *, now: datetime) -> int:
-    """Remove the files of old imports and exports and files without an import or export.
+    """Remove the files of old imports and exports, and files that belong to no import or export.
 
     Return how many files were removed.
     """
@@ -109,7 +109,7 @@ def _remove_oldest(
         .where(
             kind.files_removed_at.is_(None),
             # The condition on ``created_at`` lets Postgres use an index. The condition on
-            # ``finished_at`` keeps files whose job ended long after the start.
+            # ``finished_at`` keeps the files of jobs that ended long after they were created.
             kind.created_at < before,
             kind.finished_at < before,
         )

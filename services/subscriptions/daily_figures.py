@@ -188,7 +188,7 @@ def count_members(uow: UnitOfWork, list_id: int, by: FiguresBy) -> dict[str, int
 
 
 def count_owner_growth(uow: UnitOfWork, owner_id: int, days: int) -> int:
-    """Return by how many active members all lists of the owner have grown together.
+    """Return how many more active members the owner's lists have than at the start of the period.
 
     ``days``: the length of the period in days, which ends today in UTC.
     """
@@ -201,7 +201,7 @@ def count_owner_growth(uow: UnitOfWork, owner_id: int, days: int) -> int:
 
 
 def count_list_growth(uow: UnitOfWork, list_ids: Collection[int], days: int) -> dict[int, int]:
-    """Return by how many active members each list has grown.
+    """Return how many more active members each list has than at the start of the period.
 
     ``days``: the length of the period in days, which ends today in UTC.
     """
@@ -230,7 +230,7 @@ def verify_figures(resources: Resources) -> list[FiguresFault]:
 
 
 def _sort_keys(keys: Collection[str], by: FiguresBy) -> list[str]:
-    """Sort the names of tiers from the lowest to the highest tier, or other keys alphabetically."""
+    """Sort tiers from the lowest to the highest tier, or sort sources alphabetically."""
     all_keys: Iterable[str] = Tier if by is FiguresBy.TIER else sorted(keys)
     return [key for key in all_keys if key in keys]
 

@@ -18,11 +18,11 @@ REMOVE_DELETED_TAGS = register_maintenance(
     every=timedelta(minutes=10),
     run=lambda resources, _: remove_deleted_tags(resources),
 )
-# A batch with this many members keeps the list locked for a fraction of a second.
+# The maximum number of members in a batch, which keeps the list locked for a fraction of a second.
 MAX_BATCH_MEMBERS = 5_000
 _MAX_BATCH_TAGS = 1_000
-# The row in ``deleted_tags`` stays for this time, because a transaction that read the tag before
-# its deletion may still add the tag to a member.
+# How long a row in ``deleted_tags`` is kept, because a transaction that read the tag before its
+# deletion may still add the tag to a member.
 _ROW_RETENTION = timedelta(hours=1)
 # Postgres may assume that most members have one of the deleted tags, and then read the members of
 # all lists. Turning ``enable_seqscan`` off makes Postgres use the index on ``tag_ids``.

@@ -60,9 +60,8 @@ class DenyList:
     """An owner's denied addresses and domains, normalised and sorted.
 
     Attributes:
-        erased: the number of denied addresses that belonged to erased people. The database stores
-            only an HMAC of each such address. The database only contains hashes of the addresses of
-            erased people.
+        erased: the number of denied addresses that belonged to erased people. Of each erased
+            person's address, the database only stores an HMAC.
     """
 
     addresses: Sequence[str] = ()
@@ -110,13 +109,13 @@ def normalise_entries(
 def _normalise_domain(written: str) -> str | None:
     """Return a normalised domain, or a normalised pattern such as ``*.example.com``.
 
-    Return ``None`` if the text is neither a domain nor such a pattern.
+    Return ``None`` if the text is neither a domain nor a pattern with a star.
     """
     written = strip_invisible(written)
     if not written.startswith(_SUBDOMAINS):
         return email_addresses.normalise_domain(written)
-    # Replace the star by a letter, so that ``*.com`` is valid. The normalisation rejects a
-    # top-level domain alone.
+    # Replace the star by a letter before normalising the domain, so that the pattern ``*.com`` is
+    # valid. ``normalise_domain`` rejects a top-level domain without a subdomain.
     domain = email_addresses.normalise_domain(f"a{written[1:]}")
     return domain and f"*{domain[1:]}"
 
@@ -189,7 +188,7 @@ def require_allowed(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) 
 
 
 def find_denied(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) -> set[str]:
-    """Return those of the normalised addresses that may not join the owner's lists."""
+    """Return all given addresses that a deny list prevents from joining the owner's lists."""
     entries = _normalise_operator_entries(uow.settings.deny_list)
     if uow.session.scalar(select(exists().where(DeniedEntry.user_id == owner_id))):
         candidates = {entry for address in addresses for entry in _list_matching_entries(address)}

@@ -1,10 +1,10 @@
 """Builds the columns and rows of exports, and formats the rows as CSV or JSON Lines.
 
 A spreadsheet program treats a cell that begins with a sign such as ``=`` or ``+`` as a formula. To
-prevent formulas, exports put an apostrophe before the sign, as OWASP recommends under "CSV
-Injection". Exports also put an apostrophe before signs after a semicolon, tab or line end, because
-many spreadsheet programs start a new cell there. Imports remove the apostrophes that exports have
-added.
+prevent formulas, exports put an apostrophe before a sign that begins a formula, as OWASP recommends
+under "CSV Injection". Exports also put an apostrophe before a sign after a semicolon, tab or line
+end, where many spreadsheet programs start a new cell. Imports remove the apostrophes that exports
+have added.
 """
 
 import codecs
@@ -53,14 +53,15 @@ _SIGN = r"[=+\-@\t\r\n＝＋－＠]"  # noqa: RUF001
 _CELL_START = r"(\A|[;\t\r\n])"
 # The pattern allows blanks and quotes before the sign, because a spreadsheet program may skip them.
 _UNGUARDED_START = re.compile(rf'{_CELL_START}(?=[ "]*{_SIGN})')
-# The pattern finds out whether any cell in a text of cells joined by semicolons begins with a
-# formula.
+# The pattern matches a text of several cells, joined by semicolons, if one of the cells begins with
+# a formula.
 _ANY_UNGUARDED_START = re.compile(rf'[;\t\r\n][ "]*{_SIGN}')
 # An export adds an apostrophe even to a value that begins with an apostrophe and a sign. Without
 # the added apostrophe, an import would remove the apostrophe that belongs to the value.
 _ANY_START = re.compile(rf"{_CELL_START}(?=[ \"']*{_SIGN})")
 _GUARDED_START = re.compile(rf"{_CELL_START}'(?=[ \"']*{_SIGN})")
-# Search for a single sign before the slower pattern, because few cells contain a sign.
+# Search for any sign before using the slower pattern, because few cells contain a sign that could
+# begin a formula.
 _ANY_SIGN = re.compile(_SIGN)
 _MEMBERS_COLUMNS = (
     *("email", "name", "status", "tier", "paid_expiry", "email_enabled", "source"),
@@ -100,7 +101,7 @@ def guard_foreign_cells(cells: Sequence[str]) -> list[str]:
 def guard_cell(value: str) -> str:
     """Put an apostrophe before a formula in a stored value.
 
-    ``unguard_cell`` restores the stored value.
+    The function ``unguard_cell`` restores the original value.
     """
     return _ANY_START.sub(r"\1'", value) if _ANY_SIGN.search(value) else value
 
@@ -125,8 +126,8 @@ class Sheet(NamedTuple):
 
     Attributes:
         convert_rows: a function that converts database rows into JSON values, in the order of the
-            columns. The function must read from the connection that has read the rows, to see the
-            same database snapshot.
+            columns. The function must use the database connection of the query, to read from the
+            same snapshot.
         text_places: the indexes of the columns that a CSV file contains as text, with apostrophes
             before formulas.
     """
@@ -269,8 +270,8 @@ def _build_roster(
         member.email_enabled,
         member.email.is_not(None),
         member.user_id.not_in(is_being_erased),
-        # Check opt-outs again before mailing, although no active member with enabled mail should
-        # have an opt-out.
+        # Exclude people with an opt-out from a roster, although an active member with enabled mail
+        # should never have an opt-out.
         ~opt_out_checks.has_opt_out_on(mailing_list.id),
     ]
     if export_filter is not None:
@@ -313,7 +314,8 @@ def _build_roster(
                     *(f"<{unsubscribe_prefix}{trace_id}>", post),
                 )
 
-    # Addresses get no apostrophe, because the sender mails to exactly the exported address.
+    # Addresses in a roster get no apostrophe, because the sender mails to exactly the exported
+    # address.
     return Sheet(columns, query, convert_rows, text_places=(1,))
 
 

@@ -43,13 +43,13 @@ from storage.parts import StoredFile
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# An export reads, compresses and writes batches of this many rows.
+# The number of rows that an export reads, compresses and writes at a time.
 _BATCH_ROWS = 5_000
 GZIP_LEVEL = 6
 # The maximum duration of an export, which must exceed the export of the longest list.
 _MAX_DURATION = timedelta(hours=1)
-# An unfinished export file is removed after this time, which is longer than any attempt to write
-# the file.
+# The time after which an unfinished export file is removed, which exceeds the duration of any
+# attempt to write the file.
 _UNFINISHED_FILE_RETENTION = timedelta(days=1)
 _SCOPES = {ExportKind.MEMBERS: Scope.SUBSCRIPTION_READ, ExportKind.DELIVERY: Scope.DELIVERY}
 
@@ -137,12 +137,13 @@ def enqueue_export(
 ) -> Job:
     """Enqueue an export without checking whether the user may export the list.
 
-    ``columns``: further columns for the row in ``exports``, such as the stored ``filter``.
+    ``columns``: values for optional columns of the row in ``exports``, such as the stored
+    ``filter``.
     """
     if kind is ExportKind.DELIVERY and not mailing_list.email_channel_enabled:
         raise errors.LIST_EMAIL_CHANNEL_DISABLED()
-    # Set a prefix now, because the column must not be NULL. Each attempt of the job replaces the
-    # prefix.
+    # Set a prefix for the file, because the column ``object_prefix`` must not be NULL. Each attempt
+    # of an export job replaces the prefix of the export's file.
     prefix = EXPORTS + ids.random_hash_id(20)
     export = MemberExport(
         list_id=mailing_list.id, user_id=user_id, kind=kind, object_prefix=prefix, **columns

@@ -1,7 +1,7 @@
 """Changes the type of an owner's field, and converts the values that members have for the field.
 
-One transaction changes the type and all values of a field. Changing the type of a field locks all
-lists of the owner, so that no other transaction writes a value of the old type.
+The type and all values of a field change in the same transaction. Changing the type of a field
+locks all lists of the owner, so that no other transaction writes a value of the old type.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,9 +22,10 @@ from services.subscriptions.members import locks
 from storage.expected_errors import raise_instead
 from storage.unit_of_work import UnitOfWork
 
-# Converting this many distinct values takes one or two seconds.
+# The maximum number of distinct values that a change of a field's type converts, which takes one or
+# two seconds.
 MAX_DISTINCT_VALUES = 50_000
-# An error message quotes at most this many invalid values.
+# The maximum number of invalid values that an error message quotes.
 _MAX_NAMED_VALUES = 3
 # The SQL condition that a stored filter compares the field.
 _IS_IN_FILTER = """jsonb_path_exists(filter, 'strict $.** ? (@.field == $name)',
@@ -119,7 +120,7 @@ def _convert_values(uow: UnitOfWork, field: MemberField, new_field: MemberField)
 def _parse_values(
     new_field: MemberField, old_values: Sequence[FieldValue]
 ) -> list[FieldValue | None]:
-    """Convert the values to the new type.
+    """Convert the members' values for a field to the new type of the field.
 
     Raises ``field.values_unfit`` for values that can't be converted.
     """

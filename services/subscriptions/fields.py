@@ -25,8 +25,7 @@ from services.subscriptions import misleading_texts, text_reviews
 from storage.expected_errors import raise_if_taken
 from storage.unit_of_work import UnitOfWork
 
-# The largest absolute value of a number. JavaScript represents all integers up to this limit
-# exactly.
+# The largest absolute value of a number, up to which JavaScript represents all integers exactly.
 MAX_NUMBER = 2**53
 MAX_VALUE_CHARACTERS = 1_000
 MAX_FIELDS = 50
@@ -46,7 +45,7 @@ _BOOLEAN_BY_WORD = {
 }
 
 FieldValue = str | bool | int | float
-# Maps the id of each field, as text, to the stored value of one member.
+# Maps the id of each field, as text, to the value that one member has for the field.
 StoredValues = Mapping[str, FieldValue]
 # The columns of a field whose texts ``validate_columns`` has validated.
 CheckedColumns = NewType("CheckedColumns", dict[str, Any])
@@ -230,7 +229,7 @@ def list_fields(uow: UnitOfWork, owner_id: int) -> list[MemberField]:
 def validate_columns(values: Mapping[str, Any]) -> CheckedColumns:
     """Validate the label and choices that an owner gives a field, and strip surrounding whitespace.
 
-    Call this function before a transaction begins, because the search for links and misleading
+    Call this function before a transaction begins, because searching texts for links and misleading
     words takes time. Overlong texts are rejected before the search for links and misleading words.
     Raises ``field.label``, ``field.choices``, ``text.leads_away``, ``text.misleading``.
     """
@@ -284,8 +283,8 @@ def change_field(
     """Change the columns of a field except its type.
 
     Use ``field_types.change_field_and_type`` to change the type of a field. If a change removes a
-    choice, members keep the removed choice as their value. Raises ``field.not_found``, and an error
-    for each kind of invalid column.
+    choice, members keep the removed choice as their value. Raises ``field.not_found``,
+    ``field.key``, ``field.key_taken`` and ``field.choices``.
     """
     field = get_field(uow, owner_id, field_id, lock=True)
     _set_columns(uow, field, values)

@@ -21,7 +21,8 @@ FOLD_COUNTS = register_maintenance(
     run=lambda resources, _: fold_everything(resources),
 )
 _MAX_BATCH_DELTAS = 10_000
-# The array makes Postgres look up the deleted rows by primary key.
+# The array makes Postgres look up the differences by primary key. A join would be slow, because
+# Postgres expects few rows in the usually empty table of differences.
 _FOLD_COUNTS = text("""
     WITH taken AS (
         DELETE FROM subscriber_deltas WHERE id = ANY (ARRAY(
@@ -36,7 +37,7 @@ _FOLD_COUNTS = text("""
     SELECT count(*), array(SELECT list_id FROM taken GROUP BY list_id HAVING sum(active) > 0)
     FROM taken
     """)
-# The array makes Postgres look up the deleted rows by primary key, as in ``_FOLD_COUNTS``.
+# The array makes Postgres look up the differences by primary key, as in ``_FOLD_COUNTS``.
 _FOLD_DAYS = text("""
     WITH taken AS (
         DELETE FROM member_day_deltas WHERE id = ANY (ARRAY(
@@ -59,7 +60,7 @@ _FOLD_DAYS = text("""
 def fold_everything(resources: Resources) -> int:
     """Add all differences to the stored counts and figures in batches.
 
-    Return the number of differences.
+    Return the number of added differences.
     """
     total = 0
     for fold_batch in (fold_counts, fold_days):
@@ -72,11 +73,13 @@ def fold_everything(resources: Resources) -> int:
 
 
 def fold_counts(uow: UnitOfWork, *, max_deltas: int) -> int:
-    """Add the oldest differences to the subscriber counts of lists. Return how many were added.
+    """Add the oldest differences to the subscriber counts of lists.
+
+    Return how many differences were added.
 
     Owners whose lists have more members than their plan allows get a notification. People can join
     a list even if the owner's lists have more members than the plan allows. The transaction that
-    updates the counts also enqueues the notification, so that a crash can't lose it.
+    updates the counts also enqueues the notification, so that a crash can't lose a notification.
     """
     folded_count, grown_list_ids = uow.session.execute(
         _FOLD_COUNTS, {"max_deltas": max_deltas}
@@ -86,5 +89,8 @@ def fold_counts(uow: UnitOfWork, *, max_deltas: int) -> int:
 
 
 def fold_days(uow: UnitOfWork, *, max_deltas: int) -> int:
-    """Add the oldest differences to the daily figures of lists. Return how many were added."""
+    """Add the oldest differences to the daily figures of lists.
+
+    Return how many differences were added.
+    """
     return uow.session.scalar(_FOLD_DAYS, {"max_deltas": max_deltas}) or 0

@@ -50,10 +50,10 @@ class ReportedList:
 def report_list(
     resources: Resources, mailing_list: MailingList, person: User, actor: Actor
 ) -> None:
-    """Unsubscribe the person, and store the person's report that they did not sign up for the list.
+    """Unsubscribe the person from the list, and store a report that the person did not sign up.
 
-    Reporting a list twice stores only one report per person. If storing the report fails after the
-    person was unsubscribed, the person can report the list again.
+    The function stores at most one report about a list per person. If storing the report fails
+    after the person was unsubscribed, the person can report the list again.
     """
     unsubscribe.opt_out(resources, mailing_list, person, OptOutKind.LIST, actor)
     with resources.unit_of_work() as uow:
@@ -65,8 +65,8 @@ def report_list(
 def report_page(uow: UnitOfWork, mailing_list: MailingList, network_digest: bytes) -> None:
     """Store a visitor's report about the list's page, with a digest of the visitor's IP network.
 
-    The function stores only one report per list and IP network. Above the maximum numbers of
-    reports, the function drops reports, because an operator doesn't need more.
+    The function stores at most one report about a list per IP network. Reports above a maximum
+    number per network or per list are dropped, because an operator doesn't need more reports.
     """
     network_reports = _count_reports(
         ListReport.network_digest == network_digest,

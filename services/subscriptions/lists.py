@@ -29,7 +29,7 @@ MAX_LIST_TITLE_CHARACTERS = 200
 MAX_IMAGE_URL_CHARACTERS = 2048
 MAX_REDIRECT_ORIGINS = 10
 _IMAGE_URL_COLUMNS = ("avatar_image_url", "favicon_image_url")
-# The consent wording is no column of the list, because each version of the wording is a row in
+# The consent wording isn't a column of the list, because each version of the wording is a row in
 # ``consent_wordings``.
 _CONSENT_WORDING = "consent_wording"
 _CHALLENGE_COLUMNS = ("challenge_enabled", "challenge_provider")
@@ -40,7 +40,7 @@ CheckedValues = NewType("CheckedValues", dict[str, Any])
 def validate_values(settings: Settings, fields: Mapping[str, Any]) -> CheckedValues:
     """Validate the values that an owner sets for a list, and return the normalised values.
 
-    Call this function before a transaction begins, because the search for links and misleading
+    Call this function before a transaction begins, because searching texts for links and misleading
     words takes time. Raises ``list.title`` and the errors of ``branding.validate_values``.
     """
     values = dict(fields)
@@ -88,7 +88,7 @@ def create_list(
     """Create a list. Raises the errors of ``validate_values`` and ``change_list``.
 
     Args:
-        fields: values for further columns of the list.
+        fields: values for columns of the list except title and slug.
         providers: the CAPTCHA providers that the operator has configured.
     """
     values = validate_values(uow.settings, {**(fields or {}), "title": title, "slug": slug})
@@ -165,8 +165,7 @@ def _require_found(mailing_list: MailingList | None, *, archived: bool) -> Maili
 def parse_list_id(name: str) -> int | None:
     """Parse a list's name, which is an id or a slug.
 
-    Return the id, or ``None`` for a slug. Raises ``list.name_invalid``. Raises
-    ``list.name_invalid``.
+    Return the id, or ``None`` for a slug. Raises ``list.name_invalid``.
     """
     if _ID_PATTERN.match(name) and int(name) <= MAX_UINT64:
         # Return 0 for an id that is too large, because no list has the id 0.
@@ -197,7 +196,7 @@ def get_own_list(uow: UnitOfWork, caller: Caller, list_id: int) -> MailingList:
 def require_owner(owner_id: int | None, caller: Caller) -> None:
     """Raise ``list.not_owner`` unless the caller is the owner of a list.
 
-    Raise ``list.not_found`` if ``owner_id`` is ``None``, because the list doesn't exist.
+    An ``owner_id`` of ``None`` stands for a missing list and raises ``list.not_found``.
     """
     if owner_id is None:
         raise errors.LIST_NOT_FOUND()
@@ -281,8 +280,9 @@ def _set_columns(
         is_one_word = url.isprintable() and " " not in url
         if not is_absolute or not is_one_word or len(url) > MAX_IMAGE_URL_CHARACTERS:
             raise errors.LIST_IMAGE_URL(name=name, most=MAX_IMAGE_URL_CHARACTERS)
-    # Only check the CAPTCHA provider if the request changes the challenge. The owner can change
-    # other columns even if the operator has removed the provider.
+    # Only check the CAPTCHA provider if the request changes the challenge. If the operator has
+    # removed the CAPTCHA provider, the owner can still change columns that don't concern the
+    # challenge.
     is_checked = mailing_list.challenge_enabled and not fields.keys().isdisjoint(_CHALLENGE_COLUMNS)
     if is_checked and mailing_list.challenge_provider not in providers:
         raise errors.LIST_CHALLENGE_PROVIDER(able=", ".join(sorted(providers)) or "none")

@@ -1,7 +1,7 @@
 """Updates the address in a person's subscriptions after the account's address has changed.
 
-The owner of a list sees the address that is stored in the person's subscription. The job waits
-until the person can no longer undo the change of the address, because owners can't be made to
+The owner of a list sees the address that is stored in the person's subscription. The job starts
+after the person can no longer undo the change of the address, because owners can't be made to
 forget an address.
 """
 
@@ -27,8 +27,8 @@ from storage.unit_of_work import UnitOfWork
 
 # The maximum number of lists per batch. A batch blocks bulk actions on all lists in the batch.
 MAX_BATCH_LISTS = 20
-# The job waits longer by this margin, so that an undo that was requested at the last moment has
-# ended.
+# The time that the job waits after the undo link has expired, so that an undo at the last moment
+# can end.
 _UNDO_MARGIN = timedelta(minutes=1)
 # The query returns for how long the person can still undo the change of the address. The result is
 # the full lifetime of the undo link if the mail with the link has not been sent.

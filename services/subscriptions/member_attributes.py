@@ -44,7 +44,7 @@ class AttributeChanges:
 class AttributeFormatter:
     """Converts the stored fields and tags of members to the form in API responses.
 
-    One formatter serves many members, so that field keys and tag names are read only once.
+    A formatter serves many members, so that field keys and tag names are read only once.
     """
 
     def __init__(self, own_fields: OwnFields, tag_names: Mapping[int, str]) -> None:
@@ -73,7 +73,7 @@ def create_formatter(
 ) -> AttributeFormatter:
     """Return a formatter for members of the owner's lists.
 
-    ``tag_ids``: for each member, the ids of the member's tags.
+    ``tag_ids``: a sequence of tag ids for each member.
     """
     tag_names = tags.find_tag_names(uow, (each for ids in tag_ids for each in ids))
     return AttributeFormatter(fields.read_own_fields(uow, owner_id), tag_names)
@@ -85,7 +85,7 @@ def build_changed_columns(
     record: Subscription | None,
     changes: AttributeChanges,
 ) -> dict[str, Any]:
-    """Return the new values of the columns in a member's record that the changes affect.
+    """Return new values for those columns of a member's record that the changes affect.
 
     Raises ``field.value``, ``tag.too_many``, ``tag.too_many_of_member`` and ``list.busy``.
 

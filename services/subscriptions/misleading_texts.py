@@ -17,7 +17,7 @@ _PHRASES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 
 
 def require_harmless(name: str, text: str | None) -> None:
-    """Raise ``text.leads_away`` if the text contains a link or characters that set the direction.
+    """Raise ``text.leads_away`` if the text contains a link or changes the text direction.
 
     ``name``: the name of the request's field that contains the text, for the error message.
     """

@@ -23,7 +23,8 @@ REPORT_PAGE_PATH = "/s/{slug}/report"
 def unsubscribe_url(settings: Settings, trace_id: str) -> str:
     """Return the URL of the page on which a person unsubscribes from a list.
 
-    Mail clients send a POST request to the same URL for one-click unsubscription (RFC 8058).
+    For one-click unsubscription, mail clients send POST requests to the URL of the unsubscribe page
+    (RFC 8058).
     """
     return _url(settings, UNSUBSCRIBE_PATH, trace_id=trace_id)
 
@@ -34,7 +35,7 @@ def confirm_url(settings: Settings, secret: str) -> str:
 
 
 def preferences_url(settings: Settings, secret: str) -> str:
-    """Return the URL from a mail that opens the page with a person's preferences."""
+    """Return the URL in a mail that opens the page with a person's preferences."""
     return _url(settings, OPEN_PREFERENCES_PATH, token=secret)
 
 

@@ -38,13 +38,14 @@ def request_subscription(
     """Sign up the person with this address, at the request of somebody who isn't logged in.
 
     If the list requires confirmations, the subscription is pending until the person opens the link
-    in a confirmation mail. A person who opted out of the list must always confirm. A person who
-    already has a record on the list must confirm, because the owner may have removed the person.
+    in a confirmation mail. A person who has opted out of the list must always confirm the
+    subscription. A person who already has a record on the list must confirm the subscription,
+    because the owner may have removed the person.
 
     The rate limits for unsolicited mail apply to the confirmation mail. Values from the sign-up
-    form are stored in a new record. If the person already has a record, they are stored with the
-    confirmation link. A sign-up with an address on a deny list changes nothing. Raises
-    ``email.invalid``.
+    form are stored in a new record. If the person already has a record, values from the sign-up
+    form are stored with the confirmation link. A sign-up with an address on a deny list changes
+    nothing. Raises ``email.invalid``.
     """
     email = email_addresses.normalise_address(email)
     if deny_lists.find_denied(uow, mailing_list.user_id, [email]):
@@ -62,8 +63,8 @@ def request_subscription(
     has_record = locked.record is not None
     must_confirm = mailing_list.confirm_required or bool(opt_out_kinds) or has_record
     status = SubscriptionStatus.PENDING if must_confirm else SubscriptionStatus.ACTIVE
-    # Keep an existing record unchanged until the person confirms, because anybody can submit values
-    # for any address.
+    # Before the confirmation, keep the mail setting and the values of an existing record, because
+    # anybody can sign up any address.
     values: dict[str, Any] = {}
     if not has_record:
         values = {**submission.columns, "email_enabled": OptOutKind.EMAIL not in opt_out_kinds}
@@ -91,8 +92,8 @@ def _mail_confirmation(
     if last_mailed_at and clock.now() - last_mailed_at < MIN_CONFIRMATION_INTERVAL:
         return
     if unsolicited_mail.admit_mail(uow, bounds):
-        # Schedule a reminder only if no reminder was sent, a day after the latest confirmation
-        # mail.
+        # Schedule a reminder a day after the latest confirmation mail, unless a reminder was
+        # already sent.
         if last_mailed_at is None or record.remind_at is not None:
             record.remind_at = func.now() + mails.REMINDER_DELAY
         record.confirmation_asked_at = func.now()
@@ -130,10 +131,7 @@ def subscribe_person(
 
 @dataclass(frozen=True)
 class Confirmation:
-    """The subscription to which a confirmation link belongs.
-
-    The subscription is pending or already confirmed.
-    """
+    """The pending or confirmed subscription to which a confirmation link belongs."""
 
     mailing_list: MailingList
     record: Subscription

@@ -8,7 +8,7 @@ from models import MailingList, MemberField
 from services.subscriptions.fields import read_own_fields
 from storage.unit_of_work import UnitOfWork
 
-# An owner sets these values of a list as field keys, but the list stores field ids.
+# Values of a list that an owner sets as field keys, and that the database stores as field ids.
 FIELD_KEY_COLUMNS = ("asked_fields", "required_fields")
 
 

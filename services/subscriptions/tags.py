@@ -1,8 +1,8 @@
 """Creates, finds, renames and deletes the tags of lists.
 
-Two tags of a list can't have names that differ only in case. The spelling of a tag's name is the
-spelling of the first use. A member's record contains the ids of the member's tags. The id of a
-deleted tag in a member's record has no effect until ``deleted_tags`` removes the id.
+Two tags of a list can't have names that differ only in case. A tag's name keeps the spelling of the
+tag's first use. A member's record contains the ids of the member's tags. The id of a deleted tag in
+a member's record has no effect until ``deleted_tags`` removes the id.
 """
 
 import unicodedata

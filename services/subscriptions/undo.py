@@ -27,8 +27,8 @@ from services.subscriptions.members import locks
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# An undo must start within this time after the import or bulk action. Afterwards, Pressroom deletes
-# the previous values of members.
+# The time after which Pressroom deletes the previous values of members, and within which an undo
+# must start.
 UNDO_TIME = timedelta(days=90)
 
 Row = TypeVar("Row", MemberImport, BulkAction)
@@ -58,8 +58,8 @@ class Undo(Generic[Row]):
         count_changed: a function that returns how many members the import or bulk action changed.
         restore_batch: a function that restores the next batch of members, or returns ``None`` if no
             members are left.
-        end: a function that ends the undo. Its arguments are the unit of work, the row, the job's
-            id and the job's status.
+        end: a function that ends the undo. The arguments of ``end`` are the unit of work, the row,
+            the job's id and the job's status.
         is_complete: a function that returns whether all members that can be restored are restored.
         has_total: whether the job is created with the total number of members to restore.
         initial_values: the values to which columns of the row are set when an undo starts.
@@ -109,7 +109,7 @@ class Undo(Generic[Row]):
         return row
 
     def available_until(self, row: Row) -> datetime | None:
-        """Return until when the import or bulk action can be undone.
+        """Return the time until which the import or bulk action can be undone.
 
         Return ``None`` if the import or bulk action is unfinished, or is already undone.
         """
@@ -156,7 +156,7 @@ class Undo(Generic[Row]):
     def run(self, resources: Resources, lease: Lease) -> None:
         """Restore batches of members in one turn of the undo's job.
 
-        Raises the error ``running``. Raises the error ``running``.
+        Raises the error ``running``.
         """
         work_in_turns(resources, lease, partial(self._restore_next_batch, lease=lease))
 
@@ -170,8 +170,8 @@ class Undo(Generic[Row]):
         locks.lock_list(uow, row.list_id)
         batch = self.restore_batch(uow, row)
         changed = self.count_changed(row)
-        # Update the job's row before the row of the import or bulk action, because the transaction
-        # that ends the job locks the rows in the same order.
+        # Update the job's row before the row of the import or bulk action, as the transaction that
+        # ends the job does, to prevent deadlocks.
         if batch is None:
             counts = {self.id_name: row.id, "undone": row.undone, "kept": changed - row.undone}
             complete_job(uow, lease, counts)

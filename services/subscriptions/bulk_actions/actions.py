@@ -222,8 +222,8 @@ def _end_bulk_action(uow: UnitOfWork, bulk: BulkAction, job_id: int, status: str
 
 def _restart_with_job(uow: UnitOfWork, job: Job) -> bool:
     """Restart a failed bulk action, unless somebody has started an undo of the bulk action."""
-    # Lock the row of the bulk action, as the start of an undo does, so that nobody can restart and
-    # undo the bulk action at the same time.
+    # Lock the row of the bulk action, so that nobody can restart the bulk action and start its undo
+    # at the same time.
     bulk = uow.session.get(BulkAction, job.subject_id, with_for_update=True, populate_existing=True)
     if bulk is None or bulk.undo_job_id is not None:
         return False

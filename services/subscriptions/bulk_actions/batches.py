@@ -37,7 +37,7 @@ from services.subscriptions.members import opt_out_checks
 from services.subscriptions.tags import MAX_TAGS_OF_MEMBER
 from storage.unit_of_work import UnitOfWork
 
-# A batch with this many members keeps the list locked for a fraction of a second.
+# The maximum number of members in a batch, which keeps the list locked for a fraction of a second.
 MAX_BATCH_MEMBERS = 10_000
 # The column ``tag_ids`` must be sorted and free of duplicates.
 _WITH_TAG = (
@@ -64,9 +64,8 @@ _IS_LATEST_CHANGE = """(m.updated_at = c.applied_at OR c.applied_at = (
         WHERE e.list_id = m.list_id AND e.user_id = m.user_id
             AND e.{column}_before IS DISTINCT FROM e.{column}_after
         ORDER BY e.id DESC LIMIT 1))"""
-# When an undo removes a tier, a later bulk action may have stored the removed tier as the member's
-# previous tier. The statement replaces the removed tier in these stored values, because undoing the
-# later bulk action would otherwise restore the removed tier.
+# An undo that removes a tier also removes the tier from the values that later bulk actions have
+# stored. Undoing a later bulk action would otherwise restore the removed tier.
 _UPDATE_LATER_ACTIONS = """, later AS (
     UPDATE bulk_changes AS l SET type_before = c.type_before,
         paid_expiry_before = CASE WHEN l.paid_expiry_before IS NOT DISTINCT FROM c.paid_expiry_after
@@ -79,7 +78,7 @@ _UPDATE_LATER_ACTIONS = """, later AS (
     ) AS found
     WHERE l.ctid = found.place
 )"""
-# An undo only enables mail for members who have opted out of neither the list nor the list's mail.
+# An undo doesn't enable mail for members who have opted out of the list or of the list's mail.
 _NO_OPT_OUT = opt_out_checks.build_no_opt_out_condition("m")
 _HAS_NOT_LEFT = opt_out_checks.build_no_opt_out_condition("m", OptOutKind.LIST)
 
@@ -159,8 +158,8 @@ _SQL_BY_ACTION: Mapping[BulkActionKind, ActionSql] = {
     ),
 }
 
-# The columns in ORDER BY are those of the index on a list's members. With the primary key, Postgres
-# might read many members of other lists.
+# ORDER BY lists the columns of the index on a list's members, so that Postgres uses this index. If
+# Postgres used the primary key, Postgres might read many members of other lists.
 _SELECT_NEXT_BATCH = """
 SELECT max(id), count(*), clock_timestamp() FROM (
     SELECT id FROM subscriptions
@@ -236,14 +235,14 @@ SELECT (SELECT count(*) FROM restored),
 
 
 class MemberBatch(NamedTuple):
-    """Members with equal status in a range of ids, whether or not they match the filter.
+    """All members of a list with one status and a range of ids, whether or not they match a filter.
 
     Attributes:
         after: the id of the last member of the previous batch, or 0 for the first batch.
         last: the id of the last member in the batch.
         seen: the number of members in the batch.
-        at: the time at which the batch changes its members. Locking the list ensures that this time
-            is later than every previous change in the list.
+        at: the time of the changes to the batch, which is later than all previous changes because
+            the list is locked.
     """
 
     status: SubscriptionStatus
@@ -254,7 +253,7 @@ class MemberBatch(NamedTuple):
 
 
 class BatchCounts(NamedTuple):
-    """The numbers of members in a batch who match the filter, and who were changed."""
+    """How many members of a batch match the filter, and how many members were changed."""
 
     matched: int
     changed: int

@@ -77,8 +77,8 @@ def record_claims(
     dropped.
 
     Args:
-        people: maps the address in each claim to the user id of the person. The list may store
-            another address of the person.
+        people: maps the address in each claim to the user id of the person. The person's record on
+            the list may contain an address that differs from the claim.
         claimed_by: the name of the product that wrote the imported file, or ``file`` if the product
             is unknown.
     """
@@ -101,7 +101,7 @@ def record_claims(
 def delete_claims(uow: UnitOfWork, import_id: int, *, limit: int) -> int:
     """Delete some claims of an import that is being undone. Return how many claims were deleted.
 
-    ``limit``: how many claims the call deletes at most. The database refuses to delete claims
-    unless the import is being undone.
+    ``limit``: the maximum number of claims that the call deletes. The database refuses to delete
+    claims unless the import is being undone.
     """
     return uow.session.scalar(_DELETE_CLAIMS, {"import_id": import_id, "most": limit}) or 0

@@ -32,8 +32,8 @@ class ConsentEvidence(NamedTuple):
             itself observed the consent.
         confirmed: whether the address's owner certainly consented, because the person followed a
             mailed link or was logged in.
-        list_id: the list to which the person agreed. If the member was transferred, this is the
-            list before the transfer.
+        list_id: the list to which the person agreed. If the member was transferred, ``list_id`` is
+            the list before the transfer.
         place: a number that determines the order of evidence with equal times.
     """
 

@@ -7,8 +7,8 @@ from sqlalchemy import text
 from models import Subscription
 from storage.unit_of_work import UnitOfWork
 
-# A transfer copies at most this many of the member's newest consent entries. Only people who often
-# leave and return have more entries.
+# The maximum number of a member's newest consent entries that a transfer copies. Only people who
+# often unsubscribe and sign up again reach the maximum number of copied consent entries.
 _MAX_COPIED_ENTRIES = 1_000
 _ALL_ROWS = 2**31 - 1
 _COPY_ENTRIES = text("""

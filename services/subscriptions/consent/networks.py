@@ -32,7 +32,7 @@ GROUP BY network_of_ip(ip) ORDER BY 1 DESC LIMIT 1
 def count_people_by_network(
     uow: UnitOfWork, member: Subscription, evidence: Collection[ConsentEvidence]
 ) -> Mapping[str, int]:
-    """Count the other people who joined the member's list from the IP networks in the evidence.
+    """Count the people, except the member, who joined the list from networks in the evidence.
 
     IP addresses in consent claims don't count, because Pressroom did not observe these addresses.
     The result maps each IP address to the number of people in the same network, up to

@@ -13,9 +13,9 @@ MAX_WORDINGS = 1_000
 
 
 def choose_wording(uow: UnitOfWork, mailing_list: MailingList, wording: str | None) -> None:
-    """Set or remove the consent wording that the list shows now. Raises ``list.consent_wordings``.
+    """Set or remove the current consent wording of a list. Raises ``list.consent_wordings``.
 
-    If the list has used the same text before, the text keeps its version number.
+    If the list has used the same consent wording before, the wording keeps its version number.
     """
     wording = (wording or "").strip()
     if not wording:
@@ -23,7 +23,7 @@ def choose_wording(uow: UnitOfWork, mailing_list: MailingList, wording: str | No
         uow.session.flush()
         return
     # Lock the list's row, so that two transactions can't change the consent wording at the same
-    # time. Adding members doesn't wait for a lock with ``key_share``.
+    # time. A lock with ``key_share`` doesn't block transactions that add members to the list.
     row = select(MailingList.id).where(MailingList.id == mailing_list.id)
     uow.session.execute(row.with_for_update(key_share=True))
     of_list = ConsentWording.list_id == mailing_list.id

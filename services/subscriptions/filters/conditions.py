@@ -49,12 +49,11 @@ Condition = ColumnElement[bool]
 
 # The minimum length of a searched text for which Postgres can use a trigram index.
 MIN_INDEXED_CHARACTERS = 3
-# The SQL literal for empty ``fields`` and empty ``tag_ids``. The partial indexes on ``fields`` and
-# ``tag_ids`` exclude the same literal, so that Postgres can use the indexes.
+# The SQL literal for empty ``fields`` and empty ``tag_ids``. Queries must compare with exactly this
+# literal, because the partial indexes on ``fields`` and ``tag_ids`` use the literal.
 _EMPTY: ColumnElement[Any] = literal_column("'{}'")
 _CASE_FOLDING_COLLATION = "pg_unicode_fast"
-# The last character of Unicode. A prefix followed by this character sorts after all addresses with
-# the prefix.
+# The last character of Unicode, which sorts after every character of an address.
 _LAST_CHARACTER = "\U0010ffff"
 _COMPARISONS: Mapping[Operator, Callable[[Any, Any], Condition]] = {
     Operator.BEFORE: lt,
@@ -109,9 +108,9 @@ class Comparison:
         return None if build is None else build(self, members)
 
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
-        """Return whether all members with this status meet the condition, or none of them.
+        """Return true if all members with this status meet the condition, and false if none does.
 
-        Return ``None`` if the status alone doesn't determine whether a member matches.
+        Return ``None`` if members with this status may or may not match.
         """
         return status in self.values if self.name == STATUS_NAME else None
 

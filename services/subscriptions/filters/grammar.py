@@ -50,9 +50,9 @@ class Combination:
         return or_(*conditions) if len(conditions) == len(self.parts) else None
 
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
-        """Return whether all members with this status match the filter, or none of them.
+        """Return true if all members with this status match the filter, and false if none does.
 
-        Return ``None`` if the status alone doesn't determine whether a member matches.
+        Return ``None`` if members with this status may or may not match.
         """
         results = {part.is_true_of(status) for part in self.parts}
         # A single false part makes ``all`` false, and a single true part makes ``any`` true.
@@ -79,9 +79,9 @@ class Negation:
         return None
 
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
-        """Return whether all members with this status match the filter, or none of them.
+        """Return true if all members with this status match the filter, and false if none does.
 
-        Return ``None`` if the status alone doesn't determine whether a member matches.
+        Return ``None`` if members with this status may or may not match.
         """
         result = self.part.is_true_of(status)
         return None if result is None else not result

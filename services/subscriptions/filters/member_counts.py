@@ -19,7 +19,7 @@ from storage.resources import Resources
 # The maximum duration of a count. Counting a million members takes about one second if their rows
 # are in memory.
 MAX_EXACT_TIME = timedelta(seconds=2)
-# Counting a batch with this many members takes 5 to 10 ms.
+# The number of members in a batch. Counting the members of one batch takes 5 to 10 ms.
 _MAX_BATCH_MEMBERS = 10_000
 
 
@@ -56,9 +56,9 @@ def count_members(
             member_filter.build_condition(),
             indexed_condition,
         )
-        # Counting with the index may use half of the time, because the index is slow if many
-        # members match. The other half remains for counting in batches, which returns at least a
-        # lower bound.
+        # Counting with the index may only use half of the time limit, because the index is slow if
+        # many members match. Half of the time limit is reserved for counting in batches, which
+        # returns at least a lower bound.
         if row := _read_in_time(resources, query, begun_at + seconds / 2):
             return MemberCount(row[0], is_exact=True)
     statuses = member_filter.list_statuses()

@@ -70,8 +70,8 @@ class MemberFilter:
         """Return the statuses that a member who matches the filter can have.
 
         Args:
-            allowed: statuses to which the result is limited. The default is all statuses if the
-                filter compares the status, and only ``active`` if not.
+            allowed: statuses to which the result is limited. By default, the result is limited to
+                ``active``, unless the filter compares the status.
         """
         if allowed is None:
             names_status = any(each.name == STATUS_NAME for each in self.node.comparisons())
@@ -115,7 +115,8 @@ def read_filter(uow: UnitOfWork, mailing_list: MailingList, written: object) -> 
     """Parse a filter from a request for the members of a list. Raises ``filter.invalid``."""
     own_fields = fields.read_own_fields(uow, mailing_list.user_id)
     node = grammar.parse_filter(written, build_filter_names(own_fields.by_key.values()))
-    # A filter may name a tag that doesn't exist on the list, which matches no member.
+    # A filter may name a tag that doesn't exist on the list. A tag that doesn't exist on the list
+    # matches no member.
     tag_ids = tags.find_tag_ids(uow, mailing_list.id, _list_tag_names(node), create=False)
     return MemberFilter(node, own_fields, tag_ids)
 
@@ -213,7 +214,7 @@ def read_stored_filter(
 ) -> MemberFilter:
     """Parse the stored filter of a segment.
 
-    Raises ``segment.field_retired`` or ``segment.tag_deleted``. With ``lock``, may raise
+    Raises ``segment.field_retired`` or ``segment.tag_deleted``. Locking the tags may raise
     ``list.busy``.
 
     ``lock``: whether to prevent other transactions from deleting the filter's tags before this
@@ -244,8 +245,8 @@ def restore_names(
 ) -> list[dict[str, Any]]:
     """Replace ids in stored filters by the current keys of fields and names of tags.
 
-    The API returns filters in this form, which requests use as well. For a retired field, the
-    result contains the key that the field had when it was retired.
+    The result has the same form as filters in API requests. For a retired field, the result
+    contains the key that the field had when it was retired.
     """
     keys = {str(each.id): each.key for each in _read_fields(uow, mailing_list)}
     names = tags.find_tag_names(uow, set().union(*map(_list_tag_ids, stored_filters)))
@@ -286,7 +287,10 @@ def _create_member_filter(node: Node, all_fields: Iterable[MemberField]) -> Memb
 
 
 def _list_tag_ids(stored_filter: Mapping[str, Any]) -> set[int]:
-    """Return the tag ids in a stored filter. Names of missing tags are skipped."""
+    """Return the tag ids in a stored filter.
+
+    The result omits the names of tags that don't exist on the list.
+    """
     ids_and_names: list[Any] = []
     _replace_names(stored_filter, str, ids_and_names.append)
     return {each for each in ids_and_names if isinstance(each, int)}

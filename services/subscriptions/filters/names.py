@@ -15,7 +15,7 @@ from models import FieldType, MemberField, SubscriptionStatus, Tier
 from services.subscriptions import tags
 from services.subscriptions.fields import InvalidAttribute
 
-# In a filter, the name of a field consists of this prefix and the field's key.
+# The prefix of a field's name in a filter, which is followed by the field's key.
 FIELD_PREFIX = "fields."
 MAX_TEXT_CHARACTERS = 1000
 # Exclude the year 9999, because Python can't represent the day after 9999-12-31.
@@ -46,7 +46,7 @@ class Operator(StrEnum):
 class ValueKind(StrEnum):
     """The kinds of values that the conditions of a filter compare."""
 
-    WORD = "word"  # One of a fixed set of words, such as a status.
+    WORD = "word"  # A word from a fixed set, such as a status.
     TEXT = "text"
     LABEL = "label"  # A source, a tag or a choice, always compared as a whole.
     NUMBER = "number"
@@ -134,7 +134,7 @@ COMMON_NAMES = (
 def build_filter_names(
     fields: Iterable[MemberField], *, are_stored: bool = False
 ) -> dict[str, FilterName]:
-    """Return all names that conditions may contain, if the list's owner has defined these fields.
+    """Return all names that filters may contain for the lists of an owner with these fields.
 
     ``are_stored``: whether to return names for stored filters, which contain ids of fields and
     tags.
@@ -236,7 +236,7 @@ def _parse_span(value: object) -> Span:
 
 
 def _parse_day(value: object) -> str:
-    with suppress(ValueError):  # Days such as 2026-02-30 don't exist.
+    with suppress(ValueError):  # The pattern matches days such as 2026-02-30, which don't exist.
         if _matches(value, _DAY_PATTERN):
             return date.fromisoformat(value).isoformat()
     raise InvalidValue("must be a day such as 2026-11-21")

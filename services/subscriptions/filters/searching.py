@@ -4,12 +4,11 @@ A search scans at most ``MAX_LONG_SCAN_MEMBERS`` rows, so that long lists take n
 short lists. A search has up to three steps:
 
 1. The short scan checks the list's newest members. The short scan is fast if many members match the
-   filter, and checks all members of most lists.
-2. The index search uses database indexes on the values that the filter compares. The index search
-   is fast if few members match the filter.
-3. The long scan checks more of the newest members than the short scan, if no index helps. A page
-   that the long scan has found may contain fewer members than the caller requested. The next page
-   then starts after the last member that the long scan checked.
+filter, and checks all members of most lists. 2. The index search uses database indexes on the
+values that the filter compares. The index search is fast if few members match the filter. 3. The
+long scan checks more of the newest members than the short scan, if no index helps. A page that the
+long scan has found may contain fewer members than the caller requested. The next page starts after
+the last member that the long scan checked.
 
 Each scan reads a fixed number of rows in a fixed order, so that a scan's speed doesn't depend on
 the statistics of Postgres. Postgres assumes that the conditions of a filter are independent of each
@@ -89,8 +88,8 @@ def search_members(
     The page begins after the member that ``page.cursor`` names. The function ignores
     ``page.offset``. Raises ``cursor.invalid``, ``filter.too_slow``.
 
-    ``status``: the status of the members. The default is every status if the filter compares the
-    status, and only ``active`` if not.
+    ``status``: the status of the members. By default, the page only contains active members, unless
+    the filter compares the status.
     """
     before = None if page.cursor is None else ids.parse_id_cursor(page.cursor)
     statuses = member_filter.list_statuses(None if status is None else (status,))
@@ -154,7 +153,7 @@ class _Search:
         return matching_ids, end
 
     def _scan(self, max_members: int, before: int | None) -> list[int]:
-        """Return the ids of those among the newest ``max_members`` members who match the filter."""
+        """Return the ids of matching members among the list's newest ``max_members`` members."""
         scanned = build_newest_query(self.statuses, max_members, by_cursor=before is not None)
         query = _order_newest_first(
             select(scanned.c.id).where(self._build_condition(scanned)), scanned
@@ -164,7 +163,7 @@ class _Search:
         )
 
     def _find_scan_end(self, max_members: int, before: int | None) -> int | None:
-        """Return the id of the last member that a full scan reads, or ``None`` for a short list."""
+        """Return the id at which a scan ends, or ``None`` if the scan reads the whole list."""
         scanned = build_newest_query(
             self.statuses, max_members, by_cursor=before is not None, has_only_ids=True
         )
@@ -180,10 +179,10 @@ class _Search:
         return self.member_filter.build_condition(rows, allowed=self.statuses)
 
     def _search_index(self, before: int | None) -> list[int] | None:
-        """Find the newest members who match the filter, using indexes on the compared values.
+        """Return the ids of the newest matching members, using indexes on the compared values.
 
-        Return the ids of the found members. Return ``None`` if the filter compares no indexed
-        values, or if the query exceeds its time limit.
+        Return ``None`` if the filter compares no indexed values, or if the query exceeds its time
+        limit.
         """
         indexed_condition = self.member_filter.build_indexed_condition()
         if indexed_condition is None:

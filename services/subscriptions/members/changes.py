@@ -29,7 +29,7 @@ from storage.unit_of_work import UnitOfWork
 ERASED = "erased"
 TRANSFERRED_IN = "transferred_in"
 TRANSFERRED_AWAY = "transferred_away"
-# For these actions, the history stores the person's reason.
+# The actions for which the history stores the reason that the person gave.
 _ACTIONS_WITH_REASON = ("unsubscribed", "email_disabled")
 # Maps each column to the name under which the history lists changes of the column.
 _HISTORY_NAMES = {name: name for name in ("name", "email", "type", "paid_expiry")} | {
@@ -45,7 +45,7 @@ _FEED_EVENT_BY_NEW_STATUS: Mapping[str, FeedEventType] = {
 class Via(StrEnum):
     """The way in which a request for a change reached Pressroom."""
 
-    LOGIN = "login"  # Authenticated as the person or as the list's owner.
+    LOGIN = "login"  # A request with credentials of the person or of the list's owner.
     CHALLENGE = "challenge"  # The public sign-up form with a solved CAPTCHA challenge.
     FORM = "form"  # The public sign-up form without a CAPTCHA challenge.
     CONFIRMATION = "confirmation"  # The link in a confirmation mail.
@@ -58,13 +58,13 @@ class Via(StrEnum):
 
 
 class ActorKind(StrEnum):
-    """Who or what changes a subscription."""
+    """The kind of person or process that changes a subscription."""
 
     USER = "user"
     OWNER = "owner"
     IMPORT = "import"
     OPERATOR = "operator"
-    STRANGER = "stranger"  # A person without credentials, who used the public form.
+    STRANGER = "stranger"  # A person without credentials, who used the public sign-up form.
 
 
 @dataclass(frozen=True)
@@ -129,10 +129,10 @@ def change_record(
 ) -> bool:
     """Set the columns whose values differ, and add an event to the history.
 
-    Return whether any value differs.
+    Return whether the subscription changed.
 
     Raises ``subscription.changed`` if another transaction changed the status or the mail setting at
-    the same time. Callers prevent this error by locking the subscription first.
+    the same time. Callers prevent ``subscription.changed`` by locking the subscription.
     """
     differing = {name: new for name, new in values.items() if getattr(subscription, name) != new}
     if not differing:
@@ -188,7 +188,7 @@ def confirm_imported_subscription(
 def _list_changed_names(
     uow: UnitOfWork, before: Subscription, differing: Mapping[str, Any]
 ) -> list[str] | None:
-    """Return the history's names for the changed columns and fields of a subscription."""
+    """Return the names of changed columns and fields, as the subscription's history shows them."""
     names = [name for column, name in _HISTORY_NAMES.items() if column in differing]
     if "fields" in differing:
         after = differing["fields"]
@@ -246,8 +246,8 @@ def record_event(
         )
     )
     _record_consent(uow, subscription, action, actor, status)
-    # A transfer changes a record on each of two lists. The caller ``transfer_member`` announces the
-    # transfer in the feed.
+    # Don't announce a transfer in the feed, because ``transfer_member`` announces the transfer for
+    # both lists.
     if action not in (TRANSFERRED_IN, TRANSFERRED_AWAY):
         kind = _choose_feed_event(subscription, action, status=status, email_enabled=email_enabled)
         # Omit the keys of fields from the feed, because a key may reveal something about the
@@ -287,7 +287,7 @@ def announce_change(
 ) -> None:
     """Announce the latest change of the subscription in the owner's feed.
 
-    ``details``: values for the event's type-specific keys.
+    ``details``: additional values that the feed event contains.
     """
     announce_list_event(
         uow,

@@ -127,7 +127,7 @@ def collect_addresses(person: User, record: Subscription | None) -> set[str]:
 
 @contextmanager
 def limit_lock_waits(uow: UnitOfWork) -> Iterator[None]:
-    """Limit the wait for each lock to two seconds, from now until the transaction ends.
+    """Limit each wait for a lock to two seconds until the transaction ends.
 
     Raises ``list.busy`` if a statement inside the ``with`` block waits longer than two seconds for
     a lock. After ``list.busy``, the caller must roll back the transaction.
@@ -145,7 +145,7 @@ def lock_list_shared(uow: UnitOfWork, list_id: int) -> None:
 
     Call the function before creating a person, to avoid a deadlock with a bulk action. The bulk
     action could wait for the new person's address while the transaction waits for the list. The
-    function ``lock_pair`` includes this lock.
+    function ``lock_pair`` locks the list as well.
     """
     with limit_lock_waits(uow):
         uow.session.execute(_LOCK_LIST_SHARED, {"list_id": list_id})
@@ -200,8 +200,8 @@ def lock_subscription(
 ) -> LockedSubscription | None:
     """Lock and return the person's subscription, or return ``None`` for an erased person.
 
-    Before returning, the function updates the record by the person's opt-outs. Raises
-    ``list.busy``.
+    Before returning the subscription, the function applies the person's opt-outs to the record.
+    Raises ``list.busy``.
     """
     if not lock_pair(uow, person.id, mailing_list.id):
         return None
@@ -212,7 +212,7 @@ def lock_subscription(
 
 
 def lock_list(uow: UnitOfWork, list_id: int) -> None:
-    """Lock the list exclusively, so that no other transaction changes subscriptions to the list.
+    """Lock the list against all other changes of its subscriptions until the transaction ends.
 
     The caller must take shared locks (FOR KEY SHARE) on the rows of the people whose subscriptions
     change. Raises ``TransientError`` if waiting for the lock takes too long.
@@ -224,7 +224,7 @@ def lock_list(uow: UnitOfWork, list_id: int) -> None:
 def lock_list_for_chunk(uow: UnitOfWork, list_id: int) -> None:
     """Lock the list for a chunk of an import until the transaction ends.
 
-    Only other chunks of the same import can change subscriptions to the list at the same time.
+    Until the transaction ends, only chunks of the same import can change subscriptions to the list.
     Chunks that run at the same time must contain different people. The caller must take shared
     locks (FOR KEY SHARE) on the rows of the people whose subscriptions change. Raises
     ``TransientError`` if waiting for the lock takes too long.

@@ -1,7 +1,7 @@
 """Sends confirmation mails, reminders and welcome mails to subscribers.
 
-Each mail is sent by a job. If a worker crashes after sending a mail and before completing the job,
-the mail is sent twice. Losing a mail would be worse than sending a duplicate.
+Jobs in the queue send the mails to subscribers. If a worker crashes after sending a mail and before
+completing the job, the mail is sent twice. Losing a mail would be worse than sending a duplicate.
 
 Reminders count towards the rate limits for unsolicited mail, because strangers can trigger
 reminders. All lists together send at most one reminder per day to an e-mail address. If a rate
@@ -144,7 +144,7 @@ def _set_reminder_time(
 
     Raises ``subscription.changed`` if another transaction has changed the subscription.
 
-    The statement compares the current status and time, so that two workers can't send the same
+    The statement only updates an unchanged subscription, so that two workers can't send the same
     reminder. Call ``admit_mail``, which locks the rate limits, before this function, because a
     sign-up takes its locks in this order.
     """
@@ -245,7 +245,7 @@ def render_confirmation_mail(
 ) -> Mail:
     """Render the mail that asks a person to confirm the subscription to a list.
 
-    The list's owner can see the same mail in a preview.
+    The function also renders the preview of the confirmation mail for the list's owner.
     """
     # Put the owner's text into quotation marks, because a stranger may trigger the mail.
     words = mailing_list.confirmation_text
@@ -299,8 +299,8 @@ def _find_recipient(
 ) -> tuple[Subscription, MailingList, User] | None:
     """Return the subscription that the job is about, with the list and the person.
 
-    Return ``None`` if the subscription hasn't this status, the list is archived, or the person is
-    erased.
+    Return ``None`` if the subscription has a different status, the list is archived, or the person
+    is erased.
     """
     record = uow.session.get(Subscription, lease.subject_id)
     if record is None or record.status != status:

@@ -103,14 +103,15 @@ _BY_IDS = _RECORDS.where(_record.id == any_(bindparam("ids", type_=ARRAY(BigInte
 
 @dataclass(frozen=True)
 class MemberFilters:
-    """Which members the owner wants to see on a page.
+    """The filters in an owner's request for a page of members.
 
     Attributes:
         email: the address of the selected member, or the beginning of the selected addresses
             followed by ``*``.
         premium: ``True`` selects members whose paid tier has not expired, and ``False`` selects
-            members without such a tier. A value of ``Tier`` selects members who currently have the
-            tier, and an expired paid tier counts as free. ``None`` selects members with any tier.
+            members without an unexpired paid tier. A value of ``Tier`` selects members who
+            currently have the tier, and an expired paid tier counts as free. ``None`` selects
+            members with any tier.
     """
 
     status: SubscriptionStatus = SubscriptionStatus.ACTIVE
@@ -219,7 +220,7 @@ def _split_filters(filters: MemberFilters) -> tuple[MemberFilters, dict[str, Any
     The returned filters contain a placeholder for the address, so that all addresses share one
     statement.
     """
-    # Selecting the free tier is equal to selecting members without a paid tier.
+    # Selecting the free tier means selecting members without a paid tier.
     premium = False if filters.premium is Tier.FREE else filters.premium
     kind = replace(filters, email=None, premium=premium)
     email = None if filters.email is None else strip_invisible(filters.email)
@@ -267,8 +268,8 @@ def _build_statements(kind: MemberFilters, *, by_cursor: bool) -> tuple[Statemen
 
 def _build_count(kind: MemberFilters) -> ColumnElement[int]:
     if kind.premium is False:
-        # Count all members and subtract the paying members. Because few members pay, this is much
-        # faster than counting members who don't pay.
+        # Subtract the number of paying members from the number of all members, because counting the
+        # few paying members is much faster.
         all_count = _build_count(replace(kind, premium=None))
         paid_count = _build_count(replace(kind, premium=True))
         return all_count - paid_count

@@ -263,7 +263,7 @@ def transfer_member(
     source list to the target list.
 
     Raises ``member.not_found``, ``transfer.same_list`` and ``tag.too_many``. Raises
-    ``member.denied`` unless the person is already an active member of the target list.
+    ``member.denied`` if the person is on a deny list and isn't an active member of the target list.
     """
     if source.id == target.id:
         raise errors.TRANSFER_SAME_LIST()
@@ -360,10 +360,10 @@ def choose_better_tier(records: Sequence[Subscription]) -> dict[str, Any]:
 
 
 class OwnSubscriptionState(StrEnum):
-    """The state of a subscription in the form that the pages for the subscriber show."""
+    """The state of a subscription that Pressroom's pages show to the subscriber."""
 
     SUBSCRIBED = "subscribed"
-    WITHOUT_MAIL = "without_mail"  # The subscriber gets no mail from the list.
+    WITHOUT_MAIL = "without_mail"  # The subscriber has disabled the list's mail.
     PENDING = "pending"
     LEFT = "left"  # Unsubscribed, with or without a record on the list.
     ABSENT = "absent"

@@ -87,8 +87,8 @@ def _has_opt_out(kind: OptOutKind, *conditions: ColumnElement[bool]) -> ColumnEl
 
 # The SQL condition for a person who has opted out of the list, but whose subscription still has the
 # status ``active`` or ``pending``. A person with the status ``pending`` may have signed up again
-# after an opt-out. With the status ``pending``, only an opt-out that is newer than ``updated_at``
-# counts.
+# after an opt-out. For a person with the status ``pending``, only an opt-out that is newer than
+# ``updated_at`` counts.
 HAS_LEFT = or_(
     and_(Subscription.status == SubscriptionStatus.ACTIVE, _has_opt_out(OptOutKind.LIST)),
     and_(
@@ -117,7 +117,7 @@ def has_opt_out_on(list_id: int) -> ColumnElement[bool]:
 def find_opted_out_digests(
     connection: Connection, list_id: int, digests: Collection[bytes]
 ) -> set[bytes]:
-    """Return those of the address digests that an opt-out from the list contains."""
+    """Return all given address digests that belong to an opt-out from the list."""
     values = {"list_id": list_id, "digests": list(digests)}
     return {bytes(digest) for (digest,) in connection.execute(_FIND_DIGESTS, values)}
 
@@ -134,7 +134,7 @@ def build_no_opt_out_condition(member: str, kind: OptOutKind | None = None) -> s
 
 
 def build_opt_out_query(list_id: str, condition: str) -> str:
-    """Build the SQL query for the kinds of those opt-outs from a list that meet the condition.
+    """Build the SQL query for the kinds of all opt-outs from a list that meet a condition.
 
     OFFSET 0 makes Postgres look up one opt-out at a time, as ``imports.judge_statements`` explains.
     """

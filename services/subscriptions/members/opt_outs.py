@@ -181,7 +181,8 @@ def _release_digests(
     other_ids = set(uow.session.scalars(select(OptOut.user_id).where(*is_of_other_person)))
     for other_id in other_ids:
         # Replace the digest of the address by a digest of the person's id, because the column must
-        # not be NULL and must be unique per list. A person's id is no valid address.
+        # not be NULL and must be unique per list. The digest of a person's id can't be equal to the
+        # digest of an address.
         digest = compute_address_digest(uow.settings.keyring, str(other_id))
         statement = update(OptOut).where(*is_of_other_person, OptOut.user_id == other_id)
         _execute_update(uow, statement.values(address_hmac=digest))
@@ -218,7 +219,7 @@ def copy_opt_outs_to_address(uow: UnitOfWork, person: User, address: str) -> Non
 
 
 def detach_opt_outs(uow: UnitOfWork, person: User, address: str) -> int:
-    """Before a person's erasure, remove the person's id from the opt-outs.
+    """Remove the person's id from the person's opt-outs before an erasure.
 
     Return the number of changed opt-outs. The opt-outs keep the HMACs of the person's addresses.
 

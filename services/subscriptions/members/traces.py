@@ -44,7 +44,7 @@ class Trace:
     Attributes:
         delivery: the number of the delivery that contained the trace id. The delivery number is the
             id of the job that exported the roster or sent the mail, or a number from
-            ``allocate_delivery_number``. Trace ids from old releases have the number 0.
+            ``allocate_delivery_number``. Trace ids from old releases have the delivery number 0.
     """
 
     list_id: int

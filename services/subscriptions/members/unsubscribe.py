@@ -62,11 +62,11 @@ def opt_out(
 
 
 def enqueue_opt_out_jobs(uow: UnitOfWork, user_id: int) -> None:
-    """Enqueue jobs that update the person's subscriptions which contradict an opt-out."""
+    """Enqueue a job for each list on which the person's subscription contradicts an opt-out."""
     contradicts = or_(opt_out_checks.HAS_LEFT, opt_out_checks.HAS_NO_MAIL)
     query = select(Subscription.list_id).where(Subscription.user_id == user_id, contradicts)
     list_ids = uow.session.scalars(query).all()
-    # One job applies all of the person's opt-outs from a list, so each list needs only one job.
+    # A job applies all of the person's opt-outs from one list, so each list needs only one job.
     opt_out_ids = (
         select(func.min(OptOut.id))
         .where(OptOut.user_id == user_id, OptOut.list_id.in_(list_ids))
@@ -85,7 +85,7 @@ def apply_opt_out(resources: Resources, lease: Lease) -> None:
         stored = uow.session.get(OptOut, lease.subject_id)
         if stored is not None and stored.user_id is not None:
             # The column ``source`` of an imported opt-out contains a reason such as a bounce, which
-            # is no value of ``Via``.
+            # isn't a value of ``Via``.
             via = Via(stored.source) if stored.source in set(Via) else Via.IMPORT
             actor = Actor(ActorKind.USER, via, user_id=stored.user_id)
             try:
@@ -102,7 +102,7 @@ def apply_opt_out(resources: Resources, lease: Lease) -> None:
 APPLY_OPT_OUT = register_kind(
     JobKind(
         "opt_out.follow",
-        # Don't use the queue for bulk jobs, in which the job could wait for a long time.
+        # Use the maintenance queue, because the job could wait for a long time behind bulk jobs.
         Queue.MAINTENANCE,
         Scope.SUBSCRIPTION_FULL,
         retryable=True,
@@ -123,7 +123,7 @@ def unsubscribe_member(
 ) -> None:
     """Unsubscribe the person from the list, and store an opt-out.
 
-    Raises ``list.busy``. Raises ``list.busy``.
+    Raises ``list.busy``.
 
     ``wait``: whether to wait until a running bulk action unlocks the list.
     """
@@ -156,8 +156,8 @@ def undo_leave(uow: UnitOfWork, mailing_list: MailingList, person: User, actor: 
 def _find_status_before_leaving(uow: UnitOfWork, record: Subscription) -> SubscriptionStatus:
     """Return the status that the record had before the person last unsubscribed.
 
-    For a person who was transferred to this list after unsubscribing from another list, return
-    ``active``, because the history contains no status.
+    Return ``active`` for a person who was transferred to this list after unsubscribing from another
+    list, because the history of this list contains no earlier status.
     """
     event = SubscriptionEvent
     unsubscribed = SubscriptionStatus.UNSUBSCRIBED

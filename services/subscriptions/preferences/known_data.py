@@ -15,8 +15,8 @@ from services.subscriptions.members import opt_out_checks
 from services.subscriptions.preferences.visits import Visit
 from storage.unit_of_work import UnitOfWork
 
-# The export contains at most this many consent entries and history events per list, newest first.
-# Only people who often leave and return have more of them.
+# The maximum number of consent entries, and of history events, that the export contains per list.
+# Only people who often unsubscribe and sign up again have more entries than the export contains.
 _MAX_ENTRIES_PER_LIST = 1_000
 _RECORD_COLUMNS = (
     *("status", "email_enabled", "name", "email"),

@@ -16,11 +16,10 @@ from services.subscriptions.members.members import OwnSubscription
 from services.subscriptions.preferences.visits import Visit
 from storage.unit_of_work import UnitOfWork
 
-# The preferences page shows at most this many lists.
+# The maximum number of lists on the preferences page.
 MAX_SHOWN_LISTS = 100
 MAX_NAME_CHARACTERS = 200
-# People can only change their name and fields on a list if the subscription has one of these
-# statuses.
+# The statuses of subscriptions whose name and fields the person may change.
 _EDITABLE_STATUSES = (SubscriptionStatus.ACTIVE, SubscriptionStatus.PENDING)
 
 
@@ -35,7 +34,7 @@ class OwnList:
 def read_lists(uow: UnitOfWork, visit: Visit) -> list[OwnList]:
     """Return the owner's lists to which the person has a subscription.
 
-    The list of the visit comes first.
+    The list for which the person requested the link comes first.
 
     The result omits lists from which the owner has removed the person.
     """
