@@ -1,4 +1,4 @@
-"""The appearance of a list's pages and mails: colour, logo, sender name and the owner's texts.
+"""The appearance of a list's pages and mails, such as colour, logo, sender name and texts.
 
 An owner's texts can't contain markup, because anybody can own a list, but readers trust the pages
 and mails of the installation. If strangers can trigger a mail, the mail only contains short texts

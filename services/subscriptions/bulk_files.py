@@ -19,8 +19,8 @@ from storage.resources import Resources
 IMPORTS = "imports/"
 EXPORTS = "exports/"
 BULK_FILE_RETENTION = timedelta(days=7)
-# A file of this age that belongs to no import or export was left behind by a crash, because an
-# upload takes at most a few hours.
+# A file of this age without an import or export was left behind by a crash, because uploads take
+# only a few hours.
 STRAY_FILE_AGE = timedelta(days=1)
 SWEEP_FILES = register_maintenance(
     "maintenance.sweep_files",

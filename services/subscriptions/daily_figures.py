@@ -21,8 +21,8 @@ from storage.replica_reads import ReplicaFailed
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The maximum number of days in a range, about three years. The limit bounds the size of a response,
-# which contains one row per day.
+# The maximum number of days in a range is about three years, because a response contains one row
+# per day.
 MAX_DAYS = 1_100
 _DEFAULT_DAYS = 30
 _YEARS = range(1970, 3000)

@@ -51,7 +51,8 @@ from storage.unit_of_work import UnitOfWork
 # East Asian locales.
 _SIGN = r"[=+\-@\t\r\n＝＋－＠]"  # noqa: RUF001
 _CELL_START = r"(\A|[;\t\r\n])"
-# The pattern allows blanks and quotes before the sign, because a spreadsheet program may skip them.
+# The pattern for formulas allows blanks and quotes before the sign, because a spreadsheet program
+# may skip blanks and quotes.
 _UNGUARDED_START = re.compile(rf'{_CELL_START}(?=[ "]*{_SIGN})')
 # The pattern matches a text of several cells, joined by semicolons, if one of the cells begins with
 # a formula.

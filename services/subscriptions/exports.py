@@ -48,8 +48,8 @@ _BATCH_ROWS = 5_000
 GZIP_LEVEL = 6
 # The maximum duration of an export, which must exceed the export of the longest list.
 _MAX_DURATION = timedelta(hours=1)
-# The time after which an unfinished export file is removed, which exceeds the duration of any
-# attempt to write the file.
+# An unfinished export file is removed after a day, because no attempt to write an export file takes
+# a day.
 _UNFINISHED_FILE_RETENTION = timedelta(days=1)
 _SCOPES = {ExportKind.MEMBERS: Scope.SUBSCRIPTION_READ, ExportKind.DELIVERY: Scope.DELIVERY}
 

@@ -52,7 +52,7 @@ CheckedColumns = NewType("CheckedColumns", dict[str, Any])
 
 
 class InvalidAttribute(ValueError):
-    """An invalid value for a field, or an invalid name for a tag.
+    """Raised for an invalid value of a field, or for an invalid name of a tag.
 
     The exception's message tells which rule the value or the name breaks.
     """

@@ -137,7 +137,9 @@ def change_list(
 
 
 def archive_list(uow: UnitOfWork, mailing_list: MailingList) -> int:
-    """Archive the list. Return 1, or 0 if the list was already archived.
+    """Archive the list.
+
+    Return 1 if the list was archived now, or 0 if the list was already archived.
 
     An archived list accepts no new members and sends no mail, but members can still unsubscribe.
     """

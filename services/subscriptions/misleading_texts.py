@@ -83,7 +83,8 @@ def _find_words(pattern: re.Pattern[str], text: str) -> list[str]:
 def _compile_phrases(phrases: Iterable[str]) -> re.Pattern[str]:
     """Compile a regular expression that matches any of the phrases.
 
-    A star in a phrase stands for any letters. A space in a phrase is optional.
+    A star in a phrase stands for any letters. A phrase with a space also matches texts without the
+    space.
     """
     parts = (re.escape(each).replace(r"\*", r"\w*").replace(r"\ ", " ?") for each in phrases)
     return re.compile(rf"\b(?:{'|'.join(parts)})\b")

@@ -75,7 +75,7 @@ def change_segment(
 
 
 def delete_segment(uow: UnitOfWork, mailing_list: MailingList, segment_id: int) -> int:
-    """Delete a segment. Return 1, or 0 if the segment doesn't exist.
+    """Delete a segment. Return 1 if the segment was deleted, or 0 if the segment doesn't exist.
 
     Members who match the deleted segment's filter stay on the list.
     """

@@ -27,8 +27,7 @@ from services.subscriptions.members import locks
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The time after which Pressroom deletes the previous values of members, and within which an undo
-# must start.
+# Pressroom keeps the previous values of members for 90 days, so an undo must start within 90 days.
 UNDO_TIME = timedelta(days=90)
 
 Row = TypeVar("Row", MemberImport, BulkAction)
@@ -51,7 +50,7 @@ class RestoredBatch(NamedTuple):
 class Undo(Generic[Row]):
     """Starts and runs the undo of imports or of bulk actions.
 
-    In the attributes and methods, a row is an import or a bulk action.
+    In the attributes and methods of ``Undo``, a row is an import or a bulk action.
 
     Attributes:
         id_name: the key under which the result of the job contains the row's id.

@@ -65,7 +65,8 @@ _IS_LATEST_CHANGE = """(m.updated_at = c.applied_at OR c.applied_at = (
             AND e.{column}_before IS DISTINCT FROM e.{column}_after
         ORDER BY e.id DESC LIMIT 1))"""
 # An undo that removes a tier also removes the tier from the values that later bulk actions have
-# stored. Undoing a later bulk action would otherwise restore the removed tier.
+# stored. If the stored values kept the removed tier, undoing another bulk action could restore the
+# tier.
 _UPDATE_LATER_ACTIONS = """, later AS (
     UPDATE bulk_changes AS l SET type_before = c.type_before,
         paid_expiry_before = CASE WHEN l.paid_expiry_before IS NOT DISTINCT FROM c.paid_expiry_after
@@ -378,8 +379,8 @@ def _build_change_condition(bulk: BulkAction) -> ColumnElement[bool]:
                 .where(MemberTag.id == any_(member.tag_ids))
                 .scalar_subquery()
             )
-            # The array ``tag_ids`` may contain ids of deleted tags, so a full array may still have
-            # room. Counting the existing tags is only necessary for a full array.
+            # Count existing tags only if the array ``tag_ids`` is full, because the array may
+            # contain ids of deleted tags.
             has_room = or_(
                 func.cardinality(member.tag_ids) < MAX_TAGS_OF_MEMBER,
                 tag_count < MAX_TAGS_OF_MEMBER,

@@ -135,10 +135,10 @@ def read_evidence_by_member(
 def build_export_values(evidence: Collection[ConsentEvidence]) -> tuple[str | None, ...]:
     """Return the values of ``CONSENT_COLUMNS`` for one member.
 
-    The values describe the newest consent among the strongest evidence. Consent that Pressroom
-    observed is stronger than a claim. A claim in an imported file is stronger than a claim by the
-    owner. A confirmation has its own columns in the export, as in the files of other newsletter
-    products.
+    The values describe the newest consent among the strongest evidence. Evidence that Pressroom
+    itself observed is stronger than a consent claim. A claim in an imported file is stronger than a
+    claim by the owner. A confirmation has its own columns in the export, as in the files of other
+    newsletter products.
     """
     best_rank = min(map(_rank_by_strength, evidence), default=None)
     strongest = [each for each in evidence if _rank_by_strength(each) == best_rank]

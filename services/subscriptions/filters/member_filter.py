@@ -32,8 +32,8 @@ from storage.unit_of_work import UnitOfWork
 MIN_SEARCH_CHARACTERS = 2
 MAX_SEARCH_CHARACTERS = 200
 MAX_RESULTS_PER_KIND = 10
-# The limit bounds the storage and the responses for an owner with thousands of filters. Filters
-# that people write are much shorter.
+# The maximum size of a filter bounds the storage and the responses for an owner with thousands of
+# filters. Filters that people write are much shorter than this maximum.
 MAX_FILTER_BYTES = 16_384
 _SINGLE_VALUE_OPERATORS = frozenset({Operator.IS, Operator.IS_NOT})
 # The subquery uses the index on a list's addresses, so that long lists take no more time than short
@@ -180,9 +180,10 @@ def prepare_stored_filter(
 ) -> dict[str, Any]:
     """Convert a filter from a request to a filter for the database, and lock the filter's tags.
 
-    A stored filter contains ids of fields and tags, and no keys of fields. Because of the ids,
-    renaming a field or a tag doesn't change which members a stored filter matches. The locks
-    prevent other transactions from deleting the tags before this transaction ends.
+    A stored filter contains the ids of fields and tags instead of field keys and tag names.
+    Renaming a field or a tag doesn't change which members a stored filter matches, because a stored
+    filter contains ids. The locks prevent other transactions from deleting the tags before this
+    transaction ends.
 
     Raises ``filter.invalid``, ``filter.too_large``, ``list.busy`` and ``tag.too_many``.
 

@@ -63,8 +63,8 @@ _EQUALITY_OPERATORS = frozenset({Operator.IS, Operator.IS_NOT})
 _ORDER_OPERATORS = frozenset(
     {Operator.BEFORE, Operator.AFTER, Operator.NOT_BEFORE, Operator.NOT_AFTER}
 )
-# The operators that each kind of value supports. Optional values support the operator ``exists`` as
-# well.
+# The operators that each kind of value supports. The operator ``exists`` isn't in the mapping,
+# because only names of optional values support ``exists``.
 _OPERATORS_BY_KIND: Mapping[ValueKind, frozenset[Operator]] = {
     ValueKind.WORD: _EQUALITY_OPERATORS | {Operator.IN},
     ValueKind.TEXT: _EQUALITY_OPERATORS | {Operator.IN, Operator.CONTAINS, Operator.BEGINS},
@@ -163,7 +163,7 @@ Value = str | bool | int | Decimal | Span
 
 
 class InvalidValue(Exception):
-    """A condition contains an invalid value.
+    """Raised for an invalid value in a condition of a filter.
 
     The exception's message tells which rule the value breaks.
     """
@@ -200,8 +200,8 @@ def _parse_tag(value: object) -> str:
 def _parse_number(value: object) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise InvalidValue("must be a number")
-    # Convert by ``repr``, which restores the digits in the request for fractions with up to 15
-    # digits.
+    # Convert the number by ``repr``, which returns the digits in the request for fractions with up
+    # to 15 digits.
     return Decimal(repr(value))
 
 

@@ -1,14 +1,15 @@
 """Reads pages of the members who match a filter, newest first.
 
 A search scans at most ``MAX_LONG_SCAN_MEMBERS`` rows, so that long lists take no more time than
-short lists. A search has up to three steps:
+short lists. A search tries three methods, one after the other:
 
-1. The short scan checks the list's newest members. The short scan is fast if many members match the
-filter, and checks all members of most lists. 2. The index search uses database indexes on the
-values that the filter compares. The index search is fast if few members match the filter. 3. The
-long scan checks more of the newest members than the short scan, if no index helps. A page that the
-long scan has found may contain fewer members than the caller requested. The next page starts after
-the last member that the long scan checked.
+- The short scan checks the list's newest members. The short scan is fast if many members match the
+  filter, and checks all members of most lists.
+- The index search uses database indexes on the values that the filter compares. The index search is
+  fast if few members match the filter.
+- The long scan checks more of the newest members than the short scan, if no index helps. A page
+  that the long scan has found may contain fewer members than the caller requested. The next page
+  starts after the last member that the long scan checked.
 
 Each scan reads a fixed number of rows in a fixed order, so that a scan's speed doesn't depend on
 the statistics of Postgres. Postgres assumes that the conditions of a filter are independent of each
@@ -68,8 +69,7 @@ class MemberSearchPage:
         page: rows with the columns that ``member_pages`` selects. A page with a cursor may contain
             fewer rows than the caller requested.
         total: the number of all members who match the filter, or ``None`` after the first page. The
-            total is also ``None`` if the list is too long for counting and the matching members
-            don't fit on one page.
+            total is ``None`` for a long list if the matching members don't fit on one page.
     """
 
     page: PageOfRows[dict[str, Any]]
@@ -103,7 +103,7 @@ def search_members(
 class _Search:
     """A search for one page of members.
 
-    In the methods, ``before`` is the id of the last member on the previous page.
+    In the methods of ``_Search``, ``before`` is the id of the last member on the previous page.
     """
 
     uow: UnitOfWork

@@ -202,7 +202,7 @@ def _list_changed_names(
 def switch_mail(
     uow: UnitOfWork, subscription: Subscription, actor: Actor, *, enabled: bool
 ) -> bool:
-    """Enable or disable mail for a subscription. Return whether the setting changed."""
+    """Enable or disable mail for a subscription. Return whether the mail setting changed."""
     action = "email_enabled" if enabled else "email_disabled"
     return change_record(uow, subscription, action, actor, email_enabled=enabled)
 

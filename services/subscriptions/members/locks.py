@@ -12,10 +12,10 @@ same time. Each chunk of an import takes a shared lock on the list, which exclud
 advisory locks per list, called gate and room, ensure that no chunk runs during a change of one
 subscription:
 
-- A chunk of an import holds an exclusive lock on the gate for a moment, and a shared lock on the
-  room until the chunk is committed.
-- A change of one subscription holds a shared lock on the gate, which prevents chunks from starting,
-  and waits until no running chunk holds the room.
+- A chunk of an import locks the gate exclusively for a moment, and keeps a shared lock on the room
+  until the commit.
+- A change of one subscription keeps a shared lock on the gate, so that no new chunk starts, and
+  waits until no chunk holds the room.
 
 The algorithm with gate and room adapts "Concurrent control with readers and writers" by Courtois
 and others (1971).

@@ -152,7 +152,7 @@ def _set_reminder_time(
     statement = (
         update(member)
         .where(member.id == record.id, member.status == record.status, member.remind_at == due_at)
-        # Keep ``updated_at``, because no value that the list's owner sees changes.
+        # Keep ``updated_at``, because the reminder time isn't visible to the list's owner.
         .values(remind_at=next_at, updated_at=member.updated_at)
         .returning(member.id)
         .execution_options(synchronize_session=False)
@@ -171,8 +171,8 @@ def enqueue_mail(uow: UnitOfWork, kind: JobKind, record: Subscription) -> None:
         uow,
         kind,
         user_id=None,
-        # Count the job for the list's owner, so that many sign-ups to one list only delay mails for
-        # the same owner.
+        # Enqueue the job on behalf of the list's owner, so that many sign-ups to one list only
+        # delay mails about the same owner's lists.
         on_behalf_of=uow.session.get_one(MailingList, record.list_id).user_id,
         subject_id=record.id,
     )

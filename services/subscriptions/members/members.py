@@ -60,7 +60,7 @@ def get_member(uow: UnitOfWork, mailing_list: MailingList, key: int | str) -> Su
 def remove_member(uow: UnitOfWork, mailing_list: MailingList, user_id: int, actor: Actor) -> int:
     """Remove the member from the list, but keep the person's opt-outs.
 
-    Return 1, or 0 if the owner has already removed the member.
+    Return 1 if the member was removed now, or 0 if the member was already removed.
     """
     member = _lock_member(uow, mailing_list, user_id)
     return int(
@@ -257,10 +257,10 @@ def transfer_member(
 ) -> int:
     """Transfer a member from the source list to the target list.
 
-    Return 1, or 0 if the member has the status ``removed`` on the source list. The source list
-    keeps the member's record, with the status ``removed``. If the target list already has a record
-    of the person, the two records are merged. Opt-outs and consent history are copied from the
-    source list to the target list.
+    Return 1 if the member was transferred, or 0 if the member has the status ``removed`` on the
+    source list. The source list keeps the member's record, with the status ``removed``. If the
+    target list already has a record of the person, the two records are merged. Opt-outs and consent
+    history are copied from the source list to the target list.
 
     Raises ``member.not_found``, ``transfer.same_list`` and ``tag.too_many``. Raises
     ``member.denied`` if the person is on a deny list and isn't an active member of the target list.

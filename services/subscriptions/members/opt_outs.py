@@ -63,8 +63,8 @@ def record_opt_out(
     statement = insert(OptOut).values(address_hmac=digest, **values).on_conflict_do_nothing()
     if uow.session.scalar(statement.returning(OptOut.id)) is not None:
         return
-    # Set the person's id in an opt-out that only contains the address. An erasure removes the id,
-    # and the person may have signed up again with a new id.
+    # Set the person's id in an opt-out that only contains the address. An erasure removes the
+    # person's id from opt-outs, and the person may have signed up again with a new id.
     person_opt_out = aliased(OptOut)
     has_opt_out = exists().where(
         person_opt_out.list_id == list_id,

@@ -51,8 +51,8 @@ def request_link(
         uow,
         MAIL_PREFERENCES,
         user_id=None,
-        # Count the job for the list's owner, so that many requests for one list only delay mails
-        # for the same owner.
+        # Enqueue the job on behalf of the list's owner, so that many requests for one list only
+        # delay mails about the same owner's lists.
         on_behalf_of=mailing_list.user_id,
         subject_id=mail.id,
     )
