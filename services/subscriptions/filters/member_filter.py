@@ -213,7 +213,7 @@ def read_stored_filter(
     *,
     lock: bool = False,
 ) -> MemberFilter:
-    """Parse the stored filter of a segment.
+    """Parse a stored filter for a request, and reject retired fields and deleted tags.
 
     Raises ``segment.field_retired`` or ``segment.tag_deleted``. Locking the tags may raise
     ``list.busy``.
