@@ -1,8 +1,8 @@
-"""The appearance of a list's pages and mails: colour, logo, sender name and the owner's texts.
+"""The appearance of a list's pages and mails, such as colour, logo, sender name and texts.
 
-Anybody can own a list, but readers trust the pages and mails of an installation. An owner's texts
-therefore can't contain markup. Mails that strangers can cause only contain short texts of the
-owner.
+An owner's texts can't contain markup, because anybody can own a list, but readers trust the pages
+and mails of the installation. If strangers can trigger a mail, the mail only contains short texts
+by the list's owner.
 """
 
 import re
@@ -31,10 +31,11 @@ TEXTS = {
 }
 _MAX_CHARACTERS = {"sender_name": MAX_SENDER_CHARACTERS, **TEXTS}
 _BRAND_COLUMNS = ("colour", "logo_hash_id", "sender_name", *TEXTS)
-# Strangers can see these texts of a list on public pages and in mails.
+# Columns with texts of a list that strangers can see on public pages and in mails.
 _PUBLIC_TEXTS = frozenset({"title", "tagline", "consent_wording", "sender_name", *TEXTS})
 _COLOUR = re.compile(r"#[0-9a-f]{6}\Z")
-# These characters could end the sender name in the header of a mail, or encode another text.
+# A sender name can't contain characters that could end the name in a mail header, or that could
+# begin an encoded word.
 _FORBIDDEN_IN_NAMES = re.compile(r"[<>\"()\[\]@,;:\\]|=\?")
 
 
@@ -47,11 +48,11 @@ class Look:
 
 
 def validate_values(settings: Settings, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Check an owner's values for a list, and return the normalised values.
+    """Validate the values that an owner sets for a list, and return the normalised values.
 
-    The function rejects overlong texts first, because the search for links and misleading words is
-    slow. Raises ``list.colour``, ``list.sender_name``, ``list.words``, ``text.leads_away``,
-    ``text.misleading``.
+    The function rejects overlong texts before the search for links and misleading words, because
+    the search is slow. Raises ``list.colour``, ``list.sender_name``, ``list.words``,
+    ``text.leads_away``, ``text.misleading``.
     """
     result = dict(values)
     for name in _BRAND_COLUMNS:
@@ -81,7 +82,10 @@ def require_logo(uow: UnitOfWork, mailing_list: MailingList) -> None:
 
 
 def read_look(uow: UnitOfWork, mailing_list: MailingList) -> Look:
-    """Return the colour and the logo of a list. A deleted logo counts as no logo."""
+    """Return the colour and the logo of a list.
+
+    The result has no logo if the logo's image was deleted.
+    """
     logo = None if mailing_list.logo_hash_id is None else _find_logo(uow, mailing_list)
     url = None if logo is None else f"{uow.settings.media_base}/media/{logo.filename}"
     return Look(mailing_list.colour, url)
@@ -92,8 +96,8 @@ def _normalise_text(name: str, text: str) -> str:
         return text.lower()
     if name not in TEXTS:
         return text
-    # An owner's text in a mail must be a single line, because a second line could look like a text
-    # of the installation.
+    # An owner's text in a mail must be a single line, because readers could mistake a second line
+    # for a text by the installation.
     separator = "\n" if TEXTS[name] == MAX_PAGE_TEXT_CHARACTERS else " "
     return separator.join(" ".join(each.split()) for each in text.splitlines())
 
@@ -110,7 +114,8 @@ def _require_contrast(colour: str) -> None:
         raise errors.LIST_COLOUR(rule="is written #rrggbb, such as #9f2d16")
     ratio = compute_contrast(colour, LIGHT_GROUND)
     if ratio < MIN_CONTRAST:
-        # The error rounds the ratio down, so that 4.49 doesn't look like the required 4.5.
+        # Round down the contrast in the error, because 4.49 would otherwise look like the required
+        # 4.5.
         raise errors.LIST_COLOUR(
             rule=f"has a contrast of {int(ratio * 10) / 10:.1f} to the ground of our pages, "
             f"{LIGHT_GROUND}, and needs {MIN_CONTRAST}: choose a darker one"

@@ -1,4 +1,4 @@
-"""Creates, opens and removes the files of imports and exports."""
+"""Creates, opens and removes the encrypted files of member imports and member exports."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -19,8 +19,8 @@ from storage.resources import Resources
 IMPORTS = "imports/"
 EXPORTS = "exports/"
 BULK_FILE_RETENTION = timedelta(days=7)
-# An upload takes at most a few hours. An older file without an import or export was left behind by
-# a crash.
+# A file of this age without an import or export was left behind by a crash, because uploads take
+# only a few hours.
 STRAY_FILE_AGE = timedelta(days=1)
 SWEEP_FILES = register_maintenance(
     "maintenance.sweep_files",
@@ -31,10 +31,10 @@ SWEEP_FILES = register_maintenance(
 
 @dataclass(frozen=True)
 class NewFile:
-    """A new, empty file.
+    """A new file without contents, for an import or an export.
 
     Attributes:
-        prefix: the common prefix of all objects of the file.
+        prefix: the prefix of the object keys under which the file's parts are stored.
         wrapped: the encrypted key of the file.
     """
 
@@ -43,23 +43,24 @@ class NewFile:
     wrapped: WrappedKey
 
     def assign_to(self, row: MemberImport | MemberExport) -> None:
-        """Store the prefix and the key of the file in an import or export."""
+        """Store the file's prefix and encrypted key in the row of an import or export."""
         row.object_prefix = self.prefix
         row.wrapped_key = self.wrapped.data
         row.wrapped_by = self.wrapped.wrapped_by
 
 
 def create_file(resources: Resources, folder: str) -> NewFile:
-    """Create a file in ``IMPORTS`` or ``EXPORTS``, with a new encryption key."""
+    """Create a file with a new encryption key in the folder ``IMPORTS`` or ``EXPORTS``."""
     prefix = folder + ids.random_hash_id(20)
     key, wrapped = resources.key_wrapper.create_key(prefix)
     return NewFile(prefix, PartWriter(resources.objects, prefix, key), wrapped)
 
 
 def unwrap_key(resources: Resources, row: MemberImport | MemberExport) -> bytes:
-    """Return the encryption key of the row's file.
+    """Return the decrypted key for the file of an import or export.
 
-    Raises ``DecryptionFailed``, and ``ObjectMissing`` if the file was removed.
+    Raises ``DecryptionFailed`` if the key can't be decrypted. Raises ``ObjectMissing`` if the file
+    was removed.
     """
     if row.wrapped_key is None or row.wrapped_by is None:
         raise ObjectMissing(row.object_prefix)
@@ -68,13 +69,16 @@ def unwrap_key(resources: Resources, row: MemberImport | MemberExport) -> bytes:
 
 
 def open_stored_file(resources: Resources, row: MemberImport | MemberExport) -> StoredFile:
-    """Return the complete file of an import or export. Raises the errors of ``unwrap_key``."""
+    """Return the stored file of an import or export. Raises the errors of ``unwrap_key``."""
     assert row.size is not None
     return StoredFile(resources.objects, row.object_prefix, row.size, unwrap_key(resources, row))
 
 
 def remove_old_files(resources: Resources, *, now: datetime) -> int:
-    """Remove old files and stray files, and return the number of removed files."""
+    """Remove the files of old imports and exports, and files that belong to no import or export.
+
+    Return how many files were removed.
+    """
     removed_count = 0
     for kind in (MemberImport, MemberExport):
         while _remove_oldest(resources, kind, before=now - BULK_FILE_RETENTION):
@@ -104,8 +108,8 @@ def _remove_oldest(
         select(kind)
         .where(
             kind.files_removed_at.is_(None),
-            # An index supports the condition on ``created_at``. The job may have ended much later,
-            # so the condition on ``finished_at`` is also necessary.
+            # The condition on ``created_at`` lets Postgres use an index. The condition on
+            # ``finished_at`` keeps the files of jobs that ended long after they were created.
             kind.created_at < before,
             kind.finished_at < before,
         )
@@ -122,7 +126,7 @@ def _remove_oldest(
                 uow.session.execute(delete(model).where(model.import_id == row.id))
             row.samples = None
         row.files_removed_at = func.now()
-        # Without the key, nobody can decrypt a remaining copy of the file.
+        # Delete the file's key, so that nobody can decrypt a remaining copy of the file.
         row.wrapped_key = None
         row.wrapped_by = None
         removals.forget_objects(uow, f"{row.object_prefix}/")

@@ -1,12 +1,13 @@
-"""Computes the contrast of colours, and lighter or darker shades of a colour."""
+"""Computes the contrast between colours, and lightens or darkens a colour."""
 
-# The minimum contrast ratio of text by WCAG 2.2, section 1.4.3.
+# The minimum contrast ratio between text and background by WCAG 2.2, section 1.4.3.
 MIN_CONTRAST = 4.5
-# On these backgrounds in style.css, a colour has the least contrast in light mode and in dark mode.
+# The page backgrounds in style.css with the lowest contrast to a colour, in light mode and in dark
+# mode.
 LIGHT_GROUND = "#f6f2ea"
 DARK_GROUND = "#212125"
 DARK_INK = "#161618"
-# The accent colour of pages of lists without a colour.
+# The accent colour on the pages of a list whose owner has chosen no colour.
 DEFAULT_COLOUR = "#9f2d16"
 _WHITE = "#ffffff"
 _BLACK = "#000000"
@@ -14,13 +15,13 @@ _MIXING_STEPS = 50
 
 
 def compute_contrast(first_colour: str, second_colour: str) -> float:
-    """Return the contrast ratio of two colours by WCAG 2.2, from 1 to 21."""
+    """Return the contrast ratio between two colours by WCAG 2.2, from 1 to 21."""
     darker, lighter = sorted((_compute_luminance(first_colour), _compute_luminance(second_colour)))
     return (lighter + 0.05) / (darker + 0.05)
 
 
 def lighten_for_dark_mode(colour: str) -> str:
-    """Lighten the colour until the contrast to a dark background is sufficient."""
+    """Lighten the colour until text in this colour is readable on a dark background."""
     for step in range(_MIXING_STEPS + 1):
         shade = _mix_colours(colour, _WHITE, step / _MIXING_STEPS)
         if compute_contrast(shade, DARK_GROUND) >= MIN_CONTRAST:
@@ -39,14 +40,14 @@ def lighten_colour(colour: str) -> str:
 def _mix_colours(colour: str, added_colour: str, share: float) -> str:
     """Mix two colours.
 
-    ``share``: the share of the second colour, from 0 to 1.
+    ``share``: the share of ``added_colour`` in the mixture, from 0 to 1.
     """
     pairs = zip(_split_channels(colour), _split_channels(added_colour), strict=True)
     return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)
 
 
 def _compute_luminance(colour: str) -> float:
-    """Return the relative luminance of a colour by WCAG 2.2."""
+    """Return the relative luminance of a colour as defined by WCAG 2.2."""
     parts = [each / 255 for each in _split_channels(colour)]
     red, green, blue = (
         each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4  # noqa: PLR2004

@@ -1,9 +1,9 @@
-"""Daily figures of lists: how many people joined the active members, and how many people left.
+"""Daily figures about lists, which tell how many people became active members, and how many left.
 
-A trigger on ``subscriptions`` writes each change of a number as a row, called difference.
-Maintenance adds the differences to the daily figures. A query adds the daily figures and the
-remaining differences, so that the result is exact. The duration of a query grows with the number of
-days.
+A database trigger writes a row, called a difference, whenever the number of active members in a
+list changes. A maintenance job regularly adds the differences to the daily figures. Queries add up
+the daily figures and the differences that are not yet in the daily figures, so the results are
+exact. A query for daily figures takes longer if it covers more days.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -21,7 +21,8 @@ from storage.replica_reads import ReplicaFailed
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# About three years. The limit bounds the size of a response, which contains one row per day.
+# The maximum number of days in a range is about three years, because a response contains one row
+# per day.
 MAX_DAYS = 1_100
 _DEFAULT_DAYS = 30
 _YEARS = range(1970, 3000)
@@ -66,9 +67,9 @@ _KEY_COLUMNS: Mapping[FiguresBy, ColumnElement[Any]] = {
 
 @dataclass(frozen=True)
 class MemberFigures:
-    """How often people joined the active members, and how often people left.
+    """How often people became active members of a list, and how often active members left.
 
-    The figures include changes that the owner made.
+    The figures include members that the owner added or removed.
     """
 
     key: str
@@ -82,7 +83,7 @@ class MemberFigures:
 
 @dataclass(frozen=True)
 class DayRange:
-    """A range of days in UTC. The first day and the last day belong to the range."""
+    """A range of days in UTC, including the first day and the last day."""
 
     first: date
     last: date
@@ -94,10 +95,10 @@ class DayRange:
 
 
 class SignUps(NamedTuple):
-    """The numbers of confirmation mails and of confirmations.
+    """How many sign-ups asked for a confirmation, and how many sign-ups were confirmed.
 
     Attributes:
-        asked: the number of confirmation mails.
+        asked: the number of sign-ups that had to be confirmed.
     """
 
     asked: int
@@ -106,11 +107,11 @@ class SignUps(NamedTuple):
 
 @dataclass(frozen=True)
 class FiguresFault:
-    """A list, source and tier with wrong figures.
+    """A combination of list, source and tier with a wrong number of active members in the figures.
 
     Attributes:
-        active: the number of active members.
-        counted: the number of active members by the figures.
+        active: the number of active members in the table ``subscriptions``.
+        counted: the number of active members according to the daily figures.
     """
 
     list_id: int
@@ -121,7 +122,10 @@ class FiguresFault:
 
 
 def choose_days(first: date | None, last: date | None) -> DayRange:
-    """Return a range of days, by default the last thirty days. Raises ``figures.range``."""
+    """Return the days from ``first`` to ``last``, by default the last thirty days.
+
+    Raises ``figures.range``.
+    """
     last = last or clock.now().date()
     if last.year in _YEARS:
         first = first or last - timedelta(days=_DEFAULT_DAYS - 1)
@@ -133,10 +137,11 @@ def choose_days(first: date | None, last: date | None) -> DayRange:
 def read_figures(
     uow: UnitOfWork, list_id: int, days: DayRange, by: FiguresBy
 ) -> Sequence[MemberFigures]:
-    """Return the list's figures by day, source or tier.
+    """Return the list's daily figures, grouped by day, source or tier.
 
-    The figures by day include days without changes. The figures by source or tier omit keys without
-    changes. A member who changes the tier counts as leaving one tier and joining another tier.
+    Grouped by day, the result includes days without changes. Grouped by source or tier, the result
+    omits sources or tiers without changes. A change of a member's tier counts as leaving the old
+    tier and joining the new tier.
     """
     joined_sum: ColumnElement[Any] = func.sum(_DAYS.joined)
     left_sum: ColumnElement[Any] = func.sum(_DAYS.gone)
@@ -159,7 +164,7 @@ def read_figures(
 
 
 def count_sign_ups(uow: UnitOfWork, list_id: int, days: DayRange) -> SignUps:
-    """Count the list's sign-ups on these days in UTC.
+    """Count the list's sign-ups and confirmations in a range of days.
 
     A confirmation counts on the day of the confirmation, not on the day of the sign-up.
     """
@@ -170,7 +175,7 @@ def count_sign_ups(uow: UnitOfWork, list_id: int, days: DayRange) -> SignUps:
 def count_members(uow: UnitOfWork, list_id: int, by: FiguresBy) -> dict[str, int]:
     """Count the list's active members by source or tier.
 
-    Sources and tiers without members are missing in the result.
+    The result omits sources and tiers without active members.
     """
     count: ColumnElement[Any] = func.sum(_DAYS.joined - _DAYS.gone)
     if by is FiguresBy.TIER:
@@ -183,9 +188,9 @@ def count_members(uow: UnitOfWork, list_id: int, by: FiguresBy) -> dict[str, int
 
 
 def count_owner_growth(uow: UnitOfWork, owner_id: int, days: int) -> int:
-    """Return the growth of all lists of the owner, in active members.
+    """Return how many more active members the owner's lists have than at the start of the period.
 
-    ``days``: the number of days in UTC, including today.
+    ``days``: the length of the period in days, which ends today in UTC.
     """
     query = (
         select(func.sum(_DAYS.joined - _DAYS.gone))
@@ -196,9 +201,9 @@ def count_owner_growth(uow: UnitOfWork, owner_id: int, days: int) -> int:
 
 
 def count_list_growth(uow: UnitOfWork, list_ids: Collection[int], days: int) -> dict[int, int]:
-    """Return the growth of each list, in active members.
+    """Return how many more active members each list has than at the start of the period.
 
-    ``days``: the number of days in UTC, including today.
+    ``days``: the length of the period in days, which ends today in UTC.
     """
     query = (
         select(_DAYS.list_id, func.sum(_DAYS.joined - _DAYS.gone))
@@ -209,9 +214,9 @@ def count_list_growth(uow: UnitOfWork, list_ids: Collection[int], days: int) -> 
 
 
 def verify_figures(resources: Resources) -> list[FiguresFault]:
-    """Compare the figures of all lists with the numbers of active members.
+    """Return the combinations of list, source and tier whose daily figures are wrong.
 
-    The comparison reads one consistent view of the database.
+    The query reads the daily figures and the active members in one database snapshot.
     """
     failures = 0
     while True:
@@ -225,7 +230,7 @@ def verify_figures(resources: Resources) -> list[FiguresFault]:
 
 
 def _sort_keys(keys: Collection[str], by: FiguresBy) -> list[str]:
-    """Sort tiers from the lowest to the highest, and other keys alphabetically."""
+    """Sort tiers from the lowest to the highest tier, or sort sources alphabetically."""
     all_keys: Iterable[str] = Tier if by is FiguresBy.TIER else sorted(keys)
     return [key for key in all_keys if key in keys]
 

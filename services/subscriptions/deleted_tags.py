@@ -1,4 +1,4 @@
-"""Removes the ids of deleted tags from the records of members."""
+"""Removes the ids of deleted tags from the members' rows in the table ``subscriptions``."""
 
 from datetime import timedelta
 
@@ -18,17 +18,18 @@ REMOVE_DELETED_TAGS = register_maintenance(
     every=timedelta(minutes=10),
     run=lambda resources, _: remove_deleted_tags(resources),
 )
-# A batch of this size locks the list for a fraction of a second.
+# The maximum number of members in a batch, which keeps the list locked for a fraction of a second.
 MAX_BATCH_MEMBERS = 5_000
 _MAX_BATCH_TAGS = 1_000
-# The row of a deleted tag stays for this time, because transactions that read the tag before the
+# How long a row in ``deleted_tags`` is kept, because a transaction that read the tag before its
 # deletion may still add the tag to a member.
 _ROW_RETENTION = timedelta(hours=1)
-# Postgres may assume that most members have one of the tags, and would then read the members of all
-# lists. The setting ``enable_seqscan`` makes Postgres use the index of tags.
+# Postgres may assume that most members have one of the deleted tags, and then read the members of
+# all lists. Turning ``enable_seqscan`` off makes Postgres use the index on ``tag_ids``.
 _REQUIRE_INDEX = text("SET LOCAL enable_seqscan = off")
-# Each tag belongs to one list, so the query needs no condition on the list. The statement keeps
-# ``updated_at``, because an undo compares this time, and no visible value of a member changes.
+# The query doesn't compare the list's id, because each tag id belongs to a single list. The
+# statement keeps ``updated_at``, which an undo compares, because removing the id of a deleted tag
+# changes no visible value.
 _REMOVE_TAGS = text("""
 UPDATE subscriptions AS m SET tag_ids =
     ARRAY(SELECT unnest(m.tag_ids) EXCEPT SELECT unnest(CAST(:tag_ids AS bigint[])) ORDER BY 1)
@@ -41,10 +42,12 @@ RETURNING 1
 
 
 def remove_deleted_tags(resources: Resources) -> int:
-    """Remove deleted tags from the members of all lists, and return the number of changed members.
+    """Remove the ids of deleted tags from the members of all lists.
 
-    The function skips a list if another transaction locks the list for too long. The next run of
-    the maintenance removes the tags from the skipped lists.
+    Return how many members were changed.
+
+    A list that another transaction keeps locked is skipped until the next run of the maintenance
+    job.
     """
     with resources.unit_of_work() as uow:
         list_ids = uow.session.scalars(select(DeletedTag.list_id).distinct()).all()

@@ -1,9 +1,9 @@
-"""Deny lists: addresses and domains that may not join the lists of an owner.
+"""Deny lists, which contain e-mail addresses and domains that may not join an owner's lists.
 
-The operator may also deny addresses and domains for the lists of all owners. All code that adds a
-person to a list must call ``require_allowed`` or ``find_denied``. Unlike an opt-out, an entry of a
-deny list doesn't affect existing members. If the owner removes an entry, people with a matching
-address can join the owner's lists again.
+The operator can deny addresses and domains for the lists of all owners. All code that adds a person
+to a list must call ``require_allowed`` or ``find_denied``. Unlike an opt-out, an entry of a deny
+list doesn't affect existing members. If the owner removes an entry, people with a matching address
+can join the owner's lists again.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -27,7 +27,8 @@ MAX_ENTRIES = 100_000
 _PURPOSE = "denied-address"
 _MAX_PROBLEMS = 100
 _SUBDOMAINS = "*."
-# Without the lock, two concurrent writers could exceed the maximum number of entries together.
+# Lock the owner's deny list, because two concurrent requests could together exceed the maximum
+# number of entries.
 _LOCK_DENY_LIST = text("SELECT pg_advisory_xact_lock(hashtext('deny_lists'), hashint8(:owner_id))")
 _REMOVE_ENTRIES = text(
     "WITH gone AS ("
@@ -56,11 +57,11 @@ _HASH_ENTRIES = text(
 
 @dataclass(frozen=True)
 class DenyList:
-    """The entries of an owner's deny list, normalised and sorted.
+    """An owner's denied addresses and domains, normalised and sorted.
 
     Attributes:
-        erased: the number of denied addresses of erased people. The database only contains hashes
-            of the addresses of erased people.
+        erased: the number of denied addresses that belonged to erased people. Of each erased
+            person's address, the database only stores an HMAC.
     """
 
     addresses: Sequence[str] = ()
@@ -71,11 +72,11 @@ class DenyList:
 def normalise_entries(
     addresses: Sequence[str], domains: Sequence[str], *, verb: str = ""
 ) -> set[str]:
-    """Return the normalised entries of a request's body.
+    """Return the normalised addresses and domains from the body of a request.
 
     Raises ``deny_list.entry``, which lists the first hundred invalid entries.
 
-    ``verb``: the prefix of the body's fields, such as ``add_``.
+    ``verb``: the prefix of the names of the body's fields, such as ``add_``, for error messages.
     """
     problems: list[FieldProblem] = []
 
@@ -106,15 +107,15 @@ def normalise_entries(
 
 
 def _normalise_domain(written: str) -> str | None:
-    """Return the normalised form of a domain, or of a pattern such as ``*.example.com``.
+    """Return a normalised domain, or a normalised pattern such as ``*.example.com``.
 
-    Return ``None`` if the text is neither a domain nor a pattern.
+    Return ``None`` if the text is neither a domain nor a pattern with a star.
     """
     written = strip_invisible(written)
     if not written.startswith(_SUBDOMAINS):
         return email_addresses.normalise_domain(written)
-    # Replace the star by a letter, because the normalisation rejects a top-level domain without
-    # another label. The pattern ``*.com`` is valid.
+    # Replace the star by a letter before normalising the domain, so that the pattern ``*.com`` is
+    # valid. ``normalise_domain`` rejects a top-level domain without a subdomain.
     domain = email_addresses.normalise_domain(f"a{written[1:]}")
     return domain and f"*{domain[1:]}"
 
@@ -133,10 +134,12 @@ def _list_entries(uow: UnitOfWork, owner_id: int) -> Sequence[str]:
 
 
 def replace_entries(uow: UnitOfWork, owner_id: int, entries: Collection[str]) -> int:
-    """Replace all visible entries of the owner, and return the number of changed entries.
+    """Replace the owner's denied addresses and domains.
 
-    Addresses of erased people stay denied, because the owner can't see these addresses. Raises
-    ``deny_list.too_long``.
+    Return the number of added and removed entries.
+
+    Denied addresses of erased people stay denied, because the owner doesn't see these addresses.
+    Raises ``deny_list.too_long``.
     """
     uow.session.execute(_LOCK_DENY_LIST, {"owner_id": owner_id})
     old_entries = set(_list_entries(uow, owner_id))
@@ -149,9 +152,10 @@ def replace_entries(uow: UnitOfWork, owner_id: int, entries: Collection[str]) ->
 def change_entries(
     uow: UnitOfWork, owner_id: int, *, add: Collection[str], remove: Collection[str]
 ) -> int:
-    """Add and remove entries, and return the number of changed entries.
+    """Add entries to the owner's deny list, remove entries, and return how many entries changed.
 
-    An owner can also remove the address of an erased person. Raises ``deny_list.too_long``.
+    The owner may remove the address of an erased person from the deny list. Raises
+    ``deny_list.too_long``.
     """
     uow.session.execute(_LOCK_DENY_LIST, {"owner_id": owner_id})
     add = {*add} - {*remove}
@@ -174,16 +178,17 @@ def change_entries(
 
 
 def require_allowed(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) -> None:
-    """Raise ``member.denied`` if a deny list contains one of a person's addresses.
+    """Raise ``member.denied`` if a deny list matches any of a person's addresses.
 
-    ``addresses``: the address of the person's account, and the address in the list's record.
+    ``addresses``: the address in the person's account, and the address in the list's record of the
+    person.
     """
     if find_denied(uow, owner_id, addresses):
         raise MEMBER_DENIED()
 
 
 def find_denied(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) -> set[str]:
-    """Return the normalised addresses that may not join the owner's lists."""
+    """Return all given addresses that a deny list prevents from joining the owner's lists."""
     entries = _normalise_operator_entries(uow.settings.deny_list)
     if uow.session.scalar(select(exists().where(DeniedEntry.user_id == owner_id))):
         candidates = {entry for address in addresses for entry in _list_matching_entries(address)}
@@ -200,9 +205,9 @@ def find_denied(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) -> s
 def _find_erased_addresses(
     uow: UnitOfWork, owner_id: int, addresses: Collection[str]
 ) -> dict[bytes, str]:
-    """Find the addresses that the owner denied before the erasure of their people.
+    """Find denied addresses whose entries were replaced by HMACs when the people were erased.
 
-    Return a mapping from the stored HMACs to the addresses.
+    The result maps each stored HMAC to its address.
     """
     if not uow.session.scalar(select(exists().where(ErasedDenial.user_id == owner_id))):
         return {}
@@ -216,13 +221,13 @@ def _find_erased_addresses(
 
 
 def hash_entries(uow: UnitOfWork, address: str) -> None:
-    """Replace an erased person's address by an HMAC in the deny lists of all owners."""
+    """Replace an erased person's address in the deny lists of all owners by an HMAC."""
     digest = uow.settings.keyring.signer(_PURPOSE).digest(address.encode())
     uow.session.execute(_HASH_ENTRIES, {"address": address, "digest": digest})
 
 
 def _list_matching_entries(address: str) -> Iterator[str]:
-    """Yield every possible entry that denies the address."""
+    """Yield every deny list entry that would deny the address."""
     yield address
     domain = address.rpartition("@")[2]
     yield domain
@@ -232,7 +237,7 @@ def _list_matching_entries(address: str) -> Iterator[str]:
 
 @lru_cache(maxsize=8)
 def _normalise_operator_entries(written: tuple[str, ...]) -> frozenset[str]:
-    """Return the valid entries in the operator's setting, normalised."""
+    """Return the valid addresses and domains in the operator's setting, normalised."""
     normalised_addresses = email_addresses.normalise_addresses(
         [each for each in written if "@" in each]
     )
@@ -240,6 +245,7 @@ def _normalise_operator_entries(written: tuple[str, ...]) -> frozenset[str]:
     domains = (_normalise_domain(each) for each in written if "@" not in each)
     entries |= {each for each in domains if each}
     if len(entries) < len({*written}):
-        # The setting contains invalid entries, or several spellings of the same entry.
+        # Log a warning, because the operator's setting contains invalid entries or several
+        # spellings of one entry.
         log.warning("deny_list.entries_passed_over", read=len(entries), written=len({*written}))
     return frozenset(entries)

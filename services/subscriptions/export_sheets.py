@@ -1,9 +1,10 @@
 """Builds the columns and rows of exports, and formats the rows as CSV or JSON Lines.
 
-A spreadsheet program treats a cell as a formula if the cell begins with certain signs. Exports
-therefore guard such cells with an apostrophe, as OWASP recommends under "CSV Injection". Many
-spreadsheet programs also split lines at semicolons, tabs and line ends. Exports therefore also
-guard signs after semicolons, tabs and line ends. Imports remove the apostrophes.
+A spreadsheet program treats a cell that begins with a sign such as ``=`` or ``+`` as a formula. To
+prevent formulas, exports put an apostrophe before a sign that begins a formula, as OWASP recommends
+under "CSV Injection". Exports also put an apostrophe before a sign after a semicolon, tab or line
+end, where many spreadsheet programs start a new cell. Imports remove the apostrophes that exports
+have added.
 """
 
 import codecs
@@ -46,29 +47,33 @@ from services.subscriptions.members import mails, opt_out_checks, traces
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The signs that begin a formula. The full-width signs begin formulas in East Asian locales.
+# The signs with which a formula begins in a spreadsheet. The full-width signs begin formulas in
+# East Asian locales.
 _SIGN = r"[=+\-@\t\r\n＝＋－＠]"  # noqa: RUF001
 _CELL_START = r"(\A|[;\t\r\n])"
-# A spreadsheet program may skip blanks and quotes before the sign.
+# The pattern for formulas allows blanks and quotes before the sign, because a spreadsheet program
+# may skip blanks and quotes.
 _UNGUARDED_START = re.compile(rf'{_CELL_START}(?=[ "]*{_SIGN})')
-# The pattern matches a text of several cells, joined by semicolons, if any of the cells needs a
-# guard.
+# The pattern matches a text of several cells, joined by semicolons, if one of the cells begins with
+# a formula.
 _ANY_UNGUARDED_START = re.compile(rf'[;\t\r\n][ "]*{_SIGN}')
-# If a stored value begins with an apostrophe and a sign, the export adds a second apostrophe. The
-# second apostrophe makes sure that an import restores the stored value.
+# An export adds an apostrophe even to a value that begins with an apostrophe and a sign. Without
+# the added apostrophe, an import would remove the apostrophe that belongs to the value.
 _ANY_START = re.compile(rf"{_CELL_START}(?=[ \"']*{_SIGN})")
 _GUARDED_START = re.compile(rf"{_CELL_START}'(?=[ \"']*{_SIGN})")
-# Few cells contain a sign, and a search for a single character is fast.
+# Search for any sign before using the slower pattern, because few cells contain a sign that could
+# begin a formula.
 _ANY_SIGN = re.compile(_SIGN)
 _MEMBERS_COLUMNS = (
     *("email", "name", "status", "tier", "paid_expiry", "email_enabled", "source"),
     *("user_id", "created_at", "joined_at"),
 )
 _EMAIL_ENABLED_PLACE = _MEMBERS_COLUMNS.index("email_enabled")
-# By default, an export of members omits people who were removed from the list.
+# An export of members omits people that the owner removed, unless the owner asks for the status
+# ``removed``.
 _DEFAULT_STATUSES = tuple(each for each in SubscriptionStatus if each != "removed")
-# The mail of a person who changed addresses goes to the account's address. The list's record may
-# contain an older address.
+# The query returns the account addresses of people who have changed their address. A list's mail
+# goes to the account address. The list's record may contain an older address than the account.
 _SELECT_CHANGED_ADDRESSES = text("""
 SELECT u.id, u.email FROM users AS u
 WHERE u.id IN (SELECT user_id FROM former_addresses WHERE user_id = ANY(:ids))
@@ -80,19 +85,25 @@ Values = Sequence[Any]
 
 
 def guard_foreign_cell(cell: str) -> str:
-    """Guard a cell of an uploaded file, unless the cell is already guarded."""
+    """Put an apostrophe before a formula in a cell of an uploaded file, unless the cell has one."""
     return _UNGUARDED_START.sub(r"\1'", cell)
 
 
 def guard_foreign_cells(cells: Sequence[str]) -> list[str]:
-    """Guard the cells of an uploaded file, after a fast check whether any cell needs a guard."""
+    """Put an apostrophe before each formula in the cells of an uploaded file.
+
+    The function is fast for cells without formulas.
+    """
     if _ANY_UNGUARDED_START.search(";" + ";".join(cells)) is None:
         return list(cells)
     return [guard_foreign_cell(cell) for cell in cells]
 
 
 def guard_cell(value: str) -> str:
-    """Guard a stored value, so that ``unguard_cell`` returns exactly the stored value."""
+    """Put an apostrophe before a formula in a stored value.
+
+    The function ``unguard_cell`` restores the original value.
+    """
     return _ANY_START.sub(r"\1'", value) if _ANY_SIGN.search(value) else value
 
 
@@ -112,13 +123,14 @@ class ExportFormat(StrEnum):
 
 
 class Sheet(NamedTuple):
-    """The columns, the query and the row format of an exported file.
+    """The columns of an exported file, the query for its rows, and the conversion of its rows.
 
     Attributes:
-        convert_rows: a function that returns the JSON values of each row, in the order of the
-            columns. The function uses the connection that read the rows, so that all reads see the
-            same view of the database.
-        text_places: the indexes of columns that a CSV contains as guarded texts.
+        convert_rows: a function that converts database rows into JSON values, in the order of the
+            columns. The function must use the database connection of the query, to read from the
+            same snapshot.
+        text_places: the indexes of the columns that a CSV file contains as text, with apostrophes
+            before formulas.
     """
 
     columns: tuple[str, ...]
@@ -128,7 +140,7 @@ class Sheet(NamedTuple):
 
 
 def build_sheet(uow: UnitOfWork, resources: Resources, lease: Lease, export: MemberExport) -> Sheet:
-    """Return the sheet of an export. Raises ``segment.tag_deleted``."""
+    """Return the columns and the query for an export. Raises ``segment.tag_deleted``."""
     mailing_list = uow.session.get_one(MailingList, export.list_id)
     export_filter = None
     if export.filter is not None:
@@ -150,11 +162,11 @@ def build_members_sheet(
     export_filter: MemberFilter | None = None,
     allowed_statuses: tuple[SubscriptionStatus, ...] | None = None,
 ) -> Sheet:
-    """Return the sheet of an export for the list's owner.
+    """Return the columns and the query for an export of members to the list's owner.
 
     Args:
-        field_keys: maps the ids of the owner's fields, as text, to the keys of the fields.
-        tag_names: maps the ids of the list's tags to the names of the tags.
+        field_keys: maps the id of each field of the owner, as text, to the field's key.
+        tag_names: maps the id of each tag of the list to the tag's name.
     """
     member = Subscription
     status = case(
@@ -165,8 +177,9 @@ def build_members_sheet(
         statuses = allowed_statuses or _DEFAULT_STATUSES
     else:
         statuses = export_filter.list_statuses(allowed_statuses)
-    # Active members and other members have separate indexes. A single query for all statuses would
-    # use neither index, and would search the whole table for the members of a small list.
+    # Query active members and other members separately, because separate indexes exist for the two
+    # groups. A single query for all statuses would use no index, and would read the whole table
+    # even for a small list.
     table = Subscription.__table__.alias("chosen")
     inactive_statuses = [each.value for each in statuses if each is not SubscriptionStatus.ACTIVE]
     is_exported = select(table.c.id).where(table.c.list_id == list_id)
@@ -202,7 +215,7 @@ def build_members_sheet(
     if SubscriptionStatus.UNSUBSCRIBED not in statuses:
         query = query.where(not_(opt_out_checks.HAS_LEFT))
     if SubscriptionStatus.REMOVED in statuses:
-        # Omit the records of erased people, which contain no data.
+        # Omit the records of erased people, which contain no personal data.
         query = query.where(member.email.is_not(None))
     field_columns = (f"fields.{key}" for key in field_keys.values())
     columns = (*_MEMBERS_COLUMNS, *CONSENT_COLUMNS, "tags", *field_columns)
@@ -243,13 +256,13 @@ def _build_roster(
     mailing_list: MailingList,
     export_filter: MemberFilter | None,
 ) -> Sheet:
-    """Return the sheet of people who get the list's mail, for the sender of the mail."""
+    """Return the columns and the query for a roster of the people who get the list's mail."""
     columns = (
         *("email", "name", "user_id", "trace_id", "one_click_url"),
         *("list_id_header", "list_unsubscribe_header", "list_unsubscribe_post_header"),
     )
     member = Subscription
-    # An erasure starts when the person requests the erasure. A job blanks the records in lists
+    # Omit people who have requested their erasure, because a job blanks their records in lists
     # later.
     is_being_erased = select(Erasure.user_id).where(Erasure.finished_at.is_(None))
     conditions = [
@@ -258,8 +271,8 @@ def _build_roster(
         member.email_enabled,
         member.email.is_not(None),
         member.user_id.not_in(is_being_erased),
-        # An active member with enabled mail should never have an opt-out. The check makes sure that
-        # no person with an opt-out gets mail.
+        # Exclude people with an opt-out from a roster, although an active member with enabled mail
+        # should never have an opt-out.
         ~opt_out_checks.has_opt_out_on(mailing_list.id),
     ]
     if export_filter is not None:
@@ -269,7 +282,7 @@ def _build_roster(
     create_trace_id = traces.build_trace_id_factory(
         resources.keyring, mailing_list.id, lease.job_id
     )
-    # A trace id needs no escaping in a URL, so each URL is a fixed prefix followed by a trace id.
+    # Build each URL from a fixed prefix and a trace id, because a trace id needs no escaping.
     one_click_prefix = page_urls.one_click_url(resources.settings, mailing_list.id, "")
     unsubscribe_prefix = page_urls.unsubscribe_url(resources.settings, "")
     list_id, _, post = mails.build_list_headers(resources.settings, mailing_list, "").values()
@@ -280,7 +293,8 @@ def _build_roster(
         changed_addresses = {
             row.id: row.email for row in connection.execute(_SELECT_CHANGED_ADDRESSES, user_ids)
         }
-        # An opt-out may exist for the new address of a person.
+        # Check the opt-outs of people who have changed their address, because an opt-out may exist
+        # for the new address.
         user_id_by_digest = {
             digest: user_id
             for user_id, address in changed_addresses.items()
@@ -301,21 +315,22 @@ def _build_roster(
                     *(f"<{unsubscribe_prefix}{trace_id}>", post),
                 )
 
-    # An address must not be guarded, because the sender mails to exactly this address.
+    # Addresses in a roster get no apostrophe, because the sender mails to exactly the exported
+    # address.
     return Sheet(columns, query, convert_rows, text_places=(1,))
 
 
 def format_header(sheet: Sheet, form: ExportFormat, *, bom: bool) -> bytes:
-    """Return the header row of a CSV, or an empty text for JSON Lines.
+    """Return the header row of a CSV file, or an empty result for JSON Lines.
 
-    ``bom``: whether the header row begins with a byte-order mark.
+    ``bom``: whether to put a byte-order mark before the header row.
     """
     mark = codecs.BOM_UTF8 if bom else b""
     return mark + _format_csv([sheet.columns]) if form is ExportFormat.CSV else b""
 
 
 def format_lines(sheet: Sheet, form: ExportFormat, rows: Iterable[Values]) -> bytes:
-    """Return the lines of the file for these rows of the sheet."""
+    """Format the rows as lines of a CSV or JSON Lines file."""
     if form is ExportFormat.CSV:
         return _format_csv(_format_cells(each, sheet.text_places) for each in rows)
     return b"".join(
@@ -337,14 +352,14 @@ def _format_cells(values: Sequence[Any], text_places: Iterable[int]) -> list[Any
 
 
 def _quote_tag(name: str) -> str:
-    """Put a tag into quotes if an import could misread the tag without quotes."""
+    """Put a tag name into quotes if an import could misread the name without quotes."""
     return '"' + name.replace('"', '""') + '"' if '"' in name or name[0] in "['" else name
 
 
 def _format_csv(rows: Iterable[Sequence[Any]]) -> bytes:
-    """Return CSV lines by RFC 4180, much faster than ``csv.writer``.
+    """Return CSV lines by RFC 4180. The function is much faster than ``csv.writer``.
 
-    The function puts all cells into quotes, so that cells may contain commas and semicolons.
+    Every cell is in quotes, because a cell may contain commas and semicolons.
     """
     lines = []
     for cells in rows:

@@ -1,8 +1,8 @@
-"""Exports: files with the members of a list, from one consistent view of the database.
+"""Exports, which are files with the members of a list, read from one database snapshot.
 
-The ``members`` export is for the list's owner. The ``delivery`` export, called roster, is for the
-sender of the list's mail. A roster contains the people who get the mail, with a trace id for each
-person. A credential with the scope ``delivery`` may create rosters of all lists.
+The export kind ``members`` is for the list's owner. The export kind ``delivery``, called roster, is
+for the sender of the list's mail. A roster contains the people who get the list's mail, with a
+trace id for each person. A credential with the scope ``delivery`` may create rosters of all lists.
 """
 
 import gzip
@@ -43,18 +43,19 @@ from storage.parts import StoredFile
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# An export reads, writes and compresses this many rows at a time.
+# The number of rows that an export reads, compresses and writes at a time.
 _BATCH_ROWS = 5_000
 GZIP_LEVEL = 6
-# The export of the longest list takes less time than the maximum duration.
+# The maximum duration of an export, which must exceed the export of the longest list.
 _MAX_DURATION = timedelta(hours=1)
-# Unfinished files are removed after a day, because no attempt to write a file takes a day.
+# An unfinished export file is removed after a day, because no attempt to write an export file takes
+# a day.
 _UNFINISHED_FILE_RETENTION = timedelta(days=1)
 _SCOPES = {ExportKind.MEMBERS: Scope.SUBSCRIPTION_READ, ExportKind.DELIVERY: Scope.DELIVERY}
 
 
 def _abandon_export(uow: UnitOfWork, export: MemberExport, job_id: int, status: str) -> None:
-    """End the export, and remove the unfinished file."""
+    """Mark an abandoned export as finished, and remove its unfinished file."""
     export.finished_at = func.now()
     removals.forget_objects(uow, f"{export.object_prefix}/")
     _announce_end(uow, export, job_id, status)
@@ -76,12 +77,14 @@ def _announce_end(uow: UnitOfWork, export: MemberExport, job_id: int, status: st
 
 @dataclass(frozen=True)
 class ExportOrder:
-    """A caller's choice of the members and the format of an export.
+    """The members and the file format that a caller chose for an export.
 
     Attributes:
-        segment_id: the segment of the exported members, or ``None``.
-        written: the filter in JSON, or ``None``.
-        statuses: the statuses of the exported members, or ``None`` for the default statuses.
+        segment_id: the id of the segment that selects the exported members, or ``None``.
+        written: the filter that selects the exported members, as JSON from the request, or
+            ``None``.
+        statuses: only members with one of these statuses are exported. ``None`` selects the default
+            statuses.
         bom: whether the file begins with a byte-order mark, so that Excel opens the file as UTF-8.
     """
 
@@ -94,11 +97,11 @@ class ExportOrder:
 
 
 def begin_export(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrder) -> Job:
-    """Enqueue an export of the list. Quotas don't apply to rosters.
+    """Enqueue an export of the list's members or a roster. The owner's quotas don't limit rosters.
 
     Raises ``auth.insufficient_scope``, ``auth.login_again``, ``list.not_found``,
-    ``list.not_owner``, and the errors of ``segments.choose_filter``. An export of members also
-    raises ``quota.exceeded``. A roster also raises ``list.email_channel_disabled`` and
+    ``list.not_owner``, and the errors of ``segments.choose_filter``. An export of the kind
+    ``members`` may raise ``quota.exceeded``. A roster may raise ``list.email_channel_disabled`` or
     ``export.status_of_roster``. Raises ``export.bom`` if the caller requests a byte-order mark for
     a file that isn't a CSV of members.
     """
@@ -132,14 +135,15 @@ def begin_export(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrd
 def enqueue_export(
     uow: UnitOfWork, user_id: int, mailing_list: MailingList, kind: ExportKind, **columns: Any
 ) -> Job:
-    """Enqueue an export without checking the rights of the user.
+    """Enqueue an export without checking whether the user may export the list.
 
-    ``columns``: other columns of the export, such as the stored ``filter``.
+    ``columns``: values for optional columns of the row in ``exports``, such as the stored
+    ``filter``.
     """
     if kind is ExportKind.DELIVERY and not mailing_list.email_channel_enabled:
         raise errors.LIST_EMAIL_CHANNEL_DISABLED()
-    # The column of the prefix must not be empty, although each attempt of the job replaces the
-    # prefix.
+    # Set a prefix for the file, because the column ``object_prefix`` must not be NULL. Each attempt
+    # of an export job replaces the prefix of the export's file.
     prefix = EXPORTS + ids.random_hash_id(20)
     export = MemberExport(
         list_id=mailing_list.id, user_id=user_id, kind=kind, object_prefix=prefix, **columns
@@ -176,9 +180,9 @@ def list_exports(uow: UnitOfWork, caller: Caller, page: PageRequest) -> PageOfRo
 def get_finished_export(
     uow: UnitOfWork, export_id: int, form: ExportFormat = ExportFormat.CSV
 ) -> tuple[MemberExport, MailingList]:
-    """Return a finished export with its list.
+    """Return a finished export, and the list that was exported.
 
-    Raises ``export.not_found``, even if only the file of the export was removed.
+    Raises ``export.not_found`` if the export or its file doesn't exist.
     """
     export = uow.session.get(MemberExport, export_id)
     if export is None or export.size is None or export.files_removed_at is not None:
@@ -189,7 +193,10 @@ def get_finished_export(
 
 
 def open_export_file(resources: Resources, export: MemberExport) -> StoredFile:
-    """Return the file of a finished export, or raise ``media.damaged``."""
+    """Return the stored file of a finished export.
+
+    Raises ``media.damaged`` if decrypting the file's key fails.
+    """
     try:
         return bulk_files.open_stored_file(resources, export)
     except DecryptionFailed as error:
@@ -197,10 +204,10 @@ def open_export_file(resources: Resources, export: MemberExport) -> StoredFile:
 
 
 def write_export(resources: Resources, lease: Lease) -> None:
-    """Write the file of the export, and complete the job.
+    """Write the exported members to a file, and complete the job of the export.
 
-    Raises ``quota.exceeded`` if the file exceeds the quota of the owner's plan. A restarted export
-    raises ``segment.tag_deleted`` if a tag of the filter was deleted.
+    Raises ``quota.exceeded`` if the owner's plan has no storage left for the file. A restarted
+    export raises ``segment.tag_deleted`` if the owner has deleted a tag that the filter uses.
     """
     with resources.unit_of_work() as uow:
         export = uow.session.get(MemberExport, lease.subject_id)
@@ -212,17 +219,18 @@ def write_export(resources: Resources, lease: Lease) -> None:
     with resources.unit_of_work() as uow:
         renew_lease(uow, lease)
         export = uow.session.get_one(MemberExport, export.id)
-        # Remove the file of an earlier attempt. Each attempt uses a new prefix, because the earlier
-        # attempt may still be writing.
+        # Remove the unfinished file that a failed attempt has left. Each attempt of the job uses a
+        # new prefix, because a failed attempt may still be writing.
         removals.forget_objects(uow, f"{export.object_prefix}/")
         removals.forget_objects(uow, f"{file.prefix}/", after=_UNFINISHED_FILE_RETENTION)
         file.assign_to(export)
     parts = file.writer
     rows = 0
-    # The gzip header contains no file name and no time, so equal lists give equal files.
+    # Omit file name and time from the gzip header, so that exports of equal lists are equal files.
     with (
         gzip.GzipFile("", "wb", GZIP_LEVEL, parts, mtime=0) as gzip_file,
-        # The thread compresses and stores one batch while the job reads the next batch.
+        # The writer thread compresses and stores one batch while the main thread reads the next
+        # batch.
         ThreadPoolExecutor(1) as writer_thread,
     ):
         header = export_sheets.format_header(sheet, form, bom=export.bom)
@@ -257,8 +265,8 @@ EXPORT_JOBS = {
             scope,
             retryable=True,
             run=write_export,
-            # An export reads one consistent view of the database, so an export can't be split into
-            # turns.
+            # An export can't be split into turns, because all rows must come from one database
+            # snapshot.
             deadline_seconds=3600.0,
             needs_recent_login=True,
             on_abandoned=call_with_subject(MemberExport, _abandon_export),

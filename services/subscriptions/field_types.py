@@ -1,7 +1,7 @@
-"""Changes the type of a field, and converts the members' values of the field.
+"""Changes the type of an owner's field, and converts the values that members have for the field.
 
-The type and all values change in the same transaction. The transaction locks all lists of the
-owner, so that no other transaction writes a value of the old type.
+The type and all values of a field change in the same transaction. Changing the type of a field
+locks all lists of the owner, so that no other transaction writes a value of the old type.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,11 +22,12 @@ from services.subscriptions.members import locks
 from storage.expected_errors import raise_instead
 from storage.unit_of_work import UnitOfWork
 
-# Converting the maximum number of distinct values takes one or two seconds.
+# The maximum number of distinct values that a change of a field's type converts, which takes one or
+# two seconds.
 MAX_DISTINCT_VALUES = 50_000
-# An error names at most this many invalid values.
+# The maximum number of invalid values that an error message quotes.
 _MAX_NAMED_VALUES = 3
-# The SQL condition that a stored filter contains the field.
+# The SQL condition that a stored filter compares the field.
 _IS_IN_FILTER = """jsonb_path_exists(filter, 'strict $.** ? (@.field == $name)',
     jsonb_build_object('name', CAST(:name AS text)), true)"""
 _FIND_USES = text(f"""
@@ -42,7 +43,7 @@ SELECT 'import', id, coalesce(filename, '') FROM imports
 WHERE list_id = ANY (:list_ids) AND status = 'running' AND NOT dry_run
 ORDER BY kind DESC, id
 """)  # noqa: S608
-# The undo of an import restores values in ``import_changes``, so these values are converted too.
+# Convert the values in ``import_changes`` as well, because undoing an import restores them.
 _CHANGES = "import_changes WHERE import_id IN (SELECT id FROM imports WHERE user_id = :owner_id)"
 _FIND_VALUES = text(f"""
 SELECT DISTINCT value FROM (
@@ -53,7 +54,8 @@ SELECT DISTINCT value FROM (
 ) AS held WHERE jsonb_typeof(value) <> 'null' LIMIT :most
 """)  # noqa: S608
 _NEW_VALUES = "jsonb_to_recordset(CAST(:pairs AS jsonb)) AS new (before jsonb, after jsonb)"
-# The statement keeps ``updated_at``, because an undo recognises its changes by this time.
+# The statement keeps ``updated_at``, because undoing an import skips members whose ``updated_at``
+# has changed.
 _CONVERT_MEMBERS = text(f"""
 UPDATE subscriptions AS m SET fields = m.fields || jsonb_build_object(:key, new.after)
 FROM {_NEW_VALUES}
@@ -72,11 +74,11 @@ FROM {_NEW_VALUES} WHERE c.import_id IN (SELECT id FROM imports WHERE user_id = 
 def change_field_and_type(
     uow: UnitOfWork, owner_id: int, field_id: int, values: Mapping[str, Any]
 ) -> MemberField:
-    """Set columns of a field, including the type.
+    """Change an owner's field, including its type.
 
-    A change of the type converts the members' values by the rules of imports. Raises
-    ``field.in_use``, ``field.values_unfit``, ``field.too_many_values``, ``list.busy``, and the
-    errors of ``fields.change_field``.
+    If the type changes, the members' values are converted in the same way as cells of an imported
+    file. Raises ``field.in_use``, ``field.values_unfit``, ``field.too_many_values``, ``list.busy``,
+    and the errors of ``fields.change_field``.
     """
     columns = fields.validate_columns(values)
     field = fields.get_field(uow, owner_id, field_id, lock=True)
@@ -118,7 +120,10 @@ def _convert_values(uow: UnitOfWork, field: MemberField, new_field: MemberField)
 def _parse_values(
     new_field: MemberField, old_values: Sequence[FieldValue]
 ) -> list[FieldValue | None]:
-    """Return the old values in the new type, or raise ``field.values_unfit``."""
+    """Convert the members' values for a field to the new type of the field.
+
+    Raises ``field.values_unfit`` for values that can't be converted.
+    """
     texts = [fields.format_value(each) for each in old_values]
     forms = ColumnForms()
     dates, numbers = ([0] * (new_field.type == each) for each in (FieldType.DATE, FieldType.NUMBER))

@@ -1,8 +1,9 @@
-"""The fields of an owner: further values that members of the owner's lists may have.
+"""The fields that an owner defines, for additional values about the members of the owner's lists.
 
-A member's record contains values by the ids of fields, so that renaming or retiring a field changes
-no record. The values of texts, choices and dates are JSON strings. Dates have the form
-``YYYY-MM-DD``. The record of a member without a value for a field doesn't contain the field's id.
+A member's record maps the id of each field to the member's value, so that renaming or retiring a
+field changes no record. Texts, choices and dates are stored as JSON strings. A date is stored in
+the form ``YYYY-MM-DD``. If a member has no value for a field, the member's record omits the field's
+id.
 """
 
 import math
@@ -24,11 +25,12 @@ from services.subscriptions import misleading_texts, text_reviews
 from storage.expected_errors import raise_if_taken
 from storage.unit_of_work import UnitOfWork
 
-# JavaScript represents all integers up to this number exactly.
+# The largest absolute value of a number, up to which JavaScript represents all integers exactly.
 MAX_NUMBER = 2**53
 MAX_VALUE_CHARACTERS = 1_000
 MAX_FIELDS = 50
-# Members keep the values of retired fields, so the number of retired fields is limited too.
+# The maximum number of an owner's fields including retired fields, which are limited because
+# members keep the values.
 MAX_FIELDS_EVER = 1_000
 MAX_KEY_CHARACTERS = 40
 MAX_LABEL_CHARACTERS = 100
@@ -43,21 +45,21 @@ _BOOLEAN_BY_WORD = {
 }
 
 FieldValue = str | bool | int | float
-# The stored values of one member, by the fields' ids as text.
+# Maps the id of each field, as text, to the value that one member has for the field.
 StoredValues = Mapping[str, FieldValue]
-# The columns of a field, after ``validate_columns`` has checked the texts.
+# The columns of a field whose texts ``validate_columns`` has validated.
 CheckedColumns = NewType("CheckedColumns", dict[str, Any])
 
 
 class InvalidAttribute(ValueError):
-    """The value of a field, or the name of a tag, breaks a rule.
+    """Raised for an invalid value of a field, or for an invalid name of a tag.
 
-    The message of the exception names the broken rule.
+    The exception's message tells which rule the value or the name breaks.
     """
 
 
 def normalise_value(field: MemberField, value: object) -> FieldValue | None:
-    """Return the stored form of a value, or ``None`` for an empty value.
+    """Return the value in the form in which the database stores it, or ``None`` for an empty value.
 
     Raises ``InvalidAttribute``.
     """
@@ -69,7 +71,7 @@ def normalise_value(field: MemberField, value: object) -> FieldValue | None:
 
 
 def parse_value(field: MemberField, text: str) -> FieldValue | None:
-    """Return the stored value of a text that a person wrote into a form or a file.
+    """Convert a text from a form or a file to the value that the database stores.
 
     Raises ``InvalidAttribute``.
     """
@@ -86,7 +88,7 @@ def parse_value(field: MemberField, text: str) -> FieldValue | None:
 
 
 def format_value(value: FieldValue) -> str:
-    """Return the text of a value, from which ``parse_value`` restores the same value."""
+    """Return the value as a text that ``parse_value`` converts back to the same value."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
@@ -145,22 +147,22 @@ _NORMALISERS: Mapping[FieldType, Callable[[MemberField, object], FieldValue]] = 
 
 
 class OwnFields:
-    """The current fields of one owner, without retired fields."""
+    """All fields of one owner that aren't retired."""
 
     def __init__(self, fields: Iterable[MemberField]) -> None:
         self.by_key = {each.key: each for each in fields}
         self._keys_by_id = {str(each.id): each.key for each in self.by_key.values()}
 
     def replace_ids(self, values: StoredValues) -> dict[str, FieldValue]:
-        """Return the values of a member by the keys of fields, oldest field first."""
+        """Replace field ids by field keys in a member's values, oldest field first."""
         return {key: values[name] for name, key in self._keys_by_id.items() if name in values}
 
     def select_public(self) -> "OwnFields":
-        """Return the fields that people may set themselves."""
+        """Return the public fields, whose values members may set themselves."""
         return OwnFields(each for each in self.by_key.values() if each.is_public)
 
     def select_valid_values(self, values: StoredValues) -> dict[str, FieldValue]:
-        """Return the stored values that are still valid for these fields."""
+        """Return the stored values that the current fields still allow."""
         valid_values = {}
         for field_id, value in values.items():
             if field_id in self._keys_by_id:
@@ -172,13 +174,14 @@ class OwnFields:
     def parse_values(
         self, values: Mapping[str, object], *, is_text: bool = False
     ) -> dict[str, FieldValue | None]:
-        """Return the stored forms of values, by the ids of fields.
+        """Convert values to the form in which the database stores them, by the ids of fields.
 
-        ``None`` stands for an empty value. Raises ``field.value``, which names each invalid value.
+        The result contains ``None`` for each empty value. Raises ``field.value``, whose message
+        lists all invalid values.
 
         Args:
-            values: the values in a request, by the keys of fields.
-            is_text: whether all values are texts from an HTML form.
+            values: maps the key of each field to the value in the request.
+            is_text: whether the values come from an HTML form, which only contains texts.
         """
         stored_values: dict[str, FieldValue | None] = {}
         problems = []
@@ -202,9 +205,10 @@ class OwnFields:
 def merge_values(
     values: StoredValues, changes: Mapping[str, FieldValue | None]
 ) -> dict[str, FieldValue]:
-    """Return a member's values after changes.
+    """Return the values of a member's fields with the changes applied.
 
-    ``changes``: new values by the ids of fields. ``None`` removes a value.
+    ``changes``: maps the id of each changed field to the new value, or to ``None`` to remove the
+    value.
     """
     new_values = {**values, **changes}
     return {name: value for name, value in new_values.items() if value is not None}
@@ -215,7 +219,7 @@ def read_own_fields(uow: UnitOfWork, owner_id: int) -> OwnFields:
 
 
 def list_fields(uow: UnitOfWork, owner_id: int) -> list[MemberField]:
-    """Return the owner's fields except retired fields, oldest first."""
+    """Return the owner's fields without retired fields, oldest first."""
     query = select(MemberField).where(
         MemberField.user_id == owner_id, MemberField.retired_at.is_(None)
     )
@@ -223,11 +227,11 @@ def list_fields(uow: UnitOfWork, owner_id: int) -> list[MemberField]:
 
 
 def validate_columns(values: Mapping[str, Any]) -> CheckedColumns:
-    """Check an owner's texts for a field, and strip surrounding whitespace.
+    """Validate the label and choices that an owner gives a field, and strip surrounding whitespace.
 
-    Call this function before a transaction begins, because the search for links and misleading
-    words takes time. The function rejects overlong texts before the search. Raises
-    ``field.label``, ``field.choices``, ``text.leads_away``, ``text.misleading``.
+    Call this function before a transaction begins, because searching texts for links and misleading
+    words takes time. Overlong texts are rejected before the search for links and misleading words.
+    Raises ``field.label``, ``field.choices``, ``text.leads_away``, ``text.misleading``.
     """
     columns = dict(values)
     label = columns.get("label")
@@ -253,12 +257,13 @@ def validate_columns(values: Mapping[str, Any]) -> CheckedColumns:
 
 
 def create_field(uow: UnitOfWork, owner_id: int, *, type: FieldType, **values: Any) -> MemberField:  # noqa: A002 - the name of the column
-    """Create a field of the owner.
+    """Create a field for the members of all lists of an owner.
 
     Raises ``user.not_found``, ``field.too_many`` and the errors of ``change_field``.
     """
     columns = validate_columns({"choices": [], **values})
-    # Without the lock, two concurrent requests could exceed the maximum number of fields together.
+    # Lock the owner, because two concurrent requests could together exceed the maximum number of
+    # fields.
     sessions.lock_person(uow, owner_id)
     counts = select(func.count().filter(MemberField.retired_at.is_(None)), func.count())
     current_count, all_count = uow.session.execute(
@@ -275,11 +280,11 @@ def create_field(uow: UnitOfWork, owner_id: int, *, type: FieldType, **values: A
 def change_field(
     uow: UnitOfWork, owner_id: int, field_id: int, values: CheckedColumns
 ) -> MemberField:
-    """Set columns of a field, except the type.
+    """Change the columns of a field except its type.
 
-    ``field_types.change_field_and_type`` also changes the type. If the owner removes a choice,
-    members with the removed choice keep the value. Raises ``field.not_found`` and the errors of the
-    columns.
+    Use ``field_types.change_field_and_type`` to change the type of a field. If a change removes a
+    choice, members keep the removed choice as their value. Raises ``field.not_found``,
+    ``field.key``, ``field.key_taken`` and ``field.choices``.
     """
     field = get_field(uow, owner_id, field_id, lock=True)
     _set_columns(uow, field, values)
@@ -287,9 +292,9 @@ def change_field(
 
 
 def retire_field(uow: UnitOfWork, owner_id: int, field_id: int) -> int:
-    """Retire a field, so that the field is hidden and another field may use the key.
+    """Retire a field, which hides the field and frees its key for another field.
 
-    The records of members keep the values of the field. Raises ``field.not_found``.
+    Members keep their values for a retired field. Raises ``field.not_found``.
     """
     get_field(uow, owner_id, field_id, lock=True).retired_at = func.now()
     return 1
@@ -298,7 +303,7 @@ def retire_field(uow: UnitOfWork, owner_id: int, field_id: int) -> int:
 def get_field(uow: UnitOfWork, owner_id: int, field_id: int, *, lock: bool = False) -> MemberField:
     """Return a field of the owner.
 
-    Raises ``field.not_found``, even if the field is retired or belongs to another owner.
+    Raises ``field.not_found`` if the field doesn't exist, is retired, or belongs to another owner.
     """
     query = select(MemberField).where(
         MemberField.id == field_id,

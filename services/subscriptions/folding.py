@@ -1,8 +1,9 @@
-"""Adds the changes of member numbers to the counts and daily figures of lists.
+"""Adds changes in the number of members to the subscriber counts and daily figures of lists.
 
-A trigger on ``subscriptions`` writes each change of a number as a row, called difference. A query
-for a count or a figure adds the differences that are not folded yet. Maintenance regularly folds
-all differences into the counts and figures, so that queries stay fast.
+A database trigger writes a row, called a difference, whenever the number of active members in a
+list changes. Queries add up a stored count and the differences that have not been added to the
+count. A maintenance job regularly adds (folds) all differences to the stored counts and figures, so
+that queries stay fast.
 """
 
 from datetime import timedelta
@@ -20,8 +21,8 @@ FOLD_COUNTS = register_maintenance(
     run=lambda resources, _: fold_everything(resources),
 )
 _MAX_BATCH_DELTAS = 10_000
-# The array makes Postgres look up the rows by key. Postgres would plan a join for few rows, because
-# the table is usually nearly empty. A join would be very slow for ten thousand differences.
+# The array makes Postgres look up the differences by primary key. A join would be slow, because
+# Postgres expects few rows in the usually empty table of differences.
 _FOLD_COUNTS = text("""
     WITH taken AS (
         DELETE FROM subscriber_deltas WHERE id = ANY (ARRAY(
@@ -36,7 +37,7 @@ _FOLD_COUNTS = text("""
     SELECT count(*), array(SELECT list_id FROM taken GROUP BY list_id HAVING sum(active) > 0)
     FROM taken
     """)
-# The array makes Postgres look up the rows by key, as ``_FOLD_COUNTS`` explains.
+# The array makes Postgres look up the differences by primary key, as in ``_FOLD_COUNTS``.
 _FOLD_DAYS = text("""
     WITH taken AS (
         DELETE FROM member_day_deltas WHERE id = ANY (ARRAY(
@@ -57,7 +58,10 @@ _FOLD_DAYS = text("""
 
 
 def fold_everything(resources: Resources) -> int:
-    """Fold all differences in batches, oldest first, and return the number of differences."""
+    """Add all differences to the stored counts and figures in batches.
+
+    Return the number of added differences.
+    """
     total = 0
     for fold_batch in (fold_counts, fold_days):
         folded_count = _MAX_BATCH_DELTAS
@@ -69,11 +73,13 @@ def fold_everything(resources: Resources) -> int:
 
 
 def fold_counts(uow: UnitOfWork, *, max_deltas: int) -> int:
-    """Add the oldest differences to the counts of lists, and return the number of differences.
+    """Add the oldest differences to the subscriber counts of lists.
 
-    The function also notifies owners whose lists exceed the quota of members. People may always
-    join a list, even if the owner's lists exceed the quota. The transaction that changes the counts
-    also enqueues the notification, so that a crash can't lose the notification.
+    Return how many differences were added.
+
+    Owners whose lists have more members than their plan allows get a notification. People can join
+    a list even if the owner's lists have more members than the plan allows. The transaction that
+    updates the counts also enqueues the notification, so that a crash can't lose a notification.
     """
     folded_count, grown_list_ids = uow.session.execute(
         _FOLD_COUNTS, {"max_deltas": max_deltas}
@@ -83,5 +89,8 @@ def fold_counts(uow: UnitOfWork, *, max_deltas: int) -> int:
 
 
 def fold_days(uow: UnitOfWork, *, max_deltas: int) -> int:
-    """Add the oldest differences to the daily figures, and return the number of differences."""
+    """Add the oldest differences to the daily figures of lists.
+
+    Return how many differences were added.
+    """
     return uow.session.scalar(_FOLD_DAYS, {"max_deltas": max_deltas}) or 0

@@ -1,4 +1,7 @@
-"""Reports of abusive lists, by subscribers who did not sign up and by visitors of a list's page."""
+"""Records reports about abusive lists.
+
+Reports come from subscribers who did not sign up, and from visitors of a list's page.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,8 +17,8 @@ from storage.unit_of_work import UnitOfWork
 
 MAX_PAGE_REPORTS_OF_NETWORK_A_DAY = 20
 MAX_PAGE_REPORTS_OF_LIST = 1_000
-# The subquery chooses the lists with the most reports, so that the query only reads these lists and
-# their owners.
+# The subquery selects the lists with the most reports first, so that Postgres joins only these
+# lists with their owners.
 _REPORTED_LISTS = text("""
 WITH worst AS (
     SELECT list_id, count(*) AS reports, count(network_digest) AS by_strangers,
@@ -31,7 +34,7 @@ ORDER BY lately DESC, reports DESC, l.id
 
 @dataclass(frozen=True)
 class ReportedList:
-    """A list with the number of reports about it."""
+    """A list that people have reported as abusive, with the number of reports."""
 
     list_id: int
     slug: str
@@ -47,10 +50,10 @@ class ReportedList:
 def report_list(
     resources: Resources, mailing_list: MailingList, person: User, actor: Actor
 ) -> None:
-    """Unsubscribe the person, and record that the person did not sign up for the list.
+    """Unsubscribe the person from the list, and store a report that the person did not sign up.
 
-    A second report by the same person changes nothing. If the report fails after the unsubscription
-    was committed, the person can report the list again.
+    The function stores at most one report about a list per person. If storing the report fails
+    after the person was unsubscribed, the person can report the list again.
     """
     unsubscribe.opt_out(resources, mailing_list, person, OptOutKind.LIST, actor)
     with resources.unit_of_work() as uow:
@@ -60,10 +63,10 @@ def report_list(
 
 
 def report_page(uow: UnitOfWork, mailing_list: MailingList, network_digest: bytes) -> None:
-    """Record that a stranger reports the list's page. The report only contains the network.
+    """Store a visitor's report about the list's page, with a digest of the visitor's IP network.
 
-    A second report of the list from the same network changes nothing. The function drops reports
-    above the limits, because an operator doesn't need more reports.
+    The function stores at most one report about a list per IP network. Reports above a maximum
+    number per network or per list are dropped, because an operator doesn't need more reports.
     """
     network_reports = _count_reports(
         ListReport.network_digest == network_digest,

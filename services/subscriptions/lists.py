@@ -29,17 +29,18 @@ MAX_LIST_TITLE_CHARACTERS = 200
 MAX_IMAGE_URL_CHARACTERS = 2048
 MAX_REDIRECT_ORIGINS = 10
 _IMAGE_URL_COLUMNS = ("avatar_image_url", "favicon_image_url")
-# A list has no column for the consent wording, because each version of the wording is a row.
+# The consent wording isn't a column of the list, because each version of the wording is a row in
+# ``consent_wordings``.
 _CONSENT_WORDING = "consent_wording"
 _CHALLENGE_COLUMNS = ("challenge_enabled", "challenge_provider")
-# The columns of a list, after ``validate_values`` has checked the texts.
+# The columns of a list whose values ``validate_values`` has validated.
 CheckedValues = NewType("CheckedValues", dict[str, Any])
 
 
 def validate_values(settings: Settings, fields: Mapping[str, Any]) -> CheckedValues:
-    """Check an owner's texts for a list, and return the normalised values.
+    """Validate the values that an owner sets for a list, and return the normalised values.
 
-    Call this function before a transaction begins, because the search for links and misleading
+    Call this function before a transaction begins, because searching texts for links and misleading
     words takes time. Raises ``list.title`` and the errors of ``branding.validate_values``.
     """
     values = dict(fields)
@@ -48,8 +49,8 @@ def validate_values(settings: Settings, fields: Mapping[str, Any]) -> CheckedVal
         if len(values["title"]) > MAX_LIST_TITLE_CHARACTERS:
             raise errors.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
     result = branding.validate_values(settings, values)
-    # Mails contain the title. With a title of several lines, an owner could mail any text to
-    # strangers.
+    # Reject a title of several lines, because mails contain the title, and the owner could mail any
+    # text to strangers.
     if "title" in result and not is_shown(result["title"]):
         raise errors.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
     return CheckedValues(result)
@@ -64,9 +65,12 @@ def create_own_list(
     fields: Mapping[str, Any],
     providers: Collection[str],
 ) -> MailingList:
-    """Create a list of the caller. Raises ``quota.exceeded``, and the errors of ``create_list``."""
+    """Create a list that the caller owns.
+
+    Raises ``quota.exceeded``, and the errors of ``create_list``.
+    """
     values = validate_values(uow.settings, {**fields, "title": title, "slug": slug})
-    # The lock excludes an erasure of the caller. An erased person must not own a list.
+    # Lock the caller's row against an erasure, because an erased person must not own a list.
     sessions.lock_person(uow, caller.user_id)
     quotas.require_quota(uow, caller.user_id, PlanQuota.LISTS)
     return _create(uow, caller.user_id, values, providers)
@@ -84,7 +88,7 @@ def create_list(
     """Create a list. Raises the errors of ``validate_values`` and ``change_list``.
 
     Args:
-        fields: other columns of the list.
+        fields: values for columns of the list except title and slug.
         providers: the CAPTCHA providers that the operator has configured.
     """
     values = validate_values(uow.settings, {**(fields or {}), "title": title, "slug": slug})
@@ -106,7 +110,10 @@ def change_list(
     fields: CheckedValues,
     providers: Collection[str],
 ) -> None:
-    """Set columns of a list. Raises ``list.busy``, ``list.logo`` and the errors of the columns."""
+    """Change columns of a list.
+
+    Raises ``list.busy``, ``list.logo``, and errors for invalid columns.
+    """
     old_texts = text_reviews.list_reviewed_texts(mailing_list)
     columns = {
         name: value
@@ -121,7 +128,7 @@ def change_list(
             branding.require_logo(uow, mailing_list)
     text_reviews.update_suspicion(uow, mailing_list, old_texts)
     slug_taken = errors.LIST_SLUG_TAKEN(slug=mailing_list.slug)
-    # A change of the slug may wait until an import has committed a chunk.
+    # Limit the wait for locks, because changing the slug may have to wait for a chunk of an import.
     with raise_if_taken("uq_lists_slug", slug_taken), limit_lock_waits(uow):
         uow.session.flush()
     if _CONSENT_WORDING in fields:
@@ -130,9 +137,11 @@ def change_list(
 
 
 def archive_list(uow: UnitOfWork, mailing_list: MailingList) -> int:
-    """Archive the list, and return 1, or 0 if the list was already archived.
+    """Archive the list.
 
-    An archived list gets no new members and sends no mail, but members can still leave.
+    Return 1 if the list was archived now, or 0 if the list was already archived.
+
+    An archived list accepts no new members and sends no mail, but members can still unsubscribe.
     """
     return record_moment_once(uow, MailingList.archived_at, MailingList.id == mailing_list.id)
 
@@ -144,7 +153,7 @@ def find_by_slug(uow: UnitOfWork, slug: str) -> MailingList | None:
 def get_list(uow: UnitOfWork, list_id: int, *, archived: bool = False) -> MailingList:
     """Return a list, or raise ``list.not_found``.
 
-    ``archived``: whether the list may be archived.
+    ``archived``: whether to return the list even if the list is archived.
     """
     return _require_found(uow.session.get(MailingList, list_id), archived=archived)
 
@@ -156,9 +165,12 @@ def _require_found(mailing_list: MailingList | None, *, archived: bool) -> Maili
 
 
 def parse_list_id(name: str) -> int | None:
-    """Return the id in a name, or ``None`` if the name is a slug. Raises ``list.name_invalid``."""
+    """Parse a list's name, which is an id or a slug.
+
+    Return the id, or ``None`` for a slug. Raises ``list.name_invalid``.
+    """
     if _ID_PATTERN.match(name) and int(name) <= MAX_UINT64:
-        # No list has the id 0.
+        # Return 0 for an id that is too large, because no list has the id 0.
         return int(name) if int(name) <= MAX_ID else 0
     if not _SLUG_PATTERN.match(name) or name.isdigit():
         raise errors.LIST_NAME_INVALID()
@@ -186,7 +198,7 @@ def get_own_list(uow: UnitOfWork, caller: Caller, list_id: int) -> MailingList:
 def require_owner(owner_id: int | None, caller: Caller) -> None:
     """Raise ``list.not_owner`` unless the caller is the owner of a list.
 
-    Raise ``list.not_found`` if ``owner_id`` is ``None``, which stands for a missing list.
+    An ``owner_id`` of ``None`` stands for a missing list and raises ``list.not_found``.
     """
     if owner_id is None:
         raise errors.LIST_NOT_FOUND()
@@ -195,7 +207,7 @@ def require_owner(owner_id: int | None, caller: Caller) -> None:
 
 
 def list_for_user(uow: UnitOfWork, user_id: int, page: PageRequest) -> PageOfRows[MailingList]:
-    """Return a page of the user's lists except archived lists, newest first.
+    """Return a page of the lists that the user owns, without archived lists, newest first.
 
     Raises ``cursor.invalid``.
     """
@@ -212,7 +224,7 @@ def list_for_user(uow: UnitOfWork, user_id: int, page: PageRequest) -> PageOfRow
 def list_choices(
     uow: UnitOfWork, user_id: int, most: int = UNPAGED.limit
 ) -> Sequence[Row[int, str, str]]:
-    """Return the id, slug and title of the user's lists except archived lists, newest first."""
+    """Return id, slug and title of the user's lists, without archived lists, newest first."""
     query = (
         select(MailingList.id, MailingList.slug, MailingList.title)
         .where(MailingList.user_id == user_id, MailingList.archived_at.is_(None))
@@ -225,9 +237,9 @@ def list_choices(
 def list_all(
     uow: UnitOfWork, *, owner_id: int | None, archived: bool, limit: int
 ) -> list[MailingList]:
-    """Return lists of one user or of all users for the operator, newest first.
+    """Return the lists that one user owns, or the lists of all users, newest first.
 
-    ``archived``: whether to return only archived lists, or only other lists.
+    ``archived``: ``True`` selects archived lists, and ``False`` selects lists that aren't archived.
     """
     is_archived = MailingList.archived_at.is_not(None)
     query = select(MailingList).where(is_archived if archived else ~is_archived)
@@ -238,9 +250,9 @@ def list_all(
 
 
 def read_titles(uow: UnitOfWork, list_ids: Collection[int]) -> dict[int, str]:
-    """Return the titles of lists by list id, including archived lists.
+    """Return the titles of lists, including archived lists, by list id.
 
-    The caller must make sure that the user may see the titles.
+    The caller must check whether the user may see the titles.
     """
     query = select(MailingList.id, MailingList.title).where(MailingList.id.in_(set(list_ids)))
     return {row.id: row.title for row in uow.session.execute(query)}
@@ -270,8 +282,9 @@ def _set_columns(
         is_one_word = url.isprintable() and " " not in url
         if not is_absolute or not is_one_word or len(url) > MAX_IMAGE_URL_CHARACTERS:
             raise errors.LIST_IMAGE_URL(name=name, most=MAX_IMAGE_URL_CHARACTERS)
-    # Only check the provider if the request changes the challenge. If the operator has removed the
-    # provider, the owner can still change other values of the list.
+    # Only check the CAPTCHA provider if the request changes the challenge. If the operator has
+    # removed the CAPTCHA provider, the owner can still change columns that don't concern the
+    # challenge.
     is_checked = mailing_list.challenge_enabled and not fields.keys().isdisjoint(_CHALLENGE_COLUMNS)
     if is_checked and mailing_list.challenge_provider not in providers:
         raise errors.LIST_CHALLENGE_PROVIDER(able=", ".join(sorted(providers)) or "none")

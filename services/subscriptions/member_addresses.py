@@ -1,8 +1,8 @@
-"""Writes the new address of a person into the records of the person's lists.
+"""Updates the address in a person's subscriptions after the account's address has changed.
 
-The owner of a list sees the address in the list's record. An undo can't make an owner forget an
-address. The job therefore only writes the new address after the person can no longer undo the
-change of the address.
+The owner of a list sees the address that is stored in the person's subscription. The job starts
+after the person can no longer undo the change of the address, because owners can't be made to
+forget an address.
 """
 
 from datetime import timedelta
@@ -25,12 +25,13 @@ from services.subscriptions.members.changes import Actor, ActorKind, Via
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# A batch blocks bulk actions on this many lists.
+# The maximum number of lists per batch. A batch blocks bulk actions on all lists in the batch.
 MAX_BATCH_LISTS = 20
-# An undo that a person requests at the last moment ends within this time.
+# The time that the job waits after the undo link has expired, so that an undo at the last moment
+# can end.
 _UNDO_MARGIN = timedelta(minutes=1)
-# The query returns the time for which a person can still undo a change of the address. If the mail
-# with the undo link isn't sent yet, the time is the full lifetime of the link.
+# The query returns for how long the person can still undo the change of the address. The result is
+# the full lifetime of the undo link if the mail with the link has not been sent.
 _SELECT_REMAINING_UNDO_TIME = text("""
 SELECT greatest((
     SELECT max(expires_at) FROM mailed_links
@@ -45,7 +46,7 @@ SELECT greatest((
 def schedule_address_update(
     uow: UnitOfWork, user_id: int, *, after: timedelta = TOKEN_LIFETIMES[Purpose.UNDO_ADDRESS]
 ) -> None:
-    """Schedule the job that writes the account's address into the records of all lists."""
+    """Schedule the job that copies the account's address into all subscriptions of the person."""
     job = enqueue_job(uow, UPDATE_ADDRESS, user_id=None, on_behalf_of=user_id, subject_id=user_id)
     job.sends = 0
     job.run_at = func.now() + after + _UNDO_MARGIN
@@ -53,7 +54,7 @@ def schedule_address_update(
 
 
 def run_address_update(resources: Resources, lease: Lease) -> None:
-    """Run one turn of the job, which skips records that already contain the address."""
+    """Run one turn of the job that updates the address in a person's subscriptions."""
     user_id = lease.subject_id
     assert user_id is not None
     values = {
@@ -93,11 +94,14 @@ UPDATE_ADDRESS = register_kind(
 
 
 def _update_batch(uow: UnitOfWork, lease: Lease, user_id: int, after: int) -> int | None:
-    """Write the address into one batch of records, and return the id of the batch's last list.
+    """Update the address in one batch of subscriptions.
 
-    Complete the job and return ``None`` if no records are left.
+    Return the id of the last list in the batch.
+
+    Complete the job and return ``None`` if no subscription contains an old address.
     """
-    # After an undo or another change of the address, the query returns no address.
+    # The query returns no address if the person has undone the change, or has changed the address
+    # again.
     is_current = and_(FormerAddress.user_id == User.id, FormerAddress.shown == User.email)
     new_address = select(User.email).where(User.id == user_id, is_current).limit(1)
     query = (
@@ -114,8 +118,8 @@ def _update_batch(uow: UnitOfWork, lease: Lease, user_id: int, after: int) -> in
     if not list_ids:
         complete_job(uow, lease, {})
         return None
-    # ``record_progress`` raises an error if another worker has taken over the job, so that the
-    # batch is rolled back.
+    # Call ``record_progress`` before the update, because the call raises an error if another worker
+    # has taken over the job.
     record_progress(uow, lease, done=0)
     locks.lock_lists_shared(uow, *list_ids)
     if not locks.lock_pair(uow, user_id, *list_ids):

@@ -1,7 +1,7 @@
-"""The attributes of members: values of fields, and tags.
+"""Reads and changes the attributes of members, which are the values of fields and the tags.
 
-Requests and responses contain the keys of fields and the names of tags. The database contains the
-ids of fields and tags.
+Requests and responses name fields by key, and tags by name. The database stores fields and tags of
+a member by id.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -17,21 +17,22 @@ from services.subscriptions.members import locks
 from services.subscriptions.tags import MAX_TAGS_OF_MEMBER
 from storage.unit_of_work import UnitOfWork
 
-# The code of the error for a missing value of a required field.
+# The error code for a required field without a value.
 REQUIRED_FIELD_CODE = "field.required"
 
 
 @dataclass(frozen=True)
 class AttributeChanges:
-    """Changes of a member's attributes.
+    """Changes to the fields and tags of one member.
 
     Attributes:
-        fields: new values by the keys of fields. ``None`` removes a value. Fields without a new
-            value stay unchanged.
-        tags: the names of all new tags, or ``None`` to keep the current tags.
-        add_tags: the names of further tags.
-        remove_tags: the names of tags that the member loses. Removals take precedence over
-            additions.
+        fields: maps the key of each changed field to the new value, or to ``None`` to remove the
+            value. Fields that aren't in the mapping stay unchanged.
+        tags: the names of the tags that replace all current tags, or ``None`` to keep the current
+            tags.
+        add_tags: the names of tags to add to the member.
+        remove_tags: the names of tags to remove from the member. A tag that is both added and
+            removed is removed.
     """
 
     fields: Mapping[str, object] = field(default_factory=dict)
@@ -41,9 +42,9 @@ class AttributeChanges:
 
 
 class AttributeFormatter:
-    """Converts the stored attributes of members to the attributes in responses.
+    """Converts the stored fields and tags of members to the form in API responses.
 
-    The formatter reads the keys of fields and the names of tags only once for many members.
+    A formatter serves many members, so that field keys and tag names are read only once.
     """
 
     def __init__(self, own_fields: OwnFields, tag_names: Mapping[int, str]) -> None:
@@ -53,7 +54,7 @@ class AttributeFormatter:
     def format_attributes(
         self, values: Mapping[str, Any], tag_ids: Sequence[int]
     ) -> dict[str, Any]:
-        """Return the values by the keys of fields, and the names of the tags."""
+        """Return a member's values by the keys of fields, and the names of the member's tags."""
         names = [self._tag_names[each] for each in tag_ids if each in self._tag_names]
         return {
             "fields": self._own_fields.replace_ids(values),
@@ -61,7 +62,7 @@ class AttributeFormatter:
         }
 
     def format_record(self, record: Subscription) -> dict[str, Any]:
-        """Return the attributes of a record, with further values that only owners may see."""
+        """Return a member's attributes, join time and import id for the list's owner."""
         attributes = self.format_attributes(record.fields, record.tag_ids)
         joined_at = record.joined_at or record.created_at
         return {**attributes, "joined_at": joined_at, "import_id": record.import_id}
@@ -72,7 +73,7 @@ def create_formatter(
 ) -> AttributeFormatter:
     """Return a formatter for members of the owner's lists.
 
-    ``tag_ids``: the tag ids of each member.
+    ``tag_ids``: a sequence of tag ids for each member.
     """
     tag_names = tags.find_tag_names(uow, (each for ids in tag_ids for each in ids))
     return AttributeFormatter(fields.read_own_fields(uow, owner_id), tag_names)
@@ -84,11 +85,11 @@ def build_changed_columns(
     record: Subscription | None,
     changes: AttributeChanges,
 ) -> dict[str, Any]:
-    """Return the columns of a record after the changes, without unchanged columns.
+    """Return new values for those columns of a member's record that the changes affect.
 
     Raises ``field.value``, ``tag.too_many``, ``tag.too_many_of_member`` and ``list.busy``.
 
-    ``record``: the current record, or ``None`` for a new record.
+    ``record``: the member's current record, or ``None`` for a new member.
     """
     columns: dict[str, Any] = {}
     if changes.fields:
@@ -98,13 +99,13 @@ def build_changed_columns(
         added_names = [*(changes.tags or ()), *changes.add_tags]
         if len({tags.fold_tag(each) for each in added_names}) > MAX_TAGS_OF_MEMBER:
             raise TAG_TOO_MANY_OF_MEMBER(most=MAX_TAGS_OF_MEMBER)
-        # The look-up by id drops the ids of deleted tags.
+        # Look up the current tags, because the record may contain ids of deleted tags.
         current_tags = (
             tags.find_tag_names(uow, (record.tag_ids if record else []))
             if changes.tags is None
             else {}
         )
-        # The call may wait for another transaction that creates the same tags.
+        # Limit the wait for locks, because another transaction may be creating the same tags.
         with locks.limit_lock_waits(uow):
             added_ids = tags.find_tag_ids(uow, mailing_list.id, added_names, create=True)
         removed_ids = tags.find_tag_ids(uow, mailing_list.id, changes.remove_tags, create=False)
@@ -121,11 +122,12 @@ def merge_attributes(
     target_record: Subscription | None,
     target_list_id: int,
 ) -> dict[str, Any]:
-    """Return the columns with attributes for the target record of a transfer.
+    """Return the merged fields and tags for a member who is transferred to another list.
 
-    A transfer keeps the ids of fields, because both lists belong to the same owner. Each list has
-    its own tags, so a transfer looks up the tags with the same names in the target list. Values in
-    the target record take precedence, unless the target record has the status ``removed``.
+    A transfer keeps the ids of fields, because the source list and the target list belong to the
+    same owner. Tags belong to one list, so a transfer finds or creates tags with the same names on
+    the target list. If source and target record differ in a field, the target record's value wins,
+    unless the target record has the status ``removed``.
 
     Raises ``tag.too_many`` and ``list.busy``.
     """
@@ -138,7 +140,8 @@ def merge_attributes(
     target_tag_ids = (
         [] if target_record is None else list(tags.find_tag_names(uow, target_record.tag_ids))
     )
-    # The tags in the target record come first, so that the limit drops tags in the source record.
+    # If there are too many tags, keep the tags of the target record and drop tags of the source
+    # record.
     tag_ids = list(dict.fromkeys([*target_tag_ids, *sorted(source_tags.values())]))
     values: dict[str, Any] = {}
     for record in records:
@@ -153,15 +156,15 @@ def merge_attributes(
 
 @dataclass(frozen=True)
 class Submission:
-    """The data that a person submits with a sign-up: a name, and values of fields.
+    """The name and the values of fields that a person enters into a sign-up form.
 
-    Anyone can enter any address into a sign-up form. Pressroom therefore only applies submitted
-    data immediately if the list has no record of the person. If the list has a record, Pressroom
-    stores the data with the confirmation link until the person confirms.
+    Anyone can enter any address into a sign-up form. If the list has no record of the person,
+    Pressroom stores submitted data immediately. If the list already has a record of the person,
+    submitted data waits with the confirmation link until the person confirms.
 
     Attributes:
-        fields: stored values, by the ids of fields as text.
-        language: the language of the page on which the person subscribed.
+        fields: maps the id of each field, as text, to the submitted value.
+        language: the language of the page with the sign-up form.
     """
 
     name: str | None = None
@@ -170,12 +173,12 @@ class Submission:
 
     @property
     def columns(self) -> dict[str, Any]:
-        """Return the columns of a new record."""
+        """Return the columns of a new subscription that contain the submitted data."""
         return {"name": self.name, "fields": dict(self.fields), "language": self.language}
 
     @property
     def unconfirmed_values(self) -> dict[str, Any] | None:
-        """Return the values to store with a confirmation link, or ``None`` without values."""
+        """Return the data to store with a confirmation link, or ``None`` without submitted data."""
         return self.columns if self.name or self.fields or self.language else None
 
 
@@ -191,12 +194,12 @@ def read_submission(
     is_text: bool = False,
     required: Collection[MemberField] = (),
 ) -> Submission:
-    """Return the submission of a sign-up form for a list of the owner.
+    """Validate the data from a sign-up form, and return the data as a submission.
 
-    Raises ``field.value`` for an unknown field, a field that isn't public, an invalid value, and a
-    required field without a value.
+    Raises ``field.value`` for a field that is unknown or not public, for an invalid value, or for a
+    missing required value.
 
-    ``is_text``: whether all values are texts from an HTML form.
+    ``is_text``: whether the values come from an HTML form, which only contains texts.
     """
     name = (name or "").strip() or None
     if not values and not required:
@@ -220,12 +223,12 @@ def build_confirmed_columns(
     record: Subscription | None,
     unconfirmed_values: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """Return the columns that a confirmation sets in a record.
+    """Return the columns of a member's record that a confirmation changes.
 
-    Values of fields are dropped if the owner has retired the field, or if the field is no longer
-    public.
+    The result omits values of fields that the owner has retired or made private.
 
-    ``unconfirmed_values``: the stored result of ``Submission.unconfirmed_values``.
+    ``unconfirmed_values``: values from ``Submission.unconfirmed_values`` that were stored with the
+    confirmation link.
     """
     if not unconfirmed_values:
         return {}

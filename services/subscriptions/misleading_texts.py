@@ -1,4 +1,4 @@
-"""Checks texts of owners that could mislead readers.
+"""Rejects texts by owners that could mislead the readers of a page or mail.
 
 An owner's text must not contain links, ask for secrets, or use the name of the installation.
 """
@@ -19,7 +19,7 @@ _PHRASES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 def require_harmless(name: str, text: str | None) -> None:
     """Raise ``text.leads_away`` if the text contains a link or changes the text direction.
 
-    ``name``: the field of the request that contains the text.
+    ``name``: the name of the request's field that contains the text, for the error message.
     """
     if text is not None and not is_harmless(text):
         raise TEXT_LEADS_AWAY(name=name)
@@ -30,7 +30,7 @@ def is_harmless(text: str) -> bool:
 
 
 def require_no_secret(name: str, text: str | None) -> None:
-    """Raise ``text.misleading`` if a label asks for a secret."""
+    """Raise ``text.misleading`` if the label of a form field asks for a secret."""
     if text is not None and _asks_for_secret(text):
         rule = "must not ask for passwords, PINs, card numbers or one-time codes"
         raise TEXT_MISLEADING(name=name, rule=rule)
@@ -41,7 +41,7 @@ def is_fit_for_label(text: str) -> bool:
 
 
 def _asks_for_secret(text: str) -> bool:
-    """Return whether a label asks for a password, a PIN, a card number or a one-time code."""
+    """Return whether the text asks for a password, a PIN, a card number or a one-time code."""
     return any(_SECRET.search(_HONEST.sub(" ", form)) for form in fold_words(text))
 
 
@@ -54,9 +54,10 @@ def forbid_own_name(settings: Settings, name: str, text: str | None) -> None:
 
 
 def find_suspicious_words(settings: Settings, texts: Iterable[str | None]) -> list[str] | None:
-    """Return the words in these texts that an operator should review, or ``None``.
+    """Return the suspicious words in the texts, which an operator should review, or ``None``.
 
-    A suspicious word doesn't prove bad intentions, so texts with such words are accepted.
+    Texts with suspicious words are accepted, because a suspicious word doesn't prove bad
+    intentions.
     """
     patterns = (_SUSPICIOUS, _compile_phrases(_space_names(settings.own_names)))
     words = [
@@ -66,9 +67,10 @@ def find_suspicious_words(settings: Settings, texts: Iterable[str | None]) -> li
 
 
 def _space_names(names: Iterable[str]) -> list[str]:
-    """Return the names with spaces between all letters.
+    """Insert a space between all letters of each name.
 
-    A pattern of ``_compile_phrases`` then matches a name with or without spaces.
+    The patterns that ``_compile_phrases`` builds from the result match the names with and without
+    spaces.
     """
     return [" ".join(fold_words(each)[0].replace(" ", "")) for each in names]
 
@@ -79,9 +81,10 @@ def _find_words(pattern: re.Pattern[str], text: str) -> list[str]:
 
 
 def _compile_phrases(phrases: Iterable[str]) -> re.Pattern[str]:
-    """Compile a pattern that matches any of the phrases.
+    """Compile a regular expression that matches any of the phrases.
 
-    A star in a phrase stands for any letters. A space in a phrase is optional.
+    A star in a phrase stands for any letters. A phrase with a space also matches texts without the
+    space.
     """
     parts = (re.escape(each).replace(r"\*", r"\w*").replace(r"\ ", " ?") for each in phrases)
     return re.compile(rf"\b(?:{'|'.join(parts)})\b")

@@ -1,4 +1,4 @@
-"""The paths and URLs of public pages, and of API calls that mails link to."""
+"""Builds the paths and URLs of public pages, and the URLs of API calls that mails contain."""
 
 from urllib.parse import urlencode
 
@@ -21,32 +21,33 @@ REPORT_PAGE_PATH = "/s/{slug}/report"
 
 
 def unsubscribe_url(settings: Settings, trace_id: str) -> str:
-    """Return the URL of the page on which a person leaves a list.
+    """Return the URL of the page on which a person unsubscribes from a list.
 
-    Mail clients send a POST request to the same URL for one-click unsubscription (RFC 8058).
+    For one-click unsubscription, mail clients send POST requests to the URL of the unsubscribe page
+    (RFC 8058).
     """
     return _url(settings, UNSUBSCRIBE_PATH, trace_id=trace_id)
 
 
 def confirm_url(settings: Settings, secret: str) -> str:
-    """Return the URL of the page that confirms a subscription."""
+    """Return the URL of the page on which a person confirms a subscription."""
     return _url(settings, CONFIRM_PATH, token=secret)
 
 
 def preferences_url(settings: Settings, secret: str) -> str:
-    """Return the URL of the page that opens a person's preferences."""
+    """Return the URL in a mail that opens the page with a person's preferences."""
     return _url(settings, OPEN_PREFERENCES_PATH, token=secret)
 
 
 def report_url(settings: Settings, trace_id: str) -> str:
-    """Return the URL of the page on which a subscriber reports a list."""
+    """Return the URL of the page on which a subscriber reports an abusive list."""
     return _url(settings, REPORT_PATH, trace_id=trace_id)
 
 
 def subscribed_url(settings: Settings, list_id: int) -> str:
-    """Return the URL of the page that thanks for a sign-up.
+    """Return the URL of the page that visitors see after a sign-up.
 
-    The URL doesn't identify a person.
+    The URL of the page after a sign-up doesn't identify the person.
     """
     return _url(settings, SUBSCRIBED_PATH, list=str(list_id))
 
@@ -57,22 +58,22 @@ def sign_up_url(settings: Settings, slug: str) -> str:
 
 
 def ask_preferences_url(settings: Settings, slug: str) -> str:
-    """Return the URL of the page on which a person requests a link to the preferences."""
+    """Return the URL of the page on which a person requests a mailed link to the preferences."""
     return _url(settings, ASK_PREFERENCES_PATH, list=slug)
 
 
 def submission_url(settings: Settings, list_id: int) -> str:
-    """Return the URL to which sign-up forms on other sites send their values."""
+    """Return the URL to which sign-up forms on an owner's website submit their values."""
     return f"{settings.pages_base}/subscriptions/{list_id}"
 
 
 def report_page_url(settings: Settings, slug: str) -> str:
-    """Return the URL of the page on which any visitor reports the sign-up page of a list."""
+    """Return the URL of the page on which visitors report the sign-up page of an abusive list."""
     return settings.pages_base + REPORT_PAGE_PATH.format(slug=slug)
 
 
 def one_click_url(settings: Settings, list_id: int, trace_id: str) -> str:
-    """Return the URL of the API for one-click unsubscription, which only accepts POST requests."""
+    """Return the API's URL for one-click unsubscription, which only accepts POST requests."""
     return _url(settings, f"/subscriptions/{list_id}/delete", trace_id=trace_id)
 
 

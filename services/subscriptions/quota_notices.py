@@ -13,14 +13,15 @@ from services.accounts.account_mails import MailKind
 from storage.unit_of_work import UnitOfWork
 
 MIN_NOTICE_INTERVAL = timedelta(days=1)
-# Without the lock, two concurrent transactions could mail the same owner.
+# Lock notices about quotas, because two concurrent transactions could otherwise mail the same
+# owner.
 _LOCK_NOTICES = text("SELECT pg_advisory_xact_lock(hashtext('quota.notice'), 0)")
 
 
 def notify_owners(uow: UnitOfWork, list_ids: Collection[int]) -> None:
-    """Mail the owners of these lists who exceed the quota of members.
+    """Mail those owners of the lists whose number of members exceeds the quota of the owner's plan.
 
-    An owner gets at most one notice about the quota per ``MIN_NOTICE_INTERVAL``.
+    Each owner gets at most one notice about exceeding the quota per ``MIN_NOTICE_INTERVAL``.
     """
     if not list_ids:
         return

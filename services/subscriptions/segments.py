@@ -1,6 +1,7 @@
-"""Segments: named filters of a list's members.
+"""Segments, which are named filters for the members of a list.
 
-A segment only stores a filter. Each use of the segment looks up the current members.
+A segment stores a filter and no members, so each use of a segment selects the members who match at
+that time.
 """
 
 from collections.abc import Mapping
@@ -23,12 +24,13 @@ from storage.unit_of_work import UnitOfWork
 
 MAX_SEGMENT_NAME_CHARACTERS = 100
 MAX_SEGMENTS_PER_LIST = 500
-# Without the lock, two concurrent calls could exceed the maximum number of segments together.
+# Lock the list's segments, because two concurrent requests could together exceed the maximum number
+# of segments.
 _LOCK_SEGMENTS = text("SELECT pg_advisory_xact_lock(hashtext('segments'), hashint8(:list_id))")
 
 
 def create_segment(uow: UnitOfWork, mailing_list: MailingList, name: str, written: Any) -> Segment:
-    """Create a segment from a filter in JSON, and create missing tags.
+    """Create a segment from a filter in a request, and create tags that the filter names.
 
     Raises ``segment.name``, ``segment.name_taken``, ``segment.too_many``, ``quota.exceeded``, and
     the errors of ``member_filter.prepare_stored_filter``.
@@ -51,11 +53,11 @@ def create_segment(uow: UnitOfWork, mailing_list: MailingList, name: str, writte
 def change_segment(
     uow: UnitOfWork, mailing_list: MailingList, segment_id: int, fields: Mapping[str, Any]
 ) -> Segment:
-    """Set the name and the filter of a segment.
+    """Change the name, the filter, or the name and the filter of a segment.
 
     Raises the errors of ``get_segment`` and ``create_segment``.
 
-    ``fields``: the new values of ``name`` and ``filter``. A missing value means no change.
+    ``fields``: new values for ``name`` and ``filter``, each of which may be missing.
     """
     segment = get_segment(uow, mailing_list.id, segment_id)
     if "filter" in fields:
@@ -73,16 +75,16 @@ def change_segment(
 
 
 def delete_segment(uow: UnitOfWork, mailing_list: MailingList, segment_id: int) -> int:
-    """Delete a segment, and return 1, or 0 if the segment doesn't exist.
+    """Delete a segment. Return 1 if the segment was deleted, or 0 if the segment doesn't exist.
 
-    The members of the segment stay on the list.
+    Members who match the deleted segment's filter stay on the list.
     """
     is_segment = and_(Segment.id == segment_id, Segment.list_id == mailing_list.id)
     return len(uow.session.execute(delete(Segment).where(is_segment).returning(Segment.id)).all())
 
 
 def get_segment(uow: UnitOfWork, list_id: int, segment_id: int) -> Segment:
-    """Return a segment of the list with the filter, or raise ``segment.not_found``."""
+    """Return a segment of the list, including the filter, or raise ``segment.not_found``."""
     query = select(Segment).where(Segment.id == segment_id, Segment.list_id == list_id)
     segment = uow.session.scalar(query.options(undefer(Segment.filter)))
     if segment is None:
@@ -93,11 +95,12 @@ def get_segment(uow: UnitOfWork, list_id: int, segment_id: int) -> Segment:
 def choose_filter(
     uow: UnitOfWork, mailing_list: MailingList, segment_id: int | None, written: Any
 ) -> dict[str, Any] | None:
-    """Return the stored filter for a caller's choice of a segment or a filter in JSON.
+    """Return the stored filter for a request that names a segment or contains a filter.
 
-    Return ``None`` if the caller has chosen all members. The function locks the filter's tags
-    against deletion until the transaction ends. Raises ``selection.unclear`` if the caller has
-    chosen a segment and a filter. Raises ``segment.not_found`` and the errors of ``member_filter``.
+    Return ``None`` if the request contains neither a segment nor a filter, and so selects all
+    members. The function locks the filter's tags, so that nobody can delete the tags before the
+    transaction ends. Raises ``selection.unclear`` if the request names a segment and contains a
+    filter. Raises ``segment.not_found`` and the errors of ``member_filter``.
     """
     if segment_id is None:
         return (
@@ -108,8 +111,8 @@ def choose_filter(
     if written is not None:
         raise errors.SELECTION_UNCLEAR()
     segment = get_segment(uow, mailing_list.id, segment_id)
-    # Parse the filter, so that the caller gets the error for a retired field or a deleted tag
-    # before a job starts.
+    # Parse the filter now, so that a retired field or a deleted tag raises an error before a job
+    # starts.
     member_filter.read_stored_filter(uow, mailing_list, segment.filter, lock=True)
     return segment.filter
 

@@ -1,4 +1,4 @@
-"""Signs people up for a list, by a public request, a login or a confirmation link."""
+"""Signs people up for lists, by a public request, a login or a confirmation link."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,8 @@ from services.subscriptions.members.changes import Actor, Via
 from services.subscriptions.members.locks import LockedSubscription, lock_subscription
 from storage.unit_of_work import UnitOfWork
 
-# A stranger can enter any address. The interval protects the owner of the address from many mails.
+# The minimum time between two confirmation mails for one subscription, which protects the owner of
+# an address that a stranger enters.
 MIN_CONFIRMATION_INTERVAL = timedelta(minutes=10)
 _CONFIRMABLE_STATUSES = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
 
@@ -34,15 +35,17 @@ def request_subscription(
     *,
     submission: Submission = EMPTY_SUBMISSION,
 ) -> None:
-    """Subscribe an address at the request of a person without a login.
+    """Sign up the person with this address, at the request of somebody who isn't logged in.
 
-    The subscription is pending until the person opens the link in a confirmation mail, if the list
-    requires confirmations. A person who opted out of the list must always confirm. A person with an
-    earlier record must also confirm, because the owner may have removed the person.
+    If the list requires confirmations, the subscription is pending until the person opens the link
+    in a confirmation mail. A person who has opted out of the list must always confirm the
+    subscription. A person who already has a record on the list must confirm the subscription,
+    because the owner may have removed the person.
 
-    The limits of unsolicited mail apply to the confirmation mail. Values of the sign-up form are
-    stored in a new record, or with the confirmation link of an existing record. A request for an
-    address on a deny list has no effect. Raises ``email.invalid``.
+    The rate limits for unsolicited mail apply to the confirmation mail. Values from the sign-up
+    form are stored in a new record. If the person already has a record, values from the sign-up
+    form are stored with the confirmation link. A sign-up with an address on a deny list changes
+    nothing. Raises ``email.invalid``.
     """
     email = email_addresses.normalise_address(email)
     if deny_lists.find_denied(uow, mailing_list.user_id, [email]):
@@ -50,8 +53,9 @@ def request_subscription(
     locks.lock_list_shared(uow, mailing_list.id)
     locked = None
     while locked is None:
-        # Another transaction may erase the person before the lock is granted. After an erasure, the
-        # loop creates a new person with the address.
+        # Repeat the loop if another transaction erases the person while this transaction waits for
+        # the lock. After an erasure, ``find_or_create_person`` creates a new person with the
+        # address.
         locked = lock_subscription(uow, mailing_list, accounts.find_or_create_person(uow, email))
     if locked.is_active or deny_lists.find_denied(uow, mailing_list.user_id, locked.addresses):
         return
@@ -59,7 +63,8 @@ def request_subscription(
     has_record = locked.record is not None
     must_confirm = mailing_list.confirm_required or bool(opt_out_kinds) or has_record
     status = SubscriptionStatus.PENDING if must_confirm else SubscriptionStatus.ACTIVE
-    # If the person has a record, only a confirmation enables mail and stores the submitted values.
+    # Before the confirmation, keep the mail setting and the values of an existing record, because
+    # anybody can sign up any address.
     values: dict[str, Any] = {}
     if not has_record:
         values = {**submission.columns, "email_enabled": OptOutKind.EMAIL not in opt_out_kinds}
@@ -79,15 +84,16 @@ def _mail_confirmation(
     bounds: Sequence[MailBound],
     unconfirmed_values: dict[str, Any] | None,
 ) -> None:
-    """Enqueue the confirmation mail, unless a limit of such mails is reached.
+    """Enqueue a confirmation mail, unless a rate limit is reached.
 
-    ``unconfirmed_values``: values that the confirmation will store in the record.
+    ``unconfirmed_values``: values from the sign-up form that are stored when the person confirms.
     """
     last_mailed_at = record.confirmation_asked_at
     if last_mailed_at and clock.now() - last_mailed_at < MIN_CONFIRMATION_INTERVAL:
         return
     if unsolicited_mail.admit_mail(uow, bounds):
-        # The person gets only one reminder, a day after the last confirmation mail.
+        # Schedule a reminder a day after the latest confirmation mail, unless a reminder was
+        # already sent.
         if last_mailed_at is None or record.remind_at is not None:
             record.remind_at = func.now() + mails.REMINDER_DELAY
         record.confirmation_asked_at = func.now()
@@ -103,9 +109,10 @@ def subscribe_person(
     *,
     submission: Submission = EMPTY_SUBMISSION,
 ) -> int:
-    """Subscribe a person who is logged in, and lift the person's opt-outs.
+    """Subscribe a person who is logged in, and delete the person's opt-outs from the list.
 
-    Return 1, or 0 if nothing changed. Raises ``member.denied``, ``list.busy``.
+    Return 1 if the subscription changed, or 0 if the person was already subscribed with the same
+    values. Raises ``member.denied``, ``list.busy``.
     """
     locked = lock_subscription(uow, mailing_list, person)
     if locked is None:
@@ -124,7 +131,7 @@ def subscribe_person(
 
 @dataclass(frozen=True)
 class Confirmation:
-    """The subscription of a confirmation link, which is pending or already confirmed."""
+    """The pending or confirmed subscription to which a confirmation link belongs."""
 
     mailing_list: MailingList
     record: Subscription
@@ -135,7 +142,7 @@ class Confirmation:
 
 
 def read_confirmation(uow: UnitOfWork, secret: str) -> Confirmation:
-    """Return the subscription that ``confirm_subscription`` would confirm.
+    """Return the subscription that ``confirm_subscription`` would confirm, without confirming it.
 
     Raises the errors of ``confirm_subscription``, except ``member.denied``.
     """
@@ -148,12 +155,12 @@ def read_confirmation(uow: UnitOfWork, secret: str) -> Confirmation:
 
 
 def confirm_subscription(uow: UnitOfWork, secret: str, actor: Actor) -> Subscription:
-    """Confirm a subscription with the secret of a confirmation link.
+    """Confirm a pending subscription, using the secret in a confirmation link.
 
-    A second confirmation changes nothing.
+    Confirming an active subscription changes nothing.
 
     Raises ``link.invalid`` if the link is forged or expired. Raises ``link.used`` if the link was
-    used and the subscription is pending again. Raises ``subscription.not_pending``,
+    used before, and the subscription has become pending again. Raises ``subscription.not_pending``,
     ``list.not_found`` and ``member.denied``.
     """
     link, mailing_list, user_id = _read_link(uow, secret)
@@ -175,7 +182,7 @@ def confirm_subscription(uow: UnitOfWork, secret: str, actor: Actor) -> Subscrip
 
 
 def _read_link(uow: UnitOfWork, secret: str) -> tuple[MailedLink, MailingList, int]:
-    """Return the confirmation link, with the list and the person's id."""
+    """Return the confirmation link, the list, and the id of the person who got the link."""
     link = mailed_tokens.read_token(uow, Purpose.CONFIRM_SUBSCRIPTION, secret)
     assert link.list_id is not None
     assert link.user_id is not None
@@ -195,11 +202,11 @@ def _activate(
     actor: Actor,
     **values: Any,
 ) -> Subscription:
-    """Activate the subscription at the person's request, and enable mail.
+    """Activate the subscription and enable mail, because the person has requested the subscription.
 
-    The request also lifts the person's opt-outs.
+    Activating the subscription deletes the person's opt-outs from the list.
 
-    ``values``: other columns of the record.
+    ``values``: new values for columns of the subscription except status and mail setting.
     """
     opt_outs.lift_opt_outs(
         uow, locked.mailing_list.id, locked.person, OptOutKind.LIST, OptOutKind.EMAIL
@@ -214,7 +221,8 @@ def _write_record(
     if locked.record is not None:
         changes.change_record(uow, locked.record, action, actor, **values)
         return locked.record
-    # The list's owner must not learn the name on the person's account from a stranger's request.
+    # Only store the account's name for a login, because the owner must not learn the name from a
+    # stranger's request.
     name = {"name": locked.person.name} if actor.via is Via.LOGIN else {}
     record = Subscription(
         list_id=locked.mailing_list.id,
@@ -236,7 +244,8 @@ def move_confirmation(
         list_id=source_record.list_id,
         to_list_id=target_record.list_id,
     )
-    # Before the confirmation mail is sent, no link exists that could be moved. The job of the old
-    # mail sends nothing, because the source record isn't pending any longer.
+    # If the confirmation mail has not been sent, no link exists, so enqueue a confirmation mail for
+    # the target list. The job for the source list's confirmation mail sends nothing, because the
+    # source record isn't pending.
     if not is_moved and target_record.status == SubscriptionStatus.PENDING:
         mails.enqueue_mail(uow, mails.MAIL_CONFIRMATION, target_record)

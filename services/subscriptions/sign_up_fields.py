@@ -1,4 +1,4 @@
-"""The fields that a list's sign-up form asks for."""
+"""Reads and sets the fields that a list's sign-up form asks for."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ from models import MailingList, MemberField
 from services.subscriptions.fields import read_own_fields
 from storage.unit_of_work import UnitOfWork
 
-# Owners set these values of a list as keys of fields, but the list stores ids of fields.
+# Values of a list that an owner sets as field keys, and that the database stores as field ids.
 FIELD_KEY_COLUMNS = ("asked_fields", "required_fields")
 
 
@@ -20,9 +20,9 @@ class SignUpField(NamedTuple):
 
 
 def read_sign_up_fields(uow: UnitOfWork, mailing_list: MailingList) -> list[SignUpField]:
-    """Return the public fields that the list's form asks for, oldest first."""
+    """Return the public fields that the list's sign-up form asks for, oldest first."""
     asked_ids = mailing_list.asked_field_ids
-    # The value is ``None`` for a list that isn't stored yet.
+    # Before a list is stored, the column ``required_field_ids`` is ``None``.
     required_ids = set(mailing_list.required_field_ids or ())
     public_fields = read_own_fields(uow, mailing_list.user_id).select_public().by_key.values()
     return [
@@ -35,10 +35,10 @@ def read_sign_up_fields(uow: UnitOfWork, mailing_list: MailingList) -> list[Sign
 def read_field_keys(
     uow: UnitOfWork, mailing_list: MailingList
 ) -> tuple[list[str] | None, list[str]]:
-    """Return the keys of the fields that the form asks for, and the keys of the required fields.
+    """Return the keys of the sign-up form's fields, and the keys of the required fields.
 
-    The first value is ``None`` if the owner has not chosen fields, so that the form asks for all
-    public fields.
+    The first result is ``None`` if the owner has not chosen fields, because the sign-up form then
+    asks for all public fields.
     """
     has_chosen = mailing_list.asked_field_ids is not None
     if not has_chosen and not mailing_list.required_field_ids:
@@ -51,7 +51,7 @@ def read_field_keys(
 def find_field_ids(
     uow: UnitOfWork, mailing_list: MailingList, values: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the columns with field ids for the keys of fields in ``values``.
+    """Convert the field keys in ``values`` to the columns of a list that contain field ids.
 
     Raises ``list.fields``.
     """

@@ -1,8 +1,8 @@
-"""The tags of lists.
+"""Creates, finds, renames and deletes the tags of lists.
 
-The names of a list's tags must differ by more than case. The first use of a tag determines how the
-name of the tag is spelled. A member's record contains the ids of tags. The id of a deleted tag has
-no effect, and ``deleted_tags`` removes the id from the records.
+Two tags of a list can't have names that differ only in case. A tag's name keeps the spelling of the
+tag's first use. A member's record contains the ids of the member's tags. The id of a deleted tag in
+a member's record has no effect until ``deleted_tags`` removes the id.
 """
 
 import unicodedata
@@ -25,8 +25,8 @@ from storage.unit_of_work import UnitOfWork
 MAX_TAGS_OF_LIST = 10_000
 MAX_TAGS_OF_MEMBER = 100
 MAX_TAG_CHARACTERS = 40
-# The SQL condition that a stored filter contains the id of a tag. In strict mode, Postgres doesn't
-# unwrap JSON arrays.
+# The SQL condition that a stored filter compares the tag with the id ``:tag_id``. In strict mode, a
+# JSON path doesn't unwrap arrays automatically.
 _IS_IN_FILTER = """jsonb_path_exists(filter,
     'strict $.** ? (@.field == "tag").* ? (@ == $id || exists(@[*] ? (@ == $id)))',
     jsonb_build_object('id', CAST(:tag_id AS bigint)), true)"""
@@ -43,9 +43,9 @@ ORDER BY kind DESC, id
 
 
 def normalise_tag(text: str) -> str:
-    """Return the normalised name of a tag, or raise ``InvalidAttribute``."""
+    """Normalise the name of a tag, or raise ``InvalidAttribute`` for an invalid name."""
     name = unicodedata.normalize("NFC", text).strip()
-    # Files separate tags by commas.
+    # A tag's name can't contain a comma, because exported files separate tags by commas.
     if len(name) > MAX_TAG_CHARACTERS or "," in name or not is_shown(name):
         raise InvalidAttribute(
             f"must have 1 to {MAX_TAG_CHARACTERS} characters in one line, one of them visible and "
@@ -55,9 +55,9 @@ def normalise_tag(text: str) -> str:
 
 
 def fold_tag(name: str) -> str:
-    """Return a form of the name that is equal for all spellings of the same tag.
+    """Return a key that is equal for all spellings of a tag's name.
 
-    Spellings may differ in case and in Unicode composition.
+    Spellings of one name differ in case or in Unicode composition.
     """
     return fold_case(name)
 
@@ -65,27 +65,28 @@ def fold_tag(name: str) -> str:
 def find_tag_ids(
     uow: UnitOfWork, list_id: int, names: Iterable[str], *, create: bool, lock: bool = False
 ) -> dict[str, int]:
-    """Return the ids of tags by the names of the tags. Raises ``tag.too_many``.
+    """Return a mapping from tag names to the ids of the list's tags. Raises ``tag.too_many``.
 
     Args:
-        names: results of ``normalise_tag``.
-        create: whether to create missing tags. Without creation, the result omits missing tags. A
-            transaction that creates tags may wait for other transactions that create the same tags.
-            Long transactions should therefore not create tags.
-        lock: whether to lock the tags against deletion until the transaction ends. The call may
-            wait for a transaction that deletes or renames one of the tags.
+        names: tag names that ``normalise_tag`` has returned.
+        create: whether to create tags that don't exist on the list, or to omit them from the
+            result. Long transactions should not create tags, because creating a tag may block other
+            transactions that create the same tag.
+        lock: whether to prevent the deletion of the tags until the transaction ends. Locking waits
+            for transactions that delete or rename one of the tags.
     """
     keys_by_name = {name: fold_tag(name) for name in names}
     names_by_key: dict[str, str] = {}
     for name, key in keys_by_name.items():
         names_by_key.setdefault(key, name)
     ids_by_key = _find_ids(uow, list_id, names_by_key, lock=lock)
-    # The loop repeats if another transaction deletes a tag between the insertion and the look-up.
+    # Repeat the loop if another transaction deletes a tag after this transaction has tried to
+    # insert the tag.
     while create and (missing := names_by_key.keys() - ids_by_key.keys()):
         count = select(func.count()).select_from(MemberTag).where(MemberTag.list_id == list_id)
         if (uow.session.scalar(count) or 0) + len(missing) > MAX_TAGS_OF_LIST:
             raise errors.TAG_TOO_MANY(most=MAX_TAGS_OF_LIST)
-        # Insert in a fixed order, so that two transactions can't deadlock.
+        # Insert tags in a fixed order, so that two transactions can't deadlock.
         rows = [
             {"list_id": list_id, "name": names_by_key[key], "folded": key}
             for key in sorted(missing)
@@ -98,9 +99,9 @@ def find_tag_ids(
 def find_tag_names(
     uow: UnitOfWork, tag_ids: Iterable[int], *, lock: bool = False
 ) -> dict[int, str]:
-    """Return the names of tags by the ids of the tags, without deleted tags.
+    """Return a mapping from tag ids to tag names, without deleted tags.
 
-    ``lock``: whether to lock the tags against deletion until the transaction ends.
+    ``lock``: whether to prevent the deletion of the tags until the transaction ends.
     """
     unique_ids = set(tag_ids)
     if not unique_ids:
@@ -129,7 +130,7 @@ def get_tag(uow: UnitOfWork, list_id: int, tag_id: int, *, lock: bool = False) -
 def rename_tag(uow: UnitOfWork, list_id: int, tag_id: int, name: str) -> MemberTag:
     """Rename a tag of the list. Raises ``tag.not_found``, ``tag.name_taken``.
 
-    ``name``: a result of ``normalise_tag``.
+    ``name``: a new name for the tag that ``normalise_tag`` has returned.
     """
     tag = get_tag(uow, list_id, tag_id, lock=True)
     tag.name = name
@@ -142,7 +143,7 @@ def rename_tag(uow: UnitOfWork, list_id: int, tag_id: int, name: str) -> MemberT
 def _find_ids(
     uow: UnitOfWork, list_id: int, keys: Collection[str], *, lock: bool
 ) -> dict[str, int]:
-    """Return the ids of the list's tags by the results of ``fold_tag``."""
+    """Return a mapping from the keys that ``fold_tag`` returns to the ids of the list's tags."""
     if not keys:
         return {}
     query = select(MemberTag.folded, MemberTag.id).where(
@@ -163,8 +164,8 @@ def delete_tag(uow: UnitOfWork, list_id: int, tag_id: int) -> int:
     action or an unfinished export uses the tag.
     """
     with locks.limit_lock_waits(uow):
-        # Transactions lock a tag before using the tag in a filter or a bulk action. The search for
-        # uses of the tag therefore finds all uses.
+        # Lock the tag before searching for uses, because other transactions lock a tag before they
+        # use the tag in a filter or bulk action.
         tag = get_tag(uow, list_id, tag_id, lock=True)
     values = {"tag_id": tag_id, "list_id": list_id}
     if uses := [row._asdict() for row in uow.session.execute(_FIND_USES, values)]:

@@ -1,6 +1,6 @@
-"""Reviews of suspicious texts by the operator.
+"""Lets the operator review suspicious texts of lists and fields.
 
-After a review, a text counts as harmless until the owner changes the text.
+A reviewed text counts as harmless until the owner changes the text.
 """
 
 import hashlib
@@ -17,8 +17,8 @@ from storage.unit_of_work import UnitOfWork
 
 Kind = Literal["list", "field"]
 Texts = tuple[str, ...]
-# For each kind, the model, the column with the end of a record, and a column that sorts records by
-# time.
+# Maps each kind of record to its model, the column that is set when a record ends, and a column
+# that sorts records by age.
 _MODELS: Mapping[Kind, tuple[Any, Any, Any]] = {
     "list": (MailingList, MailingList.archived_at, MailingList.updated_at),
     "field": (MemberField, MemberField.retired_at, MemberField.id),
@@ -27,11 +27,12 @@ _MODELS: Mapping[Kind, tuple[Any, Any, Any]] = {
 
 @dataclass(frozen=True)
 class SuspiciousText:
-    """The texts of a list or field that contain suspicious words.
+    """A list or field whose texts contain suspicious words.
 
     Attributes:
         slug: the slug of a list, or ``None`` for a field.
-        version: a digest of the texts. A review only applies to the texts with this digest.
+        version: a digest of the texts, so that a review only applies to the texts that the operator
+            has read.
     """
 
     kind: Kind
@@ -45,17 +46,17 @@ class SuspiciousText:
 
 
 def list_reviewed_texts(record: MailingList | MemberField) -> Texts:
-    """Return the texts of a list or field that Pressroom searches for suspicious words."""
+    """Return the texts of a list or field in which Pressroom searches for suspicious words."""
     if isinstance(record, MemberField):
         return (record.label or "", *(record.choices or ()))
-    # The search omits the consent wording, because many wordings mention accounts. Pages show the
-    # consent wording as a quotation.
+    # Don't search the consent wording, because many consent wordings mention accounts, and pages
+    # show the consent wording as a quotation.
     names = ("title", "tagline", "sender_name", *TEXTS)
     return tuple(getattr(record, name) or "" for name in names)
 
 
 def update_suspicion(uow: UnitOfWork, record: MailingList | MemberField, before: Texts) -> None:
-    """Store the suspicious words of a record if the texts differ from ``before``."""
+    """Update the suspicious words of a list or field if its texts differ from ``before``."""
     texts = list_reviewed_texts(record)
     if texts != before:
         record.suspicious_words = find_suspicious_words(uow.settings, texts)
@@ -64,7 +65,8 @@ def update_suspicion(uow: UnitOfWork, record: MailingList | MemberField, before:
 def list_suspicious(uow: UnitOfWork, *, limit: int) -> list[SuspiciousText]:
     """Return the lists and fields with suspicious words that the operator has not reviewed.
 
-    ``limit``: the maximum number of lists, and the maximum number of fields.
+    ``limit``: the maximum number of lists in the result, which is the maximum number of fields as
+    well.
     """
     result = []
     for kind, (model, ended_at, time_column) in _MODELS.items():
@@ -81,9 +83,9 @@ def list_suspicious(uow: UnitOfWork, *, limit: int) -> list[SuspiciousText]:
 
 
 def mark_reviewed(uow: UnitOfWork, kind: Kind, record_id: int, version: str) -> bool:
-    """Mark the texts as reviewed, unless the texts now have another version.
+    """Mark the texts of a list or field as reviewed, and return true.
 
-    Return false if the texts have another version.
+    Return false if the texts have changed since the operator read them.
     """
     model, *_ = _MODELS[kind]
     record = uow.session.get(model, record_id, with_for_update=True)

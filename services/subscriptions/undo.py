@@ -1,7 +1,7 @@
-"""The undo of an import or of a bulk action.
+"""Undoes imports and bulk actions.
 
-A job restores the earlier values of members in batches. The transaction of a batch holds the list's
-lock, and stores where the next batch starts.
+An undo has a job, which restores the previous values of members in batches. The transaction of each
+batch locks the list, and stores where the next batch starts.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,19 +27,19 @@ from services.subscriptions.members import locks
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# Pressroom keeps the earlier values of members for this time, so an undo must start within this
-# time.
+# Pressroom keeps the previous values of members for 90 days, so an undo must start within 90 days.
 UNDO_TIME = timedelta(days=90)
 
 Row = TypeVar("Row", MemberImport, BulkAction)
 
 
 class RestoredBatch(NamedTuple):
-    """The result of one batch of an undo.
+    """How many members one batch of an undo restored, and where the next batch starts.
 
     Attributes:
         members: the number of restored members.
-        bookmark: the columns of the import or bulk action that store where the next batch starts.
+        bookmark: new values for the columns of the import or bulk action that store where the next
+            batch starts.
     """
 
     members: int
@@ -48,20 +48,20 @@ class RestoredBatch(NamedTuple):
 
 @dataclass
 class Undo(Generic[Row]):
-    """The undo of imports, or the undo of bulk actions.
+    """Starts and runs the undo of imports or of bulk actions.
 
-    Each row in the attributes is an import or a bulk action.
+    In the attributes and methods of ``Undo``, a row is an import or a bulk action.
 
     Attributes:
-        id_name: the name of the row's id in the result of the job.
-        count_changed: a function that returns the number of members that the row changed.
-        restore_batch: a function that restores the next batch of members. The function returns
-            ``None`` if no members are left.
-        end: a function that ends the undo. The arguments of ``end`` are the row, the id of the job
-            and the status of the job.
-        is_complete: a function that returns whether a further undo would restore no more members.
-        has_total: whether the job shows the number of members from the start.
-        initial_values: the values of the row's columns at the start of an undo.
+        id_name: the key under which the result of the job contains the row's id.
+        count_changed: a function that returns how many members the import or bulk action changed.
+        restore_batch: a function that restores the next batch of members, or returns ``None`` if no
+            members are left.
+        end: a function that ends the undo. The arguments of ``end`` are the unit of work, the row,
+            the job's id and the job's status.
+        is_complete: a function that returns whether all members that can be restored are restored.
+        has_total: whether the job is created with the total number of members to restore.
+        initial_values: the values to which columns of the row are set when an undo starts.
     """
 
     model: type[Row]
@@ -88,18 +88,19 @@ class Undo(Generic[Row]):
                 retryable=True,
                 run=self.run,
                 needs_recent_login=self.needs_recent_login,
-                # An abandoned undo keeps the restored members. ``start`` continues the undo.
+                # If an undo is abandoned, restored members stay restored, and calling ``start``
+                # continues the undo.
                 on_abandoned=call_with_subject(self.model, self.end),
             )
         )
 
     def find_row(self, uow: UnitOfWork, caller: Caller, row_id: int, *, lock: bool = False) -> Row:
-        """Return a row of the caller, or raise the error ``not_found``."""
+        """Return an import or bulk action of the caller, or raise the error ``not_found``."""
         query = select(self.model).where(
             self.model.id == row_id, self.model.user_id == caller.user_id
         )
-        # A ``key_share`` lock doesn't exclude transactions that insert references to the row, such
-        # as chunks of an import.
+        # Use a ``key_share`` lock, so that transactions can still insert references to the row,
+        # such as chunks of an import.
         lock_query = query.with_for_update(key_share=True).execution_options(populate_existing=True)
         row = uow.session.scalar(lock_query if lock else query)
         if row is None:
@@ -107,22 +108,22 @@ class Undo(Generic[Row]):
         return row
 
     def available_until(self, row: Row) -> datetime | None:
-        """Return the time until which the row can be undone.
+        """Return the time until which the import or bulk action can be undone.
 
-        Return ``None`` if the row is still running or is already undone.
+        Return ``None`` if the import or bulk action is unfinished, or is already undone.
         """
         if row.finished_at is None or self.is_complete(row):
             return None
         return row.created_at + UNDO_TIME
 
     def start(self, uow: UnitOfWork, caller: Caller, row_id: int) -> int | None:
-        """Start or continue an undo, and return the id of the job.
+        """Start or continue an undo, and return the id of the undo's job.
 
-        Return ``None`` if the undo is complete. Raises the errors ``not_found``, ``running`` and
-        ``over``.
+        Return ``None`` if the undo is already complete. Raises the errors ``not_found``,
+        ``running`` and ``over``.
         """
-        # Lock the job before the row, because a transaction that restores a batch uses this order
-        # of locks.
+        # Lock the job's row before the row of the import or bulk action, because restoring a batch
+        # takes its locks in this order.
         job_id = self.find_row(uow, caller, row_id).undo_job_id
         job = uow.session.get(Job, job_id, with_for_update=True) if job_id else None
         row = self.find_row(uow, caller, row_id, lock=True)
@@ -131,10 +132,11 @@ class Undo(Generic[Row]):
         if self.is_complete(row):
             return None
         if row.undo_job_id != job_id:
-            # Another request has started the undo at the same time.
+            # Return the job of another request that has started the same undo in the meantime.
             return row.undo_job_id
         is_unfinished = job is not None and job.finished_at is None
-        # Use the clock of the database, because the deletion of the earlier values uses this clock.
+        # Use the database's clock, because deleting the previous values of members uses the
+        # database's clock as well.
         is_in_time = select(self.model.created_at > func.now() - UNDO_TIME)
         if not (is_unfinished or uow.session.scalar(is_in_time.where(self.model.id == row.id))):
             raise self.over(days=UNDO_TIME.days)
@@ -151,7 +153,10 @@ class Undo(Generic[Row]):
         return job.id
 
     def run(self, resources: Resources, lease: Lease) -> None:
-        """Restore batches of members until the job's turn ends. Raises the error ``running``."""
+        """Restore batches of members in one turn of the undo's job.
+
+        Raises the error ``running``.
+        """
         work_in_turns(resources, lease, partial(self._restore_next_batch, lease=lease))
 
     def _restore_next_batch(self, uow: UnitOfWork, lease: Lease) -> bool:
@@ -164,8 +169,8 @@ class Undo(Generic[Row]):
         locks.lock_list(uow, row.list_id)
         batch = self.restore_batch(uow, row)
         changed = self.count_changed(row)
-        # Write the job before the row, because a transaction that ends the job and the row uses
-        # this order of locks.
+        # Update the job's row before the row of the import or bulk action, as the transaction that
+        # ends the job does, to prevent deadlocks.
         if batch is None:
             counts = {self.id_name: row.id, "undone": row.undone, "kept": changed - row.undone}
             complete_job(uow, lease, counts)

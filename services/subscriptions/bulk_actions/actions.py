@@ -1,9 +1,9 @@
-"""Bulk actions: one change to all members of a list who match a filter.
+"""Bulk actions, which make the same change to all members of a list who match a filter.
 
-A bulk action has a row in the table of bulk actions, and a job. The job changes the members in
-batches, in the order of the members' ids. The transaction of a batch holds the list's lock, and
-stores the earlier values of the changed members. The transaction also stores where the next batch
-starts.
+Each bulk action has a row in the table ``bulk_actions`` and a job in the queue. The job of a bulk
+action changes the members in batches, sorted by member id. The transaction of each batch locks the
+list, and stores the values that the changed members had before. The transaction of a batch also
+stores the last member's id, so that a retry continues after this member.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,10 +43,11 @@ _TAG_ACTIONS = (BulkActionKind.TAG, BulkActionKind.UNTAG)
 
 @dataclass(frozen=True)
 class BulkOrder:
-    """A change to many members.
+    """The change that a bulk action makes to each member.
 
     Attributes:
-        value: the name of a tag, or a tier, or ``None`` for actions without a value.
+        value: the name of a tag for ``tag`` and ``untag``, a tier for ``set_type``, or ``None`` for
+            other bulk actions.
     """
 
     action: BulkActionKind
@@ -54,7 +55,7 @@ class BulkOrder:
 
 
 def check_order(order: BulkOrder) -> BulkOrder:
-    """Return the order with a normalised value, or raise ``bulk.value``."""
+    """Return the order with a normalised tag name, or raise ``bulk.value`` for an invalid value."""
     if order.action in _TAG_ACTIONS:
         try:
             return BulkOrder(order.action, tags.normalise_tag(order.value or ""))
@@ -76,12 +77,13 @@ def begin_bulk_action(
     *,
     caller: Caller,
 ) -> Job:
-    """Enqueue a change to all members who match the filter.
+    """Enqueue a bulk action that changes all members who match the stored filter.
 
-    Raises ``quota.exceeded``. The removal of members also raises ``auth.login_again``. A change of
-    tags also raises ``tag.too_many`` and ``list.busy``.
+    Raises ``quota.exceeded``. A bulk action that removes members raises ``auth.login_again``
+    without a recent login. A bulk action that adds or removes a tag may raise ``tag.too_many`` or
+    ``list.busy``.
 
-    ``order``: the result of ``check_order``.
+    ``order``: an order that ``check_order`` has returned.
     """
     if order.action is BulkActionKind.REMOVE:
         require_recent_login(uow, caller)
@@ -97,7 +99,8 @@ def begin_bulk_action(
         bulk.type = order.value
     elif order.value is not None:
         creates_tag = order.action is BulkActionKind.TAG
-        # The call may wait for a transaction that creates or deletes the same tag.
+        # Limit the wait for locks, because another transaction may be creating or deleting the same
+        # tag.
         with locks.limit_lock_waits(uow):
             tag_ids = tags.find_tag_ids(
                 uow, mailing_list.id, [order.value], create=creates_tag, lock=True
@@ -127,15 +130,16 @@ def find_bulk_actions(uow: UnitOfWork, caller: Caller, ids: Sequence[int]) -> Se
 
 
 def find_job(uow: UnitOfWork, bulk: BulkAction) -> Job | None:
-    """Return the job of the bulk action, or ``None`` after the job has ended."""
+    """Return the unfinished job of the bulk action, or ``None`` if the job has ended."""
     return records.find_unfinished_job(uow, bulk.user_id, [CHANGE_MEMBERS], bulk.id)
 
 
 def change_members(resources: Resources, lease: Lease) -> None:
-    """Change batches of members until the job's turn ends.
+    """Change batches of members in one turn of a bulk action's job.
 
-    Raises ``list.not_found`` if the list was archived. A restarted bulk action raises
-    ``segment.tag_deleted`` or ``tag.not_found`` if a tag of the bulk action was deleted.
+    Raises ``list.not_found`` if the list of the bulk action was archived. A restarted bulk action
+    raises ``segment.tag_deleted`` or ``tag.not_found`` if its filter or its change uses a deleted
+    tag.
     """
     work_in_turns(resources, lease, partial(_change_batch, lease=lease))
 
@@ -150,10 +154,10 @@ def announce_end(
     total: int,
     changed: int,
 ) -> None:
-    """Announce the end of a bulk action, or the end of an undo, in the owner's feed.
+    """Announce in the owner's feed that a bulk action, or the undo of a bulk action, has ended.
 
-    ``total``: the number of matching members, or the number of members that the undone bulk action
-    had changed.
+    ``total``: the number of members that matched the filter, or for an undo, the number of members
+    that the bulk action had changed.
     """
     announce_event(
         uow,
@@ -170,7 +174,7 @@ def announce_end(
 
 
 def _change_batch(uow: UnitOfWork, lease: Lease) -> bool:
-    """Change the next batch of members. Return whether the bulk action is complete."""
+    """Change the next batch of members. Return whether all batches of the bulk action are done."""
     bulk = uow.session.get(BulkAction, lease.subject_id)
     if bulk is None:
         raise JobCancelled
@@ -191,8 +195,8 @@ def _change_batch(uow: UnitOfWork, lease: Lease) -> bool:
     if not bulk.seen and statuses == (SubscriptionStatus.ACTIVE,):
         total = subscriber_counts.count_subscribers(uow, [bulk.list_id])[bulk.list_id]
     matched, changed = batches.change_batch(uow, bulk, batch, members.build_condition())
-    # Write the job before the bulk action, because a transaction that ends the job and the bulk
-    # action uses this order of locks.
+    # Update the job's row before the bulk action's row, because the transaction that ends the job
+    # locks the rows in the same order.
     record_progress(uow, lease, done=bulk.seen + batch.seen, total=total)
     bulk.reached_status = batch.status
     bulk.reached_id = batch.last
@@ -217,8 +221,8 @@ def _end_bulk_action(uow: UnitOfWork, bulk: BulkAction, job_id: int, status: str
 
 
 def _restart_with_job(uow: UnitOfWork, job: Job) -> bool:
-    """Restart a failed bulk action, unless an undo of the bulk action was started."""
-    # The start of an undo takes the same lock, so that a bulk action can't be restarted and undone
+    """Restart a failed bulk action, unless somebody has started an undo of the bulk action."""
+    # Lock the row of the bulk action, so that nobody can restart the bulk action and start its undo
     # at the same time.
     bulk = uow.session.get(BulkAction, job.subject_id, with_for_update=True, populate_existing=True)
     if bulk is None or bulk.undo_job_id is not None:
@@ -235,9 +239,10 @@ CHANGE_MEMBERS = register_kind(
         Scope.SUBSCRIPTION_FULL,
         retryable=True,
         run=change_members,
-        # A bulk action may remove members, which needs a recent login.
+        # Restarting a bulk action needs a recent login, because a bulk action may remove members.
         needs_recent_login=True,
-        # An abandoned bulk action keeps the changes to members. The owner can undo the changes.
+        # If a bulk action is abandoned, the changed members stay changed until the owner undoes the
+        # bulk action.
         on_abandoned=call_with_subject(BulkAction, _end_bulk_action),
         on_restarted=_restart_with_job,
     )

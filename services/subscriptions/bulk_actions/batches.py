@@ -1,4 +1,4 @@
-"""Changes and restores batches of members for bulk actions and their undo."""
+"""SQL statements that change batches of members for bulk actions, and that undo the changes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,16 +37,16 @@ from services.subscriptions.members import opt_out_checks
 from services.subscriptions.tags import MAX_TAGS_OF_MEMBER
 from storage.unit_of_work import UnitOfWork
 
-# A batch of this size locks the list for a fraction of a second.
+# The maximum number of members in a batch, which keeps the list locked for a fraction of a second.
 MAX_BATCH_MEMBERS = 10_000
-# The array of a member's tag ids must be sorted and must not contain duplicates.
+# The column ``tag_ids`` must be sorted and free of duplicates.
 _WITH_TAG = (
     "tag_ids = ARRAY(SELECT DISTINCT each FROM unnest(m.tag_ids || CAST(:tag_id AS bigint)) AS each"
     " ORDER BY each)"
 )
 _WITHOUT_TAG = "tag_ids = array_remove(m.tag_ids, CAST(:tag_id AS bigint))"
 _HAS_TAG = "CAST(:tag_id AS bigint) = ANY (m.tag_ids)"
-# The array of a member's tag ids may contain ids of deleted tags, which don't count.
+# Only count tags that still exist, because the column ``tag_ids`` may contain ids of deleted tags.
 _COUNT_TAGS = "(SELECT count(*) FROM tags WHERE tags.id = ANY (m.tag_ids))"
 _HAS_ROOM_FOR_TAG = (
     f"(cardinality(m.tag_ids) < {MAX_TAGS_OF_MEMBER} OR {_COUNT_TAGS} < {MAX_TAGS_OF_MEMBER})"
@@ -56,16 +56,17 @@ _TYPE_NAMES = (
     "CASE WHEN c.paid_expiry_before IS DISTINCT FROM c.paid_expiry_after"
     " THEN ARRAY['type', 'paid_expiry'] ELSE ARRAY['type'] END"
 )
-# The SQL condition that the bulk action made the latest change to a column of the member. Each
-# change of a member has an event. The events of one member are in chronological order, because each
-# change locks the member or the list.
+# The SQL condition that no event after the bulk action changed the column ``{column}`` of the
+# member. The member's events show the latest change, because each change of a member adds an event.
+# The events of one member have ascending ids, because each change locks the member or the list.
 _IS_LATEST_CHANGE = """(m.updated_at = c.applied_at OR c.applied_at = (
         SELECT e.created_at FROM subscription_events AS e
         WHERE e.list_id = m.list_id AND e.user_id = m.user_id
             AND e.{column}_before IS DISTINCT FROM e.{column}_after
         ORDER BY e.id DESC LIMIT 1))"""
-# The undo of one bulk action must remove its tier from the stored values of later bulk actions.
-# Otherwise, the undo of a later bulk action would restore the tier that is being undone.
+# An undo that removes a tier also removes the tier from the values that later bulk actions have
+# stored. If the stored values kept the removed tier, undoing another bulk action could restore the
+# tier.
 _UPDATE_LATER_ACTIONS = """, later AS (
     UPDATE bulk_changes AS l SET type_before = c.type_before,
         paid_expiry_before = CASE WHEN l.paid_expiry_before IS NOT DISTINCT FROM c.paid_expiry_after
@@ -78,27 +79,29 @@ _UPDATE_LATER_ACTIONS = """, later AS (
     ) AS found
     WHERE l.ctid = found.place
 )"""
-# An undo must not enable mail after any kind of opt-out.
+# An undo doesn't enable mail for members who have opted out of the list or of the list's mail.
 _NO_OPT_OUT = opt_out_checks.build_no_opt_out_condition("m")
 _HAS_NOT_LEFT = opt_out_checks.build_no_opt_out_condition("m", OptOutKind.LIST)
 
 
 @dataclass(frozen=True)
 class ActionSql:
-    """The parts of the SQL statements that differ between bulk actions.
+    """The SQL fragments that differ between the kinds of bulk actions.
 
-    In the SQL, ``m`` is the subscription, and ``c`` is the row in ``bulk_changes``.
+    In the SQL fragments, ``m`` is the row in ``subscriptions``, and ``c`` is the row in
+    ``bulk_changes``.
 
     Attributes:
-        event: the name of the bulk action in the member's history.
-        set_values: the assignments of the bulk action.
-        restore_values: the assignments of the undo.
-        can_restore: the condition that an undo may restore the member.
-        further_statement: a further part of the undo's statement.
-        changed_names: the names of the changed values for the member's history, except status and
-            mail.
-        mail_before_action: whether mail was enabled before the bulk action.
-        mail_before_undo: whether mail was enabled before the undo.
+        event: the name under which the member's history lists the bulk action.
+        set_values: the assignments in the UPDATE statement that changes a member.
+        restore_values: the assignments in the UPDATE statement that restores a member.
+        can_restore: the SQL condition on which an undo restores a member.
+        further_statement: a common table expression that only some kinds of undo need.
+        changed_names: an SQL array with the names of the changed values, except status and mail,
+            for the member's history.
+        mail_before_action: the SQL expression that tells whether mail was enabled before the bulk
+            action.
+        mail_before_undo: the SQL expression that tells whether mail was enabled before the undo.
     """
 
     event: str
@@ -156,8 +159,8 @@ _SQL_BY_ACTION: Mapping[BulkActionKind, ActionSql] = {
     ),
 }
 
-# ORDER BY matches the index of the list. If Postgres used the primary key instead, Postgres might
-# read many members of other lists.
+# ORDER BY lists the columns of the index on a list's members, so that Postgres uses this index. If
+# Postgres used the primary key, Postgres might read many members of other lists.
 _SELECT_NEXT_BATCH = """
 SELECT max(id), count(*), clock_timestamp() FROM (
     SELECT id FROM subscriptions
@@ -166,8 +169,8 @@ SELECT max(id), count(*), clock_timestamp() FROM (
 ) AS next
 """
 
-# OFFSET 0 makes Postgres look up one row at a time. The statistics of Postgres don't include the
-# rows of a new bulk action yet, so Postgres might choose a bad plan for a join.
+# OFFSET 0 makes Postgres look up one row at a time. Postgres has no statistics about the rows of a
+# new bulk action, so a plain join could get a slow plan.
 _CHANGE_MEMBERS = """
 WITH changed AS (
     UPDATE subscriptions AS m SET {set_values}, updated_at = c.applied_at
@@ -188,7 +191,7 @@ WITH changed AS (
 SELECT count(*) FROM changed
 """
 
-# This query selects the e-mail addresses of the members in the next batch of an undo.
+# The query returns the e-mail addresses of the members in the next batch of an undo.
 _SELECT_ADDRESSES = """
 SELECT m.email FROM (
     SELECT subscription_id FROM bulk_changes
@@ -233,14 +236,14 @@ SELECT (SELECT count(*) FROM restored),
 
 
 class MemberBatch(NamedTuple):
-    """A batch of members of one list with one status, including members who don't match the filter.
+    """All members of a list with one status and a range of ids, whether or not they match a filter.
 
     Attributes:
-        after: the last id of the previous batch.
-        last: the last id of the batch.
+        after: the id of the last member of the previous batch, or 0 for the first batch.
+        last: the id of the last member in the batch.
         seen: the number of members in the batch.
-        at: the time of the batch's changes. The time is later than the times of all earlier changes
-            in the list, because the transaction holds the list's lock.
+        at: the time of the changes to the batch, which is later than all previous changes because
+            the list is locked.
     """
 
     status: SubscriptionStatus
@@ -251,18 +254,19 @@ class MemberBatch(NamedTuple):
 
 
 class BatchCounts(NamedTuple):
-    """The numbers of matching members and of changed members in a batch."""
+    """How many members of a batch match the filter, and how many members were changed."""
 
     matched: int
     changed: int
 
 
 class RestoredMembers(NamedTuple):
-    """The result of one batch of an undo.
+    """How many members one batch of an undo restored.
 
     Attributes:
-        activated_count: the number of restored members who became active.
-        last_id: the id of the batch's last member, or ``None`` if no changes were left.
+        activated_count: the number of members who became active when they were restored.
+        last_id: the id of the last member in the batch, or ``None`` if the undo has no more changes
+            to process.
     """
 
     restored_count: int
@@ -273,9 +277,9 @@ class RestoredMembers(NamedTuple):
 def next_batch(
     uow: UnitOfWork, bulk: BulkAction, statuses: Sequence[SubscriptionStatus]
 ) -> MemberBatch | None:
-    """Return the next batch of a bulk action, or ``None`` at the end of the list.
+    """Return the next batch of members for a bulk action, or ``None`` after the list's last member.
 
-    The caller must hold the list's lock until the batch is committed.
+    The caller must keep the list locked until the changes to the batch are committed.
     """
     after = bulk.reached_id or 0
     if bulk.reached_status is not None:
@@ -298,7 +302,7 @@ def next_batch(
 def change_batch(
     uow: UnitOfWork, bulk: BulkAction, batch: MemberBatch, condition: ColumnElement[bool]
 ) -> BatchCounts:
-    """Change the members in the batch who match the condition."""
+    """Change the members in the batch who meet the filter's SQL condition."""
     matched, stored = _store_changes(uow, bulk, batch, condition)
     if not stored:
         return BatchCounts(matched, 0)
@@ -311,9 +315,10 @@ def change_batch(
 def _store_changes(
     uow: UnitOfWork, bulk: BulkAction, batch: MemberBatch, condition: ColumnElement[bool]
 ) -> tuple[int, int]:
-    """Store the earlier values of the members who will change.
+    """Store the current values of the members that the batch will change, for a later undo.
 
-    Return the number of matching members, and the number of members who will change.
+    Return how many members match the filter, and how many of the matching members the batch will
+    change.
     """
     member = Subscription
     change = cast("Table", BulkChange.__table__)
@@ -322,15 +327,15 @@ def _store_changes(
         member.status == batch.status.value,
         member.id > batch.after,
         member.id <= batch.last,
-        # The records of erased people have no address.
+        # Skip the records of erased people, which contain no e-mail address.
         member.email.is_not(None),
         condition,
     ]
     if batch.status is SubscriptionStatus.PENDING:
-        # Skip people who opted out after they signed up.
+        # Skip pending members who opted out of the list after their sign-up.
         conditions.append(not_(opt_out_checks.HAS_LEFT))
     if batch.status is SubscriptionStatus.REMOVED and bulk.action == BulkActionKind.REMOVE:
-        # Skip the members that the same bulk action removed in earlier batches.
+        # Skip members that earlier batches of the same bulk action have removed.
         conditions.append(
             ~exists().where(change.c.bulk_id == bulk.id, change.c.subscription_id == member.id)
         )
@@ -349,7 +354,7 @@ def _store_changes(
     stored = (
         insert(change)
         .from_select(names, select(*values).where(matching.c.differs))
-        # A member whose status changes during the bulk action may belong to two batches.
+        # A member may be in two batches if the member's status changes between the two batches.
         .on_conflict_do_nothing()
         .returning(change.c.subscription_id)
         .cte("kept")
@@ -362,7 +367,7 @@ def _store_changes(
 
 
 def _build_change_condition(bulk: BulkAction) -> ColumnElement[bool]:
-    """Build the SQL condition that the bulk action changes the member."""
+    """Build the SQL condition for members whose values the bulk action would change."""
     member = Subscription
     has_tag = literal(bulk.tag_id) == any_(member.tag_ids)
     action = BulkActionKind(bulk.action)
@@ -374,8 +379,8 @@ def _build_change_condition(bulk: BulkAction) -> ColumnElement[bool]:
                 .where(MemberTag.id == any_(member.tag_ids))
                 .scalar_subquery()
             )
-            # Only count existing tags if the array is full, because the array may contain ids of
-            # deleted tags.
+            # Count existing tags only if the array ``tag_ids`` is full, because the array may
+            # contain ids of deleted tags.
             has_room = or_(
                 func.cardinality(member.tag_ids) < MAX_TAGS_OF_MEMBER,
                 tag_count < MAX_TAGS_OF_MEMBER,
@@ -393,14 +398,15 @@ def _build_change_condition(bulk: BulkAction) -> ColumnElement[bool]:
 
 
 def _build_new_expiry(bulk: BulkAction) -> ColumnElement[Any]:
-    """Build the SQL expression for the expiry of the member's tier after the bulk action.
+    """Build the SQL expression for the date on which a member's tier expires after the bulk action.
 
-    A new paid tier keeps the expiry, unless the expiry is in the past. The free tier has no expiry.
+    A member who gets a paid tier keeps an expiry date in the future, and loses an expiry date in
+    the past. A member who gets the free tier loses the expiry date.
     """
     expiry = Subscription.paid_expiry
     if bulk.action != BulkActionKind.SET_TYPE:
         return expiry.expression
-    # Without the cast, NULL has the type text in a common table expression.
+    # Cast NULL to a timestamp, because NULL would have the type text in a common table expression.
     none = sqlalchemy.cast(null(), expiry.type)
     return none if bulk.type == Tier.FREE else case((expiry > func.now(), expiry), else_=none)
 
@@ -408,7 +414,7 @@ def _build_new_expiry(bulk: BulkAction) -> ColumnElement[Any]:
 def restore_batch(
     uow: UnitOfWork, bulk: BulkAction, max_members: int | None = None
 ) -> RestoredMembers:
-    """Undo the changes to the next batch of members."""
+    """Restore the members in the next batch of an undo."""
     statement = _RESTORE_MEMBERS.format(**vars(_SQL_BY_ACTION[BulkActionKind(bulk.action)]))
     values = _list_parameters(bulk) | {"after": bulk.undo_reached_id or 0}
     values["most"] = max_members or MAX_BATCH_MEMBERS

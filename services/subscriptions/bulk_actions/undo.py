@@ -1,7 +1,7 @@
-"""The undo of a bulk action, which restores the earlier values of the changed members.
+"""Undoes a bulk action by restoring the values that the changed members had before.
 
-An undo never overrides an opt-out. Members who left the list later stay unsubscribed, and mail that
-a member has disabled stays disabled.
+Undoing a bulk action never resubscribes members who have unsubscribed, and never enables mail that
+a member has disabled.
 """
 
 from core.errors.mailing import BULK_NOT_FOUND, BULK_RUNNING, BULK_UNDO_OVER
@@ -15,9 +15,9 @@ from storage.unit_of_work import UnitOfWork
 
 
 def _restore_batch(uow: UnitOfWork, bulk: BulkAction) -> RestoredBatch | None:
-    """Restore the next batch of members, or return ``None`` at the end.
+    """Restore the next batch of members, or return ``None`` if no members are left to restore.
 
-    Raises ``quota.exceeded`` if the owner's plan allows no further active members.
+    Raises ``quota.exceeded`` if the owner's plan has no room for another active member.
     """
     free_members = None
     if bulk.action == BulkActionKind.REMOVE:
@@ -30,7 +30,7 @@ def _restore_batch(uow: UnitOfWork, bulk: BulkAction) -> RestoredBatch | None:
     if is_too_many:
         if not free_members or free_members < 0:
             raise quotas.build_exceeded_error(uow, bulk.user_id, PlanQuota.MEMBERS)
-        # Restore as many members as the owner's plan allows.
+        # Repeat the batch with only as many members as the owner's plan still allows.
         restored = batches.restore_batch(uow, bulk, max_members=free_members)
     if restored.last_id is None:
         return None

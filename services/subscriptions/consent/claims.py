@@ -1,4 +1,4 @@
-"""Consent claims: statements in imported files about how members agreed to get mail."""
+"""Consent claims, which are statements in an imported file about how members agreed to get mail."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ MAX_CLAIMED_WORDING_CHARACTERS = 2_000
 
 @dataclass(frozen=True)
 class ClaimedConsent:
-    """A statement in one row of a file about a member's consent.
+    """A statement in one row of an imported file about how a member agreed to get mail.
 
-    Only ``email`` is normalised. The other values have the same form as in the file.
+    The address in ``email`` is normalised, and all other values are unchanged from the file.
     """
 
     email: str
@@ -30,10 +30,10 @@ class ClaimedConsent:
     wording: str | None = None
 
 
-# OFFSET 0 makes Postgres look up one member at a time, by list and person. If the subquery had a
-# condition on the status, Postgres would read all active members of the list for each claim. The
-# statement shortens old IP addresses immediately, because a file may contain a million IP addresses
-# that are due for shortening.
+# OFFSET 0 makes Postgres look up one member at a time, by list and person. The condition on the
+# status is outside the subquery, because Postgres would otherwise read all active members of the
+# list for each claim. Claims that are older than the retention of IP addresses are stored with the
+# network only, because one file may contain a million such claims.
 _RECORD_CLAIMS = text("""
 INSERT INTO consent_claims (import_id, subscription_id, how, occurred_at, ip, url, wording,
     claimed_by)
@@ -67,18 +67,22 @@ def record_claims(
     people: Mapping[str, int],
     claimed_by: str,
 ) -> int:
-    """Record the claims about active members of the import's list, and return their number.
+    """Record the claims about active members of the import's list.
 
-    The caller must write the members first, and must hold the list's lock. An import records at
-    most one claim of each kind per member. A claim with a time in the future or before 1970 gets
-    the current time. The function drops invalid IP addresses and URLs.
+    Return how many claims were recorded.
+
+    The caller must lock the list, and must store the imported members before calling the function.
+    Each import records at most one claim of each kind about a member. A claim with a time in the
+    future or before 1970 gets the current time. Invalid IP addresses and URLs in a claim are
+    dropped.
 
     Args:
-        people: maps the address of each claim to the id of the person. The list's record of the
-            person may contain another address.
-        claimed_by: the product that wrote the file, or ``file``.
+        people: maps the address in each claim to the user id of the person. The person's record on
+            the list may contain an address that differs from the claim.
+        claimed_by: the name of the product that wrote the imported file, or ``file`` if the product
+            is unknown.
     """
-    # Postgres can't store NUL characters in texts.
+    # Remove NUL characters, because Postgres can't store NUL characters in texts.
     wordings = [(each.wording or "").replace("\0", "").strip() for each in claims]
     values = {
         "import_id": import_id,
@@ -95,9 +99,9 @@ def record_claims(
 
 
 def delete_claims(uow: UnitOfWork, import_id: int, *, limit: int) -> int:
-    """Delete some claims of an import that is being undone, and return their number.
+    """Delete some claims of an import that is being undone. Return how many claims were deleted.
 
-    ``limit``: the maximum number of deleted claims. The database refuses to delete claims of
-    imports that aren't being undone.
+    ``limit``: the maximum number of claims that the call deletes. The database refuses to delete
+    claims unless the import is being undone.
     """
     return uow.session.scalar(_DELETE_CLAIMS, {"import_id": import_id, "most": limit}) or 0

@@ -1,4 +1,4 @@
-"""Consent entries: records of how people joined lists."""
+"""Consent entries, which record how people joined lists."""
 
 import ipaddress
 from collections.abc import Mapping
@@ -8,11 +8,10 @@ from sqlalchemy import select
 from models import ConsentEntry, ConsentHow, MailingList, Subscription
 from storage.unit_of_work import UnitOfWork
 
-# These kinds of entries record operations of the owner. Such an entry doesn't show that the person
-# agreed.
+# The kinds of consent entries that record an action of the owner, and that don't show the person's
+# agreement.
 _OWNER_KINDS = frozenset({ConsentHow.OWNER, ConsentHow.IMPORT, ConsentHow.TRANSFER})
-# The kind of a consent entry by the way in which the person's request reached Pressroom. Requests
-# of the owner don't use this table.
+# Maps the way in which a person's request reached Pressroom to the kind of consent entry.
 HOW_BY_VIA: Mapping[str, ConsentHow] = {
     "login": ConsentHow.LOGIN,
     "challenge": ConsentHow.FORM,
@@ -22,13 +21,13 @@ HOW_BY_VIA: Mapping[str, ConsentHow] = {
     "one-click": ConsentHow.LINK,
     "page": ConsentHow.LINK,
     "import": ConsentHow.IMPORT,
-    # A command of the operator counts as a request of the list's owner.
+    # A command that the operator runs counts as an action of the list's owner.
     "command": ConsentHow.OWNER,
-    # The undo of a bulk action may make removed members active again.
+    # Undoing a bulk action may make removed members active again, which adds a consent entry.
     "bulk": ConsentHow.OWNER,
 }
-# The prefix lengths of stored networks, by IP version. The database function ``network_of_ip`` uses
-# the same lengths.
+# The prefix length to which an IP address is shortened, by IP version. The database function
+# ``network_of_ip`` must use the same prefix lengths.
 _NETWORK_PREFIX_BITS = {4: 24, 6: 48}
 
 
@@ -41,18 +40,18 @@ def record_entry(
     url: str | None,
     browser: str | None,
 ) -> None:
-    """Record how the person joined the list, in the transaction that adds the person.
+    """Record how the person joined the list.
 
-    The entry only stores the IP address, URL, browser and wording if the person joined the list
-    without the owner.
+    The entry stores the IP address, URL, browser and consent wording only if the person joined the
+    list without the owner's action.
     """
     entry = ConsentEntry(list_id=subscription.list_id, user_id=subscription.user_id, how=how)
     if how not in _OWNER_KINDS:
         entry.ip = normalise_ip(ip)
         entry.url = url
         entry.browser = browser
-        # The subquery reads the current version of the wording from the database, because the
-        # object in the session may be older.
+        # Read the current wording's version in the database, because ``MailingList`` objects in the
+        # session may be outdated.
         version = select(MailingList.consent_wording_version).where(
             MailingList.id == subscription.list_id
         )
@@ -61,22 +60,22 @@ def record_entry(
 
 
 def normalise_ip(text: str | None) -> str | None:
-    """Return the IP address or network in the text, or ``None`` for any other text.
+    """Return the IP address or network in the text, or ``None`` if the text is neither.
 
-    The text may be a network, because exports of Pressroom contain networks instead of shortened
-    addresses.
+    Imported files may contain networks, because Pressroom's own exports contain a network for each
+    IP address that was shortened.
     """
     ip = (text or "").strip()
     try:
         network = ipaddress.ip_network(ip, strict=False)
     except ValueError:
         return None
-    # An IPv6 address with a zone names a network interface of one machine.
+    # Reject an IPv6 address with a zone, which is only valid on one machine.
     if "%" in ip:
         return None
     if network.prefixlen == network.max_prefixlen:
         return str(network.network_address)
-    # A small network could identify a person, so the result contains at least as many addresses as
-    # a network of ``network_of_ip``.
+    # A small network could identify a person, so widen the network to at least the size that
+    # ``network_of_ip`` produces.
     prefix = min(network.prefixlen, _NETWORK_PREFIX_BITS[network.version])
     return str(network.supernet(new_prefix=prefix))

@@ -1,4 +1,7 @@
-"""Evidence that a member agreed to get mail, from consent entries and consent claims."""
+"""Reads the evidence that a member agreed to get mail.
+
+Evidence is a consent entry or a consent claim.
+"""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
@@ -13,7 +16,7 @@ from services import paging
 from services.paging import PageOfRows, PageRequest
 from storage.unit_of_work import UnitOfWork
 
-# The columns about consent in an export of members.
+# The columns with consent evidence in an export of a list's members.
 CONSENT_COLUMNS = (
     *("consent_at", "consent_how", "consent_ip", "consent_url", "consent_wording"),
     *("consent_confirmed_at", "consent_confirmed_ip", "consent_claimed_by"),
@@ -25,12 +28,13 @@ class ConsentEvidence(NamedTuple):
     """A consent entry or a consent claim.
 
     Attributes:
-        claimed_by: ``owner``, or the product that wrote the imported file. ``None`` if Pressroom
+        claimed_by: ``owner``, the product that wrote the imported file, or ``None`` if Pressroom
             itself observed the consent.
-        confirmed: whether Pressroom knows that the consent came from the address's owner, because
-            the person followed a mailed link or was logged in.
-        list_id: the list to which the person agreed. A transfer keeps the id of the original list.
-        place: a number that sorts pieces of evidence with equal times.
+        confirmed: whether the address's owner certainly consented, because the person followed a
+            mailed link or was logged in.
+        list_id: the list to which the person agreed. If the member was transferred, ``list_id`` is
+            the list before the transfer.
+        place: a number that determines the order of evidence with equal times.
     """
 
     occurred_at: datetime
@@ -47,9 +51,9 @@ class ConsentEvidence(NamedTuple):
     place: int
 
 
-# The query returns the entries and claims of each subscription, and the import that last made the
-# subscription active. Subscriptions of erased people have no import. OFFSET 0 makes Postgres look
-# up one subscription at a time.
+# The query returns the consent entries and claims of each subscription, and the import that most
+# recently made the subscription active. The query omits the imports of erased people. OFFSET 0
+# makes Postgres look up one subscription at a time.
 _EVIDENCE = (
     text("""
 SELECT m.id AS subscription_id, e.occurred_at, e.how, e.ip, e.url, e.browser, (
@@ -95,7 +99,7 @@ _COLUMNS = tuple(_EVIDENCE.c[name] for name in ConsentEvidence._fields)
 def list_evidence(
     uow: UnitOfWork, member: Subscription, page: PageRequest
 ) -> PageOfRows[ConsentEvidence]:
-    """Return a page of the evidence about one member, newest first.
+    """Return a page of the consent evidence about one member, newest first.
 
     Raises ``cursor.invalid``.
     """
@@ -111,11 +115,12 @@ def list_evidence(
 def read_evidence_by_member(
     connection: Connection, subscription_ids: Collection[int]
 ) -> Mapping[int, list[ConsentEvidence]]:
-    """Return the newest hundred pieces of evidence per member.
+    """Return the newest hundred pieces of consent evidence about each member.
 
-    Members without evidence are missing in the result.
+    The mapping omits members without consent evidence.
 
-    ``connection``: the connection of an export, so that the export reads one consistent snapshot.
+    ``connection``: the database connection of the export, so that the whole export reads one
+    snapshot.
     """
     query = select(_EVIDENCE.c.subscription_id, *_COLUMNS).order_by(
         _EVIDENCE.c.occurred_at.desc(), _EVIDENCE.c.place.desc()
@@ -130,9 +135,10 @@ def read_evidence_by_member(
 def build_export_values(evidence: Collection[ConsentEvidence]) -> tuple[str | None, ...]:
     """Return the values of ``CONSENT_COLUMNS`` for one member.
 
-    The values come from the newest piece of the strongest evidence. Consent that Pressroom observed
-    is stronger than a claim. A claim from a file is stronger than a claim of the owner. A
-    confirmation has its own columns, because files of other products have such columns too.
+    The values describe the newest consent among the strongest evidence. Evidence that Pressroom
+    itself observed is stronger than a consent claim. A claim in an imported file is stronger than a
+    claim by the owner. A confirmation has its own columns in the export, as in the files of other
+    newsletter products.
     """
     best_rank = min(map(_rank_by_strength, evidence), default=None)
     strongest = [each for each in evidence if _rank_by_strength(each) == best_rank]
@@ -156,7 +162,7 @@ def build_export_values(evidence: Collection[ConsentEvidence]) -> tuple[str | No
 
 
 def _rank_by_strength(evidence: ConsentEvidence) -> int:
-    """Return a rank of the evidence. The strongest evidence has rank 0."""
+    """Return how strong the evidence is, from 0 for the strongest evidence to 2 for the weakest."""
     if evidence.claimed_by is None:
         return 0
     return 2 if evidence.claimed_by == "owner" else 1

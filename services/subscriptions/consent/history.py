@@ -1,4 +1,4 @@
-"""The consent history of a person: all consent entries and claims about them."""
+"""Copies and deletes a person's consent entries and consent claims."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,8 @@ from sqlalchemy import text
 from models import Subscription
 from storage.unit_of_work import UnitOfWork
 
-# The limit concerns people who often leave and return. Only the newest entries are copied.
+# The maximum number of a member's newest consent entries that a transfer copies. Only people who
+# often unsubscribe and sign up again reach the maximum number of copied consent entries.
 _MAX_COPIED_ENTRIES = 1_000
 _ALL_ROWS = 2**31 - 1
 _COPY_ENTRIES = text("""
@@ -50,7 +51,7 @@ _ERASE = text("SELECT erase_consent(CAST(:people AS bigint[]), :most)")
 def copy_history(uow: UnitOfWork, source: Subscription, target: Subscription) -> None:
     """Copy the consent history of a member to the member's record on another list.
 
-    Repeated transfers of the member don't create duplicates of entries and claims.
+    Repeated transfers of a member don't duplicate consent entries or claims.
     """
     values = {
         "user_id": source.user_id,
@@ -65,9 +66,9 @@ def copy_history(uow: UnitOfWork, source: Subscription, target: Subscription) ->
 
 
 def erase_history(uow: UnitOfWork, people: Sequence[int], *, limit: int = _ALL_ROWS) -> int:
-    """Delete the consent history of erased or purged people, and return the number of rows.
+    """Delete the consent history of erased or purged people, and return the number of deleted rows.
 
-    The database also blanks the consent wordings of the people's lists, and skips the ids of people
-    who aren't erased.
+    The database function also blanks the consent wordings of lists that erased people owned, and
+    skips people who aren't erased.
     """
     return uow.session.scalar(_ERASE, {"people": list(people), "most": limit}) or 0

@@ -9,7 +9,8 @@ from services.subscriptions.consent.evidence import ConsentEvidence
 from storage.unit_of_work import UnitOfWork
 
 MAX_COUNTED_PEOPLE = 1_000
-# The index sorts people by network, so Postgres only reads as many rows as the limit.
+# The index is sorted by list, network and person, so Postgres stops reading when the count reaches
+# the limit.
 _COUNT_OTHERS = text("""
 SELECT asked.ip, (
     SELECT count(*) FROM (
@@ -31,10 +32,11 @@ GROUP BY network_of_ip(ip) ORDER BY 1 DESC LIMIT 1
 def count_people_by_network(
     uow: UnitOfWork, member: Subscription, evidence: Collection[ConsentEvidence]
 ) -> Mapping[str, int]:
-    """Count the other people who joined the member's list from the networks in the evidence.
+    """Count the people, except the member, who joined the list from networks in the evidence.
 
-    The function skips IP addresses in claims. The result maps each IP address to the number of
-    people, which is at most ``MAX_COUNTED_PEOPLE``.
+    IP addresses in consent claims don't count, because Pressroom did not observe these addresses.
+    The result maps each IP address to the number of people in the same network, up to
+    ``MAX_COUNTED_PEOPLE``.
     """
     ips = {each.ip for each in evidence if each.ip is not None and each.claimed_by is None}
     if not ips:
@@ -49,5 +51,5 @@ def count_people_by_network(
 
 
 def count_largest_network(uow: UnitOfWork, list_id: int) -> int:
-    """Return the largest number of people who joined the list from one network."""
+    """Return how many people joined the list from the IP network that most people joined from."""
     return uow.session.scalar(_COUNT_LARGEST_NETWORK, {"list_id": list_id}) or 0

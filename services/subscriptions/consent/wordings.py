@@ -1,4 +1,4 @@
-"""Consent wordings: versions of the text to which people agree when joining a list."""
+"""Consent wordings, which are versions of the text that people agree to when they join a list."""
 
 from collections.abc import Iterable, Mapping
 
@@ -13,17 +13,17 @@ MAX_WORDINGS = 1_000
 
 
 def choose_wording(uow: UnitOfWork, mailing_list: MailingList, wording: str | None) -> None:
-    """Set or remove the list's current wording. Raises ``list.consent_wordings``.
+    """Set or remove the current consent wording of a list. Raises ``list.consent_wordings``.
 
-    A text that the list used before keeps the earlier version number.
+    If the list has used the same consent wording before, the wording keeps its version number.
     """
     wording = (wording or "").strip()
     if not wording:
         mailing_list.consent_wording_version = None
         uow.session.flush()
         return
-    # Lock the list, so that two transactions can't change the wording at the same time. Changes of
-    # members don't wait for a ``key_share`` lock.
+    # Lock the list's row, so that two transactions can't change the consent wording at the same
+    # time. A lock with ``key_share`` doesn't block transactions that add members to the list.
     row = select(MailingList.id).where(MailingList.id == mailing_list.id)
     uow.session.execute(row.with_for_update(key_share=True))
     of_list = ConsentWording.list_id == mailing_list.id
@@ -40,7 +40,10 @@ def choose_wording(uow: UnitOfWork, mailing_list: MailingList, wording: str | No
 
 
 def read_current_wordings(uow: UnitOfWork, lists: Iterable[MailingList]) -> Mapping[int, str]:
-    """Return the current wordings by list id, without lists that have no wording."""
+    """Return the current consent wording of each list by list id.
+
+    Lists without a consent wording are omitted.
+    """
     versions = [
         (each.id, each.consent_wording_version)
         for each in lists

@@ -1,7 +1,8 @@
-"""Filters: conditions in JSON that select members of a list.
+"""Filters, which are conditions in JSON that select members of a list.
 
-``names`` contains the names and values that a filter may contain. ``grammar`` parses a filter.
-``conditions`` builds SQL conditions. ``member_filter`` combines these modules for one list.
-``searching`` reads pages of matching members, and ``member_counts`` counts matching members.
-docs/filters.md documents filters for callers of the API.
+The module ``names`` defines the names and values that a filter may contain. The module ``grammar``
+parses filters. The module ``conditions`` builds the SQL conditions for a filter. The module
+``member_filter`` parses filters for one list, and searches members. The module ``searching`` reads
+pages of members who match a filter, and ``member_counts`` counts them. Filters are documented for
+API users in docs/filters.md.
 """

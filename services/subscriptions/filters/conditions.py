@@ -1,8 +1,8 @@
-"""Builds SQL conditions from a filter's comparisons with columns, tags and fields of members.
+"""Builds SQL conditions for a filter's comparisons with the columns, tags and fields of members.
 
-Comparisons of texts ignore case, by the full case folding of Unicode that ``str.casefold`` uses.
-The conditions name a collation of Postgres for the case folding, so that the locale of the database
-doesn't matter. All values are bound parameters of the SQL statement.
+Comparing texts ignores case by Unicode's full case folding, like ``str.casefold``. The SQL
+conditions name the collation for case folding, so that the result doesn't depend on the locale of
+the database. Values in a filter become bound parameters of the SQL statement.
 """
 
 import json
@@ -47,15 +47,13 @@ from services.subscriptions.filters.names import (
 
 Condition = ColumnElement[bool]
 
-# An index for parts of texts contains sequences of three characters, so shorter texts can't use the
-# index.
+# The minimum length of a searched text for which Postgres can use a trigram index.
 MIN_INDEXED_CHARACTERS = 3
-# The empty value of the columns ``fields`` and ``tag_ids``. The partial indexes of these columns
-# use the same expression, so that Postgres can use the indexes.
+# The SQL literal for empty ``fields`` and empty ``tag_ids``. Queries must compare with exactly this
+# literal, because the partial indexes on ``fields`` and ``tag_ids`` use the literal.
 _EMPTY: ColumnElement[Any] = literal_column("'{}'")
 _CASE_FOLDING_COLLATION = "pg_unicode_fast"
-# The greatest character of Unicode, so all addresses with a prefix sort before the prefix followed
-# by this character.
+# The last character of Unicode, which sorts after every character of an address.
 _LAST_CHARACTER = "\U0010ffff"
 _COMPARISONS: Mapping[Operator, Callable[[Any, Any], Condition]] = {
     Operator.BEFORE: lt,
@@ -67,11 +65,11 @@ _COMPARISONS: Mapping[Operator, Callable[[Any, Any], Condition]] = {
 
 @dataclass(frozen=True)
 class Members:
-    """The rows of subscriptions that a condition compares.
+    """The rows of the table ``subscriptions`` to which a filter is applied.
 
     Attributes:
-        tag_ids: maps each tag name in the filter to the tag's id. Tags that the list doesn't have
-            are missing.
+        tag_ids: maps each tag name in the filter to the tag's id, without tags that don't exist on
+            the list.
     """
 
     rows: FromClause = Subscription.__table__
@@ -80,12 +78,11 @@ class Members:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A comparison of one name with values.
+    """A condition that compares one column, tag or field of a member with values.
 
     Attributes:
-        operator: any operator except ``is_not``. The parser replaces ``is_not`` by the negation of
-            ``is``.
-        values: several values for ``in``, no value for ``exists``, and one value for all other
+        operator: any operator except ``is_not``. The parser turns ``is_not`` into a negated ``is``.
+        values: any number of values for ``in``, no value for ``exists``, or one value for other
             operators.
     """
 
@@ -99,9 +96,9 @@ class Comparison:
         return _CONDITION_BUILDERS[self.name.name](self, members)
 
     def build_indexed_condition(self, members: Members) -> Condition | None:
-        """Build a condition that an index can check and that every matching member meets.
+        """Build an SQL condition that an index can check, and that all matching members meet.
 
-        Return ``None`` if no such condition exists.
+        Return ``None`` if no index helps to find matching members.
         """
         if self.name.field_id is not None:
             return _build_indexed_field_condition(self, members)
@@ -111,9 +108,9 @@ class Comparison:
         return None if build is None else build(self, members)
 
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
-        """Return whether all members with this status match.
+        """Return true if all members with this status meet the condition, and false if none does.
 
-        Return ``None`` if other values of the member decide.
+        Return ``None`` if members with this status may or may not match.
         """
         return status in self.values if self.name == STATUS_NAME else None
 
@@ -130,13 +127,13 @@ def _fold_case(value: ColumnElement[str]) -> ColumnElement[str]:
 
 
 def _build_pattern(operator: Operator, value: str) -> str:
-    """Build a pattern for ``LIKE``, with the wildcards in the value escaped."""
+    """Build a ``LIKE`` pattern for ``contains`` or ``begins``, escaping wildcards in the value."""
     escaped = re.sub(r"([\\%_])", r"\\\1", value)
     return f"%{escaped}%" if operator is Operator.CONTAINS else f"{escaped}%"
 
 
 def _compare_text(comparison: Comparison, column: ColumnElement[str]) -> Condition:
-    """Build the condition that compares a text column, ignoring case."""
+    """Build the SQL condition for a text column, ignoring case."""
     operator = comparison.operator
     values = [form for value in comparison.values for form in _list_unicode_forms(str(value))]
     if operator in {Operator.CONTAINS, Operator.BEGINS}:
@@ -153,7 +150,7 @@ def _list_unicode_forms(value: str) -> Iterable[str]:
 def _compare_name(comparison: Comparison, members: Members) -> Condition:
     column = members.rows.c.name
     if comparison.operator is Operator.EXISTS:
-        # A member with an empty name counts as a member without a name.
+        # Members with an empty name count as members without a name.
         return column != ""
     return _compare_text(comparison, column)
 
@@ -164,14 +161,14 @@ def _compare_address(comparison: Comparison, members: Members) -> Condition:
     if operator is Operator.EXISTS:
         return column.is_not(None)
     values = [str(value) for value in comparison.values]
-    # Keep a value that consists of whitespace, so that the value matches no address. An empty value
-    # would match all addresses.
+    # Don't strip a value that consists of whitespace, because an empty value would match all
+    # addresses.
     lowered = unicodedata.normalize("NFC", strip_invisible(values[0]) or values[0]).lower()
     if operator is Operator.CONTAINS:
         return column.like(_build_pattern(operator, lowered))
     if operator is Operator.BEGINS:
-        # The index of a list's addresses supports the operators ``~>=~`` and ``~<~``. With
-        # ``LIKE``, Postgres might choose the slower index for parts of addresses.
+        # Use the operators ``~>=~`` and ``~<~``, which the index on a list's addresses supports.
+        # For ``LIKE``, Postgres might choose the slower trigram index on addresses.
         return and_(
             column.bool_op("~>=~")(lowered), column.bool_op("~<~")(lowered + _LAST_CHARACTER)
         )
@@ -179,7 +176,8 @@ def _compare_address(comparison: Comparison, members: Members) -> Condition:
 
 
 def _normalise_address(value: str) -> str:
-    # An invalid address stays unchanged except for its case, and matches no member.
+    # Only convert an invalid address to lower case, because an invalid address matches no member
+    # anyway.
     with suppress(DomainError):
         return email_addresses.normalise_address(value)
     return value.lower()
@@ -215,10 +213,11 @@ def _compare_moment(comparison: Comparison, moment: ColumnElement[object]) -> Co
 def _compare_tags(comparison: Comparison, members: Members) -> Condition:
     column = members.rows.c.tag_ids
     if comparison.operator is Operator.EXISTS:
-        # The column may still contain ids of deleted tags.
+        # Check that a tag exists, because the column ``tag_ids`` may still contain ids of deleted
+        # tags.
         return and_(column != _EMPTY, exists().where(MemberTag.id == any_(column)))
-    # A stored filter contains ids of tags, and names of tags that the list didn't have. A name in a
-    # stored filter matches no member.
+    # A stored filter contains tag ids. For tags that did not exist when the filter was stored, a
+    # stored filter contains tag names. A tag name in a stored filter matches no member.
     possible_ids = (
         each if isinstance(each, int) else members.tag_ids.get(str(each))
         for each in comparison.values
@@ -260,8 +259,8 @@ _INDEXED_CONDITION_BUILDERS: Mapping[str, _IndexedConditionBuilder] = {
     "name": partial(_build_indexed_text_condition, _compare_name),
     "import_id": _compare_column,
     "created_at": _compare_moment_column,
-    # The column ``joined_at`` is empty for members who joined when the record was created. Separate
-    # indexes contain ``joined_at`` and ``created_at``.
+    # For members without ``joined_at``, who joined when the record was created, compare
+    # ``created_at``. Using ``coalesce`` would prevent the use of indexes.
     "joined_at": lambda comparison, members: or_(
         _compare_moment(comparison, members.rows.c.joined_at),
         and_(
@@ -276,7 +275,7 @@ _INDEXED_CONDITION_BUILDERS: Mapping[str, _IndexedConditionBuilder] = {
 
 
 def _compare_field(comparison: Comparison, members: Members) -> Condition:
-    """Build the condition that compares an owner's field in the JSON column ``fields``."""
+    """Build the SQL condition for an owner's field in the JSON column ``fields``."""
     key = literal(str(comparison.name.field_id))
     fields = members.rows.c.fields
     operator = comparison.operator
@@ -290,10 +289,11 @@ def _compare_field(comparison: Comparison, members: Members) -> Condition:
             if operator not in _COMPARISONS:
                 return json_value.in_(numbers)
             is_reached = _COMPARISONS[operator](json_value, numbers[0])
-            # Postgres sorts JSON values of other types before or after all numbers.
+            # Check the JSON type, because Postgres sorts JSON values such as texts before or after
+            # all numbers.
             return and_(func.jsonb_typeof(json_value) == "number", is_reached)
         case ValueKind.DAY:
-            # Days with four-digit years have the same order as their texts.
+            # Compare dates as texts, because dates with four-digit years sort like their texts.
             days = [str(each) for each in comparison.values]
             day_value = collate(text_value, "C")
             compare = _COMPARISONS.get(operator)
@@ -313,10 +313,9 @@ def _build_json(value: Value) -> ColumnElement[object]:
 
 
 def _build_indexed_field_condition(comparison: Comparison, members: Members) -> Condition | None:
-    """Build the condition that the JSON document of all fields contains one of the values.
+    """Build the SQL condition that an owner's field has one of the values, checked with an index.
 
-    The condition ignores case. Postgres can check the condition by the index of the column
-    ``fields``, which contains the fields of all types.
+    The condition compares the whole column ``fields``, because a single index covers all fields.
     """
     if comparison.operator not in {Operator.IS, Operator.IN}:
         return None

@@ -1,9 +1,9 @@
-"""Parses filters from JSON, and rejects everything that the grammar doesn't contain.
+"""Parses filters from JSON, and rejects every filter that breaks the grammar.
 
-An error names the place of the problem in the filter.
+The error for an invalid filter tells which part of the filter is wrong.
 
-In SQL, a comparison with a missing value is neither true nor false. The negation of a filter must
-match all members that the filter doesn't match. ``Negation`` therefore treats NULL as false.
+``Negation`` treats NULL as false, because an SQL comparison with a missing value is neither true
+nor false. The negation of a filter must match all members that the filter doesn't match.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ from services.subscriptions.filters import names
 from services.subscriptions.filters.conditions import Comparison, Condition, Members
 from services.subscriptions.filters.names import FilterName, Operator
 
-# A filter may contain at most this many nested objects, including the innermost condition.
+# The maximum nesting depth of a filter, which includes the innermost condition.
 MAX_DEPTH = 5
 MAX_CONDITIONS = 50
 # The maximum number of values in a condition with the operator ``in``.
@@ -29,7 +29,7 @@ MAX_VALUES_PER_FILTER = 500
 
 @dataclass(frozen=True)
 class Combination:
-    """The combination of several filters by ``all`` or ``any``."""
+    """Several filters that are combined by ``all`` or ``any``."""
 
     needs_all: bool
     parts: "tuple[Node, ...]"
@@ -39,9 +39,9 @@ class Combination:
         return combine(*(part.build_condition(members) for part in self.parts))
 
     def build_indexed_condition(self, members: Members) -> Condition | None:
-        """Build a condition that an index can check and that every matching member meets.
+        """Build an SQL condition that an index can check, and that all matching members meet.
 
-        Return ``None`` if no such condition exists.
+        Return ``None`` if no index helps to find matching members.
         """
         possible_conditions = [part.build_indexed_condition(members) for part in self.parts]
         conditions = [each for each in possible_conditions if each is not None]
@@ -50,12 +50,12 @@ class Combination:
         return or_(*conditions) if len(conditions) == len(self.parts) else None
 
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
-        """Return whether all members with this status match the filter.
+        """Return true if all members with this status match the filter, and false if none does.
 
-        Return ``None`` if other values of the member decide.
+        Return ``None`` if members with this status may or may not match.
         """
         results = {part.is_true_of(status) for part in self.parts}
-        # A false part makes ``all`` false, and a true part makes ``any`` true.
+        # A single false part makes ``all`` false, and a single true part makes ``any`` true.
         decisive_result = not self.needs_all
         if decisive_result in results:
             return decisive_result
@@ -68,7 +68,7 @@ class Combination:
 
 @dataclass(frozen=True)
 class Negation:
-    """The negation of a filter by ``not``."""
+    """A filter that is negated by ``not``."""
 
     part: "Node"
 
@@ -79,9 +79,9 @@ class Negation:
         return None
 
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
-        """Return whether all members with this status match the filter.
+        """Return true if all members with this status match the filter, and false if none does.
 
-        Return ``None`` if other values of the member decide.
+        Return ``None`` if members with this status may or may not match.
         """
         result = self.part.is_true_of(status)
         return None if result is None else not result
@@ -90,14 +90,14 @@ class Negation:
         yield from self.part.comparisons()
 
 
-# A filter, or a part of a filter.
+# A parsed filter, or one of the nested parts of a parsed filter.
 Node = Comparison | Combination | Negation
 
 
 def parse_filter(written: object, names: Mapping[str, FilterName]) -> Node:
-    """Parse the JSON value of a filter, or raise ``filter.invalid``.
+    """Parse the decoded JSON of a filter, or raise ``filter.invalid``.
 
-    The error names the place of the problem, for example ``filter.all[2].any[0].is``.
+    The error names the invalid part of the filter, for example ``filter.all[2].any[0].is``.
     """
     return _Parser(names).parse_node(written, "filter", 1)
 
@@ -154,7 +154,8 @@ class _Parser:
         (word,) = words
         if word not in name.operators:
             supported = ", ".join(name.operators)
-            # An error only repeats known words of the request.
+            # The error message only quotes words that the grammar knows, and no other text of the
+            # request.
             place_word = word if word in set(Operator) else "operator"
             _raise_invalid(
                 f"{place}.{place_word}", "operator", f"{name.name} goes with {supported}"

@@ -16,15 +16,16 @@ from services.subscriptions.filters import searching
 from services.subscriptions.filters.member_filter import MemberFilter
 from storage.resources import Resources
 
-# Counting a million members takes about half of this time if the rows are in memory.
+# The maximum duration of a count. Counting a million members takes about one second if their rows
+# are in memory.
 MAX_EXACT_TIME = timedelta(seconds=2)
-# Counting a batch of this size takes 5 to 10 ms.
+# The number of members in a batch. Counting the members of one batch takes 5 to 10 ms.
 _MAX_BATCH_MEMBERS = 10_000
 
 
 @dataclass(frozen=True)
 class MemberCount:
-    """The number of matching members, or a lower bound if the time limit was reached."""
+    """The number of members who match a filter, or a lower bound if the time limit was reached."""
 
     count: int
     is_exact: bool
@@ -37,10 +38,10 @@ def count_members(
     *,
     within: timedelta = MAX_EXACT_TIME,
 ) -> MemberCount:
-    """Count the members who match the filter, for at most the time ``within``.
+    """Count the members who match the filter, and stop after the time ``within``.
 
-    The count uses an index if the filter compares indexed values. Without a useful index, the count
-    reads all members in batches.
+    Postgres counts with an index if the filter compares indexed values. Without a useful index, the
+    function reads all members of the list in batches.
     """
     if member_filter.is_all_active:
         with resources.unit_of_work() as uow:
@@ -55,8 +56,9 @@ def count_members(
             member_filter.build_condition(),
             indexed_condition,
         )
-        # The index is slow if many members match. The count by batches gets the second half of the
-        # time, because the count by batches at least returns a lower bound.
+        # Counting with the index may only use half of the time limit, because the index is slow if
+        # many members match. Half of the time limit is reserved for counting in batches, which
+        # returns at least a lower bound.
         if row := _read_in_time(resources, query, begun_at + seconds / 2):
             return MemberCount(row[0], is_exact=True)
     statuses = member_filter.list_statuses()
@@ -78,7 +80,7 @@ def count_members(
 def _read_in_time(
     resources: Resources, query: Select[*tuple[Any, ...]], ends_at: float, **values: int
 ) -> Row[*tuple[Any, ...]] | None:
-    """Return the only row of the query, or ``None`` if the query doesn't end in time."""
+    """Return the query's only row, or ``None`` if the query reaches the time limit."""
     milliseconds = int((ends_at - monotonic()) * 1000)
     if milliseconds < 1:
         return None

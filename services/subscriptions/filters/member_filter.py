@@ -1,4 +1,4 @@
-"""A filter for the members of one list."""
+"""Parses and stores filters for the members of one list, and searches lists and members by text."""
 
 import json
 import re
@@ -32,11 +32,12 @@ from storage.unit_of_work import UnitOfWork
 MIN_SEARCH_CHARACTERS = 2
 MAX_SEARCH_CHARACTERS = 200
 MAX_RESULTS_PER_KIND = 10
-# A filter that a person writes is much shorter. The limit bounds the storage and the response sizes
-# of an owner with thousands of filters.
+# The maximum size of a filter bounds the storage and the responses for an owner with thousands of
+# filters. Filters that people write are much shorter than this maximum.
 MAX_FILTER_BYTES = 16_384
 _SINGLE_VALUE_OPERATORS = frozenset({Operator.IS, Operator.IS_NOT})
-# The subquery looks up addresses in the index of one list, so long lists take no longer.
+# The subquery uses the index on a list's addresses, so that long lists take no more time than short
+# lists.
 _FIND_MEMBERS = text("""
 SELECT l.id, l.title, m.user_id, m.email, m.name FROM lists AS l CROSS JOIN LATERAL (
     SELECT user_id, email, name FROM subscriptions
@@ -50,12 +51,13 @@ WHERE l.user_id = :owner_id AND l.archived_at IS NULL ORDER BY m.email, l.id LIM
 class MemberFilter:
     """A parsed filter for the members of one list.
 
-    The filter only matches active members, unless the filter or the caller names other statuses.
+    A filter only matches active members, unless the filter or the caller of a method names other
+    statuses.
 
     Attributes:
-        fields: the fields of the list's owner.
-        tag_ids: maps each tag name in the filter to the tag's id. Tags that the list doesn't have
-            are missing.
+        fields: the fields that the list's owner has defined and not retired.
+        tag_ids: maps each tag name in the filter to the tag's id, without tags that don't exist on
+            the list.
     """
 
     node: Node
@@ -65,11 +67,11 @@ class MemberFilter:
     def list_statuses(
         self, allowed: Collection[SubscriptionStatus] | None = None
     ) -> tuple[SubscriptionStatus, ...]:
-        """Return the statuses that a matching member can have.
+        """Return the statuses that a member who matches the filter can have.
 
         Args:
-            allowed: the only statuses that the result may contain. By default, the result may
-                contain the statuses that the filter names, or else only the status ``active``.
+            allowed: statuses to which the result is limited. By default, the result is limited to
+                ``active``, unless the filter compares the status.
         """
         if allowed is None:
             names_status = any(each.name == STATUS_NAME for each in self.node.comparisons())
@@ -82,7 +84,7 @@ class MemberFilter:
 
     @property
     def is_all_active(self) -> bool:
-        """Return whether the filter matches all active members, and nobody else."""
+        """Return whether the filter matches exactly the active members."""
         active = SubscriptionStatus.ACTIVE
         return self.list_statuses() == (active,) and self.node.is_true_of(active) is True
 
@@ -92,28 +94,29 @@ class MemberFilter:
         *,
         allowed: Collection[SubscriptionStatus] | None = None,
     ) -> Condition:
-        """Build the SQL condition of a matching member, without a condition on the list.
+        """Build the SQL condition for members who match the filter, on any list.
 
         Args:
             rows: the table ``subscriptions``, or a subquery with all columns of the table.
-            allowed: the only statuses that matching members may have.
+            allowed: statuses to which matching members are limited.
         """
         has_status = rows.c.status.in_(self.list_statuses(allowed))
         return and_(has_status, self.node.build_condition(Members(rows, self.tag_ids)))
 
     def build_indexed_condition(self) -> Condition | None:
-        """Build a condition that an index can check and that every matching member meets.
+        """Build an SQL condition that an index can check, and that all matching members meet.
 
-        Return ``None`` if no such condition exists.
+        Return ``None`` if no index helps to find matching members.
         """
         return self.node.build_indexed_condition(Members(tag_ids=self.tag_ids))
 
 
 def read_filter(uow: UnitOfWork, mailing_list: MailingList, written: object) -> MemberFilter:
-    """Parse a filter in JSON for the members of a list. Raises ``filter.invalid``."""
+    """Parse a filter from a request for the members of a list. Raises ``filter.invalid``."""
     own_fields = fields.read_own_fields(uow, mailing_list.user_id)
     node = grammar.parse_filter(written, build_filter_names(own_fields.by_key.values()))
-    # A tag that the list doesn't have is valid in a filter, but matches no member.
+    # A filter may name a tag that doesn't exist on the list. A tag that doesn't exist on the list
+    # matches no member.
     tag_ids = tags.find_tag_ids(uow, mailing_list.id, _list_tag_names(node), create=False)
     return MemberFilter(node, own_fields, tag_ids)
 
@@ -126,7 +129,7 @@ def _list_tag_names(node: Node) -> list[str]:
 
 @dataclass(frozen=True)
 class MatchedMember:
-    """A member in the result of a search, with the member's list."""
+    """A member that a text search found, with the list of the member."""
 
     list_id: int
     list_title: str
@@ -137,7 +140,7 @@ class MatchedMember:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The lists and members that match the text of a search."""
+    """The lists and members that a text search found."""
 
     lists: Sequence[MailingList]
     members: Sequence[MatchedMember]
@@ -146,9 +149,9 @@ class SearchResult:
 def search_lists_and_members(uow: UnitOfWork, caller: Caller, query: str) -> SearchResult:
     """Find the caller's lists by title or slug, and active members by the start of the address.
 
-    The result is empty if ``query`` has fewer than ``MIN_SEARCH_CHARACTERS`` characters. The
-    duration of a search grows with the number of the owner's lists, but not with the number of
-    members.
+    The result is empty if ``query`` has fewer than ``MIN_SEARCH_CHARACTERS`` or more than
+    ``MAX_SEARCH_CHARACTERS`` characters. A search takes longer for owners with more lists, but not
+    for lists with more members.
     """
     words = unicodedata.normalize("NFC", strip_invisible(query)).lower()
     if not MIN_SEARCH_CHARACTERS <= len(words) <= MAX_SEARCH_CHARACTERS:
@@ -175,16 +178,18 @@ def search_lists_and_members(uow: UnitOfWork, caller: Caller, query: str) -> Sea
 def prepare_stored_filter(
     uow: UnitOfWork, mailing_list: MailingList, written: Any, *, create_tags: bool = False
 ) -> dict[str, Any]:
-    """Convert a caller's filter to a filter that can be stored, and lock the filter's tags.
+    """Convert a filter from a request to a filter for the database, and lock the filter's tags.
 
-    A stored filter contains the ids of fields and tags instead of names. A stored filter therefore
-    matches the same members after a field or a tag is renamed, even if another field or tag gets
-    the old name. The locks prevent the deletion of the tags until the transaction ends.
+    A stored filter contains the ids of fields and tags instead of field keys and tag names.
+    Renaming a field or a tag doesn't change which members a stored filter matches, because a stored
+    filter contains ids. The locks prevent other transactions from deleting the tags before this
+    transaction ends.
 
     Raises ``filter.invalid``, ``filter.too_large``, ``list.busy`` and ``tag.too_many``.
 
-    ``create_tags``: whether to create tags that the list doesn't have. If no tags are created, the
-    stored filter contains the names of missing tags. The name of a missing tag matches no member.
+    ``create_tags``: whether to create tags that don't exist on the list. Without creation, the
+    stored filter contains the names of missing tags. A tag name in a stored filter matches no
+    member.
     """
     current_fields = [each for each in _read_fields(uow, mailing_list) if each.retired_at is None]
     node = grammar.parse_filter(written, build_filter_names(current_fields))
@@ -208,11 +213,12 @@ def read_stored_filter(
     *,
     lock: bool = False,
 ) -> MemberFilter:
-    """Parse a stored filter for a caller.
+    """Parse a stored filter for a request, and reject retired fields and deleted tags.
 
-    Raises ``segment.field_retired``, ``segment.tag_deleted``, and ``list.busy`` if ``lock`` is set.
+    Raises ``segment.field_retired`` or ``segment.tag_deleted``. Locking the tags may raise
+    ``list.busy``.
 
-    ``lock``: whether to lock the filter's tags, so that the tags can't be deleted until the
+    ``lock``: whether to prevent other transactions from deleting the filter's tags before this
     transaction ends.
     """
     node, all_fields = _parse_stored_filter(uow, mailing_list, stored_filter, lock=lock)
@@ -228,8 +234,9 @@ def read_for_running_job(
 ) -> MemberFilter:
     """Parse the stored filter of a running bulk action or export.
 
-    A field may be retired while the job runs. The filter still uses the members' values of this
-    field. Raises ``segment.tag_deleted`` if a tag was deleted before the job was restarted.
+    If the owner retires a field while the job runs, the filter still compares the members' values
+    of the retired field. Raises ``segment.tag_deleted`` if the owner has deleted a tag that the
+    filter uses.
     """
     return _create_member_filter(*_parse_stored_filter(uow, mailing_list, stored_filter))
 
@@ -237,9 +244,10 @@ def read_for_running_job(
 def restore_names(
     uow: UnitOfWork, mailing_list: MailingList, *stored_filters: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Replace the ids in stored filters by the current keys of fields and names of tags.
+    """Replace ids in stored filters by the current keys of fields and names of tags.
 
-    The result has the form of filters in requests. A retired field has the last key of the field.
+    The result has the same form as filters in API requests. For a retired field, the result
+    contains the key that the field had when it was retired.
     """
     keys = {str(each.id): each.key for each in _read_fields(uow, mailing_list)}
     names = tags.find_tag_names(uow, set().union(*map(_list_tag_ids, stored_filters)))
@@ -263,7 +271,7 @@ def _parse_stored_filter(
     *,
     lock: bool = False,
 ) -> tuple[Node, list[MemberField]]:
-    """Return the parsed filter, and all fields of the list's owner."""
+    """Return the parsed filter, and the owner's fields including retired fields."""
     all_fields = _read_fields(uow, mailing_list)
     node = grammar.parse_filter(stored_filter, build_filter_names(all_fields, are_stored=True))
     tag_ids = _list_tag_ids(stored_filter)
@@ -280,7 +288,10 @@ def _create_member_filter(node: Node, all_fields: Iterable[MemberField]) -> Memb
 
 
 def _list_tag_ids(stored_filter: Mapping[str, Any]) -> set[int]:
-    """Return the ids of tags in a stored filter, without the names of missing tags."""
+    """Return the tag ids in a stored filter.
+
+    The result omits the names of tags that don't exist on the list.
+    """
     ids_and_names: list[Any] = []
     _replace_names(stored_filter, str, ids_and_names.append)
     return {each for each in ids_and_names if isinstance(each, int)}
@@ -291,7 +302,7 @@ def _replace_names(
     replace_field: Callable[[str], str],
     replace_tag: Callable[[Any], Any],
 ) -> dict[str, Any]:
-    """Return a valid filter with other names of the fields and tags."""
+    """Return a copy of a valid filter, in which the names of fields and tags are replaced."""
     result = dict(node)
     is_tag_condition = node.get("field") == TAG_NAME.name
     for word, value in node.items():

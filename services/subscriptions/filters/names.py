@@ -15,10 +15,10 @@ from models import FieldType, MemberField, SubscriptionStatus, Tier
 from services.subscriptions import tags
 from services.subscriptions.fields import InvalidAttribute
 
-# Names of fields begin with this prefix, followed by the field's key.
+# The prefix of a field's name in a filter, which is followed by the field's key.
 FIELD_PREFIX = "fields."
 MAX_TEXT_CHARACTERS = 1000
-# The year 9999 is excluded, because Python can't represent the day after 9999-12-31.
+# Exclude the year 9999, because Python can't represent the day after 9999-12-31.
 _YEARS = range(1970, 9999)
 _DAY_PATTERN = re.compile(r"\d{4}-\d{2}-\d{2}\Z", re.ASCII)
 _MOMENT_PATTERN = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}", re.ASCII)
@@ -44,17 +44,18 @@ class Operator(StrEnum):
 
 
 class ValueKind(StrEnum):
-    """The kinds of values that conditions may contain."""
+    """The kinds of values that the conditions of a filter compare."""
 
     WORD = "word"  # A word from a fixed set, such as a status.
     TEXT = "text"
-    LABEL = "label"  # A source, a tag or a choice, which conditions only compare as a whole.
+    LABEL = "label"  # A source, a tag or a choice, always compared as a whole.
     NUMBER = "number"
     ID = "id"
     BOOLEAN = "boolean"
-    MOMENT = "moment"  # A moment with an offset, or a day in UTC.
+    MOMENT = "moment"  # A time with a UTC offset, or a day in UTC.
     DAY = "day"
-    # The id of a tag in a stored filter, or the name of a tag that the list didn't have.
+    # The id of a tag in a stored filter, or the name of a tag that was missing when the filter was
+    # stored.
     TAG_ID = "tag_id"
 
 
@@ -62,7 +63,8 @@ _EQUALITY_OPERATORS = frozenset({Operator.IS, Operator.IS_NOT})
 _ORDER_OPERATORS = frozenset(
     {Operator.BEFORE, Operator.AFTER, Operator.NOT_BEFORE, Operator.NOT_AFTER}
 )
-# Names of optional values also support the operator ``exists``.
+# The operators that each kind of value supports. The operator ``exists`` isn't in the mapping,
+# because only names of optional values support ``exists``.
 _OPERATORS_BY_KIND: Mapping[ValueKind, frozenset[Operator]] = {
     ValueKind.WORD: _EQUALITY_OPERATORS | {Operator.IN},
     ValueKind.TEXT: _EQUALITY_OPERATORS | {Operator.IN, Operator.CONTAINS, Operator.BEGINS},
@@ -79,19 +81,20 @@ _KIND_BY_FIELD_TYPE: Mapping[str, ValueKind] = {
     FieldType.NUMBER: ValueKind.NUMBER,
     FieldType.DATE: ValueKind.DAY,
     FieldType.BOOLEAN: ValueKind.BOOLEAN,
-    # A removed choice stays the value of some members, so a filter may name any choice.
+    # Filters may contain choices that the owner has removed, because some members still have a
+    # removed choice.
     FieldType.CHOICE: ValueKind.LABEL,
 }
 
 
 @dataclass(frozen=True)
 class FilterName:
-    """A name that a condition may contain.
+    """The name of a column, a tag or a field that a condition may compare.
 
     Attributes:
-        is_optional: whether a member may lack the value.
-        words: the possible values of a name of the kind ``WORD``.
-        field_id: the id of the owner's field, if the name belongs to a field.
+        is_optional: whether a member may have no value for this name.
+        words: the allowed values if ``kind`` is ``WORD``.
+        field_id: the id of the owner's field, or ``None`` if the name isn't the name of a field.
     """
 
     name: str
@@ -102,7 +105,7 @@ class FilterName:
 
     @property
     def operators(self) -> list[Operator]:
-        """Return the operators for this name, in the order of the documentation."""
+        """Return the operators that conditions with this name support, in a fixed order."""
         supported = _OPERATORS_BY_KIND[self.kind]
         if self.is_optional:
             supported |= {Operator.EXISTS}
@@ -112,7 +115,7 @@ class FilterName:
 STATUS_NAME = FilterName("status", ValueKind.WORD, words=tuple(SubscriptionStatus))
 TAG_NAME = FilterName("tag", ValueKind.LABEL, is_optional=True)
 STORED_TAG_NAME = FilterName(TAG_NAME.name, ValueKind.TAG_ID, is_optional=True)
-# Filters for any list may contain these names.
+# The names that filters for all lists may contain.
 COMMON_NAMES = (
     STATUS_NAME,
     FilterName("type", ValueKind.WORD, words=tuple(Tier)),
@@ -131,10 +134,10 @@ COMMON_NAMES = (
 def build_filter_names(
     fields: Iterable[MemberField], *, are_stored: bool = False
 ) -> dict[str, FilterName]:
-    """Return all names for the lists of an owner who has these fields.
+    """Return all names that filters may contain for the lists of an owner with these fields.
 
-    ``are_stored``: whether the names are for stored filters, which contain ids of fields and tags
-    instead of keys and names.
+    ``are_stored``: whether to return names for stored filters, which contain ids of fields and
+    tags.
     """
     tag_names = [STORED_TAG_NAME] if are_stored else []
     field_names = [
@@ -160,11 +163,14 @@ Value = str | bool | int | Decimal | Span
 
 
 class InvalidValue(Exception):
-    """A condition contains an invalid value. The message of the exception names the broken rule."""
+    """Raised for an invalid value in a condition of a filter.
+
+    The exception's message tells which rule the value breaks.
+    """
 
 
 def parse_value(name: FilterName, value: object) -> Value:
-    """Return the value in the form that SQL conditions compare, or raise ``InvalidValue``."""
+    """Convert a filter's value for the use in SQL conditions, or raise ``InvalidValue``."""
     if name.kind is ValueKind.WORD:
         folded = value.casefold() if isinstance(value, str) else None
         for word in name.words:
@@ -194,7 +200,8 @@ def _parse_tag(value: object) -> str:
 def _parse_number(value: object) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise InvalidValue("must be a number")
-    # ``repr`` returns the digits of the request's body for fractions with up to 15 digits.
+    # Convert the number by ``repr``, which returns the digits in the request for fractions with up
+    # to 15 digits.
     return Decimal(repr(value))
 
 
@@ -217,7 +224,7 @@ def _parse_span(value: object) -> Span:
             length = timedelta(days=1)
         elif _matches(value, _MOMENT_PATTERN):
             begin = datetime.fromisoformat(value)
-            # Postgres stores moments in microseconds.
+            # A time covers one microsecond, because Postgres stores times in microseconds.
             length = timedelta(microseconds=1)
         else:
             raise InvalidValue(_SPAN_RULE)
@@ -229,7 +236,7 @@ def _parse_span(value: object) -> Span:
 
 
 def _parse_day(value: object) -> str:
-    with suppress(ValueError):  # A day may match the pattern and not exist, such as 2026-02-30.
+    with suppress(ValueError):  # The pattern matches days such as 2026-02-30, which don't exist.
         if _matches(value, _DAY_PATTERN):
             return date.fromisoformat(value).isoformat()
     raise InvalidValue("must be a day such as 2026-11-21")

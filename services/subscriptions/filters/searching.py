@@ -1,19 +1,20 @@
-"""Pages of the members who match a filter, newest first.
+"""Reads pages of the members who match a filter, newest first.
 
-A search reads at most ``MAX_LONG_SCAN_MEMBERS`` rows, so that a page takes the same time in lists
-of any length. A search has up to three steps:
+A search scans at most ``MAX_LONG_SCAN_MEMBERS`` rows, so that long lists take no more time than
+short lists. A search tries three methods, one after the other:
 
-1. The short scan checks the newest members. The short scan is fast if many members match, and
-   checks all members of most lists.
-2. The index search uses indexes on the values that the filter compares. The index search is fast if
-   few members match.
-3. The long scan checks more of the newest members, if no index is useful. A page of the long scan
-   may contain fewer members than the limit. The cursor of such a page continues after the last
-   checked member.
+- The short scan checks the list's newest members. The short scan is fast if many members match the
+  filter, and checks all members of most lists.
+- The index search uses database indexes on the values that the filter compares. The index search is
+  fast if few members match the filter.
+- The long scan checks more of the newest members than the short scan, if no index helps. A page
+  that the long scan has found may contain fewer members than the caller requested. The next page
+  starts after the last member that the long scan checked.
 
-A scan reads a fixed number of rows in a fixed order, so that the statistics of Postgres don't
-matter. Postgres assumes that a filter's conditions are independent of each other and of the age of
-a record. If Postgres chose the order of a scan, the assumption would lead to bad plans.
+Each scan reads a fixed number of rows in a fixed order, so that a scan's speed doesn't depend on
+the statistics of Postgres. Postgres assumes that the conditions of a filter are independent of each
+other and of the age of a record. Postgres must not choose the order of a scan, because the
+assumption of independent conditions leads to slow plans.
 """
 
 from dataclasses import dataclass
@@ -46,11 +47,11 @@ from services.subscriptions.members import member_pages
 from storage.expected_errors import raise_instead
 from storage.unit_of_work import UnitOfWork
 
-# A short scan takes 10 to 20 ms.
+# The number of members that a short scan reads in 10 to 20 ms.
 MAX_SHORT_SCAN_MEMBERS = 20_000
-# A long scan takes at most a second if the rows are in memory.
+# The number of members that a long scan reads in at most one second if their rows are in memory.
 MAX_LONG_SCAN_MEMBERS = 500_000
-# An index search takes too long if very many members match.
+# The time limit of an index search, which is slow if very many members match the filter.
 _MAX_INDEX_SEARCH_SECONDS = 2
 _LIMIT_TIME = text(f"SET LOCAL statement_timeout = '{_MAX_INDEX_SEARCH_SECONDS}s'")
 
@@ -65,11 +66,10 @@ class MemberSearchPage:
     """A page of members who match a filter.
 
     Attributes:
-        page: rows in the form of ``member_pages``. A page with a cursor may contain fewer rows than
-            the limit.
-        total: the number of all matching members. Only the first page has a total. The total is
-            ``None`` if more members match than fit on the page and the list is too long to count
-            them.
+        page: rows with the columns that ``member_pages`` selects. A page with a cursor may contain
+            fewer rows than the caller requested.
+        total: the number of all members who match the filter, or ``None`` after the first page. The
+            total is ``None`` for a long list if the matching members don't fit on one page.
     """
 
     page: PageOfRows[dict[str, Any]]
@@ -83,13 +83,13 @@ def search_members(
     page: PageRequest,
     status: SubscriptionStatus | None = None,
 ) -> MemberSearchPage:
-    """Return a page of members with this status who match the filter.
+    """Return a page of the members who match the filter, newest first.
 
-    The page begins after the cursor of the page request. A search ignores the offset of the page
-    request. Raises ``cursor.invalid``, ``filter.too_slow``.
+    The page begins after the member that ``page.cursor`` names. The function ignores
+    ``page.offset``. Raises ``cursor.invalid``, ``filter.too_slow``.
 
-    ``status``: the status of the members. By default, the members have one of the statuses that the
-    filter names, or else the status ``active``.
+    ``status``: the status of the members. By default, the page only contains active members, unless
+    the filter compares the status.
     """
     before = None if page.cursor is None else ids.parse_id_cursor(page.cursor)
     statuses = member_filter.list_statuses(None if status is None else (status,))
@@ -103,7 +103,7 @@ def search_members(
 class _Search:
     """A search for one page of members.
 
-    The parameter ``before`` of the methods is the id of the last member on the previous page.
+    In the methods of ``_Search``, ``before`` is the id of the last member on the previous page.
     """
 
     uow: UnitOfWork
@@ -120,7 +120,7 @@ class _Search:
         total = None
         if before is None and end is None:
             total = len(page_ids)
-        # Only count the matching members of a list that a short scan reads completely.
+        # Only count matching members if one short scan reads the whole list.
         elif before is None and self._find_scan_end(MAX_SHORT_SCAN_MEMBERS, None) is None:
             scanned = build_newest_query(self.statuses, MAX_SHORT_SCAN_MEMBERS, by_cursor=False)
             query = select(func.count()).select_from(scanned).where(self._build_condition(scanned))
@@ -133,10 +133,10 @@ class _Search:
         return MemberSearchPage(rows, total)
 
     def _find_ids(self, before: int | None) -> tuple[list[int], int | None]:
-        """Return the ids of matching members, and the id of the last checked member.
+        """Return the ids of members for a page, and the id of the last member that was checked.
 
-        The ids include at most one member after the page. The second value is ``None`` if the
-        search reached the end of the list.
+        The result includes one more id than the page needs, if another page follows. The id of the
+        last checked member is ``None`` if the search doesn't have to continue after this member.
         """
         matching_ids = self._scan(MAX_SHORT_SCAN_MEMBERS, before)
         if len(matching_ids) > self.limit:
@@ -153,7 +153,7 @@ class _Search:
         return matching_ids, end
 
     def _scan(self, max_members: int, before: int | None) -> list[int]:
-        """Return the ids of matching members among the newest members."""
+        """Return the ids of matching members among the list's newest ``max_members`` members."""
         scanned = build_newest_query(self.statuses, max_members, by_cursor=before is not None)
         query = _order_newest_first(
             select(scanned.c.id).where(self._build_condition(scanned)), scanned
@@ -163,7 +163,7 @@ class _Search:
         )
 
     def _find_scan_end(self, max_members: int, before: int | None) -> int | None:
-        """Return the id of the last member of a scan, or ``None`` if the list is shorter."""
+        """Return the id at which a scan ends, or ``None`` if the scan reads the whole list."""
         scanned = build_newest_query(
             self.statuses, max_members, by_cursor=before is not None, has_only_ids=True
         )
@@ -179,10 +179,10 @@ class _Search:
         return self.member_filter.build_condition(rows, allowed=self.statuses)
 
     def _search_index(self, before: int | None) -> list[int] | None:
-        """Find the newest matching members by indexes on the values that the filter compares.
+        """Return the ids of the newest matching members, using indexes on the compared values.
 
-        Return the members' ids. Return ``None`` if the filter compares values that have no index,
-        or if Postgres takes too long.
+        Return ``None`` if the filter compares no indexed values, or if the query exceeds its time
+        limit.
         """
         indexed_condition = self.member_filter.build_indexed_condition()
         if indexed_condition is None:
@@ -191,8 +191,8 @@ class _Search:
         query = query.where(self._build_condition(_TABLE))
         if before is not None:
             query = query.where(_record.id < before)
-        # OFFSET 0 makes Postgres find all matching members by index before sorting. Without
-        # OFFSET 0, Postgres might test every member of the list, newest first.
+        # OFFSET 0 makes Postgres find all matching members with the index before Postgres sorts the
+        # members. Without OFFSET 0, Postgres might check every member of the list, newest first.
         matching = query.offset(literal_column("0")).subquery()
         newest = select(matching.c.id).order_by(matching.c.id.desc()).limit(self.limit + 1)
         try:
@@ -205,7 +205,8 @@ class _Search:
             return None
 
 
-# The cache saves a millisecond per search, because SQLAlchemy builds each subquery only once.
+# Caching the query saves a millisecond per search, because SQLAlchemy builds each subquery only
+# once.
 @cache
 def build_newest_query(
     statuses: tuple[SubscriptionStatus, ...],
@@ -214,10 +215,10 @@ def build_newest_query(
     by_cursor: bool,
     has_only_ids: bool = False,
 ) -> Subquery:
-    """Build the query for the newest members who have one of the statuses.
+    """Build the query for a list's newest members who have one of the statuses.
 
-    The parameter ``list_id`` of the query is the id of the list. With ``by_cursor``, the query only
-    returns members whose id is less than the parameter ``before``.
+    The caller passes the id of the list as the query's parameter ``list_id``. With ``by_cursor``,
+    the query only returns members with ids below the query's parameter ``before``.
     """
     columns = (_record.id, _record.list_id) if has_only_ids else tuple(_record)
 

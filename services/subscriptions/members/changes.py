@@ -1,7 +1,7 @@
-"""Creates and changes single subscriptions.
+"""Creates and changes single subscriptions, and records each change.
 
-Each change adds an event to the history of the subscription, and an event to the owner's feed. A
-change that adds the person to the list also adds a consent entry.
+Each change adds an event to the history of the subscription and to the feed of the list's owner. A
+change that adds a person to a list records a consent entry.
 """
 
 from collections.abc import Mapping
@@ -25,13 +25,13 @@ from services.feed.catalogue import FeedEventType, announce_list_event
 from services.subscriptions.consent import entries
 from storage.unit_of_work import UnitOfWork
 
-# Names of actions in the history of a subscription.
+# Some of the names that the history of a subscription uses for actions.
 ERASED = "erased"
 TRANSFERRED_IN = "transferred_in"
 TRANSFERRED_AWAY = "transferred_away"
-# Events of these actions store the reason that the person gave.
+# The actions for which the history stores the reason that the person gave.
 _ACTIONS_WITH_REASON = ("unsubscribed", "email_disabled")
-# The names of changed columns in the history.
+# Maps each column to the name under which the history lists changes of the column.
 _HISTORY_NAMES = {name: name for name in ("name", "email", "type", "paid_expiry")} | {
     "tag_ids": "tags"
 }
@@ -45,35 +45,35 @@ _FEED_EVENT_BY_NEW_STATUS: Mapping[str, FeedEventType] = {
 class Via(StrEnum):
     """The way in which a request for a change reached Pressroom."""
 
-    LOGIN = "login"  # Credentials of the person or of the owner.
-    CHALLENGE = "challenge"  # The public form, after the person solved a challenge.
-    FORM = "form"  # The public form of a list without a challenge.
+    LOGIN = "login"  # A request with credentials of the person or of the list's owner.
+    CHALLENGE = "challenge"  # The public sign-up form with a solved CAPTCHA challenge.
+    FORM = "form"  # The public sign-up form without a CAPTCHA challenge.
     CONFIRMATION = "confirmation"  # The link in a confirmation mail.
-    TRACE = "trace"  # A request to the API with a trace id.
+    TRACE = "trace"  # An API request with a trace id from a mail.
     ONE_CLICK = "one-click"  # The unsubscribe button of a mail client (RFC 8058).
     PAGE = "page"  # The unsubscribe page.
     IMPORT = "import"
-    BULK = "bulk"  # A bulk action of the owner on all members who match a filter.
+    BULK = "bulk"  # A bulk action of the list's owner.
     COMMAND = "command"
 
 
 class ActorKind(StrEnum):
-    """The kinds of people and processes that change subscriptions."""
+    """The kind of person or process that changes a subscription."""
 
     USER = "user"
     OWNER = "owner"
     IMPORT = "import"
     OPERATOR = "operator"
-    STRANGER = "stranger"  # A person without credentials, who uses the public form.
+    STRANGER = "stranger"  # A person without credentials, who used the public sign-up form.
 
 
 @dataclass(frozen=True)
 class Actor:
-    """The person or process that changes a subscription, and the origin of the request.
+    """The person or process that changes a subscription, and where the request came from.
 
     Attributes:
-        page_url: the page that sent the request, without the query of the URL.
-        browser: the name of the browser.
+        page_url: the URL of the page that sent the request, without the query string.
+        browser: the name of the browser that sent the request.
         reason: the person's reason for unsubscribing or disabling mail, if the person gave one.
     """
 
@@ -87,7 +87,7 @@ class Actor:
 
 
 def find_record(uow: UnitOfWork, list_id: int, user_id: int) -> Subscription | None:
-    """Return the person's record on the list in any status, read from the database again."""
+    """Read the person's record on the list from the database, whatever status the record has."""
     query = select(Subscription).where(
         Subscription.list_id == list_id, Subscription.user_id == user_id
     )
@@ -95,11 +95,12 @@ def find_record(uow: UnitOfWork, list_id: int, user_id: int) -> Subscription | N
 
 
 def find_record_by_key(uow: UnitOfWork, list_id: int, key: int | str) -> Subscription | None:
-    """Return the list's record with this user id or normalised address.
+    """Return the record on the list with this user id or normalised address.
 
-    Several records may contain the same address, because people change addresses. Active records
-    come before other records. Among active records, the record of the address's current owner comes
-    first. An inactive record is only returned if the person still has the address.
+    Several records on a list may contain the same address, because people change addresses. The
+    function prefers active records to inactive records. Among active records with the address, the
+    function prefers the record of the person whose account has the address. The function ignores an
+    inactive record of a person whose account has another address.
     """
     if isinstance(key, int):
         return find_record(uow, list_id, key)
@@ -116,7 +117,7 @@ def find_record_by_key(uow: UnitOfWork, list_id: int, key: int | str) -> Subscri
 def add_record(
     uow: UnitOfWork, subscription: Subscription, action: str, actor: Actor
 ) -> Subscription:
-    """Store a new record of a person on a list, and record the event."""
+    """Store a new record of a person on a list, and add an event to the history."""
     uow.session.add(subscription)
     uow.session.flush()
     record_event(uow, subscription, action, actor)
@@ -126,20 +127,24 @@ def add_record(
 def change_record(
     uow: UnitOfWork, subscription: Subscription, action: str, actor: Actor, **values: Any
 ) -> bool:
-    """Set the columns that differ, and record the event. Return whether any column differs.
+    """Set the columns whose values differ, and add an event to the history.
 
-    Raises ``subscription.changed`` if another transaction changed the status or the mail setting
-    at the same time. The locks on subscriptions should prevent such concurrent changes.
+    Return whether the subscription changed.
+
+    Raises ``subscription.changed`` if another transaction changed the status or the mail setting at
+    the same time. Callers prevent ``subscription.changed`` by locking the subscription.
     """
     differing = {name: new for name, new in values.items() if getattr(subscription, name) != new}
     if not differing:
         return False
     if differing.get("status", SubscriptionStatus.PENDING) != SubscriptionStatus.PENDING:
-        # The subscription is no longer pending, so the values of the sign-up form aren't needed.
+        # Delete the values from the sign-up form, which are only needed while the subscription is
+        # pending.
         differing["submitted"] = None
     status = subscription.status
     email_enabled = subscription.email_enabled
-    # The event of an erasure must not reveal which values the person had.
+    # Store no names of changed values for an erasure, because the names could reveal something
+    # about the erased person.
     names = None if action == ERASED else _list_changed_names(uow, subscription, differing)
     statement = (
         update(Subscription)
@@ -162,10 +167,10 @@ def change_record(
 def confirm_imported_subscription(
     uow: UnitOfWork, subscription: Subscription, actor: Actor
 ) -> None:
-    """Record that an imported member has subscribed too, so that an undo keeps the member.
+    """Record that an imported member has signed up, so that undoing the import keeps the member.
 
-    The function updates the time of the last change, because the undo of an import skips
-    subscriptions that changed after the import. The function also adds a consent entry.
+    The function updates ``updated_at``, because undoing an import skips subscriptions that changed
+    after the import. The member's sign-up is recorded as a consent entry.
     """
     if subscription.import_id is None or subscription.updated_at != subscription.imported_at:
         return
@@ -183,7 +188,7 @@ def confirm_imported_subscription(
 def _list_changed_names(
     uow: UnitOfWork, before: Subscription, differing: Mapping[str, Any]
 ) -> list[str] | None:
-    """Return the names of the changed columns and fields for the history of the subscription."""
+    """Return the names of changed columns and fields, as the subscription's history shows them."""
     names = [name for column, name in _HISTORY_NAMES.items() if column in differing]
     if "fields" in differing:
         after = differing["fields"]
@@ -197,7 +202,7 @@ def _list_changed_names(
 def switch_mail(
     uow: UnitOfWork, subscription: Subscription, actor: Actor, *, enabled: bool
 ) -> bool:
-    """Enable or disable the list's mail. Return whether the setting changed."""
+    """Enable or disable mail for a subscription. Return whether the mail setting changed."""
     action = "email_enabled" if enabled else "email_disabled"
     return change_record(uow, subscription, action, actor, email_enabled=enabled)
 
@@ -212,14 +217,15 @@ def record_event(
     status: str | None = None,
     email_enabled: bool | None = None,
 ) -> None:
-    """Add an event to the history, and announce the event in the owner's feed.
+    """Add an event to the subscription's history, and announce the change in the owner's feed.
 
-    The event contains the current status and mail setting of the subscription.
+    The event stores the subscription's status and mail setting before and after the change.
 
     Args:
-        changed: the names of other changed values, as the history of a subscription names values.
-        status: the status before the change, or ``None`` for a new record.
-        email_enabled: the mail setting before the change, or ``None`` for a new record.
+        changed: the names of changed columns and fields except the status and the mail setting.
+        status: the subscription's status before the change, or ``None`` for a new subscription.
+        email_enabled: whether mail was enabled before the change, or ``None`` for a new
+            subscription.
     """
     uow.session.add(
         SubscriptionEvent(
@@ -240,10 +246,12 @@ def record_event(
         )
     )
     _record_consent(uow, subscription, action, actor, status)
-    # A transfer changes two records. The transfer itself announces an event for each record.
+    # Don't announce a transfer in the feed, because ``transfer_member`` announces the transfer for
+    # both lists.
     if action not in (TRANSFERRED_IN, TRANSFERRED_AWAY):
         kind = _choose_feed_event(subscription, action, status=status, email_enabled=email_enabled)
-        # The feed omits the keys of fields, because a key may reveal something about the person.
+        # Omit the keys of fields from the feed, because a key may reveal something about the
+        # person.
         changed_names = sorted({each.partition(".")[0] for each in changed or ()})
         details = {"changed": changed_names} if changed_names else {}
         announce_change(uow, subscription, kind, action, actor, **details)
@@ -252,7 +260,7 @@ def record_event(
 def _record_consent(
     uow: UnitOfWork, subscription: Subscription, action: str, actor: Actor, before: str | None
 ) -> None:
-    """Record how the person joined the list, if the change added the person to the list."""
+    """Record a consent entry if the change added the person to the list."""
     if subscription.status not in _STATUSES_ON_LIST or subscription.status == before:
         return
     how = ConsentHow.OWNER if actor.kind == ActorKind.OWNER else entries.HOW_BY_VIA[actor.via]
@@ -279,7 +287,7 @@ def announce_change(
 ) -> None:
     """Announce the latest change of the subscription in the owner's feed.
 
-    ``details``: further contents of the event.
+    ``details``: additional values that the feed event contains.
     """
     announce_list_event(
         uow,
@@ -298,11 +306,12 @@ def announce_change(
 def _choose_feed_event(
     subscription: Subscription, action: str, *, status: str | None, email_enabled: bool | None
 ) -> FeedEventType:
-    """Return the type of the feed's event for a change.
+    """Return the type of feed event that announces a change of a subscription.
 
     ``status`` and ``email_enabled``: the values of the subscription before the change.
     """
-    # The event also asks owners to erase their own copies of the person's data.
+    # After an erasure, the event ``subscription.removed`` tells the owner to erase copies of the
+    # person's data.
     if action == ERASED:
         return FeedEventType.SUBSCRIPTION_REMOVED
     if subscription.status != status:

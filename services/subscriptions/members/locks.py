@@ -1,33 +1,35 @@
-"""Locks that serialize changes of the same person's subscription to the same list.
+"""Locks that prevent transactions from changing the same subscription at the same time.
 
-Two transactions may change a subscription that has no row yet. For example, an owner adds a person
-while the person opts out. Postgres can't lock a missing row, so the transactions use advisory locks
-(see "Explicit Locking" in the Postgres manual). A change of one subscription takes an exclusive
-lock on the pair of list and person, and a shared lock on the list. A bulk action takes an exclusive
-lock on the list, because one lock per changed row would be too many.
+Two transactions may want to change a subscription that has no row in the database. For example, an
+owner may add a person to a list while the person opts out of the list. Postgres can't lock a
+missing row, so Pressroom uses advisory locks (see "Explicit Locking" in the Postgres manual). A
+change of one subscription takes an exclusive lock on the pair of list and person, and a shared lock
+on the list. A bulk action takes an exclusive lock on the list, because locking each changed
+subscription would need too many locks.
 
-Chunks of one import concern different people, so Pressroom may apply several chunks at the same
-time. Each chunk takes a shared lock on the list, which excludes other bulk actions. Two more locks
-per list, called gate and room, keep a chunk and a change of one subscription apart:
+Chunks of one import contain different people, so that Pressroom can apply several chunks at the
+same time. Each chunk of an import takes a shared lock on the list, which excludes bulk actions. Two
+advisory locks per list, called gate and room, ensure that no chunk runs during a change of one
+subscription:
 
-- A chunk takes the gate exclusively for a moment, and keeps a shared lock on the room.
-- A change of one subscription keeps a shared lock on the gate, so no further chunk can start. The
-  change then waits until no chunk holds the room.
+- A chunk of an import locks the gate exclusively for a moment, and keeps a shared lock on the room
+  until the commit.
+- A change of one subscription keeps a shared lock on the gate, so that no new chunk starts, and
+  waits until no chunk holds the room.
 
-P. J. Courtois and others describe two kinds of processes that exclude each other, but not
-themselves, in "Concurrent control with readers and writers" (1971).
+The algorithm with gate and room adapts "Concurrent control with readers and writers" by Courtois
+and others (1971).
 
-Every change also takes a shared lock on the person's row. An erasure takes an exclusive lock on the
-person's row before the erasure marks the person as erased. No transaction can therefore write data
-about an erased person. The erasure's job later blanks the person's records under shared locks on
-the lists.
+Every change of a subscription takes a shared lock on the person's row. An erasure takes an
+exclusive lock on the person's row before marking the person as erased. The locks on the person's
+row ensure that no transaction writes data about an erased person. The job of an erasure blanks the
+person's records, holding shared locks on the lists.
 
-To avoid deadlocks, all transactions take their locks in the same order. The order is the list's
-lock, the list's gate, the list's room, new people, pairs of list and person, rows of people.
+To avoid deadlocks, every transaction locks the list, gate, room, new people, pairs of list and
+person, and rows of people in this order.
 
-A bulk action may lock a list for seconds. A person should rather retry than wait so long, so a
-change of one subscription waits for at most two seconds. The running chunks of an import finish in
-less time.
+A change of one subscription waits for a lock for at most two seconds, because a bulk action may
+lock a list for longer. Running chunks of an import finish within two seconds.
 """
 
 from collections.abc import Iterator
@@ -45,12 +47,12 @@ from services.subscriptions.members import changes, opt_outs
 from storage.expected_errors import raise_instead
 from storage.unit_of_work import UnitOfWork
 
-# The keys of the gate and the room. List ids are positive and below 2**53, and the keys of pairs
-# are negative, so all keys differ.
+# The keys of the advisory locks called gate and room, by list id. No two keys are equal, because
+# list ids are positive and below 2**53, and the keys for pairs of list and person are negative.
 _GATE = "(:list_id + 9007199254740992)"
 _ROOM = "(:list_id + 18014398509481984)"
-# The lock on the room only waits for running chunks. The rollback to the savepoint releases the
-# lock on the room.
+# Locking the room waits until the running chunks of an import end. Rolling back to the savepoint
+# releases the lock on the room.
 _LOCK_LIST_SHARED = text(
     f"SELECT pg_advisory_xact_lock_shared(:list_id), pg_advisory_xact_lock_shared({_GATE});"
     f" SAVEPOINT room; SELECT pg_advisory_xact_lock({_ROOM}); ROLLBACK TO SAVEPOINT room;"
@@ -63,15 +65,16 @@ _TRY_LOCK_LIST_SHARED = text(
     f" ELSE pg_advisory_unlock({_ROOM}) END"
 )
 _LOCK_LIST_FOR_CHUNK = text("SELECT pg_advisory_xact_lock_shared(:list_id)")
-# A chunk releases the gate before the transaction ends, so the lock on the gate belongs to the
-# session. Only the holder of the gate takes the room exclusively. The shared lock on the room
-# therefore never waits.
+# A chunk of an import locks the gate for the session, because the chunk releases the gate before
+# the transaction ends. The shared lock on the room is available immediately, because only a
+# transaction that holds the gate locks the room exclusively.
 _ENTER_ROOM = text(
     f"SELECT pg_advisory_lock({_GATE}), pg_advisory_xact_lock_shared({_ROOM}),"
     f" pg_advisory_unlock({_GATE})"
 )
-# Release the gate only if the session holds the gate, because Postgres would otherwise log a
-# warning. The view ``pg_locks`` splits the key of a lock into two columns.
+# Check in ``pg_locks`` whether the session holds the gate, because releasing a lock that the
+# session doesn't hold logs a warning. In the view ``pg_locks``, the key of an advisory lock is
+# split into two columns.
 _RELEASE_GATE = text(
     f"SELECT pg_advisory_unlock({_GATE})"  # noqa: S608 - no input
     " FROM pg_locks WHERE locktype = 'advisory'"
@@ -84,7 +87,8 @@ _LOCK_PAIR = text(
 )
 _LOCK_LIST = text("SELECT pg_advisory_xact_lock(:list_id)")
 _LIMIT_LOCK_WAITS = text("SET LOCAL lock_timeout = '2s'")
-# This query waits for a transaction that erases the person, and then returns no row.
+# If another transaction is erasing the person, the query waits for the transaction and returns no
+# row.
 _LOCK_PERSON_SHARED = text(
     "SELECT true FROM users WHERE id = :user_id AND erased_at IS NULL FOR KEY SHARE"
 )
@@ -95,7 +99,8 @@ class LockedSubscription:
     """A person's subscription to a list, locked until the transaction ends.
 
     Attributes:
-        record: ``None`` if the list has never had a record of the person.
+        record: the person's record on the list, or ``None`` if the list never had a record of the
+            person.
     """
 
     mailing_list: MailingList
@@ -113,7 +118,7 @@ class LockedSubscription:
 
 
 def collect_addresses(person: User, record: Subscription | None) -> set[str]:
-    """Return the address of the person's account, and the address in the record."""
+    """Return the address of the person's account, and the address in the person's record."""
     addresses = {person.email}
     if record is not None and record.email is not None:
         addresses.add(record.email)
@@ -122,12 +127,13 @@ def collect_addresses(person: User, record: Subscription | None) -> set[str]:
 
 @contextmanager
 def limit_lock_waits(uow: UnitOfWork) -> Iterator[None]:
-    """Limit the wait for each lock to two seconds until the transaction ends.
+    """Limit each wait for a lock to two seconds until the transaction ends.
 
-    Raises ``list.busy`` if a lock in the block takes longer. Postgres can then only roll back the
-    transaction.
+    Raises ``list.busy`` if a statement inside the ``with`` block waits longer than two seconds for
+    a lock. After ``list.busy``, the caller must roll back the transaction.
     """
-    # Flush pending writes inside the block, because these writes may wait for locks too.
+    # Don't flush pending writes before the ``with`` block, because waiting for locks during the
+    # flush must raise ``list.busy``.
     with uow.session.no_autoflush:
         uow.session.execute(_LIMIT_LOCK_WAITS)
     with raise_instead(psycopg2.errors.LockNotAvailable, LIST_BUSY()):
@@ -137,18 +143,19 @@ def limit_lock_waits(uow: UnitOfWork) -> Iterator[None]:
 def lock_list_shared(uow: UnitOfWork, list_id: int) -> None:
     """Lock the list against bulk actions until the transaction ends. Raises ``list.busy``.
 
-    Call this function before the transaction creates a person. Otherwise a bulk action could wait
-    for the new person's address while the transaction waits for the bulk action. ``lock_pair``
-    locks the list in the same way.
+    Call the function before creating a person, to avoid a deadlock with a bulk action. The bulk
+    action could wait for the new person's address while the transaction waits for the list. The
+    function ``lock_pair`` locks the list as well.
     """
     with limit_lock_waits(uow):
         uow.session.execute(_LOCK_LIST_SHARED, {"list_id": list_id})
 
 
 def lock_lists_shared(uow: UnitOfWork, *list_ids: int) -> None:
-    """Lock several lists for a job against bulk actions until the transaction ends.
+    """Lock several lists against bulk actions until the transaction of the job ends.
 
-    Raises ``TransientError`` if a lock takes longer than the lock timeout of the database session.
+    Raises ``TransientError`` if waiting for a lock exceeds the ``lock_timeout`` of the database
+    session.
     """
     with _translate_lock_timeout():
         for list_id in sorted(list_ids):
@@ -163,15 +170,15 @@ def _translate_lock_timeout() -> AbstractContextManager[None]:
 def lock_pair(uow: UnitOfWork, user_id: int, *list_ids: int, wait_for_lists: bool = True) -> bool:
     """Lock the person's subscriptions to these lists until the transaction ends.
 
-    Return whether the person exists and isn't erased. The caller must not change the records of an
-    erased person. Raises ``list.busy``.
+    Return whether the person exists and isn't erased. If the result is false, the caller must not
+    change the person's records. Raises ``list.busy``.
 
-    ``wait_for_lists``: whether to wait for bulk actions. Without waiting, a running bulk action
-    raises ``list.busy`` immediately.
+    ``wait_for_lists``: whether to wait for a running bulk action, or to raise ``list.busy``
+    immediately.
     """
     lock_list_statement = _LOCK_LIST_SHARED if wait_for_lists else _TRY_LOCK_LIST_SHARED
     with limit_lock_waits(uow):
-        # Sort the ids, so that two transactions can't deadlock.
+        # Lock the lists in the order of their ids, so that two transactions can't deadlock.
         for list_id in sorted(set(list_ids)):
             if uow.session.scalar(lock_list_statement, {"list_id": list_id}) is False:
                 raise LIST_BUSY()
@@ -181,7 +188,7 @@ def lock_pair(uow: UnitOfWork, user_id: int, *list_ids: int, wait_for_lists: boo
 
 
 def lock_person_shared(uow: UnitOfWork, user_id: int) -> bool:
-    """Lock the person's row against an erasure.
+    """Lock the person's row, so that the person can't be erased until the transaction ends.
 
     Return whether the person exists and isn't erased.
     """
@@ -193,7 +200,8 @@ def lock_subscription(
 ) -> LockedSubscription | None:
     """Lock and return the person's subscription, or return ``None`` for an erased person.
 
-    The record of the subscription shows all opt-outs of the person. Raises ``list.busy``.
+    Before returning the subscription, the function applies the person's opt-outs to the record.
+    Raises ``list.busy``.
     """
     if not lock_pair(uow, person.id, mailing_list.id):
         return None
@@ -204,10 +212,10 @@ def lock_subscription(
 
 
 def lock_list(uow: UnitOfWork, list_id: int) -> None:
-    """Lock the list exclusively until the transaction ends.
+    """Lock the list against all other changes of its subscriptions until the transaction ends.
 
-    The caller must also take shared locks (FOR KEY SHARE) on the rows of the changed people. Raises
-    ``TransientError`` if the lock takes too long.
+    The caller must take shared locks (FOR KEY SHARE) on the rows of the people whose subscriptions
+    change. Raises ``TransientError`` if waiting for the lock takes too long.
     """
     with _translate_lock_timeout():
         uow.session.execute(_LOCK_LIST, {"list_id": list_id})
@@ -216,9 +224,10 @@ def lock_list(uow: UnitOfWork, list_id: int) -> None:
 def lock_list_for_chunk(uow: UnitOfWork, list_id: int) -> None:
     """Lock the list for a chunk of an import until the transaction ends.
 
-    The lock excludes all changes except other chunks of the same import. Chunks that run at the
-    same time must concern different people. The caller must also take shared locks (FOR KEY SHARE)
-    on the rows of the changed people. Raises ``TransientError`` if the lock takes too long.
+    Until the transaction ends, only chunks of the same import can change subscriptions to the list.
+    Chunks that run at the same time must contain different people. The caller must take shared
+    locks (FOR KEY SHARE) on the rows of the people whose subscriptions change. Raises
+    ``TransientError`` if waiting for the lock takes too long.
     """
     with _translate_lock_timeout():
         uow.session.execute(_LOCK_LIST_FOR_CHUNK, {"list_id": list_id})
@@ -226,9 +235,9 @@ def lock_list_for_chunk(uow: UnitOfWork, list_id: int) -> None:
             with uow.session.begin_nested():
                 uow.session.execute(_ENTER_ROOM, {"list_id": list_id})
         except OperationalError as error:
-            # Postgres may grant the lock on the gate at the same moment as the timeout. A rollback
-            # doesn't release a lock of the session. Without this statement, all other transactions
-            # would wait for this connection.
+            # Release the gate, because Postgres may have granted the gate at the moment of the
+            # timeout. A rollback doesn't release a lock that belongs to the session, and all other
+            # transactions would wait for the gate.
             if not error.connection_invalidated:
                 uow.session.execute(_RELEASE_GATE, {"list_id": list_id})
             raise

@@ -1,11 +1,12 @@
-"""Mails about one subscription: the confirmation mail, its reminder and the welcome mail.
+"""Sends confirmation mails, reminders and welcome mails to subscribers.
 
-Jobs send the mails. A worker may crash after sending a mail and before completing the job. The next
-worker then sends the mail a second time, because a missing mail would be worse than a duplicate.
+Jobs in the queue send the mails to subscribers. If a worker crashes after sending a mail and before
+completing the job, the mail is sent twice. Losing a mail would be worse than sending a duplicate.
 
-Reminders count against the limits of unsolicited mail, because strangers can cause reminders. A
-mailbox gets at most one reminder per day from all lists together. If a limit is reached, the
-reminder is postponed by a day, until the link in the first mail expires.
+Reminders count towards the rate limits for unsolicited mail, because strangers can trigger
+reminders. All lists together send at most one reminder per day to an e-mail address. If a rate
+limit is reached, the reminder is postponed by a day, as long as the first confirmation link is
+valid.
 """
 
 from datetime import datetime, timedelta
@@ -43,7 +44,7 @@ _MAX_REMINDERS_PER_RUN = 1_000
 
 
 def enqueue_due_reminders(resources: Resources) -> int:
-    """Enqueue the reminders that are due, and return their number."""
+    """Enqueue a mail job for each reminder that is due. Return how many reminders were enqueued."""
     due_at = Subscription.remind_at
     query = (
         select(Subscription.id, due_at)
@@ -59,10 +60,10 @@ def enqueue_due_reminders(resources: Resources) -> int:
 
 
 def _enqueue_or_postpone(resources: Resources, record_id: int, due_at: datetime) -> bool:
-    """Enqueue the reminder, postpone the reminder by a day, or drop the reminder.
+    """Enqueue a reminder that is due, postpone the reminder by a day, or drop the reminder.
 
-    Return whether the reminder was enqueued. The transaction that enqueues the mail also clears the
-    time of the reminder, so that Pressroom sends each reminder only once.
+    Return whether the reminder was enqueued. The transaction that enqueues the mail clears
+    ``remind_at``, so that Pressroom sends each reminder only once.
     """
     try:
         with resources.unit_of_work() as uow:
@@ -90,14 +91,16 @@ def _enqueue_or_postpone(resources: Resources, record_id: int, due_at: datetime)
                 enqueue_mail(uow, MAIL_REMINDER, record)
             return is_admitted
     except DomainError:
-        # Another transaction changed or locked the record. The next run tries again.
+        # Retry in the next run of the maintenance job, because another transaction has changed or
+        # locked the subscription.
         return False
 
 
 def may_remind(uow: UnitOfWork, resources: Resources, record: Subscription) -> bool:
-    """Return whether Pressroom may still remind the person to confirm a new sign-up.
+    """Return whether Pressroom may remind the person to confirm the sign-up.
 
-    Opt-outs, abuse reports and deny lists forbid the reminder.
+    Pressroom sends no reminder to a person who has opted out, reported the list or is on a deny
+    list.
     """
     mailing_list = uow.session.get_one(MailingList, record.list_id)
     person = uow.session.get_one(User, record.user_id)
@@ -113,10 +116,10 @@ def may_remind(uow: UnitOfWork, resources: Resources, record: Subscription) -> b
 
 
 def _find_request_event(uow: UnitOfWork, record: Subscription) -> SubscriptionEvent | None:
-    """Return the event of the sign-up that created the record.
+    """Return the history event of the sign-up that created the subscription.
 
-    Return ``None`` if the list had a record of the person before the sign-up. The person may have
-    left the list, or the owner may have removed the person.
+    Return ``None`` if the list had a record of the person before the sign-up, because the person
+    may have unsubscribed.
     """
     event = SubscriptionEvent
     query = (
@@ -137,16 +140,19 @@ def _find_request_event(uow: UnitOfWork, record: Subscription) -> SubscriptionEv
 def _set_reminder_time(
     uow: UnitOfWork, record: Subscription, due_at: datetime, next_at: datetime | None
 ) -> None:
-    """Set the time of the next reminder, or raise ``subscription.changed``.
+    """Set the time of the next reminder.
 
-    The statement compares the old values, so that two hosts can't send the same reminder. The mail
-    limits must be locked first, because a sign-up takes its locks in this order.
+    Raises ``subscription.changed`` if another transaction has changed the subscription.
+
+    The statement only updates an unchanged subscription, so that two workers can't send the same
+    reminder. Call ``admit_mail``, which locks the rate limits, before this function, because a
+    sign-up takes its locks in this order.
     """
     member = Subscription
     statement = (
         update(member)
         .where(member.id == record.id, member.status == record.status, member.remind_at == due_at)
-        # Keep the time of the last change, because no value that the owner sees changes.
+        # Keep ``updated_at``, because the reminder time isn't visible to the list's owner.
         .values(remind_at=next_at, updated_at=member.updated_at)
         .returning(member.id)
         .execution_options(synchronize_session=False)
@@ -157,12 +163,16 @@ def _set_reminder_time(
 
 
 def enqueue_mail(uow: UnitOfWork, kind: JobKind, record: Subscription) -> None:
-    """Enqueue a job that mails the subscriber. The job has no user, so no user sees the job."""
+    """Enqueue a job that mails the subscriber.
+
+    The job belongs to no user, so that no user sees the job.
+    """
     enqueue_job(
         uow,
         kind,
         user_id=None,
-        # Many sign-ups to one list only delay the mails of the list's owner.
+        # Enqueue the job on behalf of the list's owner, so that many sign-ups to one list only
+        # delay mails about the same owner's lists.
         on_behalf_of=uow.session.get_one(MailingList, record.list_id).user_id,
         subject_id=record.id,
     )
@@ -171,7 +181,7 @@ def enqueue_mail(uow: UnitOfWork, kind: JobKind, record: Subscription) -> None:
 def build_list_headers(
     settings: Settings, mailing_list: MailingList, trace_id: str
 ) -> dict[str, str]:
-    """Return the headers of a list's mail to one person, by RFC 2919, RFC 2369 and RFC 8058."""
+    """Return the headers for a list's mail to one person, by RFC 2919, RFC 2369 and RFC 8058."""
     host = urlsplit(settings.public_base).hostname
     return {
         "List-Id": f"<{mailing_list.slug}.{host}>",
@@ -181,12 +191,12 @@ def build_list_headers(
 
 
 def send_confirmation(resources: Resources, lease: Lease, mailer: Mailer) -> None:
-    """Mail a link that confirms the subscription, unless the subscription isn't pending."""
+    """Mail a confirmation link to the person, if the subscription is pending."""
     _send_token(resources, lease, mailer, is_reminder=False)
 
 
 def send_reminder(resources: Resources, lease: Lease, mailer: Mailer) -> None:
-    """Mail another link that confirms the subscription, if a reminder is still allowed."""
+    """Mail a new confirmation link to the person, if Pressroom may still send a reminder."""
     _send_token(resources, lease, mailer, is_reminder=True)
 
 
@@ -233,11 +243,11 @@ def render_confirmation_mail(
     report_url: str,
     is_reminder: bool = False,
 ) -> Mail:
-    """Render the mail that asks a person to confirm a subscription.
+    """Render the mail that asks a person to confirm the subscription to a list.
 
-    The preview for the owner of the list shows the same mail.
+    The function also renders the preview of the confirmation mail for the list's owner.
     """
-    # A stranger may cause this mail. Quotation marks show that the text comes from the owner.
+    # Put the owner's text into quotation marks, because a stranger may trigger the mail.
     words = mailing_list.confirmation_text
     return render_mail(
         "confirm_subscription",
@@ -256,7 +266,7 @@ def render_confirmation_mail(
 
 
 def send_welcome(resources: Resources, lease: Lease, mailer: Mailer) -> None:
-    """Mail a new subscriber a link for unsubscribing, unless the person has already left."""
+    """Send the welcome mail with an unsubscribe link, if the new subscription is still active."""
     mail = None
     with resources.unit_of_work() as uow:
         member = _find_recipient(uow, lease, SubscriptionStatus.ACTIVE)
@@ -287,9 +297,10 @@ def _create_trace_id(resources: Resources, lease: Lease, record: Subscription) -
 def _find_recipient(
     uow: UnitOfWork, lease: Lease, status: SubscriptionStatus
 ) -> tuple[Subscription, MailingList, User] | None:
-    """Return the subscription of the job, with its list and person.
+    """Return the subscription that the job is about, with the list and the person.
 
-    Return ``None`` if the subscription doesn't have the status ``status``.
+    Return ``None`` if the subscription has a different status, the list is archived, or the person
+    is erased.
     """
     record = uow.session.get(Subscription, lease.subject_id)
     if record is None or record.status != status:

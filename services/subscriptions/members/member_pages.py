@@ -1,8 +1,8 @@
-"""Pages of a list's members for the list's owner.
+"""Reads pages of a list's members for the list's owner.
 
-SQLAlchemy takes longer to compile one of these queries than Postgres takes to run the query. Each
-kind of query is therefore compiled only once. The queries return plain rows instead of model
-objects, because a page may have a thousand rows.
+SQLAlchemy takes longer to compile a query for a page of members than Postgres takes to run the
+query. To save time, each kind of query for a page is compiled only once. The queries for pages
+return plain rows, not model objects, because a page may contain a thousand members.
 """
 
 import re
@@ -57,9 +57,10 @@ from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
 
 _Row = dict[str, Any]
-# The size of the JSON that a response adds to the row of each member.
+# The estimated size of the JSON that a response adds to each row.
 _ADDED_JSON_BYTES = 150
-# Placeholders for the address in filters. Filters with the same placeholder share one statement.
+# Placeholders that replace the address in filters, so that filters with different addresses share
+# one statement.
 _ADDRESS = "an address"
 _ADDRESS_PREFIX = "the beginning of one*"
 _record = Subscription.__table__.c
@@ -72,16 +73,16 @@ _RETIRED = (
     .where(MemberField.user_id == _OWNER_ID, MemberField.retired_at.is_not(None))
     .scalar_subquery()
 )
-# The columns that an owner may see. New columns of the table stay hidden until somebody adds the
-# columns to this tuple.
+# The columns that an owner may see. A new column of ``subscriptions`` stays hidden until a
+# developer adds the column to this tuple.
 _COLUMNS = (
     *_record["id", "list_id", "user_id", "status", "type", "paid_expiry", "email_enabled"],
     *_record["name", "email", "source", "joined_at", "import_id", "created_at", "updated_at"],
-    # The values of retired fields are removed, because a member may have many such values.
+    # Remove the values of retired fields, because a member may have many such values.
     _record.fields.op("-", return_type=_record.fields.type)(func.array(_RETIRED)).label("fields"),
     _record.tag_ids,
 )
-# The owner only sees the account's name if the member subscribed while logged in.
+# Only show the name in the member's account if the member subscribed while logged in.
 _SHOWN_NAME = case((_record.source == Via.LOGIN.value, _person.name)).label("user_name")
 _RECORDS = (
     select(*_COLUMNS, _SHOWN_NAME)
@@ -90,7 +91,7 @@ _RECORDS = (
 )
 _NAMES = tuple(_RECORDS.selected_columns.keys())
 _TAG_NAMES = Statement("SELECT id, name FROM tags WHERE id = ANY(:tag_ids)")
-# The query returns one row per field of the list's owner. If the owner has no fields, the query
+# The query returns one row per field of the list's owner. For an owner without fields, the query
 # returns one row without a field.
 _LIST_AND_FIELDS = Statement("""
 SELECT l.user_id, f.id, f.key FROM lists AS l
@@ -102,12 +103,15 @@ _BY_IDS = _RECORDS.where(_record.id == any_(bindparam("ids", type_=ARRAY(BigInte
 
 @dataclass(frozen=True)
 class MemberFilters:
-    """The filters in the owner's request for a page of members.
+    """The filters in an owner's request for a page of members.
 
     Attributes:
-        email: a whole address, or the beginning of an address followed by ``*``.
-        premium: ``True`` selects members who have a paid tier now, and ``False`` selects all other
-            members. A tier selects members who have this tier now. ``None`` selects all members.
+        email: the address of the selected member, or the beginning of the selected addresses
+            followed by ``*``.
+        premium: ``True`` selects members whose paid tier has not expired, and ``False`` selects
+            members without an unexpired paid tier. A value of ``Tier`` selects members who
+            currently have the tier, and an expired paid tier counts as free. ``None`` selects
+            members with any tier.
     """
 
     status: SubscriptionStatus = SubscriptionStatus.ACTIVE
@@ -117,11 +121,11 @@ class MemberFilters:
 
 @dataclass(frozen=True)
 class MemberPage:
-    """A page of members, with the total number of matching members.
+    """A page of members, and the total number of members who match the filters.
 
     Attributes:
         page: rows with the columns that an owner may see. The column ``user_name`` contains the
-            name on the member's account.
+            name in the member's account.
     """
 
     total: int
@@ -131,11 +135,11 @@ class MemberPage:
 def read_member_page(
     database: Database, caller: Caller, list_id: int, filters: MemberFilters, page: PageRequest
 ) -> MemberPage:
-    """Return one page of the caller's own list, newest first.
+    """Return a page of the members of a list that the caller owns, newest first.
 
-    The page takes three or four round trips to the database. Each further 50 members of a long
-    page take one or two more round trips. Raises ``list.not_found``, ``list.not_owner``,
-    ``cursor.invalid``.
+    Reading a page takes three or four round trips to the database. A page with more than 50 members
+    takes one or two additional round trips per 50 members. Raises ``list.not_found``,
+    ``list.not_owner``, ``cursor.invalid``.
     """
     field_rows = database.rows(_LIST_AND_FIELDS, list_id=list_id)
     lists.require_owner(field_rows[0][0] if field_rows else None, caller)
@@ -176,11 +180,11 @@ def _size_in_bytes(row: _Row) -> int:
 def read_members_by_id(
     uow: UnitOfWork, list_id: int, fields: OwnFields, subscription_ids: Sequence[int]
 ) -> PageOfRows[_Row]:
-    """Return the subscriptions with these ids, with the same columns as ``read_member_page``.
+    """Return the subscriptions with these ids, with the columns that ``read_member_page`` returns.
 
     Args:
         fields: the fields of the list's owner.
-        subscription_ids: ids in descending order.
+        subscription_ids: the ids of the subscriptions in descending order.
     """
     remaining_ids = list(subscription_ids)
     if not remaining_ids:
@@ -203,7 +207,7 @@ def read_members_by_id(
 
 
 def _add_attributes(attributes: AttributeFormatter, rows: list[_Row]) -> list[_Row]:
-    """Replace the ids of fields and tags in the rows by keys and names."""
+    """Replace the ids of fields by field keys and the ids of tags by tag names in the rows."""
     for row in rows:
         row.update(attributes.format_attributes(row["fields"], row.pop("tag_ids")))
         row["joined_at"] = row["joined_at"] or row["created_at"]
@@ -211,24 +215,26 @@ def _add_attributes(attributes: AttributeFormatter, rows: list[_Row]) -> list[_R
 
 
 def _split_filters(filters: MemberFilters) -> tuple[MemberFilters, dict[str, Any]]:
-    """Split the filters into a cacheable part, and the parameters of the statement.
+    """Return filters that identify a cached statement, and the parameters of the statement.
 
-    The cacheable part contains a placeholder instead of the address.
+    The returned filters contain a placeholder for the address, so that all addresses share one
+    statement.
     """
-    # A member has the free tier exactly if the member has no paid tier.
+    # Selecting the free tier means selecting members without a paid tier.
     premium = False if filters.premium is Tier.FREE else filters.premium
     kind = replace(filters, email=None, premium=premium)
     email = None if filters.email is None else strip_invisible(filters.email)
     if email is None or email == "*":
         return kind, {}
     if "\0" in email:
-        # No address contains a NUL character, and Postgres rejects NUL characters.
+        # Search for an empty address, which matches no member, because Postgres rejects NUL
+        # characters.
         email = ""
     elif email.endswith("*"):
         prefix = unicodedata.normalize("NFC", email.removesuffix("*")).lower()
         pattern = re.sub(r"([\\%_])", r"\\\1", prefix) + "%"
         return replace(kind, email=_ADDRESS_PREFIX), {"email": pattern}
-    # An invalid address stays unchanged, and matches no record.
+    # Keep an invalid address unchanged, because an invalid address matches no member anyway.
     with suppress(DomainError):
         email = email_addresses.normalise_address(email)
     return replace(kind, email=_ADDRESS), {"email": email}
@@ -236,10 +242,9 @@ def _split_filters(filters: MemberFilters) -> tuple[MemberFilters, dict[str, Any
 
 @cache
 def _build_statements(kind: MemberFilters, *, by_cursor: bool) -> tuple[Statement, Statement]:
-    """Build the statement for a page of records, and the statement for the total number.
+    """Build the statement that reads a page of members, and the statement that counts the members.
 
-    The first statement finds ids in an index before it reads whole rows, because an offset may skip
-    many members.
+    To skip members quickly, the page statement finds ids in an index before reading whole rows.
     """
     before: Any = bindparam("before") if by_cursor else None
     ids_query = select(_record.id).where(*_build_conditions(kind))
@@ -248,8 +253,9 @@ def _build_statements(kind: MemberFilters, *, by_cursor: bool) -> tuple[Statemen
             ids_query, _record.list_id, _LIST_ID, _record.id, before=before, is_read_backwards=True
         )
     else:
-        # OFFSET 0 makes Postgres find all matching members by the index of addresses, and then sort
-        # the members. Without OFFSET 0, Postgres may search the members of all lists, newest first.
+        # OFFSET 0 makes Postgres find all matching members with the index on addresses before
+        # Postgres sorts the members. Without OFFSET 0, Postgres may read the members of all lists,
+        # newest first.
         is_older = true() if before is None else _record.id < before
         matching = ids_query.where(_IS_ON_LIST, is_older).offset(literal_column("0")).subquery()
         ids_query = select(matching.c.id).order_by(matching.c.id.desc())
@@ -262,8 +268,8 @@ def _build_statements(kind: MemberFilters, *, by_cursor: bool) -> tuple[Statemen
 
 def _build_count(kind: MemberFilters) -> ColumnElement[int]:
     if kind.premium is False:
-        # Few members pay. Counting all members and subtracting the paying ones is much faster than
-        # counting the members who don't pay.
+        # Subtract the number of paying members from the number of all members, because counting the
+        # few paying members is much faster.
         all_count = _build_count(replace(kind, premium=None))
         paid_count = _build_count(replace(kind, premium=True))
         return all_count - paid_count
@@ -274,7 +280,7 @@ def _build_count(kind: MemberFilters) -> ColumnElement[int]:
 
 
 def _build_conditions(kind: MemberFilters) -> list[ColumnElement[bool]]:
-    """Build the conditions of matching members, without a condition on the list."""
+    """Build the SQL conditions for members who match the filters, on any list."""
     conditions = [_record.status == kind.status.value]
     if kind.email == _ADDRESS:
         conditions.append(_record.email == bindparam("email"))

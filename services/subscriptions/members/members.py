@@ -1,6 +1,6 @@
-"""Operations of a list's owner on single members, and queries for a person's own subscriptions.
+"""Lets a list's owner change single members, and reads a person's own subscriptions.
 
-An operation of the owner never overrides a person's opt-out.
+The list's owner can never override a person's opt-out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,14 +37,15 @@ from services.subscriptions.members.changes import Actor, ActorKind, Via
 from services.subscriptions.members.locks import LockedSubscription
 from storage.unit_of_work import UnitOfWork
 
-# If the owner adds a member, the column ``source`` gets this value.
+# The value of the column ``source`` for members that the list's owner adds.
 OWNER_SOURCE = "owner"
-# A transfer copies these columns to a new record on the target list.
+# The columns that a transfer copies from the source list's record to a new record on the target
+# list.
 _TRANSFERRED_COLUMNS = (
     *("user_id", "name", "email"),
     *("confirmation_asked_at", "submitted", "language"),
 )
-# Lists that a person left are missing in the person's own overview.
+# A person's own overview only shows subscriptions with one of these statuses.
 _CURRENT_STATUSES = (SubscriptionStatus.ACTIVE, SubscriptionStatus.PENDING)
 
 
@@ -59,7 +60,7 @@ def get_member(uow: UnitOfWork, mailing_list: MailingList, key: int | str) -> Su
 def remove_member(uow: UnitOfWork, mailing_list: MailingList, user_id: int, actor: Actor) -> int:
     """Remove the member from the list, but keep the person's opt-outs.
 
-    Return 1, or 0 if the member was already removed.
+    Return 1 if the member was removed now, or 0 if the member was already removed.
     """
     member = _lock_member(uow, mailing_list, user_id)
     return int(
@@ -77,7 +78,7 @@ def set_email(
 ) -> int:
     """Enable or disable the list's mail to the member.
 
-    Raises ``subscription.opted_out`` if mail would be enabled despite an opt-out.
+    Raises ``subscription.opted_out`` if enabling mail would override an opt-out.
     """
     member = _lock_member(uow, mailing_list, user_id)
     person = accounts.get_user(uow, user_id)
@@ -88,7 +89,7 @@ def set_email(
 
 @dataclass(frozen=True)
 class MemberEdit:
-    """The new values of a member: columns, and the names of fields and tags."""
+    """Changes that a list's owner makes to a member's columns, fields and tags."""
 
     columns: Mapping[str, Any]
     attributes: AttributeChanges
@@ -105,7 +106,7 @@ class MemberEdit:
 def update_member(
     uow: UnitOfWork, mailing_list: MailingList, key: int | str, edit: MemberEdit, actor: Actor
 ) -> Subscription:
-    """Apply the edit to the member with this user id or normalised address.
+    """Edit the member with this user id or normalised address.
 
     Raises ``member.not_found`` and the errors of ``member_attributes.build_changed_columns``.
     """
@@ -119,12 +120,13 @@ def update_member(
 def upsert_member(
     uow: UnitOfWork, mailing_list: MailingList, key: int | str, edit: MemberEdit, actor: Actor
 ) -> Subscription:
-    """Change the member with this user id or address, or add the person as a member.
+    """Edit the member with this user id or address, or add a new member.
 
-    New members get no confirmation mail. A pending member stays pending.
+    A new member becomes active without a confirmation mail. Editing a pending member keeps the
+    status ``pending``.
 
-    Raises ``subscription.opted_out`` and the errors of ``update_member``. For a new member, also
-    raises ``member.denied``, ``plan.required`` and ``quota.exceeded``.
+    Raises ``subscription.opted_out`` and the errors of ``update_member``. Adding a member may raise
+    ``member.denied``, ``plan.required`` or ``quota.exceeded``.
     """
     locked = _lock_by_key(uow, mailing_list, key)
     record = locked.record
@@ -139,7 +141,7 @@ def upsert_member(
     deny_lists.require_allowed(uow, mailing_list.user_id, locked.addresses)
     if accounts.get_user(uow, mailing_list.user_id).plan != Plan.PAID:
         raise errors.PLAN_REQUIRED()
-    # An import of the same owner may lock the quota for seconds.
+    # Limit the wait for locks, because an import by the same owner may lock the quota for seconds.
     quota = mailing_list.user_id, PlanQuota.MEMBERS
     with locks.limit_lock_waits(uow):
         if not quotas.lock_quota_share(uow, *quota, share_size=ROWS_PER_CHUNK):
@@ -164,8 +166,8 @@ def _lock_by_key(uow: UnitOfWork, mailing_list: MailingList, key: int | str) -> 
     while True:
         record = changes.find_record_by_key(uow, mailing_list.id, key)
         person = None if record is None else accounts.get_user(uow, record.user_id)
-        # The record of a recently erased person may still contain the address. A new person may
-        # use this address.
+        # If an erased person's record still contains the address, find or create another person
+        # with the address.
         if person is None or person.erased_at is not None:
             if isinstance(key, int):
                 raise errors.MEMBER_NOT_FOUND()
@@ -173,15 +175,15 @@ def _lock_by_key(uow: UnitOfWork, mailing_list: MailingList, key: int | str) -> 
         locked = locks.lock_subscription(uow, mailing_list, person)
         if locked is not None:
             return locked
-        # Another transaction erased the person before the lock was granted. The next look-up finds
-        # the current person with this address.
+        # Look up the address again, because another transaction erased the person while this
+        # transaction waited for the lock.
         uow.session.expire(person)
 
 
 def _lock_member(uow: UnitOfWork, mailing_list: MailingList, user_id: int) -> Subscription:
-    """Lock the pair of member and list, and return the member's current record.
+    """Lock the member's subscription to the list, and return the current record.
 
-    Raises ``member.not_found`` if the list has no such member, or if the person was erased.
+    Raises ``member.not_found`` if the list has no record of the person, or if the person is erased.
     """
     if not locks.lock_pair(uow, user_id, mailing_list.id):
         raise errors.MEMBER_NOT_FOUND()
@@ -191,7 +193,7 @@ def _lock_member(uow: UnitOfWork, mailing_list: MailingList, user_id: int) -> Su
 def list_subscriptions_to_owner(
     uow: UnitOfWork, mailing_list: MailingList, user_id: int, page: PageRequest
 ) -> PageOfRows[tuple[Subscription, MailingList]]:
-    """Return the member's records on all lists of the list's owner, newest first.
+    """Return the member's subscriptions to all lists of the same owner, newest first.
 
     Raises ``member.not_found``, ``cursor.invalid``.
     """
@@ -203,10 +205,12 @@ def list_subscriptions_to_owner(
 def list_history(
     uow: UnitOfWork, mailing_list: MailingList, user_id: int, page: PageRequest
 ) -> PageOfRows[SubscriptionEvent]:
-    """Return the events of the member's subscription, newest first. Raises ``cursor.invalid``.
+    """Return the history events of the member's subscription, newest first.
 
-    Imports store no event for a new member. This function therefore appends an event without an id
-    to the history of an imported member. The appended event describes the import.
+    Raises ``cursor.invalid``.
+
+    Importing a new member stores no history event. For an imported member, the function adds an
+    event without an id as the oldest event. The added event describes the import of the member.
     """
     member = get_member(uow, mailing_list, user_id)
     is_of_member = (
@@ -222,8 +226,8 @@ def list_history(
         stored_count = select(func.count()).where(*is_of_member)
         is_within = bool(events) or page.cursor is not None
         if is_within or page.offset <= (uow.session.scalar(stored_count) or 0):
-            # Only the list's owner imports into the list. The member's latest import therefore
-            # names the same actor as the first import.
+            # Use the latest import, because every import into the list has the same actor, the
+            # list's owner.
             task = uow.session.get_one(MemberImport, member.import_id)
             first_change = select(SubscriptionEvent.email_enabled_before).where(*is_of_member)
             had_mail = uow.session.scalar(first_change.order_by(SubscriptionEvent.id).limit(1))
@@ -236,7 +240,7 @@ def list_history(
                 via=Via.IMPORT,
                 status_after=SubscriptionStatus.ACTIVE,
                 email_enabled_after=member.email_enabled if had_mail is None else had_mail,
-                # The import created the member's record.
+                # The member's record was created by the import.
                 created_at=member.created_at,
             )
             events.append(imported)
@@ -251,15 +255,15 @@ def transfer_member(
     *,
     actor: Actor,
 ) -> int:
-    """Move a member to another list.
+    """Transfer a member from the source list to the target list.
 
-    Return 1, or 0 if the member was already removed from the source list. The source list keeps
-    the record with the status ``removed``. A record of the person on the target list is merged with
-    the record on the source list. The target list gets the opt-outs and the consent history from
-    the source list.
+    Return 1 if the member was transferred, or 0 if the member has the status ``removed`` on the
+    source list. The source list keeps the member's record, with the status ``removed``. If the
+    target list already has a record of the person, the two records are merged. Opt-outs and consent
+    history are copied from the source list to the target list.
 
     Raises ``member.not_found``, ``transfer.same_list`` and ``tag.too_many``. Raises
-    ``member.denied`` unless the person is already an active member of the target list.
+    ``member.denied`` if the person is on a deny list and isn't an active member of the target list.
     """
     if source.id == target.id:
         raise errors.TRANSFER_SAME_LIST()
@@ -285,7 +289,8 @@ def transfer_member(
     changes.change_record(uow, source_record, changes.TRANSFERRED_AWAY, actor, status=removed)
     list_ids = {"from_list_id": source_record.list_id, "to_list_id": target_record.list_id}
     event = FeedEventType.SUBSCRIPTION_TRANSFERRED
-    # Announce the transfer on each list, because a client may follow only one of the lists.
+    # Announce the transfer for the source list and for the target list, because a client may follow
+    # only one of them.
     changes.announce_change(uow, source_record, event, changes.TRANSFERRED_AWAY, actor, **list_ids)
     changes.announce_change(uow, target_record, event, changes.TRANSFERRED_IN, actor, **list_ids)
     return 1
@@ -298,9 +303,10 @@ def _write_target_record(
     actor: Actor,
     values: Mapping[str, Any],
 ) -> Subscription:
-    """Create or change the member's record on the target list.
+    """Create or change the record of a transferred member on the target list.
 
-    The target record also gets the consent history and the person's unused confirmation link.
+    The function copies the consent history, and moves an unused confirmation link to the target
+    list.
     """
     if target_record is None:
         copied = {name: getattr(source_record, name) for name in _TRANSFERRED_COLUMNS}
@@ -319,14 +325,16 @@ def merge_records(
     target_record: Subscription | None,
     opt_out_kinds: set[OptOutKind],
 ) -> dict[str, Any]:
-    """Return the values of the merged record of a transferred member.
+    """Merge a member's records on the source list and the target list of a transfer.
 
-    The merged record gets the better status and the better tier. Mail stays enabled only if no
-    record disables mail. An opt-out from the list prevents the status ``active``. A pending person
-    may still confirm the subscription despite the opt-out.
+    The merged record gets the better status and the better tier of the two records. Mail is enabled
+    only if mail is enabled in every record. An opt-out from the target list prevents the status
+    ``active``, but not the status ``pending``. A person with the status ``pending`` can confirm the
+    subscription despite an opt-out.
     """
     records = [source_record]
-    # A removed record describes an earlier membership, which has no effect on the new one.
+    # Ignore a target record with the status ``removed``, because an ended membership has no effect
+    # on the new membership.
     if target_record and target_record.status != SubscriptionStatus.REMOVED:
         records.append(target_record)
     statuses = {each.status for each in records}
@@ -341,8 +349,8 @@ def merge_records(
 
 
 def choose_better_tier(records: Sequence[Subscription]) -> dict[str, Any]:
-    """Return the best tier of the records, with the latest expiry."""
-    # A paid tier without an expiry never ends.
+    """Return the highest tier in the records, and the latest expiry date in the records."""
+    # A paid tier without an expiry date never expires.
     never_ends = any(each.type != Tier.FREE and each.paid_expiry is None for each in records)
     expiries = [each.paid_expiry for each in records if each.paid_expiry is not None]
     return {
@@ -352,20 +360,20 @@ def choose_better_tier(records: Sequence[Subscription]) -> dict[str, Any]:
 
 
 class OwnSubscriptionState(StrEnum):
-    """The state of a person's own subscription, as the person's pages show the state."""
+    """The state of a subscription that Pressroom's pages show to the subscriber."""
 
     SUBSCRIBED = "subscribed"
-    WITHOUT_MAIL = "without_mail"  # The subscriber has disabled mail.
+    WITHOUT_MAIL = "without_mail"  # The subscriber has disabled the list's mail.
     PENDING = "pending"
-    LEFT = "left"  # The person left the list, which may or may not have a record of the person.
+    LEFT = "left"  # Unsubscribed, with or without a record on the list.
     ABSENT = "absent"
-    # The visitor has a revoked trace id. The visitor may leave the list, but sees no state.
+    # A visitor with a revoked trace id can unsubscribe, but doesn't see the state.
     HIDDEN = "untold"
 
 
 @dataclass(frozen=True)
 class OwnSubscription:
-    """A person's own subscription: the state, and the address that gets the list's mail."""
+    """The state of a person's own subscription, and the address in the person's record."""
 
     state: OwnSubscriptionState
     email: str | None
@@ -374,9 +382,9 @@ class OwnSubscription:
 def read_own_subscription(
     uow: UnitOfWork, mailing_list: MailingList, person: User | None
 ) -> OwnSubscription:
-    """Return the person's subscription to the list.
+    """Return the state of the person's subscription, which takes all opt-outs into account.
 
-    ``person``: ``None`` for a person whose account was purged.
+    ``person``: the subscriber, or ``None`` if the person's account was purged.
     """
     if person is None:
         return OwnSubscription(OwnSubscriptionState.ABSENT, None)
@@ -398,9 +406,9 @@ def read_own_subscription(
 
 
 def hide_personal_state(subscription: OwnSubscription) -> OwnSubscription:
-    """Return the part of the subscription that a visitor with a revoked trace id may see.
+    """Return the subscription without values that a visitor with a revoked trace id may not see.
 
-    Opt-outs stay visible, so that a visitor sees the result of a click on an unsubscribe link.
+    An opt-out stays visible, so that visitors see the result of clicking an unsubscribe link.
     """
     has_opted_out = subscription.state in (
         OwnSubscriptionState.LEFT,
@@ -420,12 +428,12 @@ def get_own_subscription(uow: UnitOfWork, list_id: int, user_id: int) -> Subscri
 
 
 def _display_opt_outs(uow: UnitOfWork, record: Subscription) -> None:
-    """Change the loaded record so that the record shows the person's opt-outs.
+    """Apply the person's opt-outs to the loaded record, without storing the changes.
 
-    A job may update the stored record later.
+    After an opt-out during a bulk action, a job updates the stored record.
     """
     values = opt_out_checks.find_opt_out_changes(uow, record)
-    # Detach the record from the session, so that SQLAlchemy doesn't store these values.
+    # Detach the record from the session, so that SQLAlchemy doesn't store the changes.
     uow.session.expunge(record)
     for name, value in values.items():
         setattr(record, name, value)
@@ -450,7 +458,9 @@ def list_subscriptions(
 def find_subscriptions_with_lists(
     uow: UnitOfWork, page: PageRequest, *conditions: ColumnElement[bool]
 ) -> PageOfRows[tuple[Subscription, MailingList]]:
-    """Return the matching subscriptions to lists that aren't archived, newest first.
+    """Return the subscriptions that meet the conditions, newest first.
+
+    Subscriptions to archived lists are omitted.
 
     Raises ``cursor.invalid``.
     """

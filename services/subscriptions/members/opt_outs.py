@@ -1,15 +1,16 @@
-"""Stores and lifts opt-outs from lists, and opt-outs from the mail of lists.
+"""Stores and deletes opt-outs from lists and from the mail of lists.
 
-Only the person who opted out can lift the opt-out.
+Only the person who has opted out can undo the opt-out.
 
-The module ``opt_out_checks`` looks for opt-outs before a person becomes a member or gets mail.
+The module ``opt_out_checks`` finds opt-outs before a person becomes a member or gets mail.
 
-The row of an opt-out contains the person's id and an HMAC of the person's address. An erasure keeps
-the HMAC, so that the opt-out still applies if an owner adds the address again. Further rows without
-a person's id contain HMACs of the person's former addresses.
+An opt-out's row contains the person's id and an HMAC of the person's address. Erasing a person
+keeps the HMAC of the address, so that the opt-out applies if an owner adds the address again. For
+each former address of the person, an additional row contains the HMAC of the address, but no
+person's id.
 
-An opt-out applies as soon as the opt-out is committed, and needs no lock. While a bulk action locks
-the list, the person's subscription is updated later.
+An opt-out applies as soon as the opt-out is committed, and needs no lock on the list. If a bulk
+action locks the list, a job updates the person's subscription after the bulk action.
 """
 
 from collections.abc import Collection, Sequence
@@ -41,14 +42,14 @@ from services.subscriptions.members.opt_out_checks import (
 )
 from storage.unit_of_work import UnitOfWork
 
-# This limit bounds the number of rows per opt-out of a person who often changes addresses.
+# The maximum number of former addresses for which an opt-out gets an additional row.
 _MAX_FORMER_ADDRESSES = 50
 
 
 def record_opt_out(
     uow: UnitOfWork, list_id: int, person: User, *, kind: OptOutKind, source: str
 ) -> None:
-    """Store the person's opt-out, unless the same opt-out is already stored."""
+    """Store the person's opt-out, unless the person already has the same opt-out."""
     digest = compute_address_digest(uow.settings.keyring, person.email)
     _release_digests(
         uow, list_id, person.id, compute_address_digests(uow.settings.keyring, person.email)
@@ -62,8 +63,8 @@ def record_opt_out(
     statement = insert(OptOut).values(address_hmac=digest, **values).on_conflict_do_nothing()
     if uow.session.scalar(statement.returning(OptOut.id)) is not None:
         return
-    # An erasure removes the person's id from an opt-out. If the person has returned with a new id,
-    # the stored opt-out gets the new id.
+    # Set the person's id in an opt-out that only contains the address. An erasure removes the
+    # person's id from opt-outs, and the person may have signed up again with a new id.
     person_opt_out = aliased(OptOut)
     has_opt_out = exists().where(
         person_opt_out.list_id == list_id,
@@ -87,9 +88,9 @@ def record_opt_out(
 def renew_opt_out(
     uow: UnitOfWork, list_id: int, person: User, *, kind: OptOutKind, source: str
 ) -> int | None:
-    """Store the person's opt-out with the current time, and return the id of the opt-out.
+    """Store the person's opt-out with the current time, and return the opt-out's id.
 
-    An opt-out that is already stored gets the current time too.
+    If the person already has the same opt-out, the function updates the time of the opt-out.
     """
     record_opt_out(uow, list_id, person, kind=kind, source=source)
     set_time = (
@@ -111,9 +112,10 @@ def restore_opt_out(
     source: str,
     at: datetime,
 ) -> bool:
-    """Store an opt-out that is missing in a restored database, and apply the opt-out.
+    """Store an opt-out that is missing in a restored backup, and update the subscription.
 
-    Return whether the opt-out was missing. No other process may use the database meanwhile.
+    Return whether the opt-out was missing. The caller must ensure that no other process uses the
+    database at the same time.
     """
     person = None if user_id is None else uow.session.get(User, user_id)
     if person is not None and person.erased_at is not None:
@@ -130,9 +132,9 @@ def restore_opt_out(
 
 
 def apply_opt_outs(uow: UnitOfWork, record: Subscription, actor: Actor | None = None) -> None:
-    """Update the subscription if the subscription contradicts an opt-out of its person.
+    """Update the subscription if the subscription contradicts one of the person's opt-outs.
 
-    The caller must hold the lock on the pair of list and person.
+    The caller must lock the pair of list and person first.
     """
     values = find_opt_out_changes(uow, record)
     if values:
@@ -142,9 +144,11 @@ def apply_opt_outs(uow: UnitOfWork, record: Subscription, actor: Actor | None = 
 
 
 def lift_opt_outs(uow: UnitOfWork, list_id: int, person: User, *kinds: OptOutKind) -> None:
-    """Delete the person's opt-outs. Only call this function on a request of the person.
+    """Delete the person's opt-outs from a list.
 
-    The function keeps opt-outs of other people who had the person's address earlier.
+    Only call the function if the person has requested the deletion.
+
+    Opt-outs of other people who once had the person's address are kept.
     """
     digests = compute_address_digests(uow.settings.keyring, person.email)
     _release_digests(uow, list_id, person.id, digests)
@@ -163,10 +167,11 @@ def lift_opt_outs(uow: UnitOfWork, list_id: int, person: User, *kinds: OptOutKin
 def _release_digests(
     uow: UnitOfWork, list_id: int, user_id: int, digests: Collection[bytes]
 ) -> None:
-    """Remove the digests of the person's address from opt-outs of other people.
+    """Remove digests of the person's address from the opt-outs of people who once had the address.
 
-    A person who had the address earlier keeps the opt-out, because the opt-out contains the
-    person's id. An erasure of the earlier owner stores the digest of the owner's current address.
+    The opt-outs of people who once had the address stay valid, because the opt-outs contain the
+    people's ids. If a person who once had the address is erased, the opt-out gets a digest of the
+    person's current address.
     """
     is_of_other_person = (
         OptOut.list_id == list_id,
@@ -175,8 +180,9 @@ def _release_digests(
     )
     other_ids = set(uow.session.scalars(select(OptOut.user_id).where(*is_of_other_person)))
     for other_id in other_ids:
-        # The column of the digest must not be empty, and digests must be unique per list. The
-        # opt-out gets the digest of the person's id, because no address has the same digest.
+        # Replace the digest of the address by a digest of the person's id, because the column must
+        # not be NULL and must be unique per list. The digest of a person's id can't be equal to the
+        # digest of an address.
         digest = compute_address_digest(uow.settings.keyring, str(other_id))
         statement = update(OptOut).where(*is_of_other_person, OptOut.user_id == other_id)
         _execute_update(uow, statement.values(address_hmac=digest))
@@ -185,8 +191,8 @@ def _release_digests(
 def transfer_opt_outs(uow: UnitOfWork, *, of: User, to: User) -> None:
     """Transfer the opt-outs of a person to the account that takes over the person's address.
 
-    The opt-outs apply to all addresses of the person and of the account. The caller must lock the
-    rows of the person and of the account.
+    The transferred opt-outs apply to all addresses of the person and of the account. The caller
+    must lock the person's row and the account's row.
     """
     is_of_person = OptOut.user_id == of.id
     for address in (to.email, *_list_former_addresses(uow, to)):
@@ -197,7 +203,8 @@ def transfer_opt_outs(uow: UnitOfWork, *, of: User, to: User) -> None:
         account_opt_out.kind == OptOut.kind,
         account_opt_out.user_id == to.id,
     )
-    # An account can't have two equal opt-outs, so a second one only keeps the address.
+    # If the account already has the same opt-out, keep the person's opt-out without an id, because
+    # an account can't have two equal opt-outs.
     new_user_id = case((has_same_opt_out, None), else_=to.id)
     _execute_update(uow, update(OptOut).where(is_of_person).values(user_id=new_user_id))
 
@@ -207,16 +214,16 @@ def _execute_update(uow: UnitOfWork, statement: Update) -> None:
 
 
 def copy_opt_outs_to_address(uow: UnitOfWork, person: User, address: str) -> None:
-    """Copy the person's opt-outs to an address that the person is about to get."""
+    """Copy the person's opt-outs to a new address before the person gets the address."""
     _copy_to_address(uow, address, OptOut.user_id == person.id)
 
 
 def detach_opt_outs(uow: UnitOfWork, person: User, address: str) -> int:
-    """Remove the id of a person from the person's opt-outs before an erasure.
+    """Remove the person's id from the person's opt-outs before an erasure.
 
-    Return the number of opt-outs. The opt-outs keep the HMACs of the person's addresses.
+    Return the number of changed opt-outs. The opt-outs keep the HMACs of the person's addresses.
 
-    ``address``: a further address, which the person has proved to own.
+    ``address``: an additional address that the person has verified.
     """
     is_of_person = OptOut.user_id == person.id
     _copy_to_address(uow, address, is_of_person)
@@ -227,7 +234,7 @@ def detach_opt_outs(uow: UnitOfWork, person: User, address: str) -> int:
 
 
 def _copy_to_address(uow: UnitOfWork, address: str, condition: ColumnElement[bool]) -> None:
-    """Copy the matching opt-outs to rows with the address, but without a person's id."""
+    """Copy the opt-outs that meet the condition to rows with the address but no person's id."""
     digest = literal(compute_address_digest(uow.settings.keyring, address))
     copies = select(OptOut.list_id, digest, OptOut.kind, OptOut.source, OptOut.created_at).where(
         condition
@@ -238,9 +245,9 @@ def _copy_to_address(uow: UnitOfWork, address: str, condition: ColumnElement[boo
 
 
 def _list_former_addresses(uow: UnitOfWork, person: User) -> Sequence[str]:
-    """Return the person's latest former addresses that no account has now.
+    """Return the most recent former addresses of the person that no account has taken over.
 
-    The new owner of a former address decides about opt-outs of this address.
+    An account that has taken over a former address decides about the opt-outs of the address.
     """
     query = select(FormerAddress.email).where(
         FormerAddress.user_id == person.id, ~exists().where(User.email == FormerAddress.email)

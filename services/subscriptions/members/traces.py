@@ -1,16 +1,16 @@
-"""Trace ids, which authenticate the links and forms in mail to one person.
+"""Creates and verifies trace ids, which authenticate the links and forms in a mail to one person.
 
-Pressroom only puts a person's trace id into mail to the person. A request with a trace id therefore
-counts as a request of the person.
+A person's trace id is only contained in mails to the person. Pressroom treats a request with a
+trace id as a request by the person who got the mail.
 
 A trace id has the form ``1<payload>.<key id>.<mac>``, with at most 80 characters from
-``[A-Za-z0-9_.-]``. The payload contains the list's id, the user's id and the delivery's number, in
-base64url. Ids take 7 bytes because ids are below 2**53. The delivery's number takes 8 bytes. The
-MAC is the first 16 bytes of the HMAC-SHA256 of the version and the encoded payload.
+``[A-Za-z0-9_.-]``. The payload of a trace id contains the list's id, the user's id and the delivery
+number, in base64url. In the payload, each id takes 7 bytes, because all ids are below 2**53. The
+delivery number in the payload takes 8 bytes. The MAC in a trace id consists of the first 16 bytes
+of the HMAC-SHA256 of the version and the encoded payload.
 
-A trace id doesn't expire, because people read mail late. The owner of a list may revoke all trace
-ids of past deliveries. People can still leave the list with a revoked trace id, but can do nothing
-else.
+A trace id doesn't expire, because people read mail late. The owner of a list can revoke the trace
+ids in all mails sent so far. With a revoked trace id, people can unsubscribe, but nothing else.
 """
 
 import base64
@@ -39,12 +39,12 @@ _NEXT_DELIVERY = text("SELECT nextval(pg_get_serial_sequence('jobs', 'id'))")
 
 @dataclass(frozen=True)
 class Trace:
-    """The contents of a trace id.
+    """The list, the user and the delivery that a trace id identifies.
 
     Attributes:
-        delivery: the number of the delivery that contained the trace id. The number is the id of
-            the job that exported the roster or sent the mail, or comes from
-            ``allocate_delivery_number``. Trace ids from old releases have the number 0.
+        delivery: the number of the delivery that contained the trace id. The delivery number is the
+            id of the job that exported the roster or sent the mail, or a number from
+            ``allocate_delivery_number``. Trace ids from old releases have the delivery number 0.
     """
 
     list_id: int
@@ -53,15 +53,16 @@ class Trace:
 
 
 def allocate_delivery_number(uow: UnitOfWork) -> int:
-    """Return a number that is greater than the numbers of all earlier deliveries."""
-    # Deliveries take their numbers from the sequence of job ids, so deliveries need no own table.
+    """Return a new delivery number, which is greater than all delivery numbers in use."""
+    # Delivery numbers and job ids come from the same sequence, so deliveries need no table of their
+    # own.
     return int(uow.session.execute(_NEXT_DELIVERY).scalar_one())
 
 
 def revoke_traces(uow: UnitOfWork, caller: Caller, mailing_list: MailingList) -> None:
-    """Revoke all mailed trace ids of the list. Raises ``auth.login_again``.
+    """Revoke the trace ids in all mails that the list has sent so far. Raises ``auth.login_again``.
 
-    People can still leave the list with a revoked trace id.
+    People can use a revoked trace id only to unsubscribe from the list.
     """
     require_recent_login(uow, caller)
     mailing_list.traces_revoked_through = allocate_delivery_number(uow)
@@ -79,7 +80,7 @@ def create_trace_id(keyring: Keyring, trace: Trace) -> str:
 def build_trace_id_factory(keyring: Keyring, list_id: int, delivery: int) -> Callable[[int], str]:
     """Return a function that creates a trace id for a user of the list.
 
-    The function prepares the signer only once, because a roster may need a million trace ids.
+    The signer is created only once, because a roster may need a million trace ids.
     """
     signer = keyring.signer(_PURPOSE, length=_MAC_BYTES)
     list_bytes = list_id.to_bytes(_ID_BYTES, "big")
@@ -94,14 +95,15 @@ def build_trace_id_factory(keyring: Keyring, list_id: int, delivery: int) -> Cal
 
 
 def read_trace_id(keyring: Keyring, token: str) -> Trace:
-    """Return the contents of a trace id, or raise ``trace.invalid``.
+    """Verify and decode a trace id, or raise ``trace.invalid``.
 
-    A trace id becomes invalid when the operator removes its key from the keyring.
+    A trace id becomes invalid when the operator removes the trace id's key from the keyring.
     """
     signed, _, signature = token.partition(".")
     if len(token) > MAX_TRACE_ID_CHARACTERS or len(signed) != len(_VERSION) + _PAYLOAD_CHARACTERS:
         raise TRACE_INVALID()
-    # The signature covers the encoded text, so another encoding of the same bytes is invalid.
+    # Verify the signature of the encoded payload, so that a different encoding of the same bytes is
+    # invalid.
     signer = keyring.signer(_PURPOSE, length=_MAC_BYTES)
     if not token.startswith(_VERSION) or not signer.verify(signed.encode(), signature):
         raise TRACE_INVALID()

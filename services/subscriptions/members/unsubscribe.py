@@ -1,8 +1,8 @@
-"""Opt-outs by the person: unsubscribing from a list, disabling mail, and undoing an opt-out.
+"""Lets people unsubscribe from a list, disable a list's mail, and undo their opt-outs.
 
-Only requests of the person may store or lift an opt-out. A person without a subscription may also
-opt out, which prevents a later subscription. A request with the trace id of an erased person
-changes nothing and returns no error.
+Only the person may store or undo the person's opt-outs. A person without a subscription can opt out
+of a list, to prevent owners from adding the person. Opting out with the trace id of an erased
+person changes nothing and raises no error.
 """
 
 from datetime import timedelta
@@ -38,10 +38,10 @@ _CAN_LEAVE = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
 def opt_out(
     resources: Resources, mailing_list: MailingList, person: User, kind: OptOutKind, actor: Actor
 ) -> None:
-    """Store and commit the person's opt-out from the list or from the list's mail.
+    """Store and commit the person's opt-out from a list or from a list's mail.
 
-    The opt-out applies immediately, even while a bulk action locks the list. After the bulk action,
-    a job updates the person's subscription.
+    The opt-out applies immediately, even while a bulk action locks the list. If a bulk action locks
+    the list, a job updates the person's subscription after the bulk action.
     """
     try:
         with resources.unit_of_work() as uow:
@@ -62,11 +62,11 @@ def opt_out(
 
 
 def enqueue_opt_out_jobs(uow: UnitOfWork, user_id: int) -> None:
-    """Enqueue a job for each of the person's subscriptions that contradicts an opt-out."""
+    """Enqueue a job for each list on which the person's subscription contradicts an opt-out."""
     contradicts = or_(opt_out_checks.HAS_LEFT, opt_out_checks.HAS_NO_MAIL)
     query = select(Subscription.list_id).where(Subscription.user_id == user_id, contradicts)
     list_ids = uow.session.scalars(query).all()
-    # A job applies all opt-outs of one list, so each list needs only one job.
+    # A job applies all of the person's opt-outs from one list, so each list needs only one job.
     opt_out_ids = (
         select(func.min(OptOut.id))
         .where(OptOut.user_id == user_id, OptOut.list_id.in_(list_ids))
@@ -77,14 +77,15 @@ def enqueue_opt_out_jobs(uow: UnitOfWork, user_id: int) -> None:
 
 
 def apply_opt_out(resources: Resources, lease: Lease) -> None:
-    """Update the subscription to which the job's opt-out applies.
+    """Update the subscription of a person who opted out while a bulk action locked the list.
 
-    The job changes nothing if the person has lifted the opt-out or was erased.
+    The job changes nothing if the person has undone the opt-out or was erased.
     """
     with resources.unit_of_work() as uow:
         stored = uow.session.get(OptOut, lease.subject_id)
         if stored is not None and stored.user_id is not None:
-            # An imported opt-out has its reason as the source, for example a bounce.
+            # The column ``source`` of an imported opt-out contains a reason such as a bounce, which
+            # isn't a value of ``Via``.
             via = Via(stored.source) if stored.source in set(Via) else Via.IMPORT
             actor = Actor(ActorKind.USER, via, user_id=stored.user_id)
             try:
@@ -97,16 +98,16 @@ def apply_opt_out(resources: Resources, lease: Lease) -> None:
         complete_job(uow, lease, {})
 
 
-# The job has no user, so no user sees the job.
+# The job that applies an opt-out belongs to no user, so that no user sees the job.
 APPLY_OPT_OUT = register_kind(
     JobKind(
         "opt_out.follow",
-        # In the queue for bulk work, the job could wait behind many other bulk jobs.
+        # Use the maintenance queue, because the job could wait for a long time behind bulk jobs.
         Queue.MAINTENANCE,
         Scope.SUBSCRIPTION_FULL,
         retryable=True,
         run=apply_opt_out,
-        # An opt-out must never be dropped, so retries outlast every outage.
+        # Retry for a year, because an opt-out must never be lost, whatever outage occurs.
         patience=timedelta(days=365),
     )
 )
@@ -120,9 +121,11 @@ def unsubscribe_member(
     *,
     wait: bool = True,
 ) -> None:
-    """Unsubscribe the person, and store an opt-out from the list. Raises ``list.busy``.
+    """Unsubscribe the person from the list, and store an opt-out.
 
-    ``wait``: whether to wait for a bulk action that locks the list.
+    Raises ``list.busy``.
+
+    ``wait``: whether to wait until a running bulk action unlocks the list.
     """
     if not locks.lock_pair(uow, person.id, mailing_list.id, wait_for_lists=wait):
         return
@@ -135,9 +138,9 @@ def unsubscribe_member(
 
 
 def undo_leave(uow: UnitOfWork, mailing_list: MailingList, person: User, actor: Actor) -> None:
-    """Undo the last unsubscription, and restore the status that the subscription had before.
+    """Undo the person's latest unsubscription from the list, and restore the subscription's status.
 
-    Raises ``member.denied`` if the person is on a deny list and would become a member again.
+    Raises ``member.denied`` if a deny list prevents the person from becoming a member again.
     """
     if not locks.lock_pair(uow, person.id, mailing_list.id):
         return
@@ -153,8 +156,8 @@ def undo_leave(uow: UnitOfWork, mailing_list: MailingList, person: User, actor: 
 def _find_status_before_leaving(uow: UnitOfWork, record: Subscription) -> SubscriptionStatus:
     """Return the status that the record had before the person last unsubscribed.
 
-    Return ``active`` for a person who left another list and was then transferred to this list,
-    because the history of this list contains no earlier status.
+    Return ``active`` for a person who was transferred to this list after unsubscribing from another
+    list, because the history of this list contains no earlier status.
     """
     event = SubscriptionEvent
     unsubscribed = SubscriptionStatus.UNSUBSCRIBED
@@ -184,7 +187,7 @@ def set_email(
 ) -> None:
     """Enable or disable the list's mail to the person, who stays a subscriber.
 
-    ``wait``: whether to wait for a bulk action that locks the list. Raises ``list.busy``.
+    ``wait``: whether to wait until a running bulk action unlocks the list. Raises ``list.busy``.
     """
     if not locks.lock_pair(uow, person.id, mailing_list.id, wait_for_lists=wait):
         return

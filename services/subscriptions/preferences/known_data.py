@@ -1,4 +1,4 @@
-"""The export of all data about one person in the lists of one owner."""
+"""Exports all data that the lists of one owner contain about a person."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -15,8 +15,8 @@ from services.subscriptions.members import opt_out_checks
 from services.subscriptions.preferences.visits import Visit
 from storage.unit_of_work import UnitOfWork
 
-# The export contains the newest entries of each list. Only people who often leave and return have
-# more entries.
+# The maximum number of consent entries, and of history events, that the export contains per list.
+# Only people who often unsubscribe and sign up again have more entries than the export contains.
 _MAX_ENTRIES_PER_LIST = 1_000
 _RECORD_COLUMNS = (
     *("status", "email_enabled", "name", "email"),
@@ -33,7 +33,7 @@ JsonObject = dict[str, Any]
 
 
 def read_known_data(uow: UnitOfWork, visit: Visit) -> JsonObject:
-    """Return all data about the person in the lists of the owner."""
+    """Return all data that the lists of the visit's owner contain about the visitor."""
     query = (
         select(Subscription, MailingList)
         .join(MailingList, MailingList.id == Subscription.list_id)
@@ -50,14 +50,14 @@ def read_known_data(uow: UnitOfWork, visit: Visit) -> JsonObject:
         .where(ListReport.user_id == visit.person.id, MailingList.user_id == visit.owner_id)
         .order_by(ListReport.id)
     )
-    # The export omits entries for whole domains, which don't concern one person.
+    # Don't export denied domains, which concern more than one person.
     denied = select(
         exists().where(
             DeniedEntry.user_id == visit.owner_id, DeniedEntry.entry == visit.person.email
         )
     )
-    # The export contains opt-outs from lists without a record of the person, and opt-outs from
-    # before an erasure.
+    # Export all opt-outs with the person's address, even from lists without a record of the person
+    # or from before an erasure.
     is_of_person = opt_out_checks.is_opt_out_of(uow.settings.keyring, visit.person)
     opt_out_rows = uow.session.execute(
         select(OptOut, MailingList.title)
@@ -108,5 +108,5 @@ def _export_columns(row: object, names: Iterable[str]) -> JsonObject:
 
 
 def _export_value(value: Any) -> Any:
-    """Return times as texts, and all other values unchanged."""
+    """Convert a time to a text, and return any other value unchanged."""
     return clock.format_timestamp(value) if hasattr(value, "isoformat") else value

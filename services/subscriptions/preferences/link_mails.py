@@ -1,11 +1,12 @@
-"""Mails the link that opens a person's preferences.
+"""Mails people the link that opens the page with their preferences.
 
-People forward mails, and each mail of a list contains a trace id. A trace id therefore only gives
-access to one list. A link that Pressroom mails to a person's address gives access to all lists of
-the owner.
+A trace id only gives access to one list, because each mail of a list contains a trace id, and
+people forward mails. The mailed link to the preferences gives access to the person's subscriptions
+to all lists of the owner.
 
-A worker checks whether the owner's lists contain the address. The request doesn't check the
-address, so that neither the response nor the duration reveals whether a list contains the address.
+The worker checks whether the owner's lists contain the address to which the link is mailed. The API
+request doesn't check the address, so that neither the response nor its duration reveals whether a
+list contains the address.
 """
 
 from typing import NamedTuple
@@ -29,11 +30,11 @@ from storage.unit_of_work import UnitOfWork
 def request_link(
     uow: UnitOfWork, mailing_list: MailingList, email: str, *, language: str, source: bytes | None
 ) -> None:
-    """Enqueue a mail with the link, unless the address has reached the limit of such mails.
+    """Enqueue a mail with a link to the preferences, unless the address has reached a rate limit.
 
     The worker only sends the mail if a list of the owner contains the address.
 
-    ``email``: a normalised address.
+    ``email``: the normalised address of the person who requested the link.
     """
     if account_mails.is_mail_limit_reached(uow, MailKind.PREFERENCES, email):
         return
@@ -50,14 +51,15 @@ def request_link(
         uow,
         MAIL_PREFERENCES,
         user_id=None,
-        # Many requests for one list only delay the mails of the list's owner.
+        # Enqueue the job on behalf of the list's owner, so that many requests for one list only
+        # delay mails about the same owner's lists.
         on_behalf_of=mailing_list.user_id,
         subject_id=mail.id,
     )
 
 
 def mail_link(resources: Resources, lease: Lease, mailer: Mailer) -> None:
-    """Mail the link if a list of the owner contains the address."""
+    """Mail a link to the preferences if a list of the owner contains the address."""
     mail = None
     with resources.unit_of_work() as uow:
         request = uow.session.get(AccountMail, lease.subject_id)
@@ -92,10 +94,10 @@ MAIL_PREFERENCES = register_mail_kind("subscription.mail_preferences", mail_link
 
 
 class _Recipient(NamedTuple):
-    """The recipient of a link.
+    """The recipient of a mailed link to the preferences.
 
     Attributes:
-        mailing_list: the list that the person named in the request.
+        mailing_list: the list that the person named when requesting the link.
         language: the language in which the person subscribed.
     """
 
@@ -105,7 +107,7 @@ class _Recipient(NamedTuple):
 
 
 def _find_recipient(uow: UnitOfWork, request: AccountMail) -> _Recipient | None:
-    """Return the recipient, or ``None`` if no list of the owner has a record of the person."""
+    """Return the recipient of the link, or ``None`` if the person is on no list of the owner."""
     person = uow.session.scalar(select(User).where(User.email == request.email))
     mailing_list = uow.session.get(MailingList, request.list_id)
     if person is None or person.erased_at is not None or mailing_list is None:
@@ -113,7 +115,7 @@ def _find_recipient(uow: UnitOfWork, request: AccountMail) -> _Recipient | None:
     query = (
         select(Subscription.language)
         .join(MailingList, MailingList.id == Subscription.list_id)
-        # A record without an address belongs to an erased person.
+        # Skip records without an address, which belong to erased people.
         .where(Subscription.user_id == person.id, Subscription.email.is_not(None))
         .where(MailingList.user_id == mailing_list.user_id)
         .order_by(Subscription.list_id != mailing_list.id, Subscription.id)

@@ -1,4 +1,4 @@
-"""The person's subscriptions to the lists of one owner, as the page of preferences shows them."""
+"""Reads and changes a person's subscriptions to the lists of one owner for the preferences page."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,26 +16,27 @@ from services.subscriptions.members.members import OwnSubscription
 from services.subscriptions.preferences.visits import Visit
 from storage.unit_of_work import UnitOfWork
 
-# The page of preferences shows at most this many lists. The export of known data contains all
-# lists.
+# The maximum number of lists on the preferences page.
 MAX_SHOWN_LISTS = 100
 MAX_NAME_CHARACTERS = 200
-# Only people with one of these statuses may change the name and the fields on a list.
+# The statuses of subscriptions whose name and fields the person may change.
 _EDITABLE_STATUSES = (SubscriptionStatus.ACTIVE, SubscriptionStatus.PENDING)
 
 
 @dataclass(frozen=True)
 class OwnList:
-    """A list, with the person's subscription to the list."""
+    """One of the owner's lists, and the person's subscription to the list."""
 
     mailing_list: MailingList
     subscription: OwnSubscription
 
 
 def read_lists(uow: UnitOfWork, visit: Visit) -> list[OwnList]:
-    """Return the person's lists, with the list of the visit first.
+    """Return the owner's lists to which the person has a subscription.
 
-    Lists from which the owner removed the person are missing.
+    The list for which the person requested the link comes first.
+
+    The result omits lists from which the owner has removed the person.
     """
     query = (
         select(MailingList)
@@ -53,7 +54,7 @@ def read_lists(uow: UnitOfWork, visit: Visit) -> list[OwnList]:
 
 
 def find_list(uow: UnitOfWork, visit: Visit, list_id: int) -> tuple[MailingList, Subscription]:
-    """Return one of the person's lists and the person's record, or raise ``list.not_found``."""
+    """Return a list and the person's subscription to the list, or raise ``list.not_found``."""
     mailing_list = uow.session.get(MailingList, list_id)
     record = changes.find_record(uow, list_id, visit.person.id)
     is_own = mailing_list is not None and mailing_list.user_id == visit.owner_id
@@ -71,7 +72,9 @@ def change_answers(
     name: str,
     values: Mapping[str, str],
 ) -> None:
-    """Set the person's name and public fields on a list. An empty text removes a value.
+    """Change the person's name and public fields on a list.
+
+    An empty text removes the name or value.
 
     Raises ``list.not_found``, ``subscription.not_found``, ``list.busy`` and ``field.value``.
     """

@@ -1,4 +1,4 @@
-"""Visits: sessions in which a person may see and change the preferences for one owner's lists.
+"""Visits, which are sessions in which a person can edit the preferences for one owner's lists.
 
 A visit starts with a mailed link, needs no login, and expires after an hour.
 """
@@ -19,10 +19,10 @@ from storage.unit_of_work import UnitOfWork
 
 @dataclass(frozen=True)
 class Visit:
-    """A person's access to the preferences for the lists of one owner.
+    """A person's session on the preferences page for the lists of one owner.
 
     Attributes:
-        mailing_list: the list that the person named in the request for the link.
+        mailing_list: the list that the person named when requesting the link to the preferences.
     """
 
     person: User
@@ -34,7 +34,7 @@ class Visit:
 
 
 def read_link(uow: UnitOfWork, secret: str) -> MailedLink:
-    """Return the mailed link without using up the link.
+    """Return the mailed link to the preferences, without marking the link as used.
 
     Raises ``preferences_link.invalid``, ``preferences_link.used``.
     """
@@ -49,9 +49,9 @@ def read_link(uow: UnitOfWork, secret: str) -> MailedLink:
 
 
 def begin_visit(uow: UnitOfWork, secret: str) -> str:
-    """Start a visit with a mailed link, and return the secret of the visit.
+    """Start a visit, mark the mailed link as used, and return the secret of the visit.
 
-    The link can't be used again. Raises the errors of ``read_link``.
+    Raises the errors of ``read_link``.
     """
     link = read_link(uow, secret)
     mailed_tokens.use_token(uow, link, used=PREFERENCES_LINK_USED)
@@ -81,14 +81,14 @@ def end_visit(uow: UnitOfWork, secret: str | None) -> None:
 
 
 def _find_person(uow: UnitOfWork, link: MailedLink) -> User | None:
-    """Return the person who got the link, or ``None`` if the person's address has changed."""
+    """Return the person who got the link, or ``None`` if the person has another address now."""
     assert link.user_id is not None
     person = accounts.find_user(uow, link.user_id)
     return person if person is not None and person.email == link.email else None
 
 
 def _read_visit_link(uow: UnitOfWork, secret: str | None) -> MailedLink:
-    """Return the stored link of the visit, or raise ``visit.over``."""
+    """Return the row in ``mailed_links`` that stores the visit, or raise ``visit.over``."""
     if not secret:
         raise VISIT_OVER()
     link = mailed_tokens.read_token(uow, Purpose.VISIT_PREFERENCES, secret, invalid=VISIT_OVER)
