@@ -1,9 +1,9 @@
-"""The loggers of structlog, which all modules use."""
+"""Creates the structlog loggers that all modules use."""
 
 from core.process.absent_modules import hide_module
 
-# Rich is slow to import. structlog needs Rich only for tracebacks in a format that Pressroom
-# doesn't print.
+# Hide the library Rich, because structlog imports Rich for pretty tracebacks that Pressroom doesn't
+# print. The import of Rich is slow.
 with hide_module("rich"):
     import structlog
 
