@@ -11,8 +11,7 @@ _SENDER = re.compile(rf"(?:(?P<name>[^<>]*)<(?P<address>{_ADDRESS})>|(?P<bare>{_
 
 
 class MailSecurity(StrEnum):
-    """The encryption of connections to the mail server, as the scheme of the server's URL selects.
-    """
+    """The encryption of connections to the mail server, which the scheme of a URL selects."""
 
     NONE = "smtp"
     TLS = "smtps"
