@@ -32,8 +32,8 @@ def neighbouring_ids(count: int) -> list[int]:
     """Return ascending ids for a batch of new rows, starting at a random number.
 
     The ids of a batch are close together, so that a database index stores the batch on a few pages.
-    The ids of a batch reveal neither the age nor the number of rows. A number near a known id is
-    the id of another row with a chance of one in half a million.
+    The ids of a batch reveal neither the age nor the number of rows. Someone who knows an id can
+    guess a neighbouring id with a chance of one in half a million.
     """
     gaps = array("I", secrets.token_bytes(4 * count))
     first = secrets.randbelow(MAX_ID - count * _MAX_GAP)

@@ -2,8 +2,8 @@
 
 from core.process.absent_modules import hide_module
 
-# Hide the library Rich, because structlog imports Rich for pretty tracebacks that Pressroom doesn't
-# print. The import of Rich is slow.
+# Hide the slow library Rich, which structlog would import for pretty tracebacks that Pressroom
+# doesn't print.
 with hide_module("rich"):
     import structlog
 

@@ -12,9 +12,9 @@ class Queue(StrEnum):
 
     # Composer calls, which need a CPU core or a language model while an API caller waits.
     REQUEST = "request"
-    # Searches for stock photos at a provider, while an API caller waits for the result.
+    # Searches for stock photos at a provider, for API callers who wait for the result.
     PHOTOS = "photos"
-    # Orders at payment providers, while an API caller may wait for the result.
+    # Orders at payment providers, for API callers who may wait for the result.
     MONEY = "money"
     # Mails, which depend on the speed of the mail server.
     MAIL = "mail"
@@ -26,7 +26,7 @@ class Queue(StrEnum):
     MEDIA = "media"
     # Bulk adds, imports and undos of imports, which run in turns of a few seconds.
     BULK = "bulk"
-    # Periodic tasks, deletions and erasures, while no API caller waits.
+    # Periodic tasks, deletions and erasures, which never keep an API caller waiting.
     MAINTENANCE = "maintenance"
 
 

@@ -22,8 +22,8 @@ class Scope(StrEnum):
 
 USER_SCOPES = frozenset(Scope) - {Scope.DELIVERY}
 
-# Explains each scope on the page that asks a person to grant a program the scope. A person can't
-# grant a scope without an explanation.
+# The explanation of each scope for the page on which a person grants scopes to a program. A person
+# can't grant a scope without an explanation.
 SCOPE_EXPLANATIONS = {
     Scope.CREDIT_READ: "See your credit balance and what it was spent on",
     Scope.CREDIT_FULL: "See your credits, spend them, and claim credits that were paid for",
@@ -35,7 +35,8 @@ SCOPE_EXPLANATIONS = {
     ),
 }
 GRANTABLE_SCOPES = frozenset(SCOPE_EXPLANATIONS)
-# Explains the scopes that an API key can have. Only an API key can have the webhook scope.
+# The explanations of the scopes that an API key can have. Only an API key can have the webhook
+# scope.
 KEY_SCOPE_EXPLANATIONS = SCOPE_EXPLANATIONS | {
     Scope.WEBHOOK: "Have your events sent to a URL, of the types that its other scopes let it see"
 }

@@ -2,8 +2,8 @@
 
 The application's database role may only add and read records of consent. Database functions of the
 table owner shorten old IP addresses, delete the records of erased people, and delete the claims of
-undone imports. The tables aren't partitioned by time, because records of consent aren't deleted by
-age.
+undone imports. The consent tables aren't partitioned by time, because records of consent aren't
+deleted by age.
 """
 
 from datetime import datetime
@@ -72,8 +72,8 @@ class ConsentEntry(Model):
     # The URL of the page with the sign-up form, without the URL's query.
     url: Mapped[str | None]
     browser: Mapped[str | None]
-    # The version of the list's consent wording at the time of consent. NULL if an owner's action
-    # added the person.
+    # The version of the list's consent wording at the time of consent, or NULL if an owner added
+    # the person.
     wording_version: Mapped[int | None]
     # The list to which the person consented, if a transfer copied the entry from another list.
     of_list_id: Mapped[int | None]
@@ -99,11 +99,11 @@ class ConsentClaim(Model):
     )
 
     # The table has no foreign keys, which would double the time for storing a million claims. A
-    # claim outlives the row of its import.
+    # claim of consent outlives the row of its import.
     import_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     subscription_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     how: Mapped[str] = mapped_column(primary_key=True)
-    # The time of consent according to the imported file. The default is the time of the import.
+    # The time of consent according to the imported file, or else the time of the import.
     occurred_at: Mapped[datetime]
     ip: Mapped[str | None]
     url: Mapped[str | None]

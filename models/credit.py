@@ -101,8 +101,9 @@ class CreditEntry(Model):
 class OpenCharge(Model):
     """A charge for a call to a provider that hasn't responded yet.
 
-    The charge is reversed if the provider doesn't respond. A process must delete the row before it
-    settles or reverses the charge, so that no charge is settled or reversed twice.
+    An open charge is reversed if the provider doesn't respond. A process must delete the row of an
+    open charge before settling or reversing the charge, so that no charge is settled or reversed
+    twice.
     """
 
     __tablename__ = "open_charges"
@@ -110,13 +111,13 @@ class OpenCharge(Model):
     entry_id: Mapped[int] = mapped_column(
         ForeignKey("credit_entries.id"), primary_key=True, autoincrement=False
     )
-    # Identifies the charged call. A repetition of the call is free for a day after the charge was
-    # settled.
+    # Identifies the call for which the user is charged. A repetition of the call is free for a day
+    # after the charge was settled.
     call: Mapped[str]
-    # Identifies the requested work. Calls that request the same work share one run of the work and
-    # one charge.
+    # Identifies the work that the call requests. Calls that request the same work share one run of
+    # the work and one charge.
     work: Mapped[str] = mapped_column(index=True)
-    # The worker that calls the provider. NULL until a worker calls the provider.
+    # The worker that calls the provider, or NULL before the call.
     taken_by: Mapped[str | None]
     # The time at which maintenance reverses the charge if the charge is still open.
     deadline: Mapped[datetime] = mapped_column(index=True)
@@ -217,7 +218,7 @@ class PaymentOrder(Model):
     )
 
     id: Mapped[RandomId]
-    # The user who gets the credits. NULL until somebody claims an order that was created without
+    # The user who gets the credits, or NULL until somebody claims an order that was created without
     # credentials.
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     status: Mapped[str] = mapped_column(default=OrderStatus.CREATED)

@@ -74,8 +74,8 @@ class Job(Model):
     # write of a worker checks the fencing token, so that a worker that lost its lease can't change
     # the job.
     attempt: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The number of consecutive leases of the job that were lost without progress. A high number
-    # reveals a job that crashes every worker.
+    # The number of consecutive leases of the job that were lost without progress. A high number of
+    # lost leases reveals a job that crashes every worker.
     crashes: Mapped[int] = mapped_column(default=0, server_default="0")
     # The number of consecutive temporary failures of the job.
     retries: Mapped[int] = mapped_column(default=0, server_default="0")
@@ -101,7 +101,7 @@ class Job(Model):
     # The span that enqueued the job, in the format of W3C Trace Context. NULL without tracing.
     traceparent: Mapped[str | None] = mapped_column(Text)
     # The API process whose caller may wait for the job. Only this API process is notified when the
-    # job changes. NULL means that all API processes are notified.
+    # job changes. NULL means that all API processes are notified when the job changes.
     waiter: Mapped[str | None]
     # The number of changes to the job that API callers can see. Server-sent events about a job use
     # the job's version as their id.

@@ -149,7 +149,7 @@ class MemberTag(Model):
 class DeletedTag(Model):
     """A deleted tag.
 
-    The row is deleted when maintenance has removed the tag's id from all members.
+    The row of a deleted tag is removed when no member has the tag's id any longer.
     """
 
     __tablename__ = "deleted_tags"
@@ -193,10 +193,11 @@ class ListReport(Model):
 
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
-    # NULL after the person's erasure, or for a stranger's report.
+    # The person who reported the list, or NULL for a stranger's report and after the person's
+    # erasure.
     user_id: Mapped[int | None] = mapped_column(
         ForeignKey("users.id", ondelete="SET NULL"), index=True
     )
-    # An HMAC of the stranger's network, for a report from the list's page.
+    # An HMAC of the network from which a stranger reported the list.
     network_digest: Mapped[bytes | None]
     created_at: Mapped[CreatedAt] = mapped_column(index=True)

@@ -30,7 +30,7 @@ class StorageUse(Model):
 
 
 class ComposerUse(Model):
-    """The number of composer calls that a user made on the last day (UTC) with calls."""
+    """The number of composer calls that a user made on the user's last active day (UTC)."""
 
     __tablename__ = "composer_uses"
 

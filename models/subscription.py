@@ -44,10 +44,10 @@ class Subscription(Model):
             "id",
             postgresql_where="import_id IS NOT NULL",
         ),
-        # With the indexes of active members, an owner's pages show the newest members, search by
-        # the beginning of an address, and show members on a paid tier. The indexes contain only
-        # active members, which halves the size of the indexes. Pages with the newest members first
-        # read the indexes backwards, because an index that grows at its end stays dense.
+        # Owners' pages use the indexes of active members to show the newest members, to search for
+        # addresses, and to show members on a paid tier. The indexes contain only active members,
+        # which halves the size of the indexes. Pages with the newest members first read the indexes
+        # backwards, because an index that grows at its end stays dense.
         Index("ix_subscriptions_active", "list_id", "id", postgresql_where=_ACTIVE),
         Index(
             "ix_subscriptions_active_email",
@@ -83,8 +83,8 @@ class Subscription(Model):
             postgresql_include=["email"],
             postgresql_where="status <> 'active'",
         ),
-        # Indexes for filters (services/subscriptions/filters). Members without tags and fields have
-        # no entries in the indexes on tags and fields, which makes imports faster.
+        # Indexes for filters of members (services/subscriptions/filters). Members without tags and
+        # fields have no entries in the indexes on tags and fields, which makes imports faster.
         Index(
             "ix_subscriptions_tag_ids",
             "tag_ids",
@@ -127,7 +127,7 @@ class Subscription(Model):
     name: Mapped[str | None]
     # The person's e-mail address, or NULL after the person's erasure.
     email: Mapped[str | None]
-    # The way in which the person first joined: challenge, form, login, import or transfer.
+    # The way in which the person first joined the list: challenge, form, login, import or transfer.
     source: Mapped[str]
     confirmation_asked_at: Mapped[datetime | None]
     # The time at which a person who hasn't confirmed the subscription gets a single reminder. NULL
@@ -237,7 +237,7 @@ class MailedLink(Model):
     # The e-mail address to which the token was mailed, if the person's account may have a different
     # address.
     email: Mapped[str | None] = mapped_column(index=True)
-    # The database stores only an HMAC of the token's secret. Only the mail contains the secret.
+    # The database stores only an HMAC of the token's secret, which only the mail contains.
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     expires_at: Mapped[datetime]
     used_at: Mapped[datetime | None]

@@ -77,8 +77,8 @@ class UserSession(Model):
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
-    # The database stores only an HMAC of the session's secret. Only the browser's cookie contains
-    # the secret.
+    # The database stores only an HMAC of the session's secret, which only the browser's cookie
+    # contains.
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     # A name that helps people recognize their sessions, such as "Firefox on Linux".
     browser: Mapped[str | None]
@@ -104,8 +104,8 @@ class LoginAttempts(Model):
     attempts: Mapped[int]
     paused_until: Mapped[datetime]
     tried_at: Mapped[datetime] = mapped_column(index=True)
-    # The HMAC of the network whose count includes these failed logins. A successful login to an
-    # account subtracts the account's failed logins from the network's count.
+    # The HMAC of the network whose counter includes the failed logins. A successful login to an
+    # account subtracts the account's failed logins from the network's counter.
     source: Mapped[bytes | None]
 
 
@@ -195,7 +195,7 @@ class FormerAddress(Model):
 
 
 class AccountMail(Model):
-    """A mail about an account, which is waiting to be sent or was sent recently.
+    """A mail about an account, kept while the mail waits and for a short time after sending.
 
     The recipient's address may have no account.
     """
@@ -211,8 +211,8 @@ class AccountMail(Model):
     user_id: Mapped[int | None] = mapped_column(
         ForeignKey("users.id", ondelete="CASCADE"), index=True
     )
-    # The object that the mail is about, such as the last characters of an API key, a program or a
-    # browser.
+    # A text that names what the mail is about, such as a program, a browser or the end of an API
+    # key.
     detail: Mapped[str | None]
     # The list that a mail to a reader is about. ``list_id`` has no foreign key, because a foreign
     # key would lock the list.
@@ -231,8 +231,8 @@ class AccountMail(Model):
 class Erasure(Model):
     """The erasure of one person, with the progress and the results of the erasure's job.
 
-    The row of an erasure is kept as a proof. When the erasure is finished, the row contains only
-    ids, counts and times.
+    The row of an erasure is kept as a proof of the erasure. When the erasure is finished, the row
+    contains only ids, counts and times.
     """
 
     __tablename__ = "erasures"

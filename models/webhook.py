@@ -12,11 +12,11 @@ from models.declarative import CreatedAt, Model, SerialId, allow_values
 
 class EndpointState(StrEnum):
     ACTIVE = "active"
-    # Deliveries failed for days, the API key expired, or the owner paused the endpoint. Only the
-    # owner can resume a paused endpoint.
+    # The endpoint is paused because deliveries failed for days, its API key expired, or the owner
+    # paused it. Only the owner can resume a paused endpoint.
     PAUSED = "paused"
-    # The receiver answered with status 410, the account was recovered, or the API key was revoked.
-    # An ended endpoint can't be resumed.
+    # The endpoint ended because the receiver answered with status 410, the account was recovered,
+    # or the API key was revoked. An ended endpoint can't be resumed.
     ENDED = "ended"
 
 
@@ -40,7 +40,7 @@ class WebhookEndpoint(Model):
         CheckConstraint("cardinality(types) > 0", name="has_types"),
         Index("ix_webhook_endpoints_user_id_id", "user_id", text("id DESC")),
         Index(None, "key_id", postgresql_where="key_id IS NOT NULL"),
-        # A worker searches for active endpoints every second.
+        # An index for workers, which search for active endpoints every second.
         Index("ix_webhook_endpoints_active", "id", postgresql_where="state = 'active'"),
         Index(None, "deleted_at", postgresql_where="deleted_at IS NOT NULL"),
     )
@@ -85,7 +85,7 @@ class WebhookEndpoint(Model):
 
 
 class WebhookSecret(Model):
-    """A secret that signs the deliveries of an endpoint. The secret is stored encrypted."""
+    """A secret that signs the deliveries of an endpoint. The webhook secret is stored encrypted."""
 
     __tablename__ = "webhook_secrets"
 

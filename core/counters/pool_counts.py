@@ -72,7 +72,7 @@ def _merge_files(files: list[Path], target: Path) -> None:
 
 
 def _read_metrics(files: Iterable[Path], *, accumulate: bool) -> Iterable[Metric]:
-    """Return the sums of the metrics in the files.
+    """Read metrics files of several processes, and return the sum of each metric.
 
     Args:
         accumulate: whether to return cumulative histogram buckets. Prometheus expects cumulative

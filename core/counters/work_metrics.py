@@ -75,8 +75,7 @@ _ended_counter = cache(_ENDED.labels)
 circuit_gauge = cache(_CIRCUIT.labels)
 _credits_counter = cache(_CREDITS.labels)
 
-# The errors of jobs that failed through a fault in Pressroom. Alerts query the counters of these
-# errors.
+# The errors of jobs that failed through a fault in Pressroom, which alerts watch.
 _INTERNAL_ERRORS = (JOB_BROKE, JOB_GIVEN_UP, JOB_WORKER_LOST, JOB_TOO_SLOW)
 
 

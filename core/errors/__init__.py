@@ -49,7 +49,7 @@ class FieldProblem:
 class DomainError(Exception):
     """An error that a caller can act on.
 
-    The ``message`` names the broken rule and the field, but never a secret.
+    The ``message`` of the error names the broken rule and the field, but never a secret.
     """
 
     kind: Kind

@@ -16,7 +16,8 @@ from babel.messages.pofile import read_po
 from jinja2 import BaseLoader, Environment, StrictUndefined, select_autoescape
 
 ENGLISH = "en"
-# Only the first characters of an ``Accept-Language`` header are parsed, to limit the parsing time.
+# At most this many characters of an ``Accept-Language`` header are parsed, to limit the parsing
+# time.
 MAX_HEADER_CHARACTERS = 500
 
 _CATALOGUES = files(__package__).joinpath("catalogues")
@@ -34,10 +35,7 @@ def list_languages() -> tuple[str, ...]:
 
 
 def choose_language(accept_language: str) -> str:
-    """Return the best supported language for an ``Accept-Language`` header.
-
-    The default is English.
-    """
+    """Return the supported language that best fits an ``Accept-Language`` header, or English."""
     names_by_lower_case = {name.lower(): name for name in list_languages()}
     for preferred_name in _parse_preferences(accept_language[:MAX_HEADER_CHARACTERS]):
         # Remove parts from the end of the language tag until a supported language matches (RFC
@@ -103,7 +101,7 @@ def create_templates(language: str, loader: BaseLoader) -> Environment:
 def _parse_preferences(accept_language: str) -> list[str]:
     """Return the lower-case language tags of an ``Accept-Language`` header by descending weight.
 
-    Tags with weight 0 are omitted.
+    Language tags with weight 0 are omitted.
     """
     ranges = [match for part in accept_language.split(",") if (match := _RANGE.match(part))]
     preferences = [(float(match["weight"] or 1), match["name"].lower()) for match in ranges]

@@ -34,8 +34,8 @@ _INVISIBLE = "".join(
     )
 )
 _ANY_INVISIBLE = re.compile(f"[{re.escape(_INVISIBLE)}]")
-# The invisible characters that people accidentally type or copy together with a text. The only
-# stripped control characters are whitespace and Ctrl+Z, which ends a file in DOS.
+# The invisible characters that people accidentally type or copy together with a text. Control
+# characters are kept, except whitespace and Ctrl+Z, which ends a file in DOS.
 _STRIPPED = "".join(
     character
     for character in _INVISIBLE
@@ -90,7 +90,7 @@ def has_invisible(text: str) -> bool:
 
 
 def fold_case(text: str) -> str:
-    """Return a form of the text for comparisons that ignore case and Unicode composition."""
+    """Normalize a text, so that comparisons ignore case and Unicode composition."""
     return normalize("NFC", normalize("NFC", text).casefold())
 
 

@@ -22,7 +22,7 @@ from core.process.linux import exit_with_parent, trim_memory
 HEAD = struct.Struct(">IQ")
 
 # The type of a function that answers requests. An ``Answer`` function receives the JSON fields and
-# the binary data of a request, and returns the JSON fields and the binary data of the answer.
+# the binary data of a request, and returns those of the answer.
 Answer = Callable[[Any, bytes], tuple[Any, Sequence[bytes]]]
 
 _MAX_CPU_SECONDS = 60.0
@@ -79,7 +79,7 @@ def answer_messages(
 
 
 def _answer_one(answer: Answer, head: bytes, requests: BinaryIO, answers: BinaryIO) -> None:
-    """Read one message, and send the answer.
+    """Read one message from the parent, and send the answer to the parent.
 
     ``_answer_one`` is a separate function, so that Python frees the memory of the message on
     return.

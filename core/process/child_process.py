@@ -64,7 +64,7 @@ class ChildProcess:
         return self._child.pid if self._child else None
 
     def start(self) -> None:
-        """Start the child process before the first message, so that the message needn't wait."""
+        """Start the child process early, so that the first message doesn't have to wait."""
         self._usable()
 
     def ask(self, fields: Any, *data: bytes) -> tuple[Any, bytes]:
@@ -106,8 +106,8 @@ class ChildProcess:
             status, printed = self._kill(child, grace=_EXIT_SECONDS)
         except BaseException:
             # The time limit of a job can interrupt ``ask`` at any point. Kill the child after an
-            # interruption, because the next call would read the rest of this answer as its own
-            # answer.
+            # interruption, because the next call of ``ask`` would read the rest of this answer as
+            # its own answer.
             self._kill(child)
             raise
         if status == 0:

@@ -2,8 +2,8 @@
 
 A hostile image can run code by exploiting a fault in a codec. In a confined process, hostile code
 can only compute, read requests and write answers. The kernel's seccomp filter refuses all system
-calls that decoding doesn't need, even to root. A process can't remove its seccomp filter. If the
-kernel doesn't support seccomp, only resource limits restrict the child process.
+calls that decoding data doesn't need, even to root. A process can't remove its seccomp filter. If
+the kernel doesn't support seccomp, only resource limits restrict the child process.
 """
 
 import errno
@@ -32,12 +32,13 @@ _PILLOW_CALLS = ("getcwd",)
 
 
 def confine_process(memory_bytes: int) -> None:
-    """Drop all rights of this process that decoding doesn't need.
+    """Drop all rights of this process that decoding untrusted data doesn't need.
 
     The process must open its files and import its modules before it calls ``confine_process``.
     """
     with suppress(OSError):
-        # Call ``supported`` before the confinement, because its first call starts a process.
+        # Call ``supported`` before the confinement, because the first call of ``supported`` starts
+        # a process.
         supported()
     limit_resources(memory_bytes)
     with suppress(OSError):
@@ -83,7 +84,7 @@ def filter_error() -> OSError | None:
 
 
 def create_decoding_filter() -> Filter:
-    """Return a seccomp filter that permits only the system calls that decoding needs.
+    """Return a seccomp filter that permits only the system calls that decoding data needs.
 
     Raises ``OSError`` for an unknown type of processor.
     """

@@ -28,10 +28,10 @@ def end_start() -> None:
 
 
 def freeze_before_fork() -> None:
-    """Exclude all existing objects from garbage collection, so that a fork shares their memory.
+    """Exclude all existing objects from garbage collection, so that forked processes share them.
 
-    A garbage collection writes to every object that it visits, so the forked process would need its
-    own copy of the object's memory page.
+    A garbage collection writes to every object that it visits. Writing to an object in a forked
+    process copies the object's memory page.
     """
     gc.collect()
     gc.freeze()

@@ -10,7 +10,7 @@ _PR_SET_DUMPABLE = 4
 _PR_SET_NO_NEW_PRIVS = 38
 
 _libc = ctypes.CDLL(None, use_errno=True)
-# On systems other than Linux, which Pressroom doesn't support, the functions of this module do
+# On unsupported systems, which are all systems except Linux, the functions of this module do
 # nothing.
 _IS_LINUX = sys.platform == "linux"
 

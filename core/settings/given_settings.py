@@ -88,7 +88,7 @@ def required_together(*others: str) -> AfterValidator:
 
     Args:
         others: the names of the settings that belong to the same group as the validated setting.
-            The class must declare the validated setting after the settings in ``others``.
+            The settings class must declare the validated setting after the settings in ``others``.
     """
 
     def check(value: Any, info: ValidationInfo) -> Any:
@@ -110,7 +110,7 @@ def is_secret(field: FieldInfo) -> bool:
 def read_secret_files(kind: type[GivenSettings]) -> dict[str, str]:
     """Read secrets from the files whose paths are in environment variables that end in ``_FILE``.
 
-    An empty file means that an optional secret isn't set. Raises ``SettingsError``.
+    An empty secret file means that an optional secret isn't set. Raises ``SettingsError``.
     """
     secrets: dict[str, str] = {}
     problems: list[str] = []

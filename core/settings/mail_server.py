@@ -11,7 +11,10 @@ _SENDER = re.compile(rf"(?:(?P<name>[^<>]*)<(?P<address>{_ADDRESS})>|(?P<bare>{_
 
 
 class MailSecurity(StrEnum):
-    """The encryption of connections to the mail server, which the scheme of a URL selects."""
+    """The encryption of connections to the mail server.
+
+    The scheme of the mail server's URL selects the encryption.
+    """
 
     NONE = "smtp"
     TLS = "smtps"

@@ -274,7 +274,7 @@ def _parse_days(text: str) -> dict[Retained, int]:
     return days
 
 
-# Validators and types of settings.
+# Validators and types for settings classes.
 COMMA_SEPARATED = BeforeValidator(_split)
 # An annotation must list ``OR_LINES_OF_A_FILE`` after ``COMMA_SEPARATED``, because pydantic runs
 # the last ``BeforeValidator`` first.
@@ -285,6 +285,6 @@ RateLimits = Annotated[str, AfterValidator(check_rate_limits)]
 CreditsPerUsd = Annotated[Decimal, Field(gt=0, max_digits=15, decimal_places=4)]
 ComposerPrice = Annotated[Decimal | None, Field(gt=0, max_digits=15, decimal_places=4)]
 Currencies = Annotated[tuple[Currency, ...], NoDecode, BeforeValidator(parse_currencies)]
-# A plan's quota without an entry is unlimited.
+# A quota that isn't in the mapping is unlimited.
 Quotas = Annotated[Mapping[PlanQuota, int], NoDecode, BeforeValidator(parse_quotas)]
 RetentionDays = Annotated[Mapping[Retained, int], NoDecode, BeforeValidator(parse_retention)]

@@ -31,8 +31,8 @@ _URL = re.compile(
     rf"(?P<origin>{ORIGIN.pattern}){_PATH}(?P<query>\?{_TAIL})?(?P<fragment>#{_TAIL})?",
     re.IGNORECASE | re.ASCII,
 )
-# Matches an escaped control character or backslash. Programs that decode the escape could
-# understand the URL differently from programs that don't.
+# Matches an escaped control character or backslash. A program that decodes escaped characters could
+# understand the URL differently from a program that doesn't.
 _ESCAPED_TRICK = re.compile(r"%(?:[01][0-9a-f]|7f|5c)", re.IGNORECASE)
 
 

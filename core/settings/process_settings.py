@@ -1,7 +1,8 @@
-"""The settings that each process needs, and that a deployment therefore passes to the process.
+"""The names of the settings that each kind of process needs.
 
-The worker that decodes uploads must not have secrets for payments and mail, because a malicious
-upload could run code that reads the environment.
+A deployment passes to a process only the settings that the process needs. The worker that decodes
+uploads must not have secrets for payments and mail, because a malicious upload could run code that
+reads the environment.
 """
 
 from collections.abc import Collection

@@ -171,8 +171,8 @@ class ProviderSettings(GivenSettings):
     def require_model_key(self) -> None:
         """Raise ``SettingsError`` if the API key of the language model is missing.
 
-        Only a process that calls the language model needs an API key. The API process reads the
-        name of the language model, but has no API key for the model.
+        Only a process that calls the language model needs the model's API key. The API process
+        reads the name of the language model, but has no API key for the model.
         """
         needs_key = self.llm_provider == "openai" and self.llm_base_url.host == _HOST_WITH_API_KEY
         if needs_key and not self.llm_api_key:

@@ -311,5 +311,5 @@ class FlowerSettings(BrokerSettings):
 
 def _first_url(url: SecretStr | None, fallback: SecretStr | None) -> str:
     chosen_url = url or fallback
-    assert chosen_url is not None  # the validators require a URL or a fallback
+    assert chosen_url is not None  # the settings reject a missing URL without a fallback
     return chosen_url.get_secret_value()

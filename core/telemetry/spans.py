@@ -59,7 +59,7 @@ def add_attributes(attributes: SpanAttributes) -> None:
 
 
 def note_route(method: str, route: str, status: int) -> None:
-    """Name a request's span after the route at the end of the request."""
+    """Give a request's span the name of the route when the request ends."""
     if _tracing is not None:
         _tracing.name_request(method, route, status)
 
@@ -71,7 +71,7 @@ def note_failure(error: Exception) -> None:
 
 
 def current_traceparent() -> str | None:
-    """Return the current span in the W3C Trace Context format, so that a trace spans processes."""
+    """Return the W3C Trace Context of the current span, for a process that continues the trace."""
     return None if _tracing is None else _tracing.traceparent()
 
 
