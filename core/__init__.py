@@ -1,4 +1,8 @@
-"""The layer that all other packages import. Python imports this package before any library."""
+"""The core layer, which all other packages of Pressroom import.
+
+``core`` is imported before all libraries, so that ``core`` can hide a module that the libraries
+would load.
+"""
 
 from core.process import absent_modules
 

@@ -1,4 +1,4 @@
-"""Generates ids, and reads the cursors of pages."""
+"""Generates ids, and parses pagination cursors."""
 
 import secrets
 from array import array
@@ -21,7 +21,10 @@ def random_id() -> int:
 
 
 def random_hash_id(length: int = 12) -> str:
-    """Return a short public identifier of ``[a-z0-9]``: 62 random bits at the default length."""
+    """Return a random public identifier of lower-case letters and digits.
+
+    The default length of 12 characters provides 62 random bits.
+    """
     return "".join(secrets.choice(_BASE36) for _ in range(length))
 
 
@@ -29,8 +32,8 @@ def neighbouring_ids(count: int) -> list[int]:
     """Return ascending ids for a batch of new rows, starting at a random number.
 
     The ids of a batch are close together, so that a database index stores the batch on a few pages.
-    The ids don't reveal the age or the number of rows. Someone who knows one id can guess the next
-    id with a chance of one in half a million.
+    The ids of a batch reveal neither the age nor the number of rows. Someone who knows an id can
+    guess a neighbouring id with a chance of one in half a million.
     """
     gaps = array("I", secrets.token_bytes(4 * count))
     first = secrets.randbelow(MAX_ID - count * _MAX_GAP)
@@ -38,7 +41,7 @@ def neighbouring_ids(count: int) -> list[int]:
 
 
 def parse_id_cursor(cursor: str) -> int:
-    """Return the id in a ``next_cursor``, which is the last id of the previous page.
+    """Return the id in a pagination cursor, which is the last id on the previous page.
 
     Raises ``cursor.invalid``.
     """

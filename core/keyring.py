@@ -1,7 +1,8 @@
 """Keyrings of secret keys, which an operator can rotate.
 
-A keyring has the format ``id:base64url,id:base64url``. The first key signs, and all keys verify.
-Each purpose uses its own subkey, derived from a key by HKDF-SHA256 (RFC 5869).
+A keyring has the format ``id:base64url,id:base64url``. The first key of a keyring creates
+signatures, and every key of the keyring can verify signatures. HKDF-SHA256 (RFC 5869) derives a
+separate subkey from each key for each purpose.
 """
 
 import base64
@@ -22,8 +23,9 @@ class Key:
     secret: bytes = field(repr=False)
 
     def subkey(self, purpose: str) -> bytes:
-        """Return a key of 32 bytes for one purpose, such as ``api-key``."""
-        # Importing ``cryptography`` is slow, and most commands derive no subkey.
+        """Derive a 32-byte key for one purpose, such as ``api-key``."""
+        # Import ``cryptography`` only when needed, because its import is slow and most commands
+        # derive no subkey.
         from cryptography.hazmat.primitives.hashes import SHA256
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
@@ -44,7 +46,7 @@ class Keyring:
     def parse(cls, text: str) -> "Keyring":
         """Parse a keyring in the format ``id:base64url[,…]``.
 
-        Raises ``ValueError``, which names the invalid entry but not its secret.
+        Raises ``ValueError`` for an invalid keyring. The error message never contains a secret.
         """
         keys = []
         for entry in filter(None, map(str.strip, text.split(","))):
@@ -68,7 +70,10 @@ class Keyring:
 
 
 class Signer:
-    """Computes HMAC-SHA256 for one purpose with a keyring, truncated to ``length`` bytes."""
+    """Signs and verifies messages for one purpose with HMAC-SHA256.
+
+    Each HMAC is truncated to ``length`` bytes.
+    """
 
     def __init__(self, keyring: Keyring, purpose: str, *, length: int = 32) -> None:
         self._length = length
@@ -79,9 +84,10 @@ class Signer:
         return self._digest(self._current, message)
 
     def digests(self, message: bytes) -> list[bytes]:
-        """Return the digests of a message with every key, starting with the current key.
+        """Return one HMAC of the message per key of the keyring, starting with the current key.
 
-        A stored HMAC matches any of these digests, because an older key may have signed the HMAC.
+        Compare a stored HMAC with every returned HMAC, because a previous key may have created the
+        stored HMAC.
         """
         return [self._digest(key_id, message) for key_id in self._subkeys]
 
@@ -90,7 +96,10 @@ class Signer:
         return f"{self._current}.{_base64url(self.digest(message))}"
 
     def verify(self, message: bytes, signature: str) -> bool:
-        """Return whether ``sign`` created the signature with any current key, in constant time."""
+        """Return whether any key of the keyring created the signature.
+
+        The comparison of the signatures takes constant time.
+        """
         key_id, _, encoded = signature.partition(".")
         if key_id not in self._subkeys:
             return False

@@ -1,4 +1,4 @@
-"""Configures where the process writes its log, and in which format."""
+"""Configures the destination and the format of the process's log."""
 
 import logging
 import sys
@@ -26,14 +26,15 @@ def configure_logging(settings: LogSettings) -> None:
     ]
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        # The filter drops records below the log level early, because most records are below the
+        # Drop log records by level before formatting, because most records are below the configured
         # level.
         wrapper_class=structlog.make_filtering_bound_logger(settings.log_level),
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
     renderers: list[Any] = (
-        # Pretty tracebacks would show local variables, which can be secrets.
+        # Use plain tracebacks, because pretty tracebacks show local variables, which can contain
+        # secrets.
         [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
         if is_pretty
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
@@ -54,15 +55,15 @@ def _configure_libraries() -> None:
         logger = logging.getLogger(name)
         logger.handlers = []
         logger.propagate = True
-    # The HTTP clients log complete URLs. The URLs of the object storage contain tokens, and the URL
-    # of a webhook can be the receiver's only secret.
+    # Raise the log level of the HTTP clients, because HTTP clients log complete URLs. URLs of the
+    # object storage contain tokens, and the URL of a webhook can be the receiver's only secret.
     quiet_level = max(logging.WARNING, logging.getLogger().level)
     for name in ("urllib3", "httpx2"):
         logging.getLogger(name).setLevel(quiet_level)
-    # The API writes its own access log, with the request id.
+    # Disable uvicorn's access log, because the API writes its own access log with request ids.
     logging.getLogger("uvicorn.access").disabled = True
 
 
 def _add_span(_logger: Any, _method: str, record: Any) -> Any:
-    """Add the ids of the current span, so that operators can find the trace of a record."""
+    """Add the ids of the current span to a log record, so that operators can find its trace."""
     return {**record, **spans.current_ids()}

@@ -1,8 +1,8 @@
-"""The loggers of structlog, which all modules use."""
+"""Creates the structlog loggers that all modules use."""
 
 from core.process.absent_modules import hide_module
 
-# Rich is slow to import. structlog needs Rich only for tracebacks in a format that Pressroom
+# Hide the slow library Rich, which structlog would import for pretty tracebacks that Pressroom
 # doesn't print.
 with hide_module("rich"):
     import structlog

@@ -5,9 +5,9 @@ from decimal import Decimal
 PLACES = 4
 MAX_AMOUNT = Decimal("99999999999.9999")
 
-# The number of decimals that each currency has in a payment. The tables omit ISK, MGA and UGX,
-# because ISO 4217 and docs.stripe.com/currencies disagree about these currencies. The tables also
-# omit currencies with three decimals, because Stripe requires a zero as the third decimal.
+# The number of decimals that each currency has in a payment. The currency tables omit ISK, MGA and
+# UGX, because ISO 4217 and docs.stripe.com/currencies disagree about these currencies. The currency
+# tables omit currencies with three decimals, because Stripe requires a zero as the third decimal.
 _CURRENCIES_WITHOUT_DECIMALS = "BIF CLP DJF GNF JPY KMF KRW PYG RWF VND VUV XAF XOF XPF"
 _CURRENCIES_WITH_TWO_DECIMALS = (
     "AED ALL AMD ARS AUD AWG AZN BAM BBD BDT BGN BMD BND BOB BRL BSD BWP BZD CAD CHF CNY COP CRC "
@@ -24,7 +24,8 @@ _MINOR_DIGITS = {
 
 def is_storable(amount: Decimal) -> bool:
     """Return whether the amount is finite, has at most four decimals and fits NUMERIC(15,4)."""
-    # ``abs`` would round the amount, and would fail on the large exponents that JSON allows.
+    # Use ``copy_abs``, because ``abs`` would round the amount and fail on the large exponents that
+    # JSON allows.
     if not amount.is_finite() or amount.copy_abs() > MAX_AMOUNT:
         return False
     return amount == amount.quantize(Decimal(1).scaleb(-PLACES))

@@ -1,15 +1,15 @@
-"""Maps client addresses to networks, because one customer often has many addresses."""
+"""Maps a client's IP address to its network, because one client often has many IP addresses."""
 
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
-# Internet providers assign at least a /64 network to each customer.
+# Internet providers assign at least a /64 network of IPv6 addresses to each customer.
 _IPV6_PREFIX = 64
 
 
 def network_of(ip: str | None, *, ipv4_prefix: int = 32) -> IPv4Network | IPv6Network | None:
-    """Return the network of a client's address, or ``None`` if the text isn't an IP address.
+    """Return the network that contains an IP address, or ``None`` if the text isn't an IP address.
 
-    An IPv4-mapped IPv6 address counts as the IPv4 address.
+    An IPv4-mapped IPv6 address counts as the IPv4 address that it contains.
     """
     try:
         address = ip_address(ip or "")

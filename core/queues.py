@@ -1,4 +1,4 @@
-"""The queues of the workers, and the kinds of work that run only for a waiting request."""
+"""The queues of the workers, and the kinds of work that run while an HTTP request waits."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,14 +7,14 @@ from enum import StrEnum
 class Queue(StrEnum):
     """A queue with its own workers, so that one kind of work can't delay another kind.
 
-    A queue contains work with similar durations, which waits for the same servers.
+    The jobs in a queue take similar times and depend on the same servers.
     """
 
-    # Work of the composer, for which a caller waits. The work needs a CPU core or a language model.
+    # Composer calls, which need a CPU core or a language model while an API caller waits.
     REQUEST = "request"
-    # Searches at the providers of stock photos. A caller waits for the result.
+    # Searches for stock photos at a provider, for API callers who wait for the result.
     PHOTOS = "photos"
-    # Orders at the payment providers. A caller may wait for the result.
+    # Orders at payment providers, for API callers who may wait for the result.
     MONEY = "money"
     # Mails, which depend on the speed of the mail server.
     MAIL = "mail"
@@ -22,17 +22,17 @@ class Queue(StrEnum):
     WEBHOOKS = "webhooks"
     # Exports, which use a CPU core for minutes.
     EXPORT = "export"
-    # Image conversions, which use a CPU core for about a second. A caller may wait for the result.
+    # Image conversions, which use a CPU core for about a second while an API caller may wait.
     MEDIA = "media"
-    # Bulk adds, imports and undos of imports, in turns of a few seconds.
+    # Bulk adds, imports and undos of imports, which run in turns of a few seconds.
     BULK = "bulk"
-    # Periodic tasks, deletions and erasures. No caller waits for the result.
+    # Periodic tasks, deletions and erasures, which never keep an API caller waiting.
     MAINTENANCE = "maintenance"
 
 
 @dataclass(frozen=True)
 class RequestKind:
-    """A kind of work that runs only for a waiting request, with its Celery task and its queue."""
+    """A kind of work that a Celery task does while an HTTP request waits for the result."""
 
     task: str
     queue: Queue

@@ -1,7 +1,8 @@
 """The id of the current request, which identifies the request in log lines, records and jobs.
 
-The id comes from the logging context, because nearly every function would need the id as a
-parameter. A worker runs a job with the id of the request that enqueued the job.
+The request id is stored in the logging context, because otherwise nearly every function would need
+the request id as a parameter. While a worker runs a job, the current request is the request that
+enqueued the job.
 """
 
 import structlog

@@ -22,8 +22,8 @@ class Scope(StrEnum):
 
 USER_SCOPES = frozenset(Scope) - {Scope.DELIVERY}
 
-# The right that each scope gives a program, in the words of the page that asks a person to grant
-# the scope. A person can't grant a scope without an explanation.
+# The explanation of each scope for the page on which a person grants scopes to a program. A person
+# can't grant a scope without an explanation.
 SCOPE_EXPLANATIONS = {
     Scope.CREDIT_READ: "See your credit balance and what it was spent on",
     Scope.CREDIT_FULL: "See your credits, spend them, and claim credits that were paid for",
@@ -35,7 +35,8 @@ SCOPE_EXPLANATIONS = {
     ),
 }
 GRANTABLE_SCOPES = frozenset(SCOPE_EXPLANATIONS)
-# The explanations for API keys. Only an API key can have the webhook scope.
+# The explanations of the scopes that an API key can have. Only an API key can have the webhook
+# scope.
 KEY_SCOPE_EXPLANATIONS = SCOPE_EXPLANATIONS | {
     Scope.WEBHOOK: "Have your events sent to a URL, of the types that its other scopes let it see"
 }
@@ -46,7 +47,7 @@ _INCLUDED_SCOPES = {
 
 
 def expand_scopes(granted: Iterable[Scope]) -> frozenset[Scope]:
-    """Add the included scopes, such as ``credit.read`` for ``credit.full``."""
+    """Add the scopes that granted scopes include, as ``credit.full`` includes ``credit.read``."""
     scopes = set(granted)
     included = {_INCLUDED_SCOPES[scope] for scope in scopes if scope in _INCLUDED_SCOPES}
     return frozenset(scopes | included)

@@ -1,7 +1,7 @@
 """The formats of generated secrets, which consist of a prefix, 256 random bits and a checksum.
 
-The checksum detects a typo without a database query. Leak scanners recognize a secret by its prefix
-and checksum.
+The checksum of a secret reveals a typo without a database query. Leak scanners recognize a secret
+by its prefix and checksum.
 """
 
 import secrets
@@ -15,7 +15,10 @@ _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 @dataclass(frozen=True)
 class SecretForm:
-    """The format of one kind of secret. The prefix identifies the kind of the secret."""
+    """The format of one kind of secret, such as API keys.
+
+    The prefix of a secret identifies its kind.
+    """
 
     prefix: str
 

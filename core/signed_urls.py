@@ -14,10 +14,10 @@ _SECONDS = re.compile(r"[0-9]{1,12}\Z")
 
 @dataclass(frozen=True)
 class SignedUrls:
-    """A kind of signed URLs. A signature is invalid for URLs of any other kind.
+    """A kind of signed URLs. A signature for one kind of URL is invalid for every other kind.
 
     Attributes:
-        purpose: the purpose from which the signing key is derived.
+        purpose: the name of the purpose, from which the keyring derives the signing key.
         prefix: the part of the URL's path before the signed name.
     """
 
@@ -27,7 +27,7 @@ class SignedUrls:
     def create(
         self, keyring: Keyring, name: str, *, base: str, lifetime: timedelta, now: datetime
     ) -> tuple[str, datetime]:
-        """Return a signed absolute URL for a name, and the time at which the URL expires."""
+        """Return a signed absolute URL for ``name``, and the time at which the URL expires."""
         expires = int((now + lifetime).timestamp())
         signature = keyring.signer(self.purpose).sign(_message(name, expires))
         query = urlencode({"expires": expires, "signature": signature})
@@ -37,17 +37,18 @@ class SignedUrls:
     def opens(
         self, keyring: Keyring, name: str, *, expires: str, signature: str, now: datetime
     ) -> bool:
-        """Return whether ``create`` signed the URL for this name, and the URL hasn't expired."""
+        """Return whether the signature of a URL is valid for ``name`` and hasn't expired."""
         if not _SECONDS.match(expires):
             return False
         is_signed = keyring.signer(self.purpose).verify(_message(name, int(expires)), signature)
         return is_signed and now.timestamp() < int(expires)
 
 
-# URLs of files that jobs create. The signed name is the path of the route that serves the file.
+# Signed URLs of files that jobs create. The signature covers the path of the route that serves the
+# file.
 FILE_URLS = SignedUrls("file-link")
 
-# `pressroom doctor` calls a URL of this kind to find out which client address the API sees.
+# `pressroom doctor` calls a signed URL to find out which client address the API sees.
 SEEN_CALLERS = SignedUrls("seen-caller")
 
 

@@ -1,4 +1,4 @@
-"""The size limits of uploads. The API and the services enforce the limits."""
+"""The size limits of uploads, which the API and the services enforce."""
 
 MAX_IMAGE_MEGABYTES = 5
 MAX_IMAGE_BYTES = MAX_IMAGE_MEGABYTES * 1024 * 1024

@@ -1,4 +1,7 @@
-"""All tables. Importing this package registers every table for the migrations."""
+"""All tables.
+
+Importing ``models`` registers every table with SQLAlchemy, so that migrations know all tables.
+"""
 
 from core.plans import Plan
 from models.attachment import Attachment, AttachmentStatus, ObjectRemoval

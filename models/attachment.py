@@ -1,4 +1,4 @@
-"""Attachments, which are images of owners, and the queue of objects to remove."""
+"""Attachments, which are owners' images, and the queue of objects to remove from the storage."""
 
 from enum import IntEnum
 from typing import Any
@@ -32,8 +32,8 @@ class Attachment(Model):
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
-    # The column sorts by bytes like the keys of an object storage, because
-    # `services.attachments.strays` compares the column with the keys.
+    # The column `hash_id` sorts by bytes like keys in the object storage, because
+    # `services.attachments.strays` compares hash ids with keys.
     hash_id: Mapped[str] = mapped_column(String(collation="C"), unique=True)
     status: Mapped[int] = mapped_column(SmallInteger, default=AttachmentStatus.PROCESSING)
     encrypted: Mapped[bool]
@@ -54,9 +54,9 @@ class Attachment(Model):
     original_mime_type: Mapped[str]
     original_size: Mapped[int]
     original_checksum: Mapped[str]
-    # The smaller versions of the image. Each rendition has a name, filename, MIME type, size,
-    # checksum, width and height. NULL if the owner requested no renditions. Empty until the
-    # converter has created the renditions.
+    # The renditions, which are smaller versions of the image. Each rendition has a name, filename,
+    # MIME type, size, checksum, width and height. NULL if the owner requested no renditions. The
+    # list is empty until the converter has created the renditions.
     renditions: Mapped[list[dict[str, Any]] | None] = mapped_column(JSONB(none_as_null=True))
     # The owner's description of the image.
     alt_text: Mapped[str | None]
@@ -70,17 +70,19 @@ class Attachment(Model):
 class ObjectRemoval(Model):
     """An object that a worker must remove from the object storage.
 
-    The transaction that makes an object unnecessary writes a row of this table. A worker tries to
-    remove the object until the object is gone, and then deletes the row.
+    The transaction that makes an object unnecessary adds a row to ``object_removals``. A worker
+    deletes the row after it has removed the object from the storage.
     """
 
     __tablename__ = "object_removals"
     __table_args__ = (Index(None, "try_at"),)
 
     id: Mapped[SerialId]
-    # The key of the object. A key with a final slash is a prefix of all objects to remove.
+    # The key of the object to remove. A key that ends in a slash is the common prefix of all
+    # objects to remove.
     key: Mapped[str]
-    # The time of the next attempt. A later time keeps an object that readers may still need.
+    # The time of the next attempt to remove the object. The first attempt is delayed if readers may
+    # still need the object.
     try_at: Mapped[CreatedAt]
     tries: Mapped[int] = mapped_column(default=0, server_default="0")
     last_reason: Mapped[str | None]

@@ -1,4 +1,4 @@
-"""Bulk actions of owners on members, and the changes that an undo needs."""
+"""Bulk actions of owners on members, and the changes that the undo of a bulk action needs."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -21,7 +21,8 @@ class BulkActionKind(StrEnum):
 class BulkAction(Model):
     """A bulk action of an owner on all members of a list that match a filter.
 
-    The job processes one status after another, and the members of each status by ascending id.
+    The job of a bulk action processes members by status, and members with the same status by
+    ascending id.
     """
 
     __tablename__ = "bulk_actions"
@@ -36,26 +37,28 @@ class BulkAction(Model):
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
-    # A copy of the filter at the start of the action, in the format of a segment's filter. The copy
-    # doesn't change if the owner edits or deletes the segment.
+    # The filter that selects the members, in the format of a segment's filter. The filter is a
+    # copy, so that the owner can edit or delete the segment during the bulk action.
     filter: Mapped[dict[str, Any]] = mapped_column(deferred=True)
     action: Mapped[str]
     tag_id: Mapped[int | None]
     type: Mapped[str | None]
 
     status: Mapped[str] = mapped_column(default="running", server_default="running")
-    # The status and the id of the last member that the job checked. NULL before the first member.
+    # The status and the id of the last member that the bulk action checked. NULL means that the
+    # bulk action hasn't checked any member yet.
     reached_status: Mapped[str | None]
     reached_id: Mapped[int | None]
     seen: Mapped[int] = mapped_column(default=0, server_default="0")
     matched: Mapped[int] = mapped_column(default=0, server_default="0")
     changed: Mapped[int] = mapped_column(default=0, server_default="0")
 
-    # The id of the job that undoes the action. The job's row may already be deleted.
+    # The id of the job that undoes the bulk action. The row of the undo job may be deleted before
+    # the row of the bulk action.
     undo_job_id: Mapped[int | None]
-    # The last member that the undo checked.
+    # The id of the last member that the undo of the bulk action checked.
     undo_reached_id: Mapped[int | None]
-    # The number of members that the undo restored.
+    # The number of members that the undo of the bulk action restored.
     undone: Mapped[int] = mapped_column(default=0, server_default="0")
     undone_at: Mapped[datetime | None]
     created_at: Mapped[CreatedAt]
@@ -63,10 +66,10 @@ class BulkAction(Model):
 
 
 class BulkChange(Model):
-    """The change of a member by a bulk action, with the values before the change."""
+    """The change of a member by a bulk action, with the member's values before the change."""
 
     __tablename__ = "bulk_changes"
-    # The erasure of a person searches by subscription.
+    # An index for the erasure of a person, which searches for bulk changes by subscription.
     __table_args__ = (Index("ix_bulk_changes_subscription_id", "subscription_id"),)
 
     bulk_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)

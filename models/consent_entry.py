@@ -1,8 +1,9 @@
-"""Records of consent: consent that Pressroom observed, and consent that imported files claim.
+"""Records of the consent that Pressroom observed, and of the consent that imported files claim.
 
-The application's database role may only add and read rows. Database functions of the table owner
-shorten old IP addresses, delete the rows of erased people, and delete the claims of undone imports.
-The tables have no partitions, because no row is deleted only because of its age.
+The application's database role may only add and read records of consent. Database functions of the
+table owner shorten old IP addresses, delete the records of erased people, and delete the claims of
+undone imports. The consent tables aren't partitioned by time, because records of consent aren't
+deleted by age.
 """
 
 from datetime import datetime
@@ -13,30 +14,31 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from models.declarative import CreatedAt, Model, SerialId, allow_values
 
-# The condition that a row still has a complete IP address, because a network contains a slash.
+# The SQL condition that an IP address isn't shortened to a network, whose notation contains a
+# slash.
 _WHOLE_IP = "strpos(ip, '/') = 0"
 
 
 class ConsentHow(StrEnum):
-    # A stranger entered the address in a form, with or without a challenge.
+    # A stranger entered the e-mail address in a sign-up form, with or without a challenge.
     FORM = "form"
-    # The person confirmed with a mailed token.
+    # The person confirmed the subscription with a mailed token.
     CONFIRMATION = "confirmation"
     # The person subscribed with the credentials of an account.
     LOGIN = "login"
-    # The person returned through a link in the list's mail.
+    # The person subscribed again through a link in the list's mail.
     LINK = "link"
     # The owner of the list added the person.
     OWNER = "owner"
     IMPORT = "import"
-    # The owner moved the person from another list.
+    # The owner moved the person from one list to another list.
     TRANSFER = "transfer"
 
 
 class ConsentEntry(Model):
     """A person's act of joining a list, such as a sign-up or a confirmation.
 
-    Imported members have no consent entry, but an ``import_id`` that names the import.
+    The subscription of an imported member has an ``import_id``, but no consent entry.
     """
 
     __tablename__ = "consent_entries"
@@ -45,10 +47,11 @@ class ConsentEntry(Model):
         CheckConstraint("char_length(ip) <= 50", name="ip_bounded"),
         CheckConstraint("char_length(url) <= 2048", name="url_bounded"),
         CheckConstraint("char_length(browser) <= 100", name="browser_bounded"),
-        # The user comes first, so that the erasure of a person can use the index.
+        # ``user_id`` is the first column of the index, so that the erasure of a person can use the
+        # index.
         Index("ix_consent_entries_user_id_list_id_id", "user_id", "list_id", "id"),
         Index("ix_consent_entries_whole_ip", "occurred_at", postgresql_where=_WHOLE_IP),
-        # Counts the people who joined a list from one network.
+        # An index for counting the people who joined a list from the same network.
         Index(
             "ix_consent_entries_network",
             "list_id",
@@ -60,27 +63,28 @@ class ConsentEntry(Model):
 
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
-    # A foreign key isn't necessary, because the purge of a person deletes the person's entries.
+    # ``user_id`` needs no foreign key, because the purge of a person deletes the person's entries.
     user_id: Mapped[int]
     how: Mapped[str]
     occurred_at: Mapped[CreatedAt]
-    # The IP address of the client. After 90 days, only the network of the address remains.
+    # The IP address of the client, which is shortened to its network after 90 days.
     ip: Mapped[str | None]
-    # The URL of the page with the form, without its query.
+    # The URL of the page with the sign-up form, without the URL's query.
     url: Mapped[str | None]
     browser: Mapped[str | None]
-    # The version of the list's consent wording at the time of consent. NULL for actions of owners.
+    # The version of the list's consent wording at the time of consent, or NULL if an owner added
+    # the person.
     wording_version: Mapped[int | None]
     # The list to which the person consented, if a transfer copied the entry from another list.
     of_list_id: Mapped[int | None]
-    # The import that added the person to the other list.
+    # The import that added the person to the list from which a transfer copied the entry.
     import_id: Mapped[int | None]
 
 
 class ConsentClaim(Model):
-    """The claim of an imported file that a member consented elsewhere.
+    """A claim in an imported file that a member consented outside Pressroom.
 
-    The undo of the import deletes the claim.
+    The undo of an import deletes the claims of the imported file.
     """
 
     __tablename__ = "consent_claims"
@@ -94,19 +98,19 @@ class ConsentClaim(Model):
         Index("ix_consent_claims_whole_ip", "occurred_at", postgresql_where=_WHOLE_IP),
     )
 
-    # Foreign keys would double the time for storing a million claims. A claim also outlives the row
-    # of its import.
+    # The table has no foreign keys, which would double the time for storing a million claims. A
+    # claim of consent outlives the row of its import.
     import_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     subscription_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     how: Mapped[str] = mapped_column(primary_key=True)
-    # The time of consent in the file, or the time of the import if the file has none.
+    # The time of consent according to the imported file, or else the time of the import.
     occurred_at: Mapped[datetime]
     ip: Mapped[str | None]
     url: Mapped[str | None]
     wording: Mapped[str | None]
-    # The product that created the file, or `file`.
+    # The product that created the imported file, or `file` if the product is unknown.
     claimed_by: Mapped[str]
-    # The list of the import, if a transfer copied the claim from another list.
+    # The list into which the file was imported, if a transfer copied the claim to another list.
     of_list_id: Mapped[int | None]
 
 

@@ -1,6 +1,6 @@
 """The ledger of credits, and the orders that pay for credits.
 
-The ledger is append-only. Database triggers refuse to change or delete an entry.
+The credit ledger is append-only. Database triggers refuse to change or delete a ledger entry.
 """
 
 from datetime import datetime
@@ -30,7 +30,7 @@ class CreditAction(StrEnum):
 class CreditAccount(Model):
     """A user's balance of credits.
 
-    A single database function adds an entry to the ledger and changes the balance.
+    Only one database function adds entries to the ledger and changes balances.
     """
 
     __tablename__ = "credit_accounts"
@@ -43,15 +43,16 @@ class CreditAccount(Model):
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), unique=True)
     balance: Mapped[Decimal] = mapped_column(Amount, server_default=text("0"))
-    # Refunded credits that the user had already spent. The next topup pays this debt.
+    # The number of refunded credits that the user had already spent. The user's next topup pays the
+    # debt.
     debt: Mapped[Decimal] = mapped_column(Amount, server_default=text("0"))
-    # The threshold for the low balance event in the owner's feed.
+    # A balance below this threshold causes a low balance event in the owner's feed.
     low_below: Mapped[Decimal] = mapped_column(Amount, server_default=text("100"))
-    # True if the feed contains a low balance event since the last credits were added. The flag
-    # prevents many events while charges are made and reversed.
+    # True if a low balance event was added to the owner's feed after credits were last added. The
+    # flag prevents repeated low balance events while charges are made and reversed.
     low_told: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     status: Mapped[str] = mapped_column(server_default="active")
-    # The `seq` and the hash of the last entry.
+    # The `seq` and the hash of the account's last ledger entry.
     last_seq: Mapped[int] = mapped_column(server_default=text("0"))
     last_hash: Mapped[bytes]
     created_at: Mapped[CreatedAt]
@@ -73,13 +74,13 @@ class CreditEntry(Model):
             unique=True,
             postgresql_where="action = 'topup'",
         ),
-        # Finds the entries of an order, when the order is deleted or verified.
+        # An index for finding the ledger entries of an order that is deleted or verified.
         Index(None, "order_id", postgresql_where="order_id IS NOT NULL"),
     )
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
-    # The number of the entry in the account, starting at 1 and without gaps.
+    # The number of the ledger entry within its account, counted from 1 without gaps.
     seq: Mapped[int]
     order_id: Mapped[int | None] = mapped_column(ForeignKey("payment_orders.id"))
     action: Mapped[str]
@@ -91,16 +92,18 @@ class CreditEntry(Model):
     source_type: Mapped[str]
     source_id: Mapped[str]
     meta: Mapped[dict[str, Any] | None]
-    # SHA-256 of the previous entry's hash and this entry's content (services.credits.verify).
+    # SHA-256 of the previous ledger entry's hash and this ledger entry's content
+    # (services.credits.verify).
     hash: Mapped[bytes]
     created_at: Mapped[CreatedAt]
 
 
 class OpenCharge(Model):
-    """A charge for a provider call that hasn't ended yet. A charge without a response is reversed.
+    """A charge for a call to a provider that hasn't responded yet.
 
-    A process must delete the row before it settles or reverses the charge. No charge is therefore
-    settled or reversed twice.
+    An open charge is reversed if the provider doesn't respond. A process must delete the row of an
+    open charge before settling or reversing the charge, so that no charge is settled or reversed
+    twice.
     """
 
     __tablename__ = "open_charges"
@@ -108,20 +111,23 @@ class OpenCharge(Model):
     entry_id: Mapped[int] = mapped_column(
         ForeignKey("credit_entries.id"), primary_key=True, autoincrement=False
     )
-    # Identifies the call. After the charge is settled, the same call is free for a day.
+    # Identifies the call for which the user is charged. A repetition of the call is free for a day
+    # after the charge was settled.
     call: Mapped[str]
-    # Identifies the requested work. Equal calls share one run of the work and one charge.
+    # Identifies the work that the call requests. Calls that request the same work share one run of
+    # the work and one charge.
     work: Mapped[str] = mapped_column(index=True)
-    # The worker that calls the provider. NULL before the call.
+    # The worker that calls the provider, or NULL before the call.
     taken_by: Mapped[str | None]
-    # The time at which maintenance reverses the charge.
+    # The time at which maintenance reverses the charge if the charge is still open.
     deadline: Mapped[datetime] = mapped_column(index=True)
 
 
 class CreditCheckpoint(Model):
-    """The last verified entry of an account, with the sums up to this entry.
+    """The last verified ledger entry of an account, with the balance and the debt after this entry.
 
-    The signature covers all other columns (`services.credits.verify`).
+    The signature of a checkpoint covers every column except ``signature``
+    (`services.credits.verify`).
     """
 
     __tablename__ = "credit_checkpoints"
@@ -133,7 +139,8 @@ class CreditCheckpoint(Model):
     hash: Mapped[bytes]
     balance: Mapped[Decimal] = mapped_column(Amount)
     debt: Mapped[Decimal] = mapped_column(Amount)
-    # True if a fault was found in the account. The next verification then reads all entries.
+    # True if a verification found a fault in the account. The next verification of a suspect
+    # account reads all ledger entries.
     is_suspect: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     signature: Mapped[str]
 
@@ -151,14 +158,14 @@ class OrderStatus(StrEnum):
 
 
 class Resolution(StrEnum):
-    """The decision of an operator about an order in review."""
+    """An operator's decision about an order in review."""
 
     CREDIT = "credit"
     REFUNDED = "refunded"
 
 
 class OrderVia(StrEnum):
-    """The source of the facts that changed an order."""
+    """The source of a change to an order, such as a webhook event of the payment provider."""
 
     REQUEST = "request"
     JOB = "job"
@@ -170,11 +177,11 @@ class OrderVia(StrEnum):
 
 
 class PaymentOrder(Model):
-    """An order of credits, with its terms and the known facts about its payment.
+    """An order for credits, with the order's terms and the known facts about the payment.
 
-    A database trigger allows only the transitions in ``payment_order_transitions``. The trigger
-    refuses any change of the terms and any removal of facts. A second trigger on
-    the table writes ``payment_order_changes``.
+    A database trigger allows only the transitions in ``payment_order_transitions``. A database
+    trigger refuses to change an order's terms and to remove facts about the payment. A database
+    trigger records every change of an order's status in ``payment_order_changes``.
     """
 
     __tablename__ = "payment_orders"
@@ -200,7 +207,8 @@ class PaymentOrder(Model):
         Index(None, "channel", "payment_id"),
         Index(None, "status", "created_at"),
         Index(None, "next_check_at", postgresql_where="next_check_at IS NOT NULL"),
-        # Finds abandoned orders, which maintenance deletes, starting with the oldest order.
+        # An index for finding abandoned orders, which maintenance deletes, starting with the oldest
+        # order.
         Index(
             "ix_payment_orders_abandoned",
             "created_at",
@@ -210,12 +218,13 @@ class PaymentOrder(Model):
     )
 
     id: Mapped[RandomId]
-    # The user who gets the credits. NULL until somebody claims an order without credentials.
+    # The user who gets the credits, or NULL until somebody claims an order that was created without
+    # credentials.
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     status: Mapped[str] = mapped_column(default=OrderStatus.CREATED)
     changed_via: Mapped[str] = mapped_column(default=OrderVia.REQUEST)
 
-    # The terms of the order.
+    # The terms of the order, which never change.
     channel: Mapped[str]
     currency: Mapped[str]
     amount: Mapped[Decimal] = mapped_column(Amount)
@@ -225,66 +234,67 @@ class PaymentOrder(Model):
     units_per_usd: Mapped[Decimal] = mapped_column(Amount)
     expires_at: Mapped[datetime]
 
-    # The provider's ids of the payment page and of the payment.
+    # The payment provider's ids for the payment page and for the payment.
     session_id: Mapped[str | None]
     payment_id: Mapped[str | None]
-    # The URL of the provider's payment page.
+    # The URL of the payment provider's page for the payment.
     payment_url: Mapped[str | None]
     # The URL to which the payment page redirects the payer.
     redirect_url: Mapped[str | None]
-    # Only the caller who created the order has the claim token.
+    # The database stores only an HMAC of the claim token, which only the creator of the order has.
     claim_token_hmac: Mapped[bytes | None] = mapped_column(unique=True)
     claimed_at: Mapped[datetime | None]
 
-    # The facts about the payment. A true fact never becomes false, so facts may arrive in any
-    # order.
+    # The known facts about the payment. A recorded fact is never removed, so that facts may arrive
+    # in any order.
     paid_at: Mapped[datetime | None]
     is_failed: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     is_expired: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
-    # The time at which the provider reported that the payment page is closed.
+    # The time at which the payment provider reported that the payment page is closed.
     closed_at: Mapped[datetime | None]
-    # The sum of all refunds, in the smallest unit of the currency.
+    # The total amount of all refunds, in the smallest unit of the currency.
     refunded_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
-    # The sum of failed refunds, which the payer didn't get.
+    # The total amount of failed refunds, which the payer didn't get.
     refunds_failed_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
-    # The sums of all disputes, of ended disputes, and of lost disputes.
+    # The total amounts of all disputes, of ended disputes, and of lost disputes about the payment.
     disputes_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
     disputes_ended_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
     disputes_lost_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
     # The combined state of the order's disputes. An open dispute takes precedence over a lost
     # dispute, and a lost dispute over a won dispute.
     dispute: Mapped[str | None]
-    # The sum of open and lost disputes.
+    # The total amount of open and lost disputes about the payment.
     disputed_minor: Mapped[int | None]
-    # The reason for an operator's review, such as a payment of the wrong amount.
+    # The reason why an operator must review the order, such as a payment of the wrong amount.
     mismatch: Mapped[str | None]
     resolution: Mapped[str | None]
-    # The reason for a failed order, as a text for the owner.
+    # The reason why the order failed, as a text for the owner.
     error: Mapped[dict[str, Any] | None]
 
     # The number of credits that the ledger added for the order.
     credited: Mapped[Decimal] = mapped_column(Amount, default=0, server_default=text("0"))
-    # The number of credits that the ledger removed again because of refunds and disputes.
+    # The number of credits that the ledger removed because of refunds and disputes of the order.
     taken: Mapped[Decimal] = mapped_column(Amount, default=0, server_default=text("0"))
 
-    # The time of the next query to the provider. NULL if no more facts can arrive.
+    # The time at which a worker next asks the payment provider about the order. NULL if no more
+    # facts about the payment can arrive.
     next_check_at: Mapped[datetime | None]
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
 
     @property
     def lost_minor(self) -> int:
-        """The amount that the payer got back permanently by refunds and lost disputes."""
+        """The amount that the payer permanently got back through refunds and lost disputes."""
         return self._returned_minor(self.disputes_lost_minor)
 
     @property
     def gone_minor(self) -> int:
-        """The amount in refunds, lost disputes and open disputes."""
+        """The amount of all refunds, lost disputes and open disputes about the payment."""
         return self._returned_minor(self.disputed_minor or 0)
 
     @property
     def refunded_amount(self) -> Decimal:
-        """The permanently returned amount in the main unit of the currency."""
+        """The amount that the payer permanently got back, in the main unit of the currency."""
         return Decimal(self.lost_minor).scaleb(-minor_digits(self.currency))
 
     def _returned_minor(self, disputed: int) -> int:
@@ -293,7 +303,10 @@ class PaymentOrder(Model):
 
 
 class PaymentOrderTransition(Model):
-    """An allowed change of an order's status. A database trigger refuses all other changes."""
+    """An allowed change of an order's status.
+
+    A database trigger refuses every status change that isn't in ``payment_order_transitions``.
+    """
 
     __tablename__ = "payment_order_transitions"
 
@@ -302,14 +315,17 @@ class PaymentOrderTransition(Model):
 
 
 class PaymentOrderChange(Model):
-    """A change of an order's status. A database trigger writes the row with the change."""
+    """A recorded change of an order's status.
+
+    A database trigger records every change of an order's status.
+    """
 
     __tablename__ = "payment_order_changes"
     __table_args__ = (Index(None, "order_id", "id"),)
 
     id: Mapped[SerialId]
     order_id: Mapped[int] = mapped_column(ForeignKey("payment_orders.id"))
-    # NULL for the creation of the order.
+    # The order's status before the change, or NULL for the creation of the order.
     from_status: Mapped[str | None]
     to_status: Mapped[str]
     via: Mapped[str]
@@ -317,10 +333,9 @@ class PaymentOrderChange(Model):
 
 
 class PaymentOrderCheckpoint(Model):
-    """The last verified change of order statuses.
+    """The last change of an order's status that `pressroom credits verify` has verified.
 
-    `pressroom credits verify` found no fault up to this change. The table has a single row with a
-    signature (`services.credits.verify`).
+    The table ``payment_order_checkpoints`` has a single, signed row (`services.credits.verify`).
     """
 
     __tablename__ = "payment_order_checkpoints"
@@ -330,10 +345,10 @@ class PaymentOrderCheckpoint(Model):
 
 
 class PaymentEvent(Model):
-    """The facts in a provider's webhook event.
+    """The facts from a payment provider's webhook event.
 
-    The transaction that applies the facts stores the row. The complete event isn't stored, because
-    the event names the payer.
+    The transaction that applies the facts to an order also stores the facts. The complete webhook
+    event isn't stored, because it names the payer.
     """
 
     __tablename__ = "payment_events"
@@ -341,11 +356,11 @@ class PaymentEvent(Model):
 
     id: Mapped[SerialId]
     channel: Mapped[str]
-    # The provider's id of the event, which is the same for repeated deliveries.
+    # The payment provider's id of the event, which is the same in repeated deliveries of the event.
     event_id: Mapped[str]
     type: Mapped[str]
     order_id: Mapped[int] = mapped_column(ForeignKey("payment_orders.id"))
     facts: Mapped[dict[str, Any]]
-    # The time at which the provider created the event.
+    # The time at which the payment provider created the event.
     happened_at: Mapped[datetime]
     created_at: Mapped[CreatedAt]

@@ -1,4 +1,4 @@
-"""The base class of all tables, and the types and constraints that many columns share."""
+"""The base class of all tables, and the types and constraints that many tables share."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -41,6 +41,6 @@ UpdatedAt = Annotated[
 
 
 def allow_values(column: str, values: Iterable[str]) -> CheckConstraint:
-    """Return a constraint that allows only some values in a text column."""
+    """Return a constraint that allows only the given values in a text column."""
     quoted = ", ".join(f"'{value}'" for value in values)
     return CheckConstraint(f"{column} IN ({quoted})", name=f"{column}_known")

@@ -1,4 +1,4 @@
-"""Events: the audit record of accounts, and the feed of events for owners and their webhooks."""
+"""Events in the audit record of accounts, and events in the feeds of owners."""
 
 from datetime import datetime
 from typing import Any
@@ -12,9 +12,9 @@ from models.declarative import Model, SerialId
 class RecordedEvent(Model):
     """An event in the history of one user's account, such as a login.
 
-    Rows are added and deleted after a year, but never changed. The only exception is an erasure,
-    which deletes the origin from the rows of the erased person. A database trigger enforces these
-    rules. Readers of a row look up the names of the ids in the row.
+    Recorded events are deleted after a year. A database trigger refuses every change of a recorded
+    event, except that the erasure of a person deletes the origin of the person's events. A recorded
+    event contains ids instead of names, so code that shows an event must look up the names.
     """
 
     __tablename__ = "events"
@@ -25,14 +25,15 @@ class RecordedEvent(Model):
     )
 
     id: Mapped[SerialId]
-    # A foreign key would cause deadlocks. An event would wait for an account recovery, which locks
-    # the user and may wait for the row that the event is about.
+    # ``user_id`` has no foreign key, which would cause deadlocks. With a foreign key, recording an
+    # event would wait for an account recovery, which locks the user and may wait for the event's
+    # transaction.
     user_id: Mapped[int]
-    # A type of security event (`services.security_events`).
+    # The type of the event, which `services.security_events` defines.
     type: Mapped[str]
     occurred_at: Mapped[datetime] = mapped_column(server_default=func.now(), index=True)
-    # The origin of the action: the client's address and program, and the credential. An operator's
-    # command also counts as a credential.
+    # The origin of the action, which consists of the client's IP address, the client's program and
+    # the credential. An operator's command counts as a credential.
     ip: Mapped[str | None]
     user_agent: Mapped[str | None]
     credential_kind: Mapped[str | None]
@@ -43,25 +44,26 @@ class RecordedEvent(Model):
 class FeedEvent(Model):
     """An event in an owner's feed, such as a new subscription.
 
-    Rows are never changed, and deleted after 30 days. A row contains no personal data. Readers of a
-    row look up personal data by the ids, so an erasure needs no change of the feed.
+    Feed events are never changed, and are deleted after 30 days. A feed event contains ids instead
+    of personal data, so that the erasure of a person doesn't have to change the feed.
     """
 
     __tablename__ = "feed_events"
     __table_args__ = (
-        # Queries search for each event type separately, so that rare types are found quickly.
+        # Queries search for each event type separately, so that events of rare types are found
+        # quickly.
         Index(None, "user_id", "type", "place", "id"),
         Index(None, "list_id", "type", "place", "id", postgresql_where="list_id IS NOT NULL"),
         CheckConstraint("octet_length(data::text) <= 2000", name="data_bounded"),
     )
 
     id: Mapped[SerialId]
-    # The position of the row's transaction in the feed (services.feed.reading).
+    # The position of the event's transaction in the feed (services.feed.reading).
     place: Mapped[int] = mapped_column(server_default=text("feed_place()"))
-    # The owner of the feed. The table has no foreign keys, because an event may outlive its
-    # subject.
+    # The user who owns the feed. The table has no foreign keys, because a feed event may outlive
+    # its subject.
     user_id: Mapped[int]
-    # A type of feed event (`services.feed.catalogue`).
+    # The type of the event, which `services.feed.catalogue` defines.
     type: Mapped[str]
     list_id: Mapped[int | None]
     subject_id: Mapped[int | None]
@@ -70,10 +72,10 @@ class FeedEvent(Model):
 
 
 class FeedOffset(Model):
-    """The offset that is added to a transaction's number to calculate the transaction's place.
+    """The offset between the number of a database transaction and its position in the feed.
 
-    The table has one row. Each restore of a backup raises the offset, because the
-    transaction numbers of a restored database start at a lower value.
+    The table ``feed_offsets`` has one row. Each restore of a backup raises the offset, because the
+    restored database assigns lower transaction numbers than the original database.
     """
 
     __tablename__ = "feed_offsets"

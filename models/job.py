@@ -1,8 +1,8 @@
 """Jobs, which are units of slow work, and records of idempotent requests.
 
-The transaction of a request writes the row of the job. The broker transports only the id of the
-job. If the broker loses a message, the sweep sends another message, so that every committed job
-runs.
+A job's row is written in the transaction of the request that enqueues the job. A broker message
+contains only the id of a job. A periodic sweep replaces lost broker messages, so that every
+committed job runs.
 """
 
 from datetime import datetime
@@ -62,33 +62,34 @@ class Job(Model):
     id: Mapped[SerialId]
     kind: Mapped[str]
     queue: Mapped[str]
-    # The user who sees the job.
+    # The user who can see the job in the API.
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
-    # The user who benefits from the job, or 0 for Pressroom. A queue alternates between users, so
-    # that no user can block the queue.
+    # The user who benefits from the job, or 0 for Pressroom's own jobs. A queue alternates between
+    # the jobs of different users, so that no user can block the queue.
     on_behalf_of: Mapped[int] = mapped_column(default=0, server_default="0")
     subject_id: Mapped[int | None]
     status: Mapped[str] = mapped_column(default=JobStatus.QUEUED, server_default="queued")
 
-    # The number of claims, which serves as a fencing token. Every write of a worker checks the
-    # attempt, so that a worker without a lease can't change the job.
+    # The number of times that a worker claimed the job, which serves as a fencing token. Every
+    # write of a worker checks the fencing token, so that a worker that lost its lease can't change
+    # the job.
     attempt: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The number of consecutive leases that were lost without progress. The count exposes a job that
-    # crashes every worker.
+    # The number of consecutive leases of the job that were lost without progress. A high number of
+    # lost leases reveals a job that crashes every worker.
     crashes: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The number of consecutive temporary failures.
+    # The number of consecutive temporary failures of the job.
     retries: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The time of the first temporary failure since the last success.
+    # The time of the job's first temporary failure since its last success.
     failing_since: Mapped[datetime | None]
-    # The reason for the last temporary failure.
+    # The reason for the job's last temporary failure.
     last_reason: Mapped[str | None]
     lease_expires_at: Mapped[datetime | None]
     cancel_requested: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
 
-    # The earliest time of the next claim. A retry waits until this time.
+    # The earliest time at which a worker may claim the job, for example for a delayed retry.
     run_at: Mapped[CreatedAt]
-    # The earliest time of the next message that the sweep sends for a queued job. The column also
-    # determines the order of queued jobs without a message (`sends` is 0).
+    # The earliest time at which the sweep sends a broker message for the queued job. Queued jobs
+    # without a broker message (`sends` is 0) are ordered by `send_after`.
     send_after: Mapped[CreatedAt]
     sends: Mapped[int] = mapped_column(default=0, server_default="0")
 
@@ -99,10 +100,11 @@ class Job(Model):
     request_id: Mapped[str | None] = mapped_column(Text)
     # The span that enqueued the job, in the format of W3C Trace Context. NULL without tracing.
     traceparent: Mapped[str | None] = mapped_column(Text)
-    # The API process whose caller may wait for the job. Only this process is notified of changes.
-    # NULL notifies all processes.
+    # The API process whose caller may wait for the job. Only this API process is notified when the
+    # job changes. NULL means that all API processes are notified when the job changes.
     waiter: Mapped[str | None]
-    # The number of changes that callers can see. Server-sent events use the version as their id.
+    # The number of changes to the job that API callers can see. Server-sent events about a job use
+    # the job's version as their id.
     version: Mapped[int] = mapped_column(default=1, server_default="1")
 
     created_at: Mapped[CreatedAt]
@@ -111,7 +113,7 @@ class Job(Model):
 
 
 class IdempotencyRecord(Model):
-    """The first request with an ``Idempotency-Key``, with its job or its complete response."""
+    """The first request with an ``Idempotency-Key``, together with its job or complete response."""
 
     __tablename__ = "idempotency_records"
     __table_args__ = (
@@ -126,9 +128,9 @@ class IdempotencyRecord(Model):
     caller_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
     route: Mapped[str]
     key: Mapped[str]
-    # SHA-256 of method, path, query and body.
+    # SHA-256 of the request's method, path, query and body.
     fingerprint: Mapped[bytes]
-    # A foreign key isn't necessary, because a job outlives its idempotency records.
+    # ``job_id`` needs no foreign key, because a job outlives its idempotency records.
     job_id: Mapped[int | None]
     answer: Mapped[dict[str, Any] | None]
     expires_at: Mapped[datetime] = mapped_column(server_default=text("now() + interval '24 hours'"))

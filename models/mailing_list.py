@@ -15,7 +15,7 @@ class MailingList(Model):
 
     __tablename__ = "lists"
     __table_args__ = (
-        # Routes take a slug or an id, so a slug must not look like an id.
+        # API routes accept a list's slug or id, so a slug must not look like an id.
         CheckConstraint(
             "slug ~ '^[a-z0-9][a-z0-9-]{0,79}$' AND slug !~ '^[0-9]+$'", name="slug_form"
         ),
@@ -43,17 +43,18 @@ class MailingList(Model):
     email_channel_enabled: Mapped[bool] = mapped_column(default=True, server_default=text("true"))
     challenge_enabled: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     challenge_provider: Mapped[str | None]
-    # The latest delivery whose trace ids were revoked. Trace ids of this delivery and of earlier
-    # deliveries can only unsubscribe.
+    # The latest delivery of the list whose trace ids were revoked. With a revoked trace id, a
+    # person can only unsubscribe.
     traces_revoked_through: Mapped[int | None]
     # True if new members must confirm their address. Without confirmation, anyone can subscribe any
     # address.
     confirm_required: Mapped[bool] = mapped_column(default=True, server_default=text("true"))
     # The origins to which a sign-up form on the owner's website may redirect.
     redirect_origins: Mapped[list[str]] = mapped_column(default=list, server_default=text("'{}'"))
-    # The ids of the public fields in the sign-up form. NULL means all public fields of the owner.
+    # The ids of the public fields in the sign-up form. NULL means that the form contains all public
+    # fields of the owner.
     asked_field_ids: Mapped[list[int] | None]
-    # The ids of the fields that a sign-up must contain.
+    # The ids of the fields that people must fill in when they sign up.
     required_field_ids: Mapped[list[int]] = mapped_column(default=list, server_default=text("'{}'"))
     # The current version of the list's consent wording. NULL if the list has no consent wording.
     consent_wording_version: Mapped[int | None]
@@ -66,8 +67,8 @@ class MailingList(Model):
     sign_up_text: Mapped[str | None]
     thanks_text: Mapped[str | None]
     confirmation_text: Mapped[str | None]
-    # The suspicious words in the owner's texts that no operator has reviewed. NULL if there are
-    # none.
+    # The suspicious words in the list's texts that no operator has reviewed yet. NULL means that
+    # the texts contain no suspicious words to review.
     suspicious_words: Mapped[list[str] | None]
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
@@ -85,7 +86,7 @@ class FieldType(StrEnum):
 class MemberField(Model):
     """A member field, which an owner defines once for all of the owner's lists.
 
-    A retired field is hidden everywhere, but Pressroom keeps the members' values of this field.
+    A retired field is hidden everywhere, but the members keep their values of the field.
     ``subscriptions.fields`` stores a member's values by the ids of the fields, so that renaming a
     field changes no row of ``subscriptions``.
     """
@@ -113,11 +114,11 @@ class MemberField(Model):
     description: Mapped[str | None]
     type: Mapped[str]
     choices: Mapped[list[str]] = mapped_column(default=list, server_default=text("'{}'"))
-    # True if people can set their own value in a form.
+    # True if people can enter their value of the field in a form.
     is_public: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     retired_at: Mapped[datetime | None]
-    # The suspicious words in the label and the choices that no operator has reviewed. NULL if there
-    # are none.
+    # The suspicious words in the field's label and choices that no operator has reviewed yet. NULL
+    # means that the field has no suspicious words to review.
     suspicious_words: Mapped[list[str] | None]
     created_at: Mapped[CreatedAt]
 
@@ -137,16 +138,19 @@ class MemberTag(Model):
 
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
-    # The name in the owner's spelling.
+    # The name of the tag in the owner's spelling.
     name: Mapped[str]
-    # The case-folded name. Python folds the name, because case folding in the database depends on
-    # the locale.
+    # The case-folded name of the tag. Python folds the name, because case folding in the database
+    # depends on the locale.
     folded: Mapped[str]
     created_at: Mapped[CreatedAt]
 
 
 class DeletedTag(Model):
-    """A deleted tag. The row exists until maintenance has removed the tag's id from all members."""
+    """A deleted tag.
+
+    The row of a deleted tag is removed when no member has the tag's id any longer.
+    """
 
     __tablename__ = "deleted_tags"
 
@@ -156,7 +160,7 @@ class DeletedTag(Model):
 
 
 class Segment(Model):
-    """A named filter of a list's members."""
+    """A named filter that selects members of a list."""
 
     __tablename__ = "segments"
     __table_args__ = (UniqueConstraint("list_id", "folded"),)
@@ -166,18 +170,19 @@ class Segment(Model):
     name: Mapped[str]
     # The case-folded name.
     folded: Mapped[str]
-    # The filter in the format of `services.subscriptions.filters.member_filter`. Queries for many
-    # segments don't load this column.
+    # The segment's filter in the format of `services.subscriptions.filters.member_filter`. Queries
+    # for many segments don't load the filters.
     filter: Mapped[dict[str, Any]] = mapped_column(deferred=True)
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
 
 
 class ListReport(Model):
-    """A report about a list.
+    """A report that a list is unwanted or deceptive.
 
-    A person reports that the person didn't request the list. A stranger reports that the list's
-    page is deceptive. Each person and each stranger's network can report a list once.
+    A person can report a list that the person never requested. A stranger can report a list whose
+    page is deceptive. Each person can report a list once, and strangers can report a list once per
+    network.
     """
 
     __tablename__ = "list_reports"
@@ -188,10 +193,11 @@ class ListReport(Model):
 
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
-    # NULL after the person's erasure, or for a stranger's report.
+    # The person who reported the list, or NULL for a stranger's report and after the person's
+    # erasure.
     user_id: Mapped[int | None] = mapped_column(
         ForeignKey("users.id", ondelete="SET NULL"), index=True
     )
-    # An HMAC of the stranger's network, for a report from the list's page.
+    # An HMAC of the network from which a stranger reported the list.
     network_digest: Mapped[bytes | None]
     created_at: Mapped[CreatedAt] = mapped_column(index=True)

@@ -1,7 +1,7 @@
 """Periodic tasks, with their schedules and latest results.
 
-Any maintenance worker can run a task that is due. Only one worker of the deployment runs a task at
-a time.
+Any maintenance worker can run a periodic task that is due. A periodic task runs in only one worker
+of the deployment at a time.
 """
 
 from datetime import datetime
@@ -18,16 +18,16 @@ class Maintenance(Model):
     name: Mapped[str] = mapped_column(primary_key=True)
     every_seconds: Mapped[int]
     due_at: Mapped[CreatedAt]
-    # The earliest time of the next message that the sweep sends for a due task.
+    # The earliest time at which the sweep sends a broker message for the due task.
     send_after: Mapped[CreatedAt]
-    # The number of started runs, which serves as a fencing token. Only the latest run can write its
-    # result.
+    # The number of started runs of the task, which serves as a fencing token. Only the latest run
+    # of a task can write its result.
     attempt: Mapped[int] = mapped_column(default=0, server_default="0")
     lease_expires_at: Mapped[datetime | None]
     last_started_at: Mapped[datetime | None]
     last_finished_at: Mapped[datetime | None]
-    # The position at which the next run resumes, for tasks that need several runs for a large
-    # table.
+    # The position at which the task's next run resumes, if the task needs several runs to process a
+    # large table.
     bookmark: Mapped[int | None]
     last_result: Mapped[dict[str, Any] | None]
     last_error: Mapped[str | None]

@@ -14,18 +14,19 @@ class ImportKind(StrEnum):
     """The meaning of a file's rows."""
 
     MEMBERS = "members"
-    # Addresses that must get no mail. Each row of the file names the reason.
+    # Addresses that must not receive mail, with a reason for each address.
     SUPPRESSIONS = "suppressions"
-    # Addresses that must get no mail, because earlier mail bounced.
+    # Addresses that must not receive mail, because mail to these addresses bounced.
     BOUNCES = "bounces"
-    # Addresses that must get no mail, because the recipients complained about spam.
+    # Addresses that must not receive mail, because the recipients complained about spam.
     COMPLAINTS = "complaints"
 
 
 class MemberImport(Model):
     """An import of members into a list, with its options, progress and counts.
 
-    The import is also the audit record of its rows, because subscriptions reference the import.
+    The import serves as the audit record of imported members, because their subscriptions reference
+    the import.
     """
 
     __tablename__ = "imports"
@@ -40,7 +41,8 @@ class MemberImport(Model):
         Index("ix_imports_running", "list_id", postgresql_where="status = 'running'"),
         Index("ix_imports_with_files", "created_at", postgresql_where="files_removed_at IS NULL"),
         Index("ix_imports_undo_job_id", "undo_job_id", postgresql_where="undo_job_id IS NOT NULL"),
-        # Finds imports without remaining members. Maintenance deletes such an import after a time.
+        # An index for finding imports without remaining members, which maintenance deletes after
+        # the retention period.
         Index(
             "ix_imports_finished_at",
             "finished_at",
@@ -51,30 +53,32 @@ class MemberImport(Model):
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
-    # The value `members` means the body of a request, and `file` means an uploaded file.
+    # The source of the imported members, which is `members` for the body of a request and `file`
+    # for an uploaded file.
     source: Mapped[str]
     kind: Mapped[str] = mapped_column(default=ImportKind.MEMBERS, server_default=ImportKind.MEMBERS)
     filename: Mapped[str | None]
-    # The prefix of the numbered objects that store the file. All objects have the same size.
+    # The key prefix of the numbered objects that store the file. All objects that store the file
+    # have the same size.
     object_prefix: Mapped[str] = mapped_column(unique=True)
     # The data key of the file, encrypted with the encryption key named `wrapped_by`. NULL after the
-    # file's data key was deleted.
+    # data key of the file was deleted.
     wrapped_key: Mapped[bytes | None]
     wrapped_by: Mapped[str | None]
     size: Mapped[int]
     mapping: Mapped[dict[str, Any] | None]
     dry_run: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     on_existing: Mapped[str] = mapped_column(default="skip", server_default="skip")
-    # True if the import creates a field for each column with an unknown meaning.
+    # True if the import creates a field for each column of the file whose meaning is unknown.
     create_fields: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
-    # The order of ambiguous dates: dmy or mdy.
+    # The order of day and month in ambiguous dates, either dmy or mdy.
     date_order: Mapped[str | None]
-    # The encoding that the owner set, or the detected encoding of the file.
+    # The character encoding of the file, which the owner set or Pressroom detected.
     encoding: Mapped[str | None]
-    # Maps the index of a column to the column's notation of dates and numbers.
+    # Maps the index of each column in the file to the column's notation for dates and numbers.
     column_forms: Mapped[dict[str, Any] | None]
-    # For columns whose names don't reveal whether they state consent. Maps the index of such a
-    # column to true if its cells prove that the column states consent.
+    # Maps the index of each column with an ambiguous name to true if the column's cells prove that
+    # the column states consent.
     consent_columns: Mapped[dict[str, Any] | None]
     # Maps each consent value in the file to the status that the owner assigned.
     status_values: Mapped[dict[str, Any] | None]
@@ -83,27 +87,30 @@ class MemberImport(Model):
 
     status: Mapped[str] = mapped_column(default="running", server_default="running")
     error: Mapped[dict[str, Any] | None]
-    # The detected format of the file, and its header.
+    # The detected format of the file, and the header of the file.
     description: Mapped[dict[str, Any] | None]
-    # The targets of the file's columns (``services.subscriptions.imports.column_plan``).
+    # The target of each column in the file, such as a member field
+    # (``services.subscriptions.imports.column_plan``).
     columns: Mapped[dict[str, Any] | None]
-    # Encrypted cells and rows that the owner sees as examples. NULL after the files are removed.
+    # Encrypted example cells and rows of the file, which the owner can see. NULL after the files of
+    # the import were removed.
     samples: Mapped[bytes | None] = mapped_column(deferred=True)
-    # The number of chunks, or 0 until the whole file has been split into chunks.
+    # The number of chunks of the file, or 0 until the whole file has been split into chunks.
     chunks: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The total size of all chunks in bytes.
+    # The total size of the file's chunks in bytes.
     chunk_bytes: Mapped[int] = mapped_column(default=0, server_default="0")
     # True if the whole file has been split into chunks.
     is_split: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
-    # The number of applied chunks.
+    # The number of chunks that have been applied to the list.
     applied: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The numbers of the chunks with opt-outs. Chunks with opt-outs are applied before all other
-    # chunks.
+    # The numbers that identify the chunks with opt-outs. Chunks with opt-outs are applied before
+    # all other chunks.
     opt_out_chunks: Mapped[list[int]] = mapped_column(default=list, server_default="{}")
-    # True if chunks are applied in parallel. Only one import per list may apply chunks in parallel.
+    # True if the chunks of the import are applied in parallel. Only one import per list may apply
+    # chunks in parallel.
     side_by_side: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
 
-    # Counts of rows. Each row has one of seven verdicts: `added`, `already`, `opted_out`,
+    # The number of rows per verdict. Each row has the verdict `added`, `already`, `opted_out`,
     # `invalid`, `duplicate`, `denied` or `over_quota`.
     received: Mapped[int] = mapped_column(default=0, server_default="0")
     added: Mapped[int] = mapped_column(default=0, server_default="0")
@@ -111,27 +118,30 @@ class MemberImport(Model):
     opted_out: Mapped[int] = mapped_column(default=0, server_default="0")
     invalid: Mapped[int] = mapped_column(default=0, server_default="0")
     duplicate: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The number of rows that a deny list excludes.
+    # The number of rows with an address that a deny list contains.
     denied: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The number of existing members that the import changed. `already` includes these rows.
+    # The number of existing members that the import changed, whose rows are also counted in
+    # `already`.
     updated: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The number of skipped values, which don't fit the types of their fields.
+    # The number of values that the import skipped, because the values don't fit the types of their
+    # fields.
     left_out: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The number of invalid rows whose consent value isn't recognised.
+    # The number of rows that are invalid because Pressroom doesn't recognize their consent value.
     unknown_status: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The number of rows that exceed the quota of the owner's plan. After the first row above the
-    # quota, the import adds no new person.
+    # The number of rows that exceed the quota of the owner's plan. After the first row that exceeds
+    # the quota, the import adds no new person.
     over_quota: Mapped[int] = mapped_column(default=0, server_default="0")
 
-    # The id of the job that undoes the import. The job's row may already be deleted.
+    # The id of the job that undoes the import. The row of the undo job may be deleted before the
+    # row of the import.
     undo_job_id: Mapped[int | None]
-    # The last subscription that the undo restored.
+    # The id of the last subscription that the undo of the import restored.
     undo_restored: Mapped[int | None]
-    # The last subscription that the undo removed.
+    # The id of the last subscription that the undo of the import removed.
     undo_removed: Mapped[int | None]
-    # The number of members that the undo removed or restored.
+    # The number of members that the undo of the import removed or restored.
     undone: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The number of members that the undo skipped, because they changed after the import.
+    # The number of members that the undo skipped, because the members changed after the import.
     kept: Mapped[int] = mapped_column(default=0, server_default="0")
     undone_at: Mapped[datetime | None]
 
@@ -148,22 +158,22 @@ _ImportId = Annotated[
 class ImportChunk(Model):
     """The result of an applied chunk of an import.
 
-    The transaction that applies a chunk writes the row, so that no chunk is applied twice.
+    The transaction that applies a chunk also stores the result, so that no chunk is applied twice.
     """
 
     __tablename__ = "import_chunks"
 
     import_id: Mapped[_ImportId]
     number: Mapped[int] = mapped_column(primary_key=True)
-    # The rows that were not added, as compressed CSV lines (zlib).
+    # The rows of the chunk that were not added to the list, as CSV lines compressed with zlib.
     not_added: Mapped[bytes]
 
 
 class WaitingChunk(Model):
     """A chunk of an import that waits for a helper job, or that a helper job currently applies.
 
-    A helper loses its chunk when the helper's attempt ends. A chunk that failed too often isn't
-    retried, and makes the import fail at its end.
+    A helper job loses its chunk when the helper job's attempt ends. A chunk that failed too often
+    isn't retried, so that the import ends as failed.
     """
 
     __tablename__ = "waiting_chunks"
@@ -176,9 +186,9 @@ class WaitingChunk(Model):
 
 
 class NamedMember(Model):
-    """A member with several addresses, after the first row of an import for the member.
+    """A member with several addresses who was named in a row of an import.
 
-    A later row for another address of the same member is a duplicate.
+    If several rows of an import name a member by different addresses, only the first row counts.
     """
 
     __tablename__ = "named_members"
@@ -190,10 +200,10 @@ class NamedMember(Model):
 
 
 class ImportChange(Model):
-    """The change of an existing subscription by an import, with the values before and after."""
+    """The change of a subscription by an import, with the values before and after the change."""
 
     __tablename__ = "import_changes"
-    # Later imports of the same member and the erasure of a person search by subscription.
+    # An index for imports and erasures, which search for changes by subscription.
     __table_args__ = (Index("ix_import_changes_subscription_id", "subscription_id"),)
 
     import_id: Mapped[_ImportId]
@@ -208,8 +218,9 @@ class ImportChange(Model):
     type_after: Mapped[str]
     paid_expiry_before: Mapped[datetime | None]
     paid_expiry_after: Mapped[datetime | None]
-    # The values of the changed fields by field id. A JSON null means that the field had no value.
-    # NULL if the import changed no field.
+    # The values of the changed fields after and before the import, by field id. A JSON null means
+    # that the member had no value in the field. NULL means that the import changed no field of the
+    # member.
     fields_after: Mapped[dict[str, Any] | None]
     fields_before: Mapped[dict[str, Any] | None]
     tags_added: Mapped[list[int] | None]
@@ -221,9 +232,10 @@ class ImportChange(Model):
 
 
 class MemberExport(Model):
-    """An exported file of a list.
+    """An export of a list's members to a file.
 
-    The file contains the members for the owner, or the roster for the program that sends the list.
+    The exported file contains either the members for the owner, or the roster for the program that
+    sends the list.
     """
 
     __tablename__ = "exports"
@@ -240,22 +252,22 @@ class MemberExport(Model):
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
     kind: Mapped[str]
     # The filter of the exported members, in the format of a segment's filter. NULL means the
-    # default of the export's kind.
+    # default filter for the export's kind.
     filter: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
-    # The statuses of the exported members. NULL means the default of the export's kind.
+    # The statuses of the exported members. NULL means the default statuses for the export's kind.
     statuses: Mapped[list[str] | None]
     format: Mapped[str] = mapped_column(default="csv", server_default="csv")
     # True if the CSV file begins with a byte-order mark.
     bom: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
-    # The columns `date_order` and `column_forms` have no meaning for exports.
+    # Exports don't use the columns `date_order` and `column_forms`.
     date_order: Mapped[str | None]
     column_forms: Mapped[dict[str, Any] | None]
     # True if an operator's command started the export. Quotas don't apply to operators.
     by_operator: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
-    # The prefix of the numbered objects that store the file.
+    # The key prefix of the numbered objects that store the file.
     object_prefix: Mapped[str] = mapped_column(unique=True)
     # The data key of the file, encrypted with the encryption key named `wrapped_by`. NULL after the
-    # file's data key was deleted.
+    # data key of the file was deleted.
     wrapped_key: Mapped[bytes | None]
     wrapped_by: Mapped[str | None]
     size: Mapped[int | None]

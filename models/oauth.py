@@ -1,4 +1,7 @@
-"""OAuth clients, and the access that people grant to clients. Secrets are stored only as HMACs."""
+"""OAuth clients, and the scopes that people grant to OAuth clients.
+
+The database stores only HMACs of OAuth secrets.
+"""
 
 from datetime import datetime
 from enum import StrEnum
@@ -9,13 +12,13 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from models.declarative import CreatedAt, Model, SerialId, UpdatedAt, allow_values
 
-# Only an operator can grant the delivery scope. The constraint protects the delivery scope even
-# from mistakes in the code.
+# Only an operator can grant the delivery scope. A database constraint refuses the delivery scope
+# for OAuth clients, even if the code has a mistake.
 _NEVER_DELIVERY = "NOT 'delivery' = ANY (scopes)"
 
 
 class OAuthClient(Model):
-    """A program that asks people for access.
+    """A program that asks people for access to their accounts.
 
     A public client, such as an app on a phone, has no secret because it can't keep a secret.
     """
@@ -58,8 +61,8 @@ class OAuthGrant(Model):
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
     client_id: Mapped[str] = mapped_column(ForeignKey("oauth_clients.client_id"))
-    # All scopes that the person ever granted to the client. A token has only the scopes of its own
-    # consent.
+    # All scopes that the person ever granted to the client. A token has only the scopes that the
+    # person granted when the client obtained the token.
     scopes: Mapped[list[str]]
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
@@ -72,7 +75,7 @@ _GrantId = Annotated[
 
 
 class OAuthCode(Model):
-    """An authorization code, which a client receives through the browser and exchanges once."""
+    """An authorization code, which a client receives through the browser and uses once."""
 
     __tablename__ = "oauth_codes"
     __table_args__ = (
@@ -86,7 +89,7 @@ class OAuthCode(Model):
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     redirect_uri: Mapped[str]
     scopes: Mapped[list[str]]
-    # The code challenge of PKCE (RFC 7636) with the method S256.
+    # The PKCE code challenge (RFC 7636) of the authorization request, created by the method S256.
     challenge: Mapped[str]
     created_at: Mapped[CreatedAt]
     expires_at: Mapped[datetime] = mapped_column(index=True)
@@ -110,13 +113,14 @@ class OAuthToken(Model):
     id: Mapped[SerialId]
     kind: Mapped[str]
     grant_id: Mapped[_GrantId]
-    # The id of the authorization code. All tokens that descend from the code form a family.
+    # The id of the authorization code from which the token descends. All tokens that descend from
+    # one authorization code form a family.
     family: Mapped[int] = mapped_column(index=True)
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     scopes: Mapped[list[str]]
     created_at: Mapped[CreatedAt]
     expires_at: Mapped[datetime] = mapped_column(index=True)
-    # The time at which the refresh token was exchanged for the next token. A second exchange means
-    # that the token was stolen.
+    # The time at which the refresh token was exchanged for a new token. A second exchange of a
+    # refresh token means that the token was stolen.
     rotated_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]

@@ -9,17 +9,18 @@ from models.declarative import CreatedAt, Model, SerialId, allow_values
 
 
 class OptOutKind(StrEnum):
-    # The person left the list.
+    # The person unsubscribed from the list.
     LIST = "list"
-    # The person stays on the list, but gets no mail.
+    # The person stays on the list, but receives no mail from the list.
     EMAIL = "email"
 
 
 class OptOut(Model):
-    """A person's opt-out from a list or its mail, which only the person can withdraw.
+    """A person's opt-out from a list or from a list's mail, which only the person can withdraw.
 
-    The opt-out outlives the subscription. The HMAC of the address keeps the opt-out in force after
-    the person's erasure. Code that activates a subscription or its mail must check for opt-outs.
+    An opt-out outlives the person's subscription. The HMAC of the person's address keeps the
+    opt-out in force after the person's erasure. Code that activates a subscription or enables mail
+    for a subscription must check for opt-outs.
     """
 
     __tablename__ = "opt_outs"
@@ -32,7 +33,8 @@ class OptOut(Model):
 
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
-    # NULL after the person's erasure. The HMAC still matches if the same address is added again.
+    # The person who opted out, or NULL after the person's erasure. The HMAC of an erased person's
+    # address still matches if the address is added to the list again.
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"), index=True)
     address_hmac: Mapped[bytes]
     kind: Mapped[str]
@@ -49,7 +51,8 @@ class DeniedEntry(Model):
     """
 
     __tablename__ = "denied_entries"
-    # The erasure of a person replaces the person's address in all deny lists by an HMAC.
+    # An index for the erasure of a person, which replaces the person's address in all deny lists by
+    # an HMAC.
     __table_args__ = (Index("ix_denied_entries_entry", "entry"),)
 
     user_id: Mapped[int] = mapped_column(
@@ -61,8 +64,7 @@ class DeniedEntry(Model):
 class ErasedDenial(Model):
     """A denied address of an erased person, stored as an HMAC instead of the address.
 
-    An owner's denial stays in force after the erasure. Without the HMAC, people
-    could remove the denial of their address by requesting their erasure.
+    Without the HMAC, a person could remove an address from a deny list by requesting an erasure.
     """
 
     __tablename__ = "erased_denials"
@@ -80,15 +82,16 @@ class DepartureKind(StrEnum):
     LIST = "list"
     # The person opted out of a list's mail.
     EMAIL = "email"
-    # The person was erased. The row names no list.
+    # The person was erased, so the row names no list.
     ERASED = "erased"
 
 
 class Departure(Model):
-    """An opt-out or an erasure that isn't in the journal next to the backups yet.
+    """An opt-out or an erasure that isn't yet in the journal, which is stored next to the backups.
 
-    A database trigger writes a row for each opt-out and each erasure. Within a minute, maintenance
-    moves the row to the journal. Without backups, the rows of this table have no use.
+    A database trigger adds a row to ``departures`` for each opt-out and each erasure. Maintenance
+    moves each row of ``departures`` to the journal within a minute. If backups are disabled, the
+    rows of ``departures`` have no use.
     """
 
     __tablename__ = "departures"
@@ -96,7 +99,7 @@ class Departure(Model):
 
     id: Mapped[SerialId]
     kind: Mapped[str]
-    # The table has no foreign keys, because a row is a message that may outlive its subject.
+    # The table has no foreign keys, because a departure may outlive the list and the user.
     list_id: Mapped[int | None]
     user_id: Mapped[int | None]
     address_hmac: Mapped[bytes | None]

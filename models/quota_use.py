@@ -1,8 +1,8 @@
-"""Counters for quotas and limits, because counting the rows for each check would take too long.
+"""Counters for quotas and rate limits, because counting rows at each check would take too long.
 
 Database triggers update ``storage_uses``, so that no code path can forget an update. The triggers
-belong to ``attachments``, ``imports``, ``exports``, ``segments``, ``bulk_actions`` and
-``webhook_deliveries``.
+that update ``storage_uses`` belong to ``attachments``, ``imports``, ``exports``, ``segments``,
+``bulk_actions`` and ``webhook_deliveries``.
 """
 
 from datetime import date, datetime
@@ -16,9 +16,9 @@ from models.declarative import Model
 class StorageUse(Model):
     """The number of bytes that a user stores in files and rows.
 
-    The sum includes images, exports, and the files and chunks of unfinished imports. The sum also
-    includes the rows that an owner can create in large numbers: segments, bulk actions, exports,
-    and webhook deliveries that aren't about a member.
+    The number of bytes includes images, exports, and the files and chunks of unfinished imports.
+    The number of bytes includes the rows of segments, bulk actions, exports, and webhook deliveries
+    that aren't about a member.
     """
 
     __tablename__ = "storage_uses"
@@ -30,7 +30,7 @@ class StorageUse(Model):
 
 
 class ComposerUse(Model):
-    """The number of a user's composer calls on the user's latest day (UTC)."""
+    """The number of composer calls that a user made on the user's last active day (UTC)."""
 
     __tablename__ = "composer_uses"
 
@@ -42,15 +42,16 @@ class ComposerUse(Model):
 
 
 class MailCount(Model):
-    """The number of mails that strangers caused during a time window, per subject of a limit.
+    """The number of mails that strangers caused in a time window, for the subject of a rate limit.
 
-    A subject is for example a mailbox, a domain or a network. The row contains no personal data,
-    because the digest is an HMAC of the subject and the length of the window.
+    The subject of a rate limit is for example a mailbox, a domain or a network. The table contains
+    no personal data, because ``digest`` is an HMAC of the subject and of the window's length.
     """
 
     __tablename__ = "mail_counts"
 
     digest: Mapped[bytes] = mapped_column(primary_key=True)
     mails: Mapped[int]
-    # The end of the time window. The first later mail starts a new window.
+    # The end of the time window in which mails are counted. The first mail after the end of the
+    # time window starts a new time window.
     ends_at: Mapped[datetime] = mapped_column(index=True)

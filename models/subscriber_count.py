@@ -1,8 +1,8 @@
-"""Counts of a list's active subscribers and daily changes, without a row that everybody locks.
+"""Counts a list's active subscribers and daily changes, without a row that every change locks.
 
-A database trigger on ``subscriptions`` writes one delta row per statement. Maintenance adds the
-deltas to one count row per list. The number of subscribers is the count row plus the remaining
-deltas.
+For each statement that changes subscriptions, a database trigger writes a delta row. Maintenance
+adds the delta rows of a list to the list's count row, and deletes the delta rows. The number of a
+list's subscribers is the sum of the count row and the delta rows.
 """
 
 from datetime import date
@@ -34,10 +34,10 @@ class SubscriberDelta(Model):
 
 
 class MemberDay(Model):
-    """The numbers of members of one list, source and tier who joined and left on one day (UTC).
+    """How many members with the same source and tier joined and left a list on one day (UTC).
 
-    The table ``member_day_deltas`` contains the latest changes. A statement that reads the table
-    ``member_days`` must therefore also read ``member_day_deltas``.
+    A statement that reads ``member_days`` must add the rows of ``member_day_deltas``, which contain
+    the latest changes.
     """
 
     __tablename__ = "member_days"
@@ -58,9 +58,9 @@ class MemberDay(Model):
 
 
 class MemberDayDelta(Model):
-    """A change that maintenance has not added to the row of ``MemberDay`` yet.
+    """A change of the daily counts that maintenance hasn't added to ``member_days`` yet.
 
-    The database trigger on ``subscriptions`` that counts subscribers writes the rows of this table.
+    The database trigger that counts subscribers writes the rows of ``member_day_deltas``.
     """
 
     __tablename__ = "member_day_deltas"
@@ -77,8 +77,8 @@ class MemberDayDelta(Model):
     moved_out: Mapped[int]
 
 
-# A statement counts each change once, because its snapshot contains a change either in the count
-# row or in a delta row.
+# A single statement must read count rows and delta rows, because its snapshot contains each change
+# in only one of the rows.
 COUNTS_AND_DELTAS = (
     select(SubscriberCount.list_id, SubscriberCount.active)
     .union_all(select(SubscriberDelta.list_id, SubscriberDelta.active))

@@ -1,4 +1,4 @@
-"""Subscriptions of people to lists, their history, and mailed tokens."""
+"""Subscriptions of people to lists, the history of subscriptions, and mailed tokens."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -16,9 +16,9 @@ class SubscriptionStatus(StrEnum):
     # The person hasn't confirmed the subscription with the mailed token yet.
     PENDING = "pending"
     ACTIVE = "active"
-    # The person left the list.
+    # The person unsubscribed from the list.
     UNSUBSCRIBED = "unsubscribed"
-    # The owner removed the person.
+    # The owner removed the person from the list.
     REMOVED = "removed"
 
 
@@ -33,7 +33,8 @@ class Subscription(Model):
 
     __tablename__ = "subscriptions"
     __table_args__ = (
-        # The user comes first, so that the index also finds all subscriptions of a person.
+        # ``user_id`` is the first column of the index, so that the index can find all subscriptions
+        # of a person.
         UniqueConstraint("user_id", "list_id"),
         allow_values("status", SubscriptionStatus),
         allow_values("type", Tier),
@@ -43,10 +44,10 @@ class Subscription(Model):
             "id",
             postgresql_where="import_id IS NOT NULL",
         ),
-        # The next indexes serve the owner's pages. The pages show the newest members first, search
-        # by the beginning of an address, or show members on a paid tier. Most rows are active, so
-        # the active members have partial indexes, which need half the space. Pages read these
-        # indexes backwards, because an index that grows at its end stays dense.
+        # Owners' pages use the indexes of active members to show the newest members, to search for
+        # addresses, and to show members on a paid tier. The indexes contain only active members,
+        # which halves the size of the indexes. Pages with the newest members first read the indexes
+        # backwards, because an index that grows at its end stays dense.
         Index("ix_subscriptions_active", "list_id", "id", postgresql_where=_ACTIVE),
         Index(
             "ix_subscriptions_active_email",
@@ -63,7 +64,7 @@ class Subscription(Model):
             postgresql_include=["type", "paid_expiry"],
             postgresql_where="status = 'active' AND type <> 'free'",
         ),
-        # Finds unconfirmed requests that have expired.
+        # An index for finding expired requests to subscribe that were never confirmed.
         Index(
             "ix_subscriptions_requested",
             text("coalesce(confirmation_asked_at, created_at)"),
@@ -82,15 +83,15 @@ class Subscription(Model):
             postgresql_include=["email"],
             postgresql_where="status <> 'active'",
         ),
-        # The next indexes serve filters (services/subscriptions/filters). Most members have no tags
-        # and no fields, so an import writes to only a few of the indexes.
+        # Indexes for filters of members (services/subscriptions/filters). Members without tags and
+        # fields have no entries in the indexes on tags and fields, which makes imports faster.
         Index(
             "ix_subscriptions_tag_ids",
             "tag_ids",
             postgresql_using="gin",
             postgresql_where="tag_ids <> '{}'",
         ),
-        # The values are case-folded, because filters ignore case.
+        # The index contains case-folded field values, because filters are case-insensitive.
         Index(
             "ix_subscriptions_fields",
             text("(casefold(fields::text COLLATE pg_unicode_fast)::jsonb) jsonb_path_ops"),
@@ -98,8 +99,8 @@ class Subscription(Model):
             postgresql_where="fields <> '{}'",
         ),
         # The index contains all sequences of three characters, so that a search finds any part of a
-        # name or an address. The list comes first, so that a search skips the members of other
-        # lists.
+        # name or an address. ``list_id`` is the first column of the index, so that a search reads
+        # only entries for members of one list.
         Index(
             "ix_subscriptions_words",
             "list_id",
@@ -124,15 +125,15 @@ class Subscription(Model):
     paid_expiry: Mapped[datetime | None]
     email_enabled: Mapped[bool] = mapped_column(default=True, server_default=text("true"))
     name: Mapped[str | None]
-    # NULL after the person's erasure.
+    # The person's e-mail address, or NULL after the person's erasure.
     email: Mapped[str | None]
-    # The way in which the person first joined: challenge, form, login, import or transfer.
+    # The way in which the person first joined the list: challenge, form, login, import or transfer.
     source: Mapped[str]
     confirmation_asked_at: Mapped[datetime | None]
-    # The time at which a person without confirmation gets the only reminder. NULL if no reminder is
-    # due.
+    # The time at which a person who hasn't confirmed the subscription gets a single reminder. NULL
+    # means that the person gets no reminder.
     remind_at: Mapped[datetime | None]
-    # Maps the id of each field, as text, to the member's value.
+    # Maps the id of each member field, as text, to the member's value.
     fields: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default=text("'{}'"))
     # The ids of the member's tags in ascending order, without duplicates. Maintenance removes the
     # ids of deleted tags.
@@ -140,16 +141,17 @@ class Subscription(Model):
     # The time at which the person joined the list in another product, according to an import. NULL
     # means that the person joined at `created_at`.
     joined_at: Mapped[datetime | None]
-    # The form answers of a person who already had a record on the list. The next mailed token
-    # copies the answers, which take effect when the person confirms with the token.
+    # The sign-up form answers of a person who already had a subscription to the list. The form
+    # answers are copied to the next mailed token, and take effect when the person confirms with the
+    # token.
     submitted: Mapped[dict[str, Any] | None]
     # The language of the page on which the person subscribed, for mails to the person. NULL if the
     # language is unknown.
     language: Mapped[str | None]
     # The import that last activated the subscription.
     import_id: Mapped[int | None] = mapped_column(ForeignKey("imports.id"))
-    # The time of the activation by the import. An undo of the import skips the subscription if
-    # `updated_at` is later.
+    # The time at which the import activated the subscription. An undo of the import skips the
+    # subscription if `updated_at` is later than `imported_at`.
     imported_at: Mapped[datetime | None]
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
@@ -158,16 +160,17 @@ class Subscription(Model):
 class SubscriptionEvent(Model):
     """A change of a subscription, with the actor and the origin of the change.
 
-    Only the IP address of a row ever changes. After 90 days, the network of the address replaces
-    the address. The erasure of a person deletes the addresses of the person's rows.
+    Except for its IP address, a subscription event never changes. After 90 days, the IP address of
+    a subscription event is shortened to its network. The erasure of a person deletes the IP
+    addresses in the person's subscription events.
     """
 
     __tablename__ = "subscription_events"
     __table_args__ = (
         Index("ix_subscription_events_member", "list_id", "user_id", text("id DESC")),
-        # The erasure of a person finds the events about the person with this index.
+        # An index with which the erasure of a person finds the events about the person.
         Index("ix_subscription_events_user_id_id", "user_id", "id"),
-        # Counts the requested confirmations and the confirmed subscriptions.
+        # An index for counting requested confirmations and confirmed subscriptions.
         Index(
             "ix_subscription_events_sign_ups",
             "list_id",
@@ -175,8 +178,8 @@ class SubscriptionEvent(Model):
             postgresql_where="action = 'confirmed' OR action = 'requested'"
             " AND status_after = 'pending'",
         ),
-        # The erasure of a person finds the person's own actions with this index. The condition
-        # excludes the many rows of imports and undos, which have no IP address.
+        # An index with which the erasure of a person finds the person's own actions. The index
+        # excludes the many events of imports and undos, which have no IP address.
         Index(
             "ix_subscription_events_actor_id_id",
             "actor_id",
@@ -200,9 +203,11 @@ class SubscriptionEvent(Model):
     status_after: Mapped[str | None]
     email_enabled_before: Mapped[bool | None]
     email_enabled_after: Mapped[bool | None]
-    # The names of other changed values, such as `name`, `tags` or `fields.city`.
+    # The names of changed values that the event doesn't store, such as `name`, `tags` or
+    # `fields.city`.
     changed: Mapped[list[str] | None]
-    # The person's reason for the opt-out, chosen from a fixed set of words. NULL without a reason.
+    # The person's reason for unsubscribing, chosen from a fixed set of words. NULL means that the
+    # person gave no reason.
     reason: Mapped[str | None]
     ip: Mapped[str | None]
     request_id: Mapped[str | None]
@@ -210,9 +215,10 @@ class SubscriptionEvent(Model):
 
 
 class MailedLink(Model):
-    """A token that was mailed to a person. Using the token proves that the person owns the address.
+    """A token that was mailed to a person.
 
-    A token works once.
+    The use of the token proves that the person owns the e-mail address. A mailed token can be used
+    only once.
     """
 
     __tablename__ = "mailed_links"
@@ -228,12 +234,13 @@ class MailedLink(Model):
     # NULL if the token registers an address that has no user yet.
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     list_id: Mapped[int | None] = mapped_column(ForeignKey("lists.id"))
-    # The address to which the token was mailed, if the person's account may have another address.
+    # The e-mail address to which the token was mailed, if the person's account may have a different
+    # address.
     email: Mapped[str | None] = mapped_column(index=True)
-    # Only the mail contains the secret.
+    # The database stores only an HMAC of the token's secret, which only the mail contains.
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     expires_at: Mapped[datetime]
     used_at: Mapped[datetime | None]
-    # The form answers that the person confirms together with the subscription.
+    # The sign-up form answers that the person confirms together with the subscription.
     submitted: Mapped[dict[str, Any] | None]
     created_at: Mapped[CreatedAt]

@@ -30,14 +30,14 @@ class User(Model):
     # True if the person operates this deployment. Only the command line can create an operator.
     # Operators need a second factor to log in.
     is_operator: Mapped[bool] = mapped_column(default=False, server_default=false())
-    # True if the person gets a mail at the end of each file import.
+    # True if the person wants a mail whenever the import of a file ends.
     import_mails: Mapped[bool] = mapped_column(default=True, server_default=true())
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
     # The time at which the person last recovered the account (``services.recovery``).
     recovered_at: Mapped[datetime | None]
-    # The time of the person's erasure. The row then contains no personal data, and remains because
-    # of foreign keys.
+    # The time of the person's erasure. The row of an erased person contains no personal data, and
+    # remains because foreign keys reference it.
     erased_at: Mapped[datetime | None]
 
 
@@ -48,25 +48,26 @@ class ApiKey(Model):
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
     name: Mapped[str]
-    # The table stores only an HMAC of the key, and the last characters so that people recognize the
-    # key.
+    # The table stores only an HMAC of the API key, and its last characters so that people recognize
+    # the API key.
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     last_four: Mapped[str]
-    # NULL for an unrestricted key, which has all scopes of its user except `delivery`.
+    # NULL for an unrestricted API key, which has all scopes of its user except `delivery`.
     scopes: Mapped[list[str] | None]
-    # The API key that created this key. Revoking the creating key also revokes this key.
+    # The API key with which this API key was created. Revoking an API key also revokes every API
+    # key that was created with it.
     maker_id: Mapped[int | None] = mapped_column(ForeignKey("api_keys.id"), index=True)
     created_at: Mapped[CreatedAt]
-    # NULL for a key that never expires.
+    # NULL for an API key that never expires.
     expires_at: Mapped[datetime | None]
-    # The time of the mail that warned the owner of webhook endpoints about the key's expiry.
+    # The time of the mail that warned the owner of webhook endpoints about the API key's expiry.
     expiry_told_at: Mapped[datetime | None]
     last_used_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
 
 
 class UserSession(Model):
-    """A browser in which a person is logged in."""
+    """A login session of a person in one browser."""
 
     __tablename__ = "user_sessions"
     __table_args__ = (
@@ -76,12 +77,14 @@ class UserSession(Model):
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
-    # Only the cookie contains the secret.
+    # The database stores only an HMAC of the session's secret, which only the browser's cookie
+    # contains.
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     # A name that helps people recognize their sessions, such as "Firefox on Linux".
     browser: Mapped[str | None]
     created_at: Mapped[CreatedAt]
-    # The time of the person's last authentication. Sensitive actions need a recent authentication.
+    # The time of the person's last authentication in the session. Sensitive actions need a recent
+    # authentication.
     logged_in_at: Mapped[datetime] = mapped_column(server_default=func.now())
     last_used_at: Mapped[datetime] = mapped_column(server_default=func.now())
     expires_at: Mapped[datetime] = mapped_column(index=True)
@@ -89,31 +92,35 @@ class UserSession(Model):
 
 
 class LoginAttempts(Model):
-    """The number of consecutive failed logins, including logins in progress."""
+    """A counter of consecutive failed logins, which includes logins that are in progress."""
 
     __tablename__ = "login_attempts"
     __table_args__ = (CheckConstraint("octet_length(subject) = 32", name="hmac_length"),)
 
-    # An HMAC of the subject of the count. The subject is a network, an e-mail address, or an e-mail
-    # address together with a client. The e-mail address may have no account.
+    # An HMAC of the subject whose failed logins are counted. The subject is a network, an e-mail
+    # address, or an e-mail address together with a client. The counted e-mail address may have no
+    # account.
     subject: Mapped[bytes] = mapped_column(primary_key=True)
     attempts: Mapped[int]
     paused_until: Mapped[datetime]
     tried_at: Mapped[datetime] = mapped_column(index=True)
-    # The subject of the network's count, which includes this count. A successful login subtracts
-    # this count from the network's count.
+    # The HMAC of the network whose counter includes the failed logins. A successful login to an
+    # account subtracts the account's failed logins from the network's counter.
     source: Mapped[bytes | None]
 
 
 class TotpSecret(Model):
-    """The secret from which a person's authenticator app generates codes. A person has one app."""
+    """The secret from which a person's authenticator app generates codes.
+
+    A person can have only one authenticator app.
+    """
 
     __tablename__ = "totp_secrets"
 
     user_id: Mapped[int] = mapped_column(
         ForeignKey("users.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
     )
-    # The secret, encrypted with the encryption key named `wrapped_by`.
+    # The secret of the authenticator app, encrypted with the encryption key named `wrapped_by`.
     wrapped_secret: Mapped[bytes]
     wrapped_by: Mapped[str]
     # The time step (RFC 6238) of the latest accepted code, so that no code is accepted twice.
@@ -122,14 +129,14 @@ class TotpSecret(Model):
 
 
 class RecoveryCode(Model):
-    """A code that replaces a lost second factor once."""
+    """A code that a person can use once in place of a lost second factor."""
 
     __tablename__ = "recovery_codes"
     __table_args__ = (CheckConstraint("octet_length(code_hmac) = 32", name="hmac_length"),)
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
-    # Only the person has the code.
+    # The database stores only an HMAC of the recovery code, which only the person has.
     code_hmac: Mapped[bytes] = mapped_column(unique=True)
     created_at: Mapped[CreatedAt]
     used_at: Mapped[datetime | None]
@@ -145,14 +152,14 @@ class Passkey(Model):
     name: Mapped[str]
     credential_id: Mapped[bytes] = mapped_column(unique=True)
     public_key: Mapped[bytes]
-    # The device's count of the passkey's uses, or 0 if the device doesn't count.
+    # The number of the passkey's uses that the device counted, or 0 if the device doesn't count.
     sign_count: Mapped[int]
     created_at: Mapped[CreatedAt]
     last_used_at: Mapped[datetime | None]
 
 
 class SpentProof(Model):
-    """A short-lived signed value that was used. The value can't be used again until it expires."""
+    """The hash of a short-lived signed value, so that the value can't be used twice."""
 
     __tablename__ = "spent_proofs"
     __table_args__ = (
@@ -165,11 +172,11 @@ class SpentProof(Model):
 
 
 class FormerAddress(Model):
-    """A former address of a person, which lists may still use.
+    """A former e-mail address of a person, which lists may still contain.
 
-    Imported files may name the person by the former address, and opt-outs also apply to the former
-    address. Several people may have had the same address. If the address belongs to a user now,
-    only this user counts.
+    An imported file may name a person by a former address. A person's opt-outs apply to the
+    person's former addresses. Several people may have the same former address. If a user's current
+    address is the same as a former address, the address means only this user.
     """
 
     __tablename__ = "former_addresses"
@@ -182,14 +189,15 @@ class FormerAddress(Model):
         index=True,
     )
     left_at: Mapped[datetime] = mapped_column(server_default=func.now())
-    # The person's next address, if the person wants the owners of the lists to see the address.
+    # The address that replaced the former address, if the person wants owners of lists to see the
+    # new address.
     shown: Mapped[str | None]
 
 
 class AccountMail(Model):
-    """A mail about an account that is waiting or was sent recently.
+    """A mail about an account, kept while the mail waits and for a short time after sending.
 
-    The address may have no account.
+    The recipient's address may have no account.
     """
 
     __tablename__ = "account_mails"
@@ -197,31 +205,34 @@ class AccountMail(Model):
 
     id: Mapped[SerialId]
     kind: Mapped[str]
-    # A copy of the address, because the notice of an address change goes to the former address.
+    # The recipient's address. The notice of an address change goes to the former address of an
+    # account.
     email: Mapped[str]
     user_id: Mapped[int | None] = mapped_column(
         ForeignKey("users.id", ondelete="CASCADE"), index=True
     )
-    # The subject of the mail, such as the last characters of a key, a program or a browser.
+    # A text that names what the mail is about, such as a program, a browser or the end of an API
+    # key.
     detail: Mapped[str | None]
-    # The list in a mail to a reader. A foreign key would have to lock the list.
+    # The list that a mail to a reader is about. ``list_id`` has no foreign key, because a foreign
+    # key would lock the list.
     list_id: Mapped[int | None]
     # The language of the page on which a reader requested the mail.
     language: Mapped[str | None]
-    # An HMAC of the network of the stranger who caused the mail. The limit per network counts mails
-    # by this digest.
+    # An HMAC of the network of the stranger who caused the mail. The rate limit per network counts
+    # the mails with the same digest.
     source_digest: Mapped[bytes | None]
     created_at: Mapped[CreatedAt] = mapped_column(index=True)
-    # The time at which the limits for strangers' mails admitted the mail.
+    # The time at which the rate limits for strangers' mails admitted the mail.
     admitted_at: Mapped[datetime | None]
     sent_at: Mapped[datetime | None]
 
 
 class Erasure(Model):
-    """The erasure of one person, with the progress and the results of its job.
+    """The erasure of one person, with the progress and the results of the erasure's job.
 
-    The row remains as a proof of the erasure. After the erasure, the row contains only ids, counts
-    and times.
+    The row of an erasure is kept as a proof of the erasure. When the erasure is finished, the row
+    contains only ids, counts and times.
     """
 
     __tablename__ = "erasures"
@@ -234,15 +245,19 @@ class Erasure(Model):
     user_id: Mapped[int] = mapped_column(
         ForeignKey("users.id"), primary_key=True, autoincrement=False
     )
-    # The column has no foreign key, because the job is deleted before the erasure.
+    # ``job_id`` has no foreign key, because the row of the job is deleted before the row of the
+    # erasure.
     job_id: Mapped[int]
-    # Identifies an unfinished erasure. NULL after the erasure.
+    # The HMAC of the person's address, which identifies an unfinished erasure. NULL means that the
+    # erasure is finished.
     address_hmac: Mapped[bytes | None]
-    # The next stage (`services.privacy.stages`). NULL for the first stage.
+    # The next stage of the erasure (`services.privacy.stages`). NULL means the first stage of the
+    # erasure.
     stage: Mapped[str | None]
-    # The position in the table of the next stage. NULL at the start of the table.
+    # The position in the table at which the next stage of the erasure resumes. NULL means the start
+    # of the table.
     bookmark: Mapped[int | None]
-    # The number of rows that each stage has erased so far.
+    # The number of rows that each stage of the erasure has erased so far.
     counts: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'"))
     created_at: Mapped[CreatedAt]
     finished_at: Mapped[datetime | None]

@@ -12,11 +12,11 @@ from models.declarative import CreatedAt, Model, SerialId, allow_values
 
 class EndpointState(StrEnum):
     ACTIVE = "active"
-    # Deliveries failed for days, the API key expired, or the owner paused the endpoint. Only the
-    # owner can resume the endpoint.
+    # The endpoint is paused because deliveries failed for days, its API key expired, or the owner
+    # paused it. Only the owner can resume a paused endpoint.
     PAUSED = "paused"
-    # The receiver answered with status 410, the account was recovered, or the API key was revoked.
-    # An ended endpoint can't be resumed.
+    # The endpoint ended because the receiver answered with status 410, the account was recovered,
+    # or the API key was revoked. An ended endpoint can't be resumed.
     ENDED = "ended"
 
 
@@ -29,8 +29,8 @@ class DeliveryStatus(StrEnum):
 class WebhookEndpoint(Model):
     """A URL to which Pressroom sends the events of the endpoint's owner.
 
-    Events after the endpoint's position have no delivery rows yet. A slow endpoint therefore needs
-    space only for its unfinished deliveries.
+    Delivery rows exist only for events up to the endpoint's position in the feed, so that a slow
+    endpoint needs little space.
     """
 
     __tablename__ = "webhook_endpoints"
@@ -40,47 +40,52 @@ class WebhookEndpoint(Model):
         CheckConstraint("cardinality(types) > 0", name="has_types"),
         Index("ix_webhook_endpoints_user_id_id", "user_id", text("id DESC")),
         Index(None, "key_id", postgresql_where="key_id IS NOT NULL"),
-        # A worker searches for active endpoints every second.
+        # An index for workers, which search for active endpoints every second.
         Index("ix_webhook_endpoints_active", "id", postgresql_where="state = 'active'"),
         Index(None, "deleted_at", postgresql_where="deleted_at IS NOT NULL"),
     )
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
-    # The API key that created the endpoint or set its URL. Revoking the key ends the endpoint. NULL
-    # if a session created the endpoint, or if the owner chose to keep the endpoint.
+    # The API key that created the endpoint or set its URL. Revoking the API key ends the endpoint.
+    # NULL means that a session created the endpoint, or that the owner kept the endpoint when
+    # revoking the API key.
     key_id: Mapped[int | None] = mapped_column(ForeignKey("api_keys.id", ondelete="SET NULL"))
     url: Mapped[str]
     types: Mapped[list[str]]
     list_id: Mapped[int | None] = mapped_column(ForeignKey("lists.id"))
     state: Mapped[str] = mapped_column(default=EndpointState.ACTIVE, server_default="active")
-    # The reason for a paused or ended endpoint, as a text for the owner.
+    # The reason why the endpoint is paused or ended, as a text for the owner.
     reason: Mapped[str | None]
-    # The endpoint's position in the feed: the last event for which deliveries were considered.
+    # The endpoint's position in the feed, which is the last event that was checked for a delivery.
     place: Mapped[int]
     event_id: Mapped[int]
-    # Maps each event type that the owner added later to the position where the type starts.
+    # Maps each event type that the owner added to an existing endpoint to the feed position at
+    # which deliveries of the type start.
     starts: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default=text("'{}'"))
-    # The time of the next work apart from new events, such as the retry of a delivery.
+    # The time of the endpoint's next work that no new event causes, such as the retry of a
+    # delivery.
     due_at: Mapped[datetime | None]
-    # True if new events wait, because the oldest delivery or too many deliveries are unfinished.
+    # True if new events wait because the endpoint's oldest delivery or too many deliveries are
+    # unfinished.
     is_held: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
-    # The time of the first failed attempt since the last success. NULL if no delivery is failing,
-    # or if all failed deliveries were given up.
+    # The time of the first failed delivery attempt since the endpoint's last success. NULL means
+    # that no delivery is failing, or that all failing deliveries were given up.
     failing_since: Mapped[datetime | None]
-    # The number of consecutive requests that timed out without a response.
+    # The number of consecutive requests to the endpoint that timed out without a response.
     silences: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The end of the pause in deliveries that the requests without a response caused.
+    # The time until which deliveries pause, because requests to the endpoint timed out.
     rests_until: Mapped[datetime | None]
     # The current or latest job that sends the deliveries of the endpoint.
     job_id: Mapped[int | None]
     created_at: Mapped[CreatedAt]
-    # The time at which the owner deleted the endpoint. The deliveries remain until they expire.
+    # The time at which the owner deleted the endpoint. The deliveries of a deleted endpoint remain
+    # until the deliveries expire.
     deleted_at: Mapped[datetime | None]
 
 
 class WebhookSecret(Model):
-    """A secret that signs the deliveries of an endpoint. An encryption key encrypts the secret."""
+    """A secret that signs the deliveries of an endpoint. The webhook secret is stored encrypted."""
 
     __tablename__ = "webhook_secrets"
 
@@ -88,13 +93,13 @@ class WebhookSecret(Model):
     endpoint_id: Mapped[int] = mapped_column(
         ForeignKey("webhook_endpoints.id", ondelete="CASCADE"), index=True
     )
-    # The context to which the encryption binds the secret. The context is random because the
-    # endpoint has no id yet when the secret is encrypted.
+    # The encryption binds the secret to this random context. The context isn't the endpoint's id,
+    # because the secret is encrypted before the endpoint has an id.
     context: Mapped[str] = mapped_column(unique=True)
     wrapped_key: Mapped[bytes]
     wrapped_by: Mapped[str]
     created_at: Mapped[CreatedAt]
-    # NULL for the endpoint's newest secret.
+    # The time at which the secret expires, or NULL for the endpoint's newest secret.
     expires_at: Mapped[datetime | None] = mapped_column(index=True)
 
 
@@ -113,7 +118,8 @@ class WebhookDelivery(Model):
             "id",
             postgresql_where="status = 'pending'",
         ),
-        # The erasure of a person deletes the stored responses to events about the person.
+        # An index for the erasure of a person, which deletes the stored responses to events about
+        # the person.
         Index(None, "person_id", postgresql_where="answer IS NOT NULL"),
     )
 
@@ -121,22 +127,22 @@ class WebhookDelivery(Model):
     endpoint_id: Mapped[int] = mapped_column(ForeignKey("webhook_endpoints.id", ondelete="CASCADE"))
     # NULL for a test event, because the feed doesn't contain test events.
     event_id: Mapped[int | None]
-    # The place of the event in the feed, which determines the order of delivery.
+    # The event's position in the feed, which determines the order of deliveries.
     place: Mapped[int | None]
     event_type: Mapped[str]
-    # The member that the event is about. The erasure needs this id, because a receiver's response
-    # may repeat personal data from the event.
+    # The member that the event is about. The erasure of a person searches for the person's
+    # deliveries, because a receiver's response may repeat personal data from the event.
     person_id: Mapped[int | None]
     status: Mapped[str] = mapped_column(default=DeliveryStatus.PENDING, server_default="pending")
-    # The number of all attempts.
+    # The number of all attempts to deliver the event.
     attempts: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The number of attempts since the event or the owner last enqueued the delivery.
+    # The number of delivery attempts since the event or the owner last enqueued the delivery.
     round_attempts: Mapped[int] = mapped_column(default=0, server_default="0")
     queued_at: Mapped[datetime] = mapped_column(server_default=func.now())
     due_at: Mapped[datetime] = mapped_column(server_default=func.now())
     last_attempt_at: Mapped[datetime | None]
     delivered_at: Mapped[datetime | None]
-    # The response to the last attempt, or the error of an attempt without a response.
+    # The receiver's response to the last attempt, or the error if the receiver didn't respond.
     status_code: Mapped[int | None]
     milliseconds: Mapped[int | None]
     answer: Mapped[bytes | None]

@@ -1,7 +1,8 @@
 """A circuit breaker for calls to other servers.
 
-After a failure, calls to the server fail immediately for a few seconds. After the pause, a single
-call probes the server. A server that hangs therefore costs only the probing caller a timeout.
+After a failed call, the circuit breaker rejects all calls to the server for a few seconds. After
+the pause, the circuit breaker admits a single call to probe the server. While a server hangs, only
+the probing call has to wait for a timeout.
 """
 
 import threading
@@ -16,7 +17,7 @@ from core.logging import get_logger
 
 log = get_logger(__name__)
 
-# Each failed probe doubles the pause before the next probe, up to the maximum.
+# Each failed probe of a server doubles the pause before the next probe, up to ``MAX_REST_SECONDS``.
 MIN_REST_SECONDS = 1.0
 MAX_REST_SECONDS = 5.0
 _MAX_DOUBLINGS = 10
@@ -29,9 +30,9 @@ class Breaker:
 
     Args:
         failures: the exceptions that count as failures of the server.
-        errors_answer: whether any other exception proves that the server works. If false, other
-            exceptions don't change the state of the breaker.
-        tolerated: the number of consecutive failures that don't open the circuit.
+        errors_answer: whether an exception that isn't in ``failures`` proves that the server works.
+            If false, exceptions that aren't in ``failures`` don't change the state of the breaker.
+        tolerated: the circuit opens if more than this number of consecutive calls fail.
     """
 
     def __init__(
@@ -53,24 +54,25 @@ class Breaker:
         self._consecutive_failures = 0
         self._resting_until = 0.0
         self._is_probing = False
-        # The number of times that a call succeeded after failures.
+        # The number of times that the server recovered, because a call succeeded after a failed
+        # call.
         self._recoveries = 0
 
     @property
     def retry_after_seconds(self) -> float:
-        """The seconds until the next probe, at least one second because a probe takes time."""
+        """The number of seconds until the next probe of the server, but at least one."""
         return max(self._resting_until - time.monotonic(), 1.0)
 
     @contextmanager
     def protect(self) -> Iterator[None]:
         """Run one call to the server in the ``with`` block, and record whether the call succeeded.
 
-        Raises ``ServerFailed`` immediately while the circuit is open or another call probes the
+        Raises ``ServerFailed`` while the circuit is open or while a concurrent call probes the
         server.
         """
         is_probe = self._enter()
         recoveries = self._recoveries
-        # ``None`` means that the call was interrupted, which proves nothing about the server.
+        # ``works`` is ``None`` if the end of the call proves nothing about the server.
         works: bool | None = None
         try:
             yield
@@ -79,18 +81,18 @@ class Breaker:
             works = False
             raise
         except Exception:
-            # An error response is still a response from a working server.
+            # By default, an error response proves that the server works.
             works = True if self._errors_answer else None
             raise
         finally:
             self._leave(works, recoveries, is_probe=is_probe)
 
     def attempt(self, event: str, call: Callable[[], T], **log_fields: object) -> T | None:
-        """Return the call's result, or ``None`` if the call fails or the circuit is open.
+        """Return the result of ``call``, or ``None`` if the call fails or the circuit is open.
 
         Args:
             event: the name of the log event for a failed call.
-            log_fields: further fields of the log event.
+            log_fields: fields to include in the log event for a failed call.
         """
         try:
             with self.protect():
@@ -123,10 +125,11 @@ class Breaker:
                 self._consecutive_failures = 0
                 self._recoveries += 1
                 circuit_gauge(self._server).set(0)
-            # If the server recovered after this call began, the call's failure is out of date.
+            # If the server recovered while this call was running, ignore the failure of this call.
             elif recoveries != self._recoveries:
                 return
-            # Calls that began before the circuit opened don't extend the pause.
+            # A call that began before the circuit opened doesn't extend the pause between two
+            # probes.
             elif works is False and (is_probe or self._consecutive_failures <= self._tolerated):
                 self._consecutive_failures += 1
                 rests = min(self._consecutive_failures - self._tolerated, _MAX_DOUBLINGS)

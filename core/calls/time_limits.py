@@ -1,7 +1,8 @@
 """Sockets that respect a time limit for a whole call to a server.
 
-Client libraries limit each wait for a server, but not the sum of the waits. Without a limit for the
-whole call, a server that sends one byte at a time could block a caller forever.
+Client libraries limit the duration of each wait for a server, but not the duration of a whole call.
+Without a limit for the whole call, a server that sends one byte at a time could block a caller
+forever.
 """
 
 import socket
@@ -19,8 +20,8 @@ _call = threading.local()
 def time_limit(seconds: float) -> Iterator[None]:
     """Limit the time of all socket calls that this thread makes in the ``with`` block.
 
-    After the deadline, the limited sockets raise ``TimeoutError``. When limits are nested, the
-    earliest deadline applies.
+    After the time limit, the sockets raise ``TimeoutError``. When ``time_limit`` blocks are nested,
+    the earliest deadline applies.
     """
     outer_deadline: float | None = getattr(_call, "deadline", None)
     deadline = time.monotonic() + seconds
@@ -32,7 +33,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 class _DeadlineMixin:
-    """A mixin for socket classes. No wait of the socket exceeds the time limit of the call."""
+    """A mixin for socket classes, which ends each operation at the deadline of ``time_limit``."""
 
     def recv_into(self: Any, *arguments: Any, **options: Any) -> int:
         with _shortened_timeout(self, self.gettimeout()):
@@ -40,7 +41,8 @@ class _DeadlineMixin:
             return count
 
     def sendall(self: Any, *arguments: Any, **options: Any) -> None:
-        # The timeout of ``sendall`` covers all the data, so only the deadline applies.
+        # ``sendall`` would apply the socket's timeout to all the data together, so apply only the
+        # deadline of the call.
         with _shortened_timeout(self, None):
             super().sendall(*arguments, **options)  # type: ignore[misc]
 
@@ -73,7 +75,7 @@ class _TlsSocket(_DeadlineMixin, ssl.SSLSocket):
 def limit_socket(connection: socket.socket) -> socket.socket:
     """Convert a connected socket into a socket that respects ``time_limit``.
 
-    The function closes the passed socket object, and keeps its connection open.
+    The passed socket object becomes unusable, but its connection stays open in the returned socket.
     """
     timeout = connection.gettimeout()
     limited_socket = _PlainSocket(fileno=connection.detach())

@@ -1,1 +1,1 @@
-"""Metrics of each process. docs/observability.md lists all metrics."""
+"""The metrics that each process exports. docs/observability.md lists all metrics."""

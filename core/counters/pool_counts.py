@@ -1,8 +1,8 @@
 """Merges the metrics of a worker and its pool processes into one scrape target.
 
-Each pool process counts in its own files. The files outlive the process, so a killed process
-doesn't reduce any sum. The counts of ended processes are merged into one file. The number of files
-therefore doesn't grow with the number of processes that ever ran.
+Each pool process of a worker stores its metrics in its own files. The metrics files outlive the
+process, so that the end of a process doesn't lower any counter. The counters of exited processes
+are merged into one file, so that the number of metrics files stays small.
 (docs/decisions/0028-metrics-of-workers.md)
 """
 
@@ -18,12 +18,12 @@ from prometheus_client.registry import Collector
 
 from core.counters.shared_counts import is_running
 
-# Replaces the process id in the name of a file that holds the counts of ended processes.
+# This word replaces the process id in the name of a file with metrics of exited processes.
 _ENDED = "ended"
 
 
 def create_pool_registry(folder: Path) -> CollectorRegistry:
-    """Return a registry with the sums of all processes that count in the folder."""
+    """Return a registry that adds up the metrics of all processes that write to the folder."""
     registry = CollectorRegistry()
     registry.register(_PoolCounts(folder))
     ProcessCollector(registry=registry)
@@ -36,7 +36,8 @@ class _PoolCounts(Collector):
         self._lock = threading.Lock()
 
     def collect(self) -> Iterable[Metric]:
-        # The lock serializes scrapes, so that no scrape reads a file during its merge.
+        # Serialize scrapes, because a scrape must not read metrics files while a concurrent scrape
+        # merges them.
         with self._lock:
             _merge_ended_processes(self._folder)
             return _read_metrics(self._folder.glob("*.db"), accumulate=True)
@@ -48,7 +49,7 @@ def _merge_ended_processes(folder: Path) -> None:
         files = [file for file in abandoned_files if file.name.startswith(f"{kind}_")]
         if files:
             _merge_files(files, folder / f"{kind}_{_ENDED}.db")
-    # Delete the gauges too, because a gauge of an ended process has no meaning.
+    # Gauges are deleted without a merge, because the gauge of an exited process has no meaning.
     for file in abandoned_files:
         file.unlink()
 
@@ -71,11 +72,11 @@ def _merge_files(files: list[Path], target: Path) -> None:
 
 
 def _read_metrics(files: Iterable[Path], *, accumulate: bool) -> Iterable[Metric]:
-    """Return the summed metrics of the files.
+    """Read metrics files of several processes, and return the sum of each metric.
 
     Args:
-        accumulate: whether to add up the buckets of histograms. A scrape needs accumulated buckets,
-            and a file stores separate buckets.
+        accumulate: whether to return cumulative histogram buckets. Prometheus expects cumulative
+            buckets, but a metrics file stores a separate count for each bucket.
     """
     names = list(map(str, files))
     metrics: Iterable[Metric] = MultiProcessCollector.merge(names, accumulate)  # type: ignore[no-untyped-call]
@@ -83,6 +84,6 @@ def _read_metrics(files: Iterable[Path], *, accumulate: bool) -> Iterable[Metric
 
 
 def _is_current(file: Path) -> bool:
-    """Return whether a running process writes the file, or the file holds the merged counts."""
+    """Return whether a metrics file belongs to a running process or contains merged metrics."""
     process = file.stem.rpartition("_")[2]
     return process == _ENDED or is_running(int(process))

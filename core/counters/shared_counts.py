@@ -1,7 +1,7 @@
 """The folder that a worker and its pool processes share for their metrics.
 
-The worker must create the folder before it imports the metrics library, because the library checks
-for the folder on import.
+The worker must create the metrics folder before it imports ``prometheus_client``, because
+``prometheus_client`` reads the folder's path on import.
 """
 
 import atexit
@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 _ADDRESS_VARIABLE = "PRESSROOM_WORKER_METRICS_ADDRESS"
-# The metrics library reads the path of the folder from this environment variable.
+# ``prometheus_client`` reads the path of the metrics folder from this environment variable.
 _FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 _PREFIX = "pressroom-metrics-"
 
@@ -21,7 +21,7 @@ _PREFIX = "pressroom-metrics-"
 def share_counts() -> None:
     """Store the metrics of this process and its forked processes in shared files.
 
-    Without an address for scraping the worker, the metrics stay in the memory of the process.
+    If the setting ``worker_metrics_address`` is missing, the process keeps its metrics in memory.
     """
     if not os.environ.get(_ADDRESS_VARIABLE):
         return
@@ -38,11 +38,12 @@ def shared_folder() -> Path:
 
 
 def remove_shared_folder(process: int | None = None) -> None:
-    """Remove the shared folder at the end of the process that created the folder.
+    """Remove the metrics folder when the process that created the folder exits.
 
     Args:
-        process: the only process id that may remove the folder, because forked processes inherit
-            exit handlers. ``None`` allows every process.
+        process: the id of the process that may remove the metrics folder. A forked process inherits
+            the exit handler, but must not remove the folder. ``None`` permits any process to remove
+            the folder.
     """
     folder = os.environ.get(_FOLDER_VARIABLE)
     if folder and process in (None, os.getpid()):
@@ -60,7 +61,7 @@ def is_running(process: int) -> bool:
 
 
 def _remove_stale_folders() -> None:
-    """Delete the folders of workers that were killed."""
+    """Delete the metrics folders of workers that were killed."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         process = folder.name.removeprefix(_PREFIX).partition("-")[0]
         with suppress(OSError):

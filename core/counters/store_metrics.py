@@ -40,11 +40,10 @@ def count_slow_statement(seconds: float) -> None:
 def _observe_call(
     seconds: Histogram, failures: Counter, *failure_types: type[Exception]
 ) -> Iterator[None]:
-    """Measure one call to a server, and count its failure.
+    """Measure the duration of a call to a server, and count the call if it fails.
 
     Args:
-        failure_types: the exceptions that count as failures of the call. Any other exception counts
-            as a response.
+        failure_types: the exceptions that mark the call as failed.
     """
     start = time.perf_counter()
     try:

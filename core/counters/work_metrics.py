@@ -1,4 +1,4 @@
-"""Metrics of the work: imports, conversions, mails, payments, jobs and calls to other servers."""
+"""Metrics of imports, image conversions, mails, payments, jobs and calls to other servers."""
 
 from decimal import Decimal
 from enum import StrEnum
@@ -25,7 +25,7 @@ _PROVIDER_SECONDS = Histogram(
     ["provider"],
     buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
 )
-# A server counts as failing if the circuit is open in any process.
+# The gauge of a server is 1 if the circuit breaker for the server is open in any process.
 _CIRCUIT = Gauge(
     "pressroom_circuit_open",
     "1 while a server is left alone since its last calls failed",
@@ -66,7 +66,8 @@ _FAILURES = Counter(
     "pressroom_job_failures", "Jobs that failed, by their error", [*_KIND_LABELS, "code"]
 )
 
-# The lookups are cached, because the library locks and formats the labels on each lookup.
+# Cache the labelled metrics, because ``prometheus_client`` acquires a lock and formats the labels
+# on each lookup.
 _attempts_counter = cache(_ATTEMPTS.labels)
 _waiting_histogram = cache(_WAITING.labels)
 running_histogram = cache(_RUNNING.labels)
@@ -74,12 +75,12 @@ _ended_counter = cache(_ENDED.labels)
 circuit_gauge = cache(_CIRCUIT.labels)
 _credits_counter = cache(_CREDITS.labels)
 
-# Errors of Pressroom itself. Alerts query these errors.
+# The errors of jobs that failed through a fault in Pressroom, which alerts watch.
 _INTERNAL_ERRORS = (JOB_BROKE, JOB_GIVEN_UP, JOB_WORKER_LOST, JOB_TOO_SLOW)
 
 
 class Kill(StrEnum):
-    """The reasons for which a converter process ends early."""
+    """The reason for which an image converter process ended without a result."""
 
     TOO_SLOW = "too_slow"
     CRASHED = "crashed"
@@ -87,25 +88,26 @@ class Kill(StrEnum):
 
 class MailOutcome(StrEnum):
     SENT = "sent"
-    # The worker retries a deferred mail later.
+    # The mail server deferred the mail, and the worker will retry it.
     DEFERRED = "deferred"
     REFUSED = "refused"
 
 
 class ProviderOutcome(StrEnum):
     ANSWERED = "answered"
-    # The provider's rate limit was reached.
+    # The provider rejected the call because of its rate limit.
     LIMITED = "limited"
     FAILED = "failed"
 
 
 class MoneyDirection(StrEnum):
     IN = "in"
-    # Refunds and lost disputes.
+    # Money that payers got back through refunds and lost disputes.
     OUT = "out"
 
 
-# Start every series at 0, so that a rate includes the first event.
+# Create every counter with the value 0, so that a Prometheus rate includes the counter's first
+# event.
 for _outcome in MailOutcome:
     MAILS.labels(_outcome)
 for _cause in Kill:
@@ -113,7 +115,7 @@ for _cause in Kill:
 
 
 def initialize_provider_counters(provider: str) -> None:
-    """Start all counters of a provider's calls at 0."""
+    """Create all counters for calls to a provider with the value 0."""
     for outcome in ProviderOutcome:
         _PROVIDER_CALLS.labels(provider, outcome)
 
@@ -132,9 +134,10 @@ def count_money(direction: MoneyDirection, currency: str, amount: Decimal) -> No
 
 
 def initialize_job_counters(queue: str, kind: str) -> None:
-    """Start all counters of a job kind at 0.
+    """Create all counters of a job kind with the value 0.
 
-    If a series started at 1 with its first event, a rate would miss the first event.
+    If a counter first appeared with the value 1, a Prometheus rate would miss the counter's first
+    event.
     """
     for counter in (_ATTEMPTS, RETRIES, LEASES_LOST):
         counter.labels(queue, kind)
@@ -143,11 +146,11 @@ def initialize_job_counters(queue: str, kind: str) -> None:
 
 
 def count_claim(queue: str, kind: str, *, waited: float | None) -> None:
-    """Count the claim of a job by a worker.
+    """Record in the metrics that a worker claimed a job.
 
     Args:
-        waited: the seconds between the job's due time and its first claim. ``None`` for later
-            claims.
+        waited: the number of seconds for which the due job waited for its first claim. ``None``
+            means that the job was claimed before.
     """
     _attempts_counter(queue, kind).inc()
     if waited is not None:
@@ -155,10 +158,10 @@ def count_claim(queue: str, kind: str, *, waited: float | None) -> None:
 
 
 def count_end(queue: str, kind: str, status: str, code: str | None) -> None:
-    """Count the end of a job.
+    """Record in the metrics that a job ended.
 
     Args:
-        code: the error code of a failed job.
+        code: the error code of a failed job, or ``None``.
     """
     _ended_counter(queue, kind, status).inc()
     if code is not None:

@@ -1,11 +1,12 @@
-"""The errors of the product.
+"""The errors that Pressroom reports to callers and operators.
 
 A service raises a ``DomainError`` with a stable ``code``, such as ``list.not_found``, and a
-``Kind``. The kinds are independent of HTTP. Only ``api.errors`` maps a kind to an HTTP status.
+``Kind``. The error kinds are independent of HTTP. Only ``api.errors`` maps an error kind to an HTTP
+status.
 
-Each module of this package declares the errors of one area. The code raises a declared error, and
-the routes document the same declaration. The API document and the responses therefore contain the
-same sentences.
+Each module in ``core.errors`` declares the errors of one area, such as payments. The routes
+document the same declarations that the code raises, so that the API document and the responses
+contain the same sentences.
 """
 
 from collections.abc import Mapping
@@ -48,7 +49,7 @@ class FieldProblem:
 class DomainError(Exception):
     """An error that a caller can act on.
 
-    The ``message`` names the broken rule and the field, but never a secret.
+    The ``message`` of the error names the broken rule and the field, but never a secret.
     """
 
     kind: Kind
@@ -56,9 +57,9 @@ class DomainError(Exception):
     message: str
     retry_after: int | None = None
     problems: tuple[FieldProblem, ...] = ()
-    # The scope that the credential lacks.
+    # The scope that the request requires and the credential lacks.
     needed_scope: str | None = None
-    # Named values for programs, such as the tags in use. The message contains the values as text.
+    # The values from the message that programs can read by name, such as the tags in use.
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -66,7 +67,10 @@ class DomainError(Exception):
 
 
 class SettingsError(Exception):
-    """Invalid settings. The message names each invalid setting, but never the value."""
+    """An error for invalid settings.
+
+    The error message names each invalid setting, but never a setting's value.
+    """
 
 
 def strip_pydantic_prefix(message: str) -> str:

@@ -73,8 +73,8 @@ LOGIN_PAUSED = rate_limited(
 )
 LOGIN_BUSY = unavailable("login.busy", "Too many people log in at once.", retry_after=5)
 
-# The OAuth library produces protocol errors with the codes of RFC 6749, so this module declares
-# none of the protocol errors.
+# The error codes of RFC 6749 aren't declared, because the OAuth library creates the protocol
+# errors.
 OAUTH_CLIENT_NOT_FOUND = not_found("oauth_client.not_found", "There is no such client.")
 OAUTH_CLIENT_NAME = invalid(
     "oauth_client.name", "A client's name has 1 to {most} printable characters.", most=100

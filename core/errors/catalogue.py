@@ -1,4 +1,4 @@
-"""The types of errors, and the functions that declare an error of each kind."""
+"""The class for error types, and one function per error kind that declares an error type."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -15,11 +15,11 @@ class ErrorType:
     Attributes:
         code: a stable identifier of the error for programs, such as ``list.slug_taken``.
         sentence: the message, which names the broken rule and the field, but never a secret. The
-            caller of the error type passes a value for each ``{name}``.
-        field: the invalid field, such as ``body.slug``. The name of the field may also contain a
-            ``{name}``.
+            code that raises the error passes a value for each ``{name}`` in the sentence.
+        field: the invalid field, such as ``body.slug``. The path of the field may contain
+            placeholders such as ``{name}``.
         retry_after: the number of seconds to wait before repeating the request.
-        examples: a value for each name in the sentence, for the API document.
+        examples: an example value for each placeholder in the sentence, for the API document.
     """
 
     kind: Kind
@@ -38,13 +38,13 @@ class ErrorType:
         facts: Mapping[str, Any] | None = None,
         **values: object,
     ) -> DomainError:
-        """Create the exception, and insert ``values`` into the sentence.
+        """Create the exception for the error type, with ``values`` inserted into the sentence.
 
         Args:
-            retry_after: replaces the ``retry_after`` of the error type.
+            retry_after: replaces the default ``retry_after`` of the error type.
             problems: the invalid fields, if several fields are invalid.
             needed_scope: the scope that the credential lacks.
-            facts: named values for programs.
+            facts: the values from the message that programs can read by name.
         """
         error = self.fill(**values) if values else self
         message = error.sentence
@@ -64,7 +64,7 @@ class ErrorType:
 
     @property
     def example_sentence(self) -> str:
-        """The sentence with example values, for the API document."""
+        """The error's sentence with example values, for the API document."""
         return self.sentence.format(**self.examples) if self.examples else self.sentence
 
 
@@ -82,12 +82,16 @@ def _entry(
 
 
 def invalid_at(field: str, code: str, rule: str, /, **examples: object) -> ErrorType:
-    """Return the error type for one invalid field. The sentence starts with the field's name."""
+    """Return the error type for one invalid field.
+
+    The error's sentence starts with the field's name.
+    """
     return ErrorType(Kind.INVALID, code, f"{field}: {rule}", field, examples=examples)
 
 
-# Each kind has a function, so that a declaration has the form ``not_found("list.not_found", "…")``.
-# Keyword arguments such as ``city="Rome"`` are example values for the sentence.
+# Each error kind has a function that declares an error, as in ``not_found("list.not_found", "…")``.
+# Keyword arguments such as ``city="Rome"`` are example values for placeholders in the error's
+# sentence.
 conflict = partial(_entry, Kind.CONFLICT)
 damaged = partial(_entry, Kind.DAMAGED)
 forbidden = partial(_entry, Kind.FORBIDDEN)

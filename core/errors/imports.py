@@ -22,7 +22,7 @@ IMPORT_FILE = malformed(
     "import.file", "{file}: {reason}", file="members.csv", reason="No such file or directory"
 )
 
-# The upload detects a file without bytes before an import job exists.
+# The API detects an empty file during the upload, before it creates an import job.
 IMPORT_EMPTY_FILE = malformed("import.empty", "The file is empty.")
 IMPORT_EMPTY = invalid("import.empty", "There is nothing in the file.")
 IMPORT_EMPTY_ARCHIVE = invalid("import.empty", "There is no file in the zip file.")

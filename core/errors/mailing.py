@@ -312,7 +312,7 @@ MAIL_TOO_LARGE = provider_failed(
     "mail.refused", "The message is too large for the mail server ({status}).", status=552
 )
 
-# The maximum number of uses of a tag or a field in an error message.
+# An error message names at most this many uses of a tag or a field.
 _MAX_NAMED_USES = 5
 
 
@@ -320,7 +320,7 @@ def format_uses(uses: Sequence[Mapping[str, Any]]) -> str:
     """Return a text that names the uses of a tag or a field.
 
     Args:
-        uses: the ``kind`` and the ``name`` of each use.
+        uses: the ``kind`` and the ``name`` of each object that uses the tag or the field.
     """
     descriptions = [f"the {use['kind'].replace('_', ' ')} {use['name']!r}" for use in uses]
     more = len(descriptions) - _MAX_NAMED_USES

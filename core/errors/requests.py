@@ -25,8 +25,8 @@ BODY_MALFORMED_FORM = malformed("body.malformed", "The form can't be read.")
 BODY_MALFORMED_MULTIPART = malformed(
     "body.malformed", "The multipart body is malformed, cut short or over {most} parts.", most=100
 )
-# Only an upload that is stored during its transfer can distinguish a malformed body from a body
-# that was cut short.
+# Only a route that stores an upload while it arrives can distinguish a malformed body from a
+# truncated body.
 BODY_MALFORMED_UPLOAD = malformed("body.malformed", "The multipart body is malformed.")
 BODY_CUT_SHORT = malformed("body.malformed", "The multipart body is cut short.")
 BODY_LENGTH_INVALID = malformed("body.length_invalid", "Content-Length must be a number.")
@@ -132,6 +132,6 @@ def invalid_field(field: str, rule: str, code: str = "type") -> DomainError:
     """Return the error ``body.invalid`` for a field that breaks a rule.
 
     Args:
-        field: the place of the field, such as ``body.name``.
+        field: the path of the field in the request, such as ``body.name``.
     """
     return BODY_INVALID(place=field, rule=rule, problems=(FieldProblem(field, code, rule),))

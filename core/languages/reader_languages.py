@@ -1,7 +1,8 @@
-"""The languages of the pages and mails for readers. Owners and operators read English.
+"""Translates the pages and mails for readers of newsletters.
 
-Templates and modules contain the English texts. Each catalogue in ``catalogues/`` contains the
-translations for one language. A process finds new catalogues when it starts.
+Pages for owners and operators are in English. The templates and the Python modules contain the
+English texts. Each catalogue in ``catalogues/`` contains the translations for one language. A new
+catalogue takes effect after a restart of the process.
 """
 
 import re
@@ -15,8 +16,8 @@ from babel.messages.pofile import read_po
 from jinja2 import BaseLoader, Environment, StrictUndefined, select_autoescape
 
 ENGLISH = "en"
-# The limit for ``Accept-Language`` headers bounds the time for parsing. No browser sends a longer
-# header.
+# At most this many characters of an ``Accept-Language`` header are parsed, to limit the parsing
+# time.
 MAX_HEADER_CHARACTERS = 500
 
 _CATALOGUES = files(__package__).joinpath("catalogues")
@@ -28,16 +29,17 @@ _RANGE = re.compile(
 
 @cache
 def list_languages() -> tuple[str, ...]:
-    """Return the HTML names of all languages, such as ``de`` and ``pt-BR``, with English first."""
+    """Return the tags of the supported languages, such as ``pt-BR``, with English first."""
     file_names = (file.name for file in _CATALOGUES.iterdir() if file.name.endswith(".po"))
     return (ENGLISH, *sorted(name.removesuffix(".po").replace("_", "-") for name in file_names))
 
 
 def choose_language(accept_language: str) -> str:
-    """Return the best language for an ``Accept-Language`` header, or English."""
+    """Return the supported language that best fits an ``Accept-Language`` header, or English."""
     names_by_lower_case = {name.lower(): name for name in list_languages()}
     for preferred_name in _parse_preferences(accept_language[:MAX_HEADER_CHARACTERS]):
-        # Shorten the name from its end until a language matches (RFC 4647, 3.4).
+        # Remove parts from the end of the language tag until a supported language matches (RFC
+        # 4647, 3.4).
         name = preferred_name
         while name and name not in names_by_lower_case:
             name = name.rpartition("-")[0]
@@ -47,23 +49,26 @@ def choose_language(accept_language: str) -> str:
 
 
 def available_language(name: str | None) -> str:
-    """Return a stored language, or English if the language is no longer available."""
+    """Return a stored language, or English if Pressroom no longer supports the language."""
     return name if name in list_languages() else ENGLISH
 
 
 def translate(language: str, text: str) -> str:
-    """Translate a text that the code passed through ``marked``."""
+    """Return the translation of a text that ``marked`` marks for translation."""
     return load_translations(language).gettext(text)
 
 
 def marked(text: str) -> str:
-    """Return the text unchanged. Texts in calls of ``marked`` are collected for translation."""
+    """Mark a text for translation, and return the text unchanged.
+
+    Translators get the texts that the code passes to ``marked``.
+    """
     return text
 
 
 @cache
 def load_translations(language: str) -> NullTranslations:
-    """Load the texts of a language, compiled from its catalogue."""
+    """Load the translations of a language from its catalogue."""
     if language == ENGLISH:
         return NullTranslations()
     source = _CATALOGUES.joinpath(f"{language.replace('-', '_')}.po").read_bytes()
@@ -74,9 +79,10 @@ def load_translations(language: str) -> NullTranslations:
 
 
 def create_templates(language: str, loader: BaseLoader) -> Environment:
-    """Return the Jinja environment for the templates of one language.
+    """Return a Jinja environment that renders templates in one language.
 
-    Jinja escapes values in HTML templates, but not in plain text. An undefined name is an error.
+    The environment escapes values in HTML templates, but not in plain-text templates. A template
+    with an undefined variable raises an error.
     """
     templates = Environment(
         loader=loader,
@@ -93,7 +99,10 @@ def create_templates(language: str, loader: BaseLoader) -> Environment:
 
 
 def _parse_preferences(accept_language: str) -> list[str]:
-    """Return the language names in lower case, by descending weight, without weight 0."""
+    """Return the lower-case language tags of an ``Accept-Language`` header by descending weight.
+
+    Language tags with weight 0 are omitted.
+    """
     ranges = [match for part in accept_language.split(",") if (match := _RANGE.match(part))]
     preferences = [(float(match["weight"] or 1), match["name"].lower()) for match in ranges]
     by_weight = sorted(preferences, key=lambda preference: -preference[0])

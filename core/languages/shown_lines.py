@@ -1,23 +1,24 @@
-"""Checks and normalizes lines that people see, such as names, titles and labels.
+"""Validates and normalizes one-line texts that people see, such as names, titles and labels.
 
-A link with an invisible text can't be found. A character that reverses the text direction can
+People can't see a link whose text is invisible. A character that reverses the text direction can
 disguise a file name or an address.
 """
 
 import re
 from unicodedata import category, normalize
 
-# Joiners connect letters in Persian and Indic names, and people in emoji.
+# Joiners are invisible characters that connect letters in Persian and Indic scripts, and the parts
+# of emoji.
 JOINERS = "\u200c\u200d"
-# Direction marks place punctuation correctly in Arabic and Hebrew. Unlike direction controls, the
-# marks don't reverse any letters.
+# Direction marks place punctuation correctly in Arabic and Hebrew. Unlike direction controls,
+# direction marks don't reverse letters.
 _DIRECTION_MARKS = "\u200e\u200f\u061c"
 _NEEDED_INVISIBLE = frozenset(JOINERS + _DIRECTION_MARKS)
 # Control characters, and the characters that end a line in Unicode.
 LINE_ENDS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _DIRECTION_CONTROLS = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _ANY_DIRECTION = re.compile(f"{_DIRECTION_CONTROLS.pattern}|[{_DIRECTION_MARKS}]")
-# Unicode classifies the fillers as letters or symbols, but fonts display nothing for a filler.
+# Unicode classifies filler characters as letters or symbols, but fonts display a filler as a blank.
 _FILLERS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 # The first and the last character of each range of control characters, whitespace and invisible
 # format characters.
@@ -34,15 +35,15 @@ _INVISIBLE = "".join(
 )
 _ANY_INVISIBLE = re.compile(f"[{re.escape(_INVISIBLE)}]")
 # The invisible characters that people accidentally type or copy together with a text. Control
-# characters are excluded, except whitespace and Ctrl+Z, which ends a file in DOS.
+# characters are kept, except whitespace and Ctrl+Z, which ends a file in DOS.
 _STRIPPED = "".join(
     character
     for character in _INVISIBLE
     if category(character) != "Cc" or character.isspace() or character == "\x1a"
 )
 
-# Maps letters of other scripts to the Latin letters that look the same. The third group contains
-# Latin variants that NFKC normalization keeps.
+# Maps non-Latin letters to the Latin letters that look the same. The third group of letters
+# contains variants of Latin letters that NFKC normalization doesn't replace.
 _LOOK_ALIKES = str.maketrans(
     "авекмнорстухіјѕһԁԛԝ" "αβεηικνορτυχγω" "ıɑɡɪʀɴʟøłđᴀʙᴄᴅᴇɢʜᴊᴋᴍᴏᴘꜱᴛᴜᴠᴡᴢ",
     "abekmhopctyxijshdqw" "abenikvoptuxyw" "iagirnloldabcdeghjkmopstuvwz",
@@ -52,15 +53,12 @@ _LETTER_SUBSTITUTES = str.maketrans("0345789@$€|", "oeastbgasei")
 _WORD = re.compile(r"[^\W_]+")
 _HAS_LETTER = re.compile(r"[^\W\d_]")
 _SINGLE_LETTERS = re.compile(r"\b\w(?: \w\b)+")
-# The categories of combining marks, variation selectors and format characters.
+# The Unicode categories of combining marks, variation selectors and format characters.
 _DROPPED_CATEGORIES = frozenset({"Mn", "Me", "Cf"})
 
 
 def is_shown(text: str) -> bool:
-    """Return whether the text is a single line with a visible character.
-
-    The text must contain no direction controls.
-    """
+    """Return whether the text is one line with a visible character and no direction controls."""
     if LINE_ENDS.search(text) or _DIRECTION_CONTROLS.search(text):
         return False
     return any(category(character)[0] in "LNPS" and character not in _FILLERS for character in text)
@@ -72,9 +70,9 @@ def has_direction(text: str) -> bool:
 
 
 def is_plain(text: str) -> bool:
-    """Return whether the text passes ``is_shown`` and has only the necessary invisible characters.
+    """Return whether the text passes ``is_shown`` and has no unnecessary invisible characters.
 
-    Joiners and direction marks count as necessary, because some scripts need them.
+    Joiners and direction marks are allowed, because some scripts need these invisible characters.
     """
     return is_shown(text) and all(
         category(character)[0] != "C" or character in _NEEDED_INVISIBLE for character in text
@@ -92,14 +90,14 @@ def has_invisible(text: str) -> bool:
 
 
 def fold_case(text: str) -> str:
-    """Return a form of the text for comparisons that ignore case and Unicode composition."""
+    """Normalize a text, so that comparisons ignore case and Unicode composition."""
     return normalize("NFC", normalize("NFC", text).casefold())
 
 
 def fold_look_alikes(text: str) -> str:
-    """Return the text in lower-case ASCII letters where possible, for comparisons with words.
+    """Return the text in lower-case ASCII letters where possible, for comparisons with known words.
 
-    The result has no accents and no invisible characters. Letters of other scripts become the Latin
+    Accents and invisible characters are removed from the text. Non-Latin letters become the Latin
     letters that look the same.
     """
     decomposed = normalize("NFD", normalize("NFKC", text).casefold())
@@ -108,10 +106,11 @@ def fold_look_alikes(text: str) -> str:
 
 
 def fold_words(text: str) -> tuple[str, str]:
-    """Return two readings of a text, as words that are separated by single spaces.
+    """Return two normalized readings of a text, which consist of words separated by single spaces.
 
-    Digits and symbols within a word become the letters that they look like. A 1 becomes ``i`` in
-    the first reading and ``l`` in the second reading. Consecutive single letters become one word.
+    Digits and symbols within a word become the letters that they look like. The digit 1 becomes
+    ``i`` in the first reading of the text and ``l`` in the second reading. Consecutive single
+    letters, such as ``f r e e``, are joined to one word.
     """
     return _read_words(text, "i"), _read_words(text, "l")
 

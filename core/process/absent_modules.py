@@ -1,18 +1,18 @@
-"""Hides installed modules from libraries that would import these modules without need."""
+"""Hides installed modules from libraries that would import the modules unnecessarily."""
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 # The Redis client imports ``opentelemetry.sdk.metrics`` for metrics that Pressroom doesn't use.
-# The import of the metrics module takes a tenth of a second and a few megabytes in each process.
+# Importing ``opentelemetry.sdk.metrics`` takes a tenth of a second and a few megabytes per process.
 _METRICS = "opentelemetry.sdk.metrics"
 
 
-# Optimization: modules hidden from imports (decision 17).
+# Optimization: unneeded modules are hidden from imports (decision 17).
 @contextmanager
 def hide_module(module: str) -> Iterator[None]:
-    """Make a module appear uninstalled in the ``with`` block, unless the module is loaded."""
+    """Make a module appear uninstalled in the ``with`` block, unless it is already imported."""
     loaded_module = sys.modules.setdefault(module, None)  # type: ignore[arg-type] # means: not installed
     try:
         yield
@@ -22,11 +22,11 @@ def hide_module(module: str) -> Iterator[None]:
 
 
 def hide_metrics() -> None:
-    """Make the metrics module of OpenTelemetry appear uninstalled, unless the module is loaded."""
+    """Make OpenTelemetry's metrics module appear uninstalled, unless it is already imported."""
     sys.modules.setdefault(_METRICS, None)  # type: ignore[arg-type] # means: not installed
 
 
 def show_metrics() -> None:
-    """Allow imports of the metrics module of OpenTelemetry again."""
+    """Undo ``hide_metrics``, so that OpenTelemetry's metrics module can be imported."""
     if sys.modules.get(_METRICS) is None:
         sys.modules.pop(_METRICS, None)

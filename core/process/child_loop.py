@@ -1,9 +1,9 @@
 """The main loop of a child process, which answers the messages of its parent one by one.
 
 A module that calls `answer_messages` can run as a child process. `child_process.ChildProcess`
-starts the module as `python -m <module> <parent's pid> <memory in bytes>`. The child exits with
-status 0 only between two messages. After exit status 0, the parent can therefore resend an
-unanswered message safely.
+starts the module as `python -m <module> <parent's pid> <memory in bytes>`. A child process exits
+with status 0 only between two messages. The parent can safely resend a message if the child exits
+with status 0 before it answers.
 """
 
 import json
@@ -21,8 +21,8 @@ from core.process.linux import exit_with_parent, trim_memory
 # The header of a request or an answer contains the lengths of its JSON text and binary data.
 HEAD = struct.Struct(">IQ")
 
-# The type of a function that answers requests. The arguments are the JSON fields and the binary
-# data of a request. The result contains the fields and the data of the answer.
+# The type of a function that answers requests. An ``Answer`` function receives the JSON fields and
+# the binary data of a request, and returns those of the answer.
 Answer = Callable[[Any, bytes], tuple[Any, Sequence[bytes]]]
 
 _MAX_CPU_SECONDS = 60.0
@@ -30,7 +30,7 @@ _IDLE_SECONDS = 1.0
 
 
 def pack_message(fields: Any, data: Sequence[bytes] = ()) -> Sequence[bytes]:
-    """Return the parts of a message in sending order, without copying the data."""
+    """Encode a message as a sequence of parts to send, without copying the binary data."""
     text = json.dumps(fields).encode()
     return HEAD.pack(len(text), sum(map(len, data))) + text, *data
 
@@ -40,12 +40,13 @@ def answer_messages(
 ) -> None:
     """Answer the parent's messages until the parent closes the pipe.
 
-    The loop also ends when this process reaches its limit of CPU time or memory.
+    The child process also stops answering after it exceeds its limit of CPU time or memory.
 
     Args:
-        confine: a function that restricts the rights of this process before the first message. The
-            function receives the memory limit in bytes.
-        max_resident_bytes: the memory limit between two messages. A process above the limit exits.
+        confine: a function that restricts the rights of the child process before the first message.
+            The argument of ``confine`` is the memory limit in bytes.
+        max_resident_bytes: the child process exits if it occupies more memory than this after a
+            message.
     """
     parent = int(sys.argv[1])
     memory_bytes = int(sys.argv[2])
@@ -58,8 +59,8 @@ def answer_messages(
     os.dup2(empty_input, 0)
     os.dup2(2, 1)
     os.close(empty_input)
-    # The parent reads stderr only after this process has exited. If the pipe of stderr is full,
-    # drop further output, because waiting for the parent would block forever.
+    # Drop output if the stderr pipe is full, because the parent reads stderr only after the child
+    # process exits.
     os.set_blocking(2, False)
     sizes = os.open("/proc/self/statm", os.O_RDONLY)
     confine(memory_bytes)
@@ -78,7 +79,7 @@ def answer_messages(
 
 
 def _answer_one(answer: Answer, head: bytes, requests: BinaryIO, answers: BinaryIO) -> None:
-    """Read one message, and send the answer.
+    """Read one message from the parent, and send the answer to the parent.
 
     ``_answer_one`` is a separate function, so that Python frees the memory of the message on
     return.

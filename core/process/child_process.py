@@ -20,27 +20,30 @@ _ROOT = Path(__file__).parents[2]
 
 
 class ChildTooSlow(Exception):
-    """The child exceeded its time limit for a message and was killed."""
+    """The child process was killed because it exceeded the time limit for a message."""
 
 
 class ChildCrashed(Exception):
-    """The child exited before it answered. ``cause`` is the exit status or the signal."""
+    """The child process exited before it answered a message.
+
+    ``cause`` is the child's exit status or signal.
+    """
 
     def __init__(self, cause: str, printed: str) -> None:
         super().__init__(cause)
         self.cause = cause
-        # The last characters that the child wrote to standard error.
+        # The last characters that the child process wrote to standard error.
         self.printed = printed[-_MAX_PRINTED_CHARACTERS:]
 
 
 class ChildProcess:
     """A child process that runs a module which calls ``child_loop.answer_messages``.
 
-    Only one thread may use the child at a time. When the thread that started the child ends, the
-    kernel kills the child. The next message then starts a new child.
+    Only one thread may use the child process at a time. The kernel kills the child process when the
+    thread that started the child ends. ``ask`` starts a new child process if no child is running.
 
     Args:
-        max_messages: the number of messages before the child is replaced.
+        max_messages: a new child process replaces the child after this number of messages.
         timeout: the time limit for one message, in seconds.
         memory_bytes: the limit of the child's address space, in bytes.
     """
@@ -61,13 +64,14 @@ class ChildProcess:
         return self._child.pid if self._child else None
 
     def start(self) -> None:
-        """Start the child in advance, so that the first message doesn't wait for the start."""
+        """Start the child process early, so that the first message doesn't have to wait."""
         self._usable()
 
     def ask(self, fields: Any, *data: bytes) -> tuple[Any, bytes]:
         """Send a message to the child, and return the fields and the data of its answer.
 
-        Raises ``ChildTooSlow`` or ``ChildCrashed``.
+        Raises ``ChildTooSlow`` after the time limit for a message. Raises ``ChildCrashed`` if the
+        child process exits without an answer.
         """
         message = pack_message(fields, data)
         answer = self._ask(message) or self._ask(message)
@@ -76,7 +80,7 @@ class ChildProcess:
         return answer
 
     def close(self) -> None:
-        """Stop the child. Call this method only while the child is idle."""
+        """Stop the child process, which must be idle."""
         if self._child is not None and self._owner == os.getpid():
             self._end(self._child)
         self._child = None
@@ -101,8 +105,9 @@ class ChildProcess:
         except BrokenPipeError:
             status, printed = self._kill(child, grace=_EXIT_SECONDS)
         except BaseException:
-            # A job's time limit can interrupt this method at any point. Kill the child, because the
-            # next call would read the unread part of the answer as its own answer.
+            # The time limit of a job can interrupt ``ask`` at any point. Kill the child after an
+            # interruption, because the next call of ``ask`` would read the rest of this answer as
+            # its own answer.
             self._kill(child)
             raise
         if status == 0:
@@ -112,7 +117,8 @@ class ChildProcess:
 
     def _usable(self) -> subprocess.Popen[bytes]:
         if self._owner != os.getpid():
-            # After a fork, the existing child belongs to our parent process. Start another child.
+            # After a fork, start a new child process, because the existing child belongs to the
+            # parent process.
             self._child = None
             self._owner = os.getpid()
         child = self._child
@@ -121,10 +127,10 @@ class ChildProcess:
             child = None
         if child is not None:
             return child
-        # The project's root as working directory puts our packages first on the child's import
-        # path. The separate process group shields the child from Ctrl-C in a terminal, so that the
-        # worker can finish its work. The child's output goes into a pipe because the child must not
-        # write forged lines into the worker's log.
+        # The child's working directory is the project's root, so that the child can import
+        # Pressroom's packages. The child has its own process group, so that Ctrl-C in a terminal
+        # doesn't interrupt the child's work. The child's error output goes into a pipe, so that a
+        # hostile child can't forge lines in the worker's log.
         arguments = (str(os.getpid()), str(self._memory_bytes))
         child = subprocess.Popen(  # noqa: S603 - our own module, numbers for arguments
             [sys.executable, "-m", self._module, *arguments],
@@ -148,7 +154,10 @@ class ChildProcess:
         self._kill(child, grace=_EXIT_SECONDS)
 
     def _kill(self, child: subprocess.Popen[bytes], *, grace: float = 0.0) -> tuple[int, str]:
-        """Kill the child if it doesn't exit in time; return its status and its error output."""
+        """Stop the child process, and return its exit status and its error output.
+
+        A child that doesn't exit within ``grace`` seconds is killed.
+        """
         with suppress(subprocess.TimeoutExpired):
             child.wait(grace)
         child.kill()

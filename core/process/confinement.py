@@ -1,9 +1,9 @@
 """Restricts a child process before it receives untrusted data.
 
 A hostile image can run code by exploiting a fault in a codec. In a confined process, hostile code
-can only compute, read requests and write answers. The kernel's seccomp filter refuses all other
-system calls, even to root. A process can't remove its seccomp filter. If the kernel has no seccomp,
-only the limits of memory, CPU time and files restrict the child process.
+can only compute, read requests and write answers. The kernel's seccomp filter refuses all system
+calls that decoding data doesn't need, even to root. A process can't remove its seccomp filter. If
+the kernel doesn't support seccomp, only resource limits restrict the child process.
 """
 
 import errno
@@ -16,9 +16,9 @@ from seccompy import Action, ArgCmp, CmpOp, Filter, arch, supported
 
 from core.process.linux import hide_memory, refuse_new_privileges
 
-# The limit of a child process's CPU time, which the kernel enforces. A normal child exits after the
-# message that exceeds 60 s of CPU time, and a message takes at most 30 s. Only hostile code keeps
-# computing between two messages.
+# The kernel kills a child process that uses more CPU time than this. A normal child process uses at
+# most 90 s, because it exits after 60 s and a message takes at most 30 s. The kernel's limit stops
+# hostile code that keeps computing between two messages.
 MAX_CPU_SECONDS = 120
 
 # The system calls that a confined child process may make.
@@ -32,24 +32,25 @@ _PILLOW_CALLS = ("getcwd",)
 
 
 def confine_process(memory_bytes: int) -> None:
-    """Give up all rights of this process except decoding.
+    """Drop all rights of this process that decoding untrusted data doesn't need.
 
-    The process must open its files and import its modules before the call.
+    The process must open its files and import its modules before it calls ``confine_process``.
     """
     with suppress(OSError):
-        # The first call of ``supported`` starts a process, which a confined process can't do.
+        # Call ``supported`` before the confinement, because the first call of ``supported`` starts
+        # a process.
         supported()
     limit_resources(memory_bytes)
     with suppress(OSError):
-        # If the kernel rejects the seccomp filter, the worker already logged a warning at its
-        # start.
+        # Ignore an error if the kernel rejects the seccomp filter, because the worker logged a
+        # warning when it started.
         create_decoding_filter().load()
 
 
 def limit_resources(memory_bytes: int, *, open_files: int = 0, file_bytes: int = 0) -> None:
     """Protect this process's memory from other processes, and limit the process's resources.
 
-    The limits apply to memory, CPU time, open files, file sizes and child processes.
+    The limited resources are memory, CPU time, open files, file sizes and child processes.
     """
     hide_memory()
     refuse_new_privileges()
@@ -65,7 +66,7 @@ def limit_resources(memory_bytes: int, *, open_files: int = 0, file_bytes: int =
 
 
 def filter_error() -> OSError | None:
-    """Return the error with which this kernel rejects a seccomp filter, or ``None``."""
+    """Return the error with which the kernel rejects a seccomp filter, or ``None``."""
     errors: list[OSError] = []
 
     def load() -> None:
@@ -75,7 +76,7 @@ def filter_error() -> OSError | None:
         except OSError as error:
             errors.append(error)
 
-    # A seccomp filter applies to one thread, so load the filter in a separate thread.
+    # Load the seccomp filter in a separate thread, because a thread can't remove its filter.
     trial = Thread(target=load)
     trial.start()
     trial.join()
@@ -83,7 +84,7 @@ def filter_error() -> OSError | None:
 
 
 def create_decoding_filter() -> Filter:
-    """Return a filter that permits only the system calls of decoding.
+    """Return a seccomp filter that permits only the system calls that decoding data needs.
 
     Raises ``OSError`` for an unknown type of processor.
     """

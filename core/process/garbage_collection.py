@@ -6,8 +6,8 @@ A server creates 200,000 objects during its start, and only fifty of these objec
 import gc
 
 _STANDARD_THRESHOLDS = gc.get_threshold()
-# The first threshold exceeds the number of objects that a process creates during its start. The
-# threshold also limits the garbage of a process that never calls ``end_start``.
+# The first garbage collection threshold exceeds the number of objects that a process creates during
+# its start. A finite threshold limits the garbage of a process that never calls ``end_start``.
 _STARTUP_THRESHOLDS = (1_000_000, 10, 10)
 
 
@@ -18,20 +18,20 @@ def begin_start() -> None:
 
 
 def end_start() -> None:
-    """Resume garbage collection, but exclude all objects that exist already.
+    """Resume garbage collection, but exclude all objects that already exist.
 
-    The existing garbage stays in memory, because collecting a few objects would take a tenth of a
-    second.
+    Garbage from the start of the process stays in memory, because collecting it would take a tenth
+    of a second.
     """
     gc.freeze()
     gc.set_threshold(*_STANDARD_THRESHOLDS)
 
 
 def freeze_before_fork() -> None:
-    """Exclude all existing objects from garbage collection, so that a fork shares their memory.
+    """Exclude all existing objects from garbage collection, so that forked processes share them.
 
-    A garbage collection writes to every object that it visits. The write would copy the object's
-    memory page into the child process.
+    A garbage collection writes to every object that it visits. Writing to an object in a forked
+    process copies the object's memory page.
     """
     gc.collect()
     gc.freeze()

@@ -10,15 +10,17 @@ _PR_SET_DUMPABLE = 4
 _PR_SET_NO_NEW_PRIVS = 38
 
 _libc = ctypes.CDLL(None, use_errno=True)
-# On other systems the functions of this module do nothing. Only Linux is supported.
+# On unsupported systems, which are all systems except Linux, the functions of this module do
+# nothing.
 _IS_LINUX = sys.platform == "linux"
 
 
 def hide_memory() -> None:
     """Hide this process's memory, environment and files from other processes of the same user.
 
-    The kernel also writes no core dump of the process. Root can still read everything. Forked
-    processes are hidden too, but executed programs aren't.
+    The kernel writes no core dump of a hidden process. Root can still read the memory of a hidden
+    process. Processes that are forked from a hidden process are hidden, but programs that it
+    executes aren't.
     """
     _control(_PR_SET_DUMPABLE, 0)
 

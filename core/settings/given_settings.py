@@ -16,8 +16,8 @@ PREFIX = "PRESSROOM_"
 FILE_SUFFIX = "_FILE"
 MAX_SECRET_BYTES = 64 * 1024
 
-# The settings for which an empty value means "no limit". An empty value of any other setting means
-# the default.
+# The settings for which an empty value means "no limit". For settings that aren't in
+# ``MAY_BE_EMPTY``, an empty value means the default.
 MAY_BE_EMPTY = (
     *("rate_limit_default", "rate_limit_anonymous", "rate_limit_login"),
     *("mail_limit_mailbox", "mail_limit_domain", "mail_limit_list", "mail_limit_source"),
@@ -28,11 +28,12 @@ S = TypeVar("S", bound="GivenSettings")
 
 
 class GivenSettings(BaseSettings):
-    """The base class of all settings classes. A process reads only the classes that it needs.
+    """The base class of all settings classes.
 
-    The text below each setting describes the setting. Only ``pressroom env`` reads the
-    descriptions. Pydantic would parse the source code for descriptions at each start, which takes a
-    tenth of a second.
+    A process reads only the settings classes that it needs. The string below each setting is the
+    setting's description. Only ``pressroom env`` reads the descriptions of settings. Pydantic
+    doesn't read the descriptions, because parsing the source code would take a tenth of a second at
+    each start.
     """
 
     model_config = SettingsConfigDict(
@@ -40,14 +41,15 @@ class GivenSettings(BaseSettings):
         extra="ignore",
         frozen=True,
         hide_input_in_errors=True,
-        # Build validators on first use, because a process uses only a few of the classes.
+        # Build validators on first use, because a process uses only a few of the settings classes.
         defer_build=True,
     )
 
     @model_validator(mode="before")
     @classmethod
     def _empty_is_unset(cls, values: dict[str, Any]) -> dict[str, Any]:
-        # An empty line in an environment file keeps the default of a setting.
+        # Drop empty values, so that an empty line in an environment file keeps the default of a
+        # setting.
         return {
             name: value for name, value in values.items() if value != "" or name in MAY_BE_EMPTY
         }
@@ -62,7 +64,7 @@ def read_settings(kind: type[S]) -> S:
 
 
 def read_values(kind: type[S], values: Mapping[str, str]) -> S:
-    """Read a settings class from the values, and from environment variables for missing values.
+    """Read a settings class from ``values``, and settings without a value from the environment.
 
     Raises ``SettingsError``, which names every invalid setting.
     """
@@ -82,15 +84,15 @@ def variable_of(setting: str) -> str:
 
 
 def required_together(*others: str) -> AfterValidator:
-    """Return a validator that requires either all of several settings or none of the settings.
+    """Return a validator that requires either all settings of a group or none of them.
 
     Args:
-        others: the names of the other settings. The class must declare the validated setting after
-            the other settings.
+        others: the names of the settings that belong to the same group as the validated setting.
+            The settings class must declare the validated setting after the settings in ``others``.
     """
 
     def check(value: Any, info: ValidationInfo) -> Any:
-        # The data lacks invalid settings, which have their own error message.
+        # ``info.data`` contains no invalid settings, because pydantic reports them separately.
         others_are_set = [bool(info.data[name]) for name in others if name in info.data]
         if any(is_set != bool(value) for is_set in others_are_set):
             variables = " and ".join(map(variable_of, others))
@@ -106,9 +108,9 @@ def is_secret(field: FieldInfo) -> bool:
 
 
 def read_secret_files(kind: type[GivenSettings]) -> dict[str, str]:
-    """Read the secrets from the files that environment variables with ``FILE_SUFFIX`` name.
+    """Read secrets from the files whose paths are in environment variables that end in ``_FILE``.
 
-    An empty file means that the secret isn't set. Raises ``SettingsError``.
+    An empty secret file means that an optional secret isn't set. Raises ``SettingsError``.
     """
     secrets: dict[str, str] = {}
     problems: list[str] = []
@@ -132,7 +134,7 @@ def read_secret_files(kind: type[GivenSettings]) -> dict[str, str]:
 
 
 def _read_secret(path: Path, *, may_be_empty: bool) -> str:
-    """Return the text of the file without a final line break."""
+    """Return the content of a secret file without a final line break."""
     with path.open("rb") as file:
         content = file.read(MAX_SECRET_BYTES + 1)
     if len(content) > MAX_SECRET_BYTES:

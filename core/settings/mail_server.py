@@ -1,4 +1,4 @@
-"""The settings of the mail server and of the sender, parsed from an operator's texts."""
+"""Parses the settings for the mail server and for the sender of mails."""
 
 import re
 from dataclasses import dataclass
@@ -11,7 +11,10 @@ _SENDER = re.compile(rf"(?:(?P<name>[^<>]*)<(?P<address>{_ADDRESS})>|(?P<bare>{_
 
 
 class MailSecurity(StrEnum):
-    """The encryption of a connection to the mail server, identified by the scheme of its URL."""
+    """The encryption of connections to the mail server.
+
+    The scheme of the mail server's URL selects the encryption.
+    """
 
     NONE = "smtp"
     TLS = "smtps"
@@ -36,16 +39,17 @@ class MailServer:
 
     @classmethod
     def parse(cls, url: str) -> Self:
-        """Parse a URL in the format ``smtp://[user:password@]host[:port]``.
+        """Parse a mail server's URL in the format ``smtp://[user:password@]host[:port]``.
 
-        Raises ``ValueError``, which never quotes the URL.
+        Raises ``ValueError`` for an invalid URL. The error message never quotes the URL, because
+        the URL contains a password.
         """
         try:
             parts = urlsplit(url)
             security = MailSecurity(parts.scheme)
             port = parts.port
         except ValueError:
-            # The error message of ``urlsplit`` could quote the password.
+            # Discard the error of ``urlsplit``, because its message could quote the password.
             parts = None
             security = None
             port = None
@@ -79,7 +83,7 @@ class MailSender:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse ``Name <address>`` or a bare address."""
+        """Parse the sender of mails in the format ``Name <address>`` or ``address``."""
         match = _SENDER.match(text.strip())
         if match is not None and text.isprintable():
             name = (match["name"] or "").strip().removeprefix('"').removesuffix('"')

@@ -1,4 +1,4 @@
-"""The formats of settings, with the functions that validate and parse an operator's texts."""
+"""The formats of settings, with functions that validate and parse the values of settings."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -16,21 +16,21 @@ from core.money import is_storable, minor_digits
 
 _DENIED_ENTRY = re.compile(r"(?:[^\s@,*]+@|\*\.)?[^\s@,*]+\Z")
 
-# Only old buckets have names with capital letters or underscores.
+# Allow capital letters and underscores, because the names of old S3 buckets can contain them.
 _BUCKET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]\Z")
 _RESERVED_IN_BUCKET_NAME = re.compile(r"\.\.|\.-|-\.|-s3alias\Z|--ol-s3\Z")
 
 # The format of rate limits, such as ``10/minute`` or ``5 per 2 seconds``. A semicolon separates
-# several limits. The format belongs to the library ``limits``. The settings don't import the
-# library, because few commands use rate limits.
+# several rate limits. The library ``limits`` defines the format of rate limits, but isn't imported
+# because few commands use rate limits.
 _AMOUNT = r"[0-9]+"
 _MULTIPLE = r"[1-9][0-9]*"
 _UNIT = r"(?:second|minute|hour|day|month|year)s?"
 _RATE_LIMIT = rf"\s*{_AMOUNT}\s*(?:/|per)\s*(?:{_MULTIPLE}\s*)?{_UNIT}\s*"
 _RATE_LIMITS = re.compile(rf"{_RATE_LIMIT}(?:[,;|]{_RATE_LIMIT})*\Z", re.IGNORECASE)
 
-# The default exchange rates. An entry has the format code:units per US dollar:smallest order.
-# Operators keep the rates up to date.
+# The default exchange rates and smallest orders. Each entry has the format code:units per US
+# dollar:smallest order. Operators keep the exchange rates up to date.
 DEFAULT_CURRENCIES = "USD:1:0.50,EUR:0.92:0.50,GBP:0.79:0.50,JPY:150:100"
 
 DEFAULT_QUOTA_FREE = (
@@ -55,7 +55,7 @@ def _split(value: object) -> object:
 def _read_lines(value: object) -> object:
     """Return the lines of the file at an absolute path, without comments and empty lines.
 
-    Any value that isn't an absolute path is returned unchanged.
+    A value that isn't an absolute path is returned unchanged.
     """
     if not isinstance(value, str) or not value.startswith("/"):
         return value
@@ -79,7 +79,7 @@ def _require_addresses_and_domains(entries: tuple[str, ...]) -> tuple[str, ...]:
 def require_bucket_name(name: str) -> str:
     """Return the name of a bucket, or raise ``ValueError`` if S3 doesn't allow the name.
 
-    The S3 client would report an invalid name only on the first call to the bucket.
+    The S3 client would report an invalid bucket name only on its first call.
     """
     if not _BUCKET_NAME.match(name):
         raise ValueError(
@@ -99,7 +99,7 @@ def require_bucket_name(name: str) -> str:
 
 
 def parsable_by(parse: Callable[[str], object]) -> AfterValidator:
-    """Return a validator that requires a parsable text, and keeps the text unparsed."""
+    """Return a validator that passes a text to ``parse``, but returns the text unparsed."""
 
     def check(value: Any) -> Any:
         if value is not None:
@@ -110,7 +110,10 @@ def parsable_by(parse: Callable[[str], object]) -> AfterValidator:
 
 
 def check_rate_limits(value: str) -> str:
-    """Return the text of the rate limits, or raise ``ValueError``. An empty text means no limit."""
+    """Validate the text of a rate limit setting, or raise ``ValueError``.
+
+    An empty text means that there is no rate limit.
+    """
     if value.strip() and not _RATE_LIMITS.match(value):
         raise ValueError("must be like 600/minute or 10/second;200/hour, or empty for no limit")
     return value.strip()
@@ -122,7 +125,7 @@ class Currency:
 
     Attributes:
         per_usd: the number of currency units that one US dollar buys.
-        minimum: the smallest order, in currency units.
+        minimum: the amount of the smallest order, in currency units.
     """
 
     code: str
@@ -137,7 +140,7 @@ class Currency:
 def parse_currencies(text: str) -> tuple[Currency, ...]:
     """Parse currencies in the format ``CODE:rate:minimum,…``.
 
-    Raises ``ValueError``, which names the invalid entry.
+    Raises ``ValueError`` with a message that quotes the invalid entry.
     """
     currencies = tuple(_parse_currency(entry.strip()) for entry in text.split(",") if entry.strip())
     codes = {currency.code for currency in currencies}
@@ -182,12 +185,12 @@ def _parse_numbers(
 ) -> dict[K, int]:
     """Parse numbers in the format ``name=number,…``.
 
-    Raises ``ValueError``, which names the invalid entry.
+    Raises ``ValueError`` with a message that quotes the invalid entry.
 
     Args:
         kind: the enumeration of the allowed names.
-        digits: the maximum number of digits.
-        unknown: the part of the error message that introduces the allowed names.
+        digits: the maximum number of digits in a number.
+        unknown: the words before the allowed names in the error message for an unknown name.
         form: the description of an entry's format in error messages.
     """
     numbers: dict[K, int] = {}
@@ -204,9 +207,9 @@ def _parse_numbers(
 
 
 def parse_quotas(value: object) -> object:
-    """Parse the limits of a plan's quotas.
+    """Parse the quotas of a plan in the format ``quota=number,…``.
 
-    Raises ``ValueError``, which names the invalid entry.
+    Raises ``ValueError`` with a message that quotes the invalid entry.
     """
     if not isinstance(value, str):
         return value
@@ -215,7 +218,7 @@ def parse_quotas(value: object) -> object:
 
 
 class Retained(StrEnum):
-    """A kind of rows whose retention period an operator can configure."""
+    """A kind of rows for which an operator can configure a retention period."""
 
     JOBS = "jobs"
     SUBSCRIPTION_EVENTS = "subscription_events"
@@ -228,31 +231,32 @@ class Retained(StrEnum):
     STRANGERS = "strangers"
 
 
-# The shortest retention periods with which the product keeps its promises.
+# The minimum retention period in days for each kind of rows.
 MIN_DAYS: Mapping[Retained, int] = {
-    # Owners can retry a failed job, and can request a new link to the job's file.
+    # Keep jobs, so that owners can retry a failed job or request a new link to a job's file.
     Retained.JOBS: 7,
-    # The database refuses to delete younger rows.
+    # The database refuses to delete rows that are less than a year old.
     Retained.SUBSCRIPTION_EVENTS: 365,
     Retained.IP_ADDRESSES: 1,
-    # The database refuses to delete younger rows.
+    # The database refuses to delete rows that are less than a year old.
     Retained.EVENTS: 365,
-    # Owners can undo an import.
+    # Keep imports and their changes as long as owners can undo an import.
     Retained.IMPORT_CHANGES: 90,
     Retained.IMPORTS: 90,
-    # Owners can download the file of an export.
+    # Keep exports, so that owners can download an exported file.
     Retained.EXPORTS: 7,
-    # Operators see the reports of the last week.
+    # Keep reports about lists, because operators see the reports of the last seven days.
     Retained.LIST_REPORTS: 7,
-    # People can confirm an address with the mailed link.
+    # Keep the data of strangers as long as people can confirm their address with a mailed link.
     Retained.STRANGERS: 7,
 }
 
 
 def parse_retention(value: object) -> object:
-    """Parse retention periods in days, and use the default for each kind without an entry.
+    """Parse retention periods in days.
 
-    Raises ``ValueError``, which names the invalid entry.
+    Kinds of rows without an entry get their default retention period. Raises ``ValueError`` with a
+    message that quotes the invalid entry.
     """
     if not isinstance(value, str):
         return value
@@ -270,9 +274,10 @@ def _parse_days(text: str) -> dict[Retained, int]:
     return days
 
 
-# Validators and types of settings.
+# Validators and types for settings classes.
 COMMA_SEPARATED = BeforeValidator(_split)
-# Pydantic runs this validator before ``COMMA_SEPARATED`` if the annotation lists it afterwards.
+# An annotation must list ``OR_LINES_OF_A_FILE`` after ``COMMA_SEPARATED``, because pydantic runs
+# the last ``BeforeValidator`` first.
 OR_LINES_OF_A_FILE = BeforeValidator(_read_lines)
 ADDRESSES_AND_DOMAINS = AfterValidator(_require_addresses_and_domains)
 BUCKET_NAME = AfterValidator(require_bucket_name)
@@ -280,6 +285,6 @@ RateLimits = Annotated[str, AfterValidator(check_rate_limits)]
 CreditsPerUsd = Annotated[Decimal, Field(gt=0, max_digits=15, decimal_places=4)]
 ComposerPrice = Annotated[Decimal | None, Field(gt=0, max_digits=15, decimal_places=4)]
 Currencies = Annotated[tuple[Currency, ...], NoDecode, BeforeValidator(parse_currencies)]
-# A quota without an entry has no limit.
+# A quota that isn't in the mapping is unlimited.
 Quotas = Annotated[Mapping[PlanQuota, int], NoDecode, BeforeValidator(parse_quotas)]
 RetentionDays = Annotated[Mapping[Retained, int], NoDecode, BeforeValidator(parse_retention)]

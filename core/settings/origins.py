@@ -10,13 +10,13 @@ from pydantic_settings import NoDecode
 
 from core.settings.notations import COMMA_SEPARATED
 
-# The word that allows every port of the local machine, with http and https.
+# In a setting for origins, this word allows every port of the local machine, with http and https.
 LOOPBACK_WORD = "loopback"
 _LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
 _MAX_PORT = 65_535
-# The pattern accepts only plain host names and addresses, without users, escapes, or octal and
-# hexadecimal numbers.
+# The pattern for origins accepts only host names and IP addresses, without user names, escapes,
+# octal numbers or hexadecimal numbers.
 ORIGIN = re.compile(
     r"(?P<scheme>https?)://(?P<host>[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])"
     r"(?::(?P<port>[0-9]{1,5}))?",
@@ -24,22 +24,21 @@ ORIGIN = re.compile(
 )
 
 MAX_URL_CHARACTERS = 2_048
-# The pattern of a URL accepts only the characters and escapes of RFC 3986. Only a path may follow
-# the origin directly.
+# The pattern for URLs accepts only the characters and escapes that RFC 3986 allows.
 _PATH = r"(?P<path>(?:/(?!/)(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*)*)"
 _TAIL = r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*"
 _URL = re.compile(
     rf"(?P<origin>{ORIGIN.pattern}){_PATH}(?P<query>\?{_TAIL})?(?P<fragment>#{_TAIL})?",
     re.IGNORECASE | re.ASCII,
 )
-# An escaped control character or backslash. A program that decodes the escape could read another
-# URL.
+# Matches an escaped control character or backslash. A program that decodes escaped characters could
+# understand the URL differently from a program that doesn't.
 _ESCAPED_TRICK = re.compile(r"%(?:[01][0-9a-f]|7f|5c)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class PlainUrl:
-    """A URL whose origin is the same for every browser, proxy and library."""
+    """A URL in which every browser, proxy and library recognizes the same origin."""
 
     origin: str
     query: str
@@ -47,7 +46,7 @@ class PlainUrl:
     def is_allowed(self, allowed: Collection[str]) -> bool:
         """Return whether the URL's origin is allowed.
 
-        The word ``loopback`` allows every port of the local machine.
+        The word ``loopback`` in ``allowed`` permits every port of the local machine.
         """
         is_local = LOOPBACK_WORD in allowed and is_loopback(self.origin)
         return self.origin in allowed or is_local
@@ -59,23 +58,24 @@ def read_url(text: str) -> PlainUrl | None:
     if match is None or _ESCAPED_TRICK.search(text):
         return None
     if not match["path"] and (match["query"] or match["fragment"]):
-        # Without a path, some programs read the text before a later @ as a user name.
+        # If a query directly follows the host, some programs read the text before an ``@`` in the
+        # query as a user name.
         return None
     origin = _normalize_match(match)
     return None if origin is None else PlainUrl(origin, (match["query"] or "")[1:])
 
 
 def strip_query(text: str) -> str | None:
-    """Return the URL without its query and fragment, or ``None`` for an ambiguous URL.
+    """Return the URL without its query and fragment, or ``None`` if the URL is ambiguous.
 
-    The query and the fragment may contain any text of any length.
+    The removed query and fragment may contain any text of any length.
     """
     page = text.partition("#")[0].partition("?")[0]
     return None if read_url(page) is None else page
 
 
 def normalize_origin(text: str) -> str | None:
-    """Return the origin in lower case without its default port, or ``None`` for other texts."""
+    """Return the origin in lower case without a default port, or ``None`` for an invalid origin."""
     match = ORIGIN.fullmatch(text)
     return None if match is None else _normalize_match(match)
 
@@ -86,7 +86,7 @@ def is_loopback(origin: str) -> bool:
 
 
 def _normalize_match(match: re.Match[str]) -> str | None:
-    """Return the origin that ``ORIGIN`` matched, or ``None`` if the port is invalid."""
+    """Return the normalized origin in a match of ``ORIGIN``, or ``None`` if the port is invalid."""
     scheme = match["scheme"].lower()
     host = match["host"].lower()
     port = match["port"]
@@ -106,5 +106,5 @@ def _require_origins(texts: tuple[str, ...]) -> tuple[str, ...]:
     return origins
 
 
-# The type of settings that contain origins.
+# The type of settings that contain a list of origins.
 Origins = Annotated[tuple[str, ...], NoDecode, COMMA_SEPARATED, AfterValidator(_require_origins)]

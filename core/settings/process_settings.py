@@ -1,7 +1,8 @@
-"""The settings that each process needs. A deployment passes no other settings to the process.
+"""The names of the settings that each kind of process needs.
 
-The worker that decodes uploads must not have secrets for payments and mail, because a malicious
-upload could run code that reads the environment.
+A deployment passes to a process only the settings that the process needs. The worker that decodes
+uploads must not have secrets for payments and mail, because a malicious upload could run code that
+reads the environment.
 """
 
 from collections.abc import Collection
@@ -14,8 +15,8 @@ from core.settings.product_settings import MediaSettings, Settings, load_setting
 SettingNames = frozenset[str]
 
 _SIGNING = frozenset({"secret_keys"})
-# Exports and ledger checks read from the replica. Maintenance checks the ledger, and operators can
-# start a check in the API's environment.
+# Exports and ledger checks read from the database replica. Maintenance checks the ledger, and
+# operators can start a ledger check in the API's environment.
 _REPLICA = frozenset({"read_database_url"})
 
 
@@ -37,8 +38,8 @@ _WORKER = _SHARED | {
 _PAYMENTS = _names_with("stripe_", "payments_sandbox_")
 _PHOTOS = _names_with("stock_photo_", "unsplash_", "openverse_")
 _MODEL = _names_with("llm_")
-# The API sends no mail and calls no language model. The API needs the sender's name because no list
-# may use this name.
+# The API sends no mail and calls no language model. The API needs the name of the mail sender,
+# because no list may use the sender's name.
 _API = (
     _SHARED
     | _SIGNING
@@ -54,7 +55,7 @@ _API = (
         *("hsts_subdomains", "media_base_url", "api_key_header", "trusted_proxies", "api_drain"),
         *("credits_per_usd", "currencies", "composer_price", "redirect_origins", "metrics_token"),
         *("security_contacts", "security_policy", "webhook_allowed_networks"),
-        # The operators' overview counts the rows that exceed their retention period.
+        # The API needs the retention periods, because the operators' overview counts expired rows.
         "retention",
     }
 )
@@ -65,7 +66,7 @@ _SETTINGS_BY_QUEUE: dict[Queue, SettingNames] = {
     Queue.MAIL: _SIGNING | _names_with("mail_"),
     Queue.WEBHOOKS: _SIGNING | _names_with("webhook_"),
     Queue.EXPORT: _SIGNING | _REPLICA,
-    # The media worker decodes uploads, so it gets no secret that it doesn't need.
+    # The media worker gets no secret that it doesn't need, because it decodes untrusted uploads.
     Queue.MEDIA: frozenset(),
     Queue.BULK: _SIGNING | {"deny_list"},
     # Maintenance dumps the database with the application's role, which may read every row.
@@ -83,7 +84,7 @@ def list_settings(command: str, queues: Collection[Queue] = ()) -> SettingNames:
     """Return the names of the settings that `pressroom <command>` needs.
 
     Args:
-        queues: the queues of a worker.
+        queues: the queues that a worker process serves.
     """
     if command == "worker":
         return _WORKER.union(*(_SETTINGS_BY_QUEUE[queue] for queue in queues))
@@ -91,5 +92,5 @@ def list_settings(command: str, queues: Collection[Queue] = ()) -> SettingNames:
 
 
 def load_worker_settings(queues: Collection[Queue]) -> Settings:
-    """Read the settings of a worker for the queues, or raise ``SettingsError``."""
+    """Read the settings for a worker that serves the queues, or raise ``SettingsError``."""
     return read_settings(MediaSettings) if set(queues) == {Queue.MEDIA} else load_settings()

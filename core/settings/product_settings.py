@@ -36,7 +36,7 @@ def _read_no_proxy(value: object) -> object:
     return () if isinstance(value, str) and value.strip().lower() == _NO_PROXY else value
 
 
-# Pydantic runs the last validator of an annotation first.
+# Pydantic runs the last ``BeforeValidator`` of an annotation first.
 TrustedProxies = Annotated[
     tuple[IPvAnyNetwork, ...] | None, NoDecode, COMMA_SEPARATED, BeforeValidator(_read_no_proxy)
 ]
@@ -60,7 +60,7 @@ class Settings(
     stores.CacheSettings,
     ProviderSettings,
 ):
-    """All settings. The API and the workers read this class.
+    """All settings of the product, which the API and the workers read.
 
     ``core.settings.process_settings`` lists the settings that a deployment passes to each process.
     """
@@ -227,11 +227,11 @@ class Settings(
         return str(self.public_url).rstrip("/")
 
     def forwarding_networks(self) -> tuple[str, ...]:
-        """Return the networks of trusted proxies.
+        """Return the networks of the proxies whose forwarded headers the API trusts.
 
-        Raises ``SettingsError`` if the public URL is https and the setting is missing, because a
-        proxy must then terminate TLS. If the API didn't know the proxy, all callers would share the
-        proxy's address, and one caller could exhaust the rate limits of all callers.
+        Raises ``SettingsError`` if ``trusted_proxies`` is missing although the public URL is https,
+        because https requires a proxy that terminates TLS. If the API didn't know the proxy, all
+        callers would share the proxy's address and its rate limits.
         """
         if self.trusted_proxies is None and self.public_url.scheme == "https":
             raise SettingsError(
@@ -247,7 +247,7 @@ class Settings(
 
     @property
     def public_origin(self) -> str:
-        """The origin of the public URL in the format of browsers, without the default port."""
+        """The origin of the public URL as browsers write an origin, without a default port."""
         return _format_origin(self.public_url)
 
     @property
@@ -256,12 +256,12 @@ class Settings(
 
     @property
     def pages_host(self) -> str:
-        """The host of readers' pages in the format of browsers, without the default port."""
+        """The host of readers' pages as browsers write a host, without a default port."""
         return _format_origin(self.pages_url or self.public_url).partition("://")[2]
 
     @property
     def own_names(self) -> tuple[str, ...]:
-        """The names that no list may use: the product's name and the name of the mail sender."""
+        """The names that no list may use, because they name the product or the mail sender."""
         names = ("Pressroom", MailSender.parse(self.mail_from).name)
         return tuple(dict.fromkeys(name for name in names if re.search(r"\w", name)))
 
@@ -281,8 +281,7 @@ class Settings(
 class MediaSettings(Settings):
     """The settings of a worker that serves only the media queue.
 
-    The worker needs no signing keys. The worker must not have signing keys, because it decodes
-    uploads.
+    The media worker must not have signing keys, because it decodes untrusted uploads.
     """
 
     secret_keys: SecretStr = SecretStr("")
@@ -298,6 +297,6 @@ def _format_origin(url: AnyHttpUrl) -> str:
 def load_settings() -> Settings:
     """Read all settings from the environment, or raise ``SettingsError``.
 
-    The cache keeps the result, so that later calls return the same settings.
+    The result is cached, so that every call returns the same settings.
     """
     return read_settings(Settings)

@@ -14,7 +14,8 @@ from core.settings.store_settings import BaseUrl
 
 _HOSTNAME = re.compile(r"[a-z0-9._-]+\Z")
 _LOCAL_HOSTS = frozenset({"127.0.0.1", "[::1]", "localhost"})
-# The header Pressroom-Source contains the name of the model, which a semicolon would end.
+# A language model's name must not contain a semicolon, because the header Pressroom-Source contains
+# the name.
 _MODEL_NAME = re.compile(r"[!-:<-~]{1,100}\Z")
 # The host of a language model that always requires an API key.
 _HOST_WITH_API_KEY = "api.openai.com"
@@ -139,7 +140,7 @@ class ProviderSettings(GivenSettings):
     @field_validator("payments_sandbox_url")
     @classmethod
     def _on_this_machine(cls, value: AnyHttpUrl | None) -> AnyHttpUrl | None:
-        # A caller who can reach the stand-in gets credits without paying.
+        # A caller who can reach the stand-in for Stripe gets credits without paying.
         if value is not None and value.host not in _LOCAL_HOSTS:
             raise ValueError("must be on this machine: 127.0.0.1, [::1] or localhost")
         return value
@@ -170,8 +171,8 @@ class ProviderSettings(GivenSettings):
     def require_model_key(self) -> None:
         """Raise ``SettingsError`` if the API key of the language model is missing.
 
-        Only a process that calls the language model needs this check. The API process reads the
-        name of the model, but has no API key.
+        Only a process that calls the language model needs the model's API key. The API process
+        reads the name of the language model, but has no API key for the model.
         """
         needs_key = self.llm_provider == "openai" and self.llm_base_url.host == _HOST_WITH_API_KEY
         if needs_key and not self.llm_api_key:

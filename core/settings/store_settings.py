@@ -1,4 +1,7 @@
-"""The settings of the stores, in groups because few processes need all stores."""
+"""The settings for databases, object storage, backups and Redis.
+
+Each store has its own settings class, because few processes need all stores.
+"""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, Self
@@ -40,8 +43,8 @@ class Sentinels:
     Attributes:
         master_name: the name under which the Sentinels monitor the Redis master and its replicas.
         is_encrypted: whether all connections use TLS, including connections to the Sentinels.
-        ca_file: the file with the trusted certificate authorities. ``None`` means the authorities
-            of the operating system.
+        ca_file: the file with the trusted certificate authorities. ``None`` means the certificate
+            authorities of the operating system.
     """
 
     hosts: tuple[tuple[str, int], ...]
@@ -58,13 +61,14 @@ class Sentinels:
     def parse(cls, url: str) -> Self:
         """Parse ``sentinel://user:password@host:port/0?master_name=name;sentinel://host:port``.
 
-        The first URL contains all options. Further URLs contain only the hosts of further
-        Sentinels. Raises ``ValueError``, which never quotes the URLs.
+        The first URL contains all connection options and the first Sentinel. Each additional URL
+        contains only the host and the port of another Sentinel. Raises ``ValueError`` with a
+        message that never quotes a URL, because the URLs contain a password.
         """
         try:
             return cls._parse(url)
         except (ValueError, KeyError):
-            # The error message of ``urlsplit`` could quote a password.
+            # Discard the error of ``urlsplit``, because its message could quote a password.
             raise ValueError(_SENTINEL_URL_RULE) from None
 
     @classmethod
@@ -102,7 +106,7 @@ Encryption = Annotated[str, StringConstraints(pattern=rf"^({SSE_S3}|sse-kms:[!-~
 
 
 def _read_postgres_url(value: SecretStr | None) -> SecretStr | None:
-    """Return the URL with the name of the database driver, as SQLAlchemy requires it."""
+    """Return the database URL with the name of the driver, which SQLAlchemy requires in the URL."""
     if value is None:
         return None
     scheme, separator, rest = value.get_secret_value().partition("://")
@@ -125,7 +129,7 @@ RedisUrl = Annotated[SecretStr | None, parsable_by(_check_redis)]
 
 
 def _require_long_secret(value: SecretStr | None) -> SecretStr | None:
-    """Require a long secret, because the number of guesses per second isn't limited."""
+    """Require a long secret, because no rate limit slows down attackers who guess the secret."""
     if value is not None and len(value.get_secret_value()) < MIN_OPERATOR_SECRET_CHARACTERS:
         raise ValueError(f"must have at least {MIN_OPERATOR_SECRET_CHARACTERS} characters")
     return value
@@ -205,7 +209,7 @@ class BucketSettings(ObjectStorageSettings):
 def _check_backup_url(text: str) -> None:
     """Raise ``ValueError`` for an invalid URL of a backup location.
 
-    The error never quotes the URL, because the URL contains a secret key.
+    The error message never quotes the URL, because the URL contains a secret key.
     """
     try:
         url = urlsplit(text)
@@ -268,7 +272,7 @@ class BrokerSettings(LogSettings):
 
     @property
     def broker(self) -> str:
-        """The URL of the broker, with its password."""
+        """The URL of the message broker, including the password."""
         return _first_url(self.broker_url, self.redis_url)
 
 
@@ -290,7 +294,7 @@ class CacheSettings(BrokerSettings):
 
     @property
     def cache(self) -> str:
-        """The URL of the Redis for caches and notifications, with its password."""
+        """The URL of the Redis server for caches and notifications, including the password."""
         return _first_url(self.cache_url, self.redis_url)
 
 
@@ -307,5 +311,5 @@ class FlowerSettings(BrokerSettings):
 
 def _first_url(url: SecretStr | None, fallback: SecretStr | None) -> str:
     chosen_url = url or fallback
-    assert chosen_url is not None  # the validators require one of the URLs
+    assert chosen_url is not None  # the settings reject a missing URL without a fallback
     return chosen_url.get_secret_value()

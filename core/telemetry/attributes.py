@@ -1,10 +1,11 @@
-"""The types of a span's kind and attributes."""
+"""The types for the kind and the attributes of a span."""
 
 from typing import Literal, TypedDict
 
 StepKind = Literal["internal", "client", "producer"]
 
-# docs/tracing.md explains each attribute. Most names come from OpenTelemetry's conventions.
+# docs/tracing.md explains each span attribute. Most attribute names come from OpenTelemetry's
+# conventions.
 SpanAttributes = TypedDict(
     "SpanAttributes",
     {

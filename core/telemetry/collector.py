@@ -11,10 +11,10 @@ _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL
 
 
 def is_tracing_enabled() -> bool:
-    """Return whether the variables name a collector, and no other variable disables tracing.
+    """Return whether the environment variables configure a collector and don't disable tracing.
 
-    The function deletes empty variables. The specification treats an empty variable as unset, but
-    the SDK doesn't.
+    Empty environment variables are deleted, because OpenTelemetry's SDK doesn't treat an empty
+    variable as unset.
     """
     for name in [name for name, value in os.environ.items() if name.startswith("OTEL_")]:
         if not os.environ[name].strip():
@@ -33,7 +33,7 @@ def is_tracing_enabled() -> bool:
 
 
 def has_service_name() -> bool:
-    """Return whether the operator chose a name for this process."""
+    """Return whether the operator configured a service name for the process's traces."""
     pairs = os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "").split(",")
     in_pairs = any(pair.partition("=")[0].strip() == "service.name" for pair in pairs)
     return in_pairs or "OTEL_SERVICE_NAME" in os.environ

@@ -1,8 +1,8 @@
-"""Records spans: the steps of a request or a job, with their durations.
+"""Records spans, which are the timed steps of a request or a job.
 
 An operator can configure a collector that receives the spans. Without a collector, the process
-creates no spans and doesn't import OpenTelemetry. A span records only ``SpanAttributes``. A span
-never contains personal data, user input or the text of an error.
+creates no spans and doesn't import OpenTelemetry. A span contains only the attributes in
+``SpanAttributes``. A span never contains personal data, user input or the text of an error.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -24,16 +24,16 @@ def set_tracing(tracing: "Tracing | None") -> None:
 
 
 def is_recording() -> bool:
-    """Return whether the process records steps at the moment."""
+    """Return whether a span is being recorded at the moment."""
     return _tracing is not None and _tracing.is_recording()
 
 
 def step_span(
     name: str, kind: StepKind = "internal", attributes: SpanAttributes | None = None
 ) -> AbstractContextManager[None]:
-    """Record a step of the current span, or nothing if there is no current span.
+    """Record the ``with`` block as a step of the current span, if there is a current span.
 
-    A process creates no traces of its periodic work, because periodic work has no current span.
+    Periodic work isn't traced, because it has no current span.
     """
     if _tracing is None or not _tracing.is_recording():
         return NO_SPAN
@@ -48,7 +48,7 @@ def request_span(name: str, callers: str | None) -> AbstractContextManager[None]
 def work_span(
     name: str, traceparent: str | None, attributes: SpanAttributes
 ) -> AbstractContextManager[None]:
-    """Record work that another process requested, in the trace of the request."""
+    """Record work that another process requested, in the trace of the requesting process."""
     return NO_SPAN if _tracing is None else _tracing.work(name, traceparent, attributes)
 
 
@@ -59,19 +59,19 @@ def add_attributes(attributes: SpanAttributes) -> None:
 
 
 def note_route(method: str, route: str, status: int) -> None:
-    """Name the current span of a request after the route, at the end of the request."""
+    """Give a request's span the name of the route when the request ends."""
     if _tracing is not None:
         _tracing.name_request(method, route, status)
 
 
 def note_failure(error: Exception) -> None:
-    """Record the kind of an error that doesn't leave the span's block, but not its text."""
+    """Record the type of a handled error in the current span, but not the error's text."""
     if _tracing is not None:
         _tracing.note_failure(error)
 
 
 def current_traceparent() -> str | None:
-    """Return the current span as W3C Trace Context, for the process that continues the trace."""
+    """Return the W3C Trace Context of the current span, for a process that continues the trace."""
     return None if _tracing is None else _tracing.traceparent()
 
 
@@ -96,7 +96,7 @@ def start_tracing(process: str) -> None:
 
 
 def stop_tracing() -> None:
-    """Stop recording, and send the remaining spans within a time limit."""
+    """Stop recording spans, and try to send all unsent spans within a time limit."""
     if _tracing is not None:
         tracing = _tracing
         set_tracing(None)

@@ -29,7 +29,8 @@ from core.telemetry.collector import has_service_name
 
 log = get_logger(__name__)
 
-# The time that an exiting process has for sending its last spans. The collector may hang.
+# An exiting process spends at most this time on sending its last spans, because the collector may
+# hang.
 MAX_END_SECONDS = 2.0
 _PROPAGATOR = TraceContextTextMapPropagator()
 _HEADER = "traceparent"
@@ -52,8 +53,8 @@ class Tracing:
     def request(self, name: str, callers: str | None) -> AbstractContextManager[None]:
         """Start a new trace instead of continuing the caller's trace.
 
-        A caller must not choose which requests are recorded. A caller must also not mix its spans
-        with the spans of other callers.
+        A caller must not be able to choose which requests are recorded. A caller must not be able
+        to add spans to the trace of another caller.
         """
         link = trace.get_current_span(_extracted(callers)).get_span_context()
         links = [Link(link)] if link.is_valid else []
@@ -104,7 +105,7 @@ class Tracing:
         started = self._tracer.start_span(
             name, context=parent, kind=kind, attributes=_plain(attributes), links=links
         )
-        # By default the library records the texts of errors, which can quote what people sent.
+        # Don't record the texts of errors, which can quote user input.
         with trace.use_span(
             started, end_on_exit=True, record_exception=False, set_status_on_exception=False
         ):
@@ -118,20 +119,23 @@ class Tracing:
 def open_tracing(process: str) -> Tracing | None:
     """Start to record spans, or return ``None`` if the environment variables are invalid.
 
-    Spans wait in a bounded queue, from which a thread sends the spans. A full queue drops its
-    oldest spans. The environment variables of the SDK control the queue and the thread.
+    A thread sends the spans from a bounded queue. When the queue of unsent spans is full, the
+    oldest spans are dropped. The environment variables of OpenTelemetry's SDK configure the queue
+    of unsent spans and the sending thread.
     """
     attributes = {} if has_service_name() else {"service.name": process}
     attributes |= {
         "service.version": version("pressroom"),
         "service.instance.id": f"{socket.gethostname()}:{os.getpid()}",
-        # The kind of process. The operator can rename the service, but not this attribute.
+        # The attribute ``pressroom.process`` names the kind of process, even if the operator
+        # renames the service.
         "pressroom.process": process,
     }
-    # The exporter would log every attempt and every failure.
+    # Raise the log level of the exporter, which would log every failed attempt to send spans.
     logging.getLogger("opentelemetry.exporter").setLevel("ERROR")
     try:
-        # With ``shutdown_on_exit`` the SDK would wait for half a minute.
+        # With ``shutdown_on_exit``, OpenTelemetry's SDK would delay the exit of the process by half
+        # a minute.
         provider = TracerProvider(resource=Resource.create(attributes), shutdown_on_exit=False)
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     except ValueError as error:
