@@ -218,8 +218,7 @@ class _Smtp(smtplib.SMTP):
 
 
 def _translate_error(error: smtplib.SMTPException) -> Exception:
-    """Return ``mail.refused`` for a permanent error, or ``TransientError`` for a temporary error.
-    """
+    """Return ``mail.refused`` for a permanent error, or ``TransientError`` for a temporary one."""
     if isinstance(error, smtplib.SMTPNotSupportedError):
         return TransientError("The mail server offers no STARTTLS, or no login.")
     code = None

@@ -1,6 +1,7 @@
 """The whole database of release 1.0.0: tables, functions, triggers and first rows.
 
-The SQL file with the same name never changes. Every change of the database is a later migration.
+The file 0107_baseline.sql never changes. Each change of the database after release 1.0.0 is a
+separate migration.
 """
 
 from pathlib import Path
