@@ -1,7 +1,6 @@
 """The whole database of release 1.0.0: tables, functions, triggers and first rows.
 
-The file 0107_baseline.sql never changes. Each change of the database after release 1.0.0 is a
-separate migration.
+Its SQL stands beside it and never changes. A change of the database is a migration after it.
 """
 
 from pathlib import Path
