@@ -1,8 +1,8 @@
 """HTTP clients for external servers, which may be slow, broken or hostile.
 
-Each call has a time limit, and each reply has a size limit. The clients follow no redirects, keep
-no cookies and request no compression. The clients ignore proxies and other settings in the
-environment.
+Each HTTP call has a time limit, and each HTTP reply has a size limit. The HTTP clients follow no
+redirects, keep no cookies and request no compression. The HTTP clients ignore environment
+variables, such as proxy settings.
 """
 
 import asyncio
@@ -33,35 +33,36 @@ from core.telemetry.attributes import SpanAttributes
 
 T = TypeVar("T")
 
-# Loads the certificate authorities of the system only once per process, because loading takes
-# longer than creating the rest of a client.
+# Loads the system's certificate authorities once per process, because loading takes longer than all
+# other steps of creating an HTTP client.
 _load_authorities = cache(ssl.create_default_context)
 
-# The names that adapters use for the errors of the HTTP library. A timeout is also an HttpFailure.
+# Aliases for exceptions of the HTTP library, for use in adapters. ``HttpTimeout`` is a subclass of
+# ``HttpFailure``.
 HttpFailure = httpx2.HTTPError
 HttpTimeout = httpx2.TimeoutException
-# Errors that mean that the client has sent nothing.
+# Exceptions that mean that the HTTP client has sent nothing.
 NotConnected = (httpx2.ConnectError, httpx2.ConnectTimeout)
-# Errors that mean that the connection ended before the end of the reply.
+# Exceptions that mean that the connection broke before the end of the HTTP reply.
 ConnectionLost = (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError)
 HttpHeaders = httpx2.Headers
 
 
 class ReplyRefused(httpx2.ReadError):
-    """A reply is too long, or is compressed, so that its decompressed size is unknown.
+    """An HTTP reply is too long, or is compressed and therefore of unknown size.
 
-    The text of this error contains the reason.
+    The exception's message explains why the HTTP reply was refused.
     """
 
 
 class ReplyTooSlow(httpx2.ReadTimeout):
-    """A reply did not end within the time limit of the call."""
+    """An HTTP reply did not end within the time limit of the call."""
 
 
 def describe_failure(failure: HttpFailure) -> str:
-    """Return the reason of a failure for a log.
+    """Return the reason for an HTTP failure, for use in a log entry.
 
-    The texts of the HTTP library are left out, because these texts may quote URLs.
+    Error messages of the HTTP library are omitted, because such messages may quote URLs.
     """
     is_own_error = isinstance(failure, ReplyRefused | ReplyTooSlow)
     return str(failure) if is_own_error else type(failure).__name__
@@ -69,12 +70,13 @@ def describe_failure(failure: HttpFailure) -> str:
 
 @dataclass(frozen=True)
 class HttpBounds:
-    """The limits of the calls of an HTTP client.
+    """The time and size limits for calls of an HTTP client.
 
     Attributes:
-        truncates_replies: whether a reply that is too long is truncated instead of refused.
-        has_traced_host: whether trace spans contain the host. A host that a customer chooses must
-            not be traced, because the host may be confidential.
+        truncates_replies: whether to truncate a reply that is too long, instead of refusing the
+            reply.
+        has_traced_host: whether trace spans contain the host of the URL. A host that a customer has
+            chosen must not be traced, because the host may be confidential.
         provider: the name of the provider in the metrics.
     """
 
@@ -87,10 +89,10 @@ class HttpBounds:
 
     @property
     def timeout(self) -> httpx2.Timeout:
-        """The time limit of each network operation.
+        """Return the time limit of each network operation.
 
-        The HTTP library has no time limit for a whole call, so each client adds a time limit. A
-        server that sends its reply byte by byte never exceeds the time limit of an operation.
+        The HTTP library can't limit the total time of a call, so its callers must. A server that
+        replies byte by byte never exceeds the time limit of a single network operation.
         """
         connect = min(self.max_connect_seconds, self.max_seconds)
         return httpx2.Timeout(self.max_seconds, connect=connect)
@@ -101,8 +103,8 @@ class HttpReply:
     """A complete HTTP reply.
 
     Attributes:
-        body: the bytes as received. A compressed body stays compressed, because the decompressed
-            body could exceed the size limit.
+        body: the bytes of the reply, as received. A compressed reply body stays compressed, because
+            the decompressed body could exceed the size limit.
     """
 
     status: int
@@ -111,7 +113,7 @@ class HttpReply:
 
 
 class AsyncHttpClient:
-    """An HTTP client for a single event loop."""
+    """An asynchronous HTTP client, which may be used in only one event loop."""
 
     def __init__(self, bounds: HttpBounds) -> None:
         self._bounds = bounds
@@ -121,10 +123,10 @@ class AsyncHttpClient:
     async def send(
         self, method: str, url: str, *, max_seconds: float | None = None, **content: Any
     ) -> HttpReply:
-        """Send a request and return the complete reply. Raises ``HttpFailure``.
+        """Send an HTTP request and return the complete reply. Raises ``HttpFailure``.
 
         Args:
-            max_seconds: replaces the client's time limit for this call.
+            max_seconds: the time limit of this call, in place of the client's time limit.
         """
         started_at = time.perf_counter()
         outcome = ProviderOutcome.FAILED
@@ -152,10 +154,9 @@ class AsyncHttpClient:
 
 
 class CallLoop:
-    """An event loop in a separate thread, which makes HTTP calls for all other threads.
+    """An event loop in a separate thread, on which all other threads run their HTTP calls.
 
-    An event loop is needed because only an event loop can cancel a call whose reply headers arrive
-    byte by byte.
+    Only an event loop can cancel an HTTP call whose reply headers arrive byte by byte.
     """
 
     def __init__(self) -> None:
@@ -184,7 +185,7 @@ class HttpClient:
         self._loop = CallLoop()
 
     def send(self, method: str, url: str, **content: Any) -> HttpReply:
-        """Send a request and return the complete reply. Raises ``HttpFailure``."""
+        """Send an HTTP request and return the complete reply. Raises ``HttpFailure``."""
         return self._loop.wait_for(self._client.send(method, url, **content))
 
     def close(self) -> None:
@@ -193,10 +194,10 @@ class HttpClient:
 
 
 def open_call_span(method: str, url: str) -> AbstractContextManager[None]:
-    """Return a trace span for a call, which contains only the method and the host.
+    """Return a trace span for an HTTP call, with only the method and the host.
 
-    Paths and queries may contain search terms of people, and headers may contain keys. The trace
-    context is not sent to the provider either.
+    The span omits paths and queries, which may contain search terms, and headers, which may contain
+    keys. The trace context is not sent to the external server.
     """
     host = urlsplit(url).hostname
     attributes: SpanAttributes = {"http.request.method": method}
@@ -206,9 +207,10 @@ def open_call_span(method: str, url: str) -> AbstractContextManager[None]:
 
 
 def parse_retry_after(header: str | None, *, max_seconds: float = 3600.0) -> float | None:
-    """Return the seconds to wait according to a ``Retry-After`` header.
+    """Return the number of seconds to wait according to a ``Retry-After`` header.
 
-    The header contains a number of seconds or a date. Return ``None`` for any other header.
+    A ``Retry-After`` header contains a number of seconds or a date. Return ``None`` for an invalid
+    ``Retry-After`` header.
     """
     text = (header or "").strip()
     try:
@@ -224,10 +226,10 @@ def parse_retry_after(header: str | None, *, max_seconds: float = 3600.0) -> flo
 
 
 def open_async_client(bounds: HttpBounds) -> httpx2.AsyncClient:
-    """Return a client of the HTTP library that refuses compressed replies.
+    """Return an ``httpx2.AsyncClient`` that refuses compressed replies.
 
-    The library would decompress a compressed reply to an unknown size. The caller must add the
-    trace span and the time limit of the whole call.
+    By default, the HTTP library would decompress a reply without a size limit. The caller must add
+    a trace span and a total time limit to each HTTP call.
     """
 
     async def refuse_compressed(reply: httpx2.Response) -> None:

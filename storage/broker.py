@@ -1,7 +1,7 @@
 """The connection to the message broker, with a Celery producer that loads no task code.
 
-A message contains only an id, and the sweep of lost jobs sends lost messages again. The broker may
-therefore lose a message now and then.
+The broker may lose a message now and then, because the sweep of lost jobs sends lost messages
+again.
 """
 
 import ssl
@@ -25,9 +25,10 @@ from core.telemetry.attributes import SpanAttributes
 from storage.redis import client
 from storage.task_messages import build_app, queue_name
 
-# The broker redelivers a message that no worker acknowledges within this time. The time must exceed
-# the hard time limit of every task, or else a slow task would run twice. A lost job is retried much
-# earlier, because its lease expires within seconds.
+# The broker redelivers a message that no worker acknowledges within this time. The visibility
+# timeout must exceed the hard time limit of every task, or else a slow task would run twice. A lost
+# job is retried long before its message is redelivered, because the job's lease expires within
+# seconds.
 VISIBILITY_TIMEOUT_SECONDS = 7200
 
 _REDIS_OPTIONS = {
@@ -35,7 +36,8 @@ _REDIS_OPTIONS = {
     "unacked_restore_limit": 100,
     "socket_keepalive": True,
     "health_check_interval": 10,
-    # The timeout is longer than a sender's, because a consumer waits for messages on the socket.
+    # A consumer's timeout is longer than a sender's, because a consumer waits on the socket for
+    # messages.
     "socket_timeout": 10,
     "socket_connect_timeout": 2,
 }
@@ -68,7 +70,7 @@ def create_celery_app(settings: BrokerSettings) -> Celery:
 def _build_connection_settings(url: str) -> dict[str, Any]:
     """Return Celery's settings for a connection to the broker.
 
-    Every encrypted connection checks the server's certificate.
+    Every encrypted connection checks the broker's certificate.
     """
     sentinels = client.parse_sentinels(url)
     options: dict[str, Any] = dict(_REDIS_OPTIONS)
@@ -81,14 +83,15 @@ def _build_connection_settings(url: str) -> dict[str, Any]:
         options["sentinel_kwargs"] = client.build_sentinel_options(sentinels)
         if sentinels.is_encrypted:
             tls = {"ssl_cert_reqs": ssl.CERT_REQUIRED, "ssl_ca_certs": sentinels.ca_file}
-        # Each URL contains the login, because the transport may start with any of the Sentinels.
+        # The URL of every Sentinel contains the login, because the transport may start with any
+        # Sentinel.
         login = sentinels.user or "", sentinels.password or "", str(sentinels.database)
         url = ";".join(as_url("sentinel", host, port, *login) for host, port in sentinels.hosts)
     return {"broker_url": url, "broker_transport_options": options, "broker_use_ssl": tls or False}
 
 
 class Broker:
-    """A producer of messages, which can also count the messages in a queue."""
+    """A client of the message broker, which sends messages and counts the messages in a queue."""
 
     def __init__(self, settings: BrokerSettings) -> None:
         self._app = create_celery_app(settings)
@@ -143,9 +146,9 @@ class Broker:
 
 @contextmanager
 def _closed_by_failure(connection: Connection) -> Iterator[None]:
-    """Close the connection after a failure.
+    """Close a broker connection if the ``with`` block fails.
 
-    The next command on the connection could otherwise read a late reply to the failed command.
+    On an open connection, the next command could read a late reply to the failed command.
     """
     try:
         yield

@@ -10,15 +10,16 @@ from core.settings.store_settings import BucketSettings
 from storage.objects import SERVER, ObjectStore
 from storage.s3_client import create_pool
 
-# The server's error code when the user already has the policy.
+# The error code of MinIO if the storage user already has the access policy.
 _ALREADY_ATTACHED_CODE = "XMinioAdminPolicyChangeAlreadyApplied"
 
 
 def create_bucket(settings: BucketSettings) -> None:
     """Create the bucket unless it exists.
 
-    If the settings contain an administrator's keys, also create a storage user, who may access only
-    the bucket. Another call updates the user's secret key to the secret key in the settings.
+    If the settings contain an administrator's keys, create a storage user who may access only the
+    bucket. If the storage user exists, change the user's secret key to the secret key in the
+    settings.
     """
     administrator = settings.s3_admin_access_key
     password = settings.s3_admin_secret_key

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class Clients:
     """The clients of Redis, the broker and the object storage, each created at its first use.
 
-    The library of a client is also imported at the client's first use. Most commands need only the
-    database, so late imports let commands start faster.
+    The library of each client is imported at the client's first use, so that commands that need
+    only the database start faster.
 
     Attributes:
         waiter: the name under which this process receives notifications, or ``None`` if this
@@ -79,10 +79,11 @@ class Clients:
         return ObjectStore(self.settings, connections=self.concurrency, prefix=self.object_prefix)
 
     def open_clients(self) -> None:
-        """Open every client now.
+        """Open every client that is not open yet.
 
-        A server calls this method at its start, so that wrong settings are reported immediately.
-        No later request has to wait for an import, and no two threads open the same client.
+        A server process opens all clients at its start, so that wrong settings are reported
+        immediately. After the start, no request waits for an import, and no two threads open the
+        same client.
         """
         _ = self.cache, self.notifier, self.broker, self.objects, self.key_wrapper
 

@@ -9,7 +9,8 @@ import psycopg2
 from psycopg2.extensions import connection
 from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2
 
-# A connection that has been idle for more seconds must answer a test statement before its next use.
+# A connection that has been idle for longer than this time must answer a test statement before its
+# next use.
 TRUSTED_IDLE_SECONDS = 1.0
 
 _DIALECT = PGDialect_psycopg2()  # type: ignore[no-untyped-call]
@@ -78,7 +79,7 @@ class ConnectionPool:
 
 
 def is_closed_by_server(idle: connection) -> bool:
-    """Return whether the server has closed this idle connection."""
+    """Return whether the database server has closed an idle connection."""
     # The socket of an idle connection becomes readable only when the server closes the connection.
     poll = select.poll()
     poll.register(idle.fileno(), select.POLLIN)

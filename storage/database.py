@@ -31,19 +31,21 @@ _TIME_LIMITS = {
     "lock_timeout": "3s",
     "idle_in_transaction_session_timeout": "15s",
 }
-# Settings of every database session of the application. `pressroom migrate` stores the settings in
-# the application's database role, because an external connection pooler ignores the settings of a
-# client.
+# Settings of every database session of the application. `pressroom migrate` stores the session
+# settings in the application's database role, because an external connection pooler ignores a
+# client's settings.
 SESSION_DEFAULTS: Mapping[str, str] = {
     **_TIME_LIMITS,
     "timezone": "UTC",
-    # Compiling the statement for a chunk of an import takes longer than running the statement.
+    # JIT compilation of the statement for a chunk of an import takes longer than running the
+    # statement.
     "jit": "off",
 }
-# The key in a pooled connection's record that marks the connection as counted in the metric.
+# The key in a pooled connection's record that marks the connection as counted in the metric of
+# connections in use.
 _COUNTED_KEY = "counted"
-# Checks only that time limits are set, because another release may store different values in the
-# role.
+# Selects the required settings that a session lacks. The values of time limits are not checked,
+# because another release may store different values in the role.
 _SELECT_MISSING_SETTINGS = (
     "SELECT name FROM unnest(%s) AS name WHERE current_setting(name) = '0'"
     " UNION ALL SELECT 'timezone' WHERE current_setting('timezone') <> %s"
@@ -57,15 +59,16 @@ class TimeLimitsMissing(psycopg2.OperationalError):
 class Statement:
     """A SQL statement for ``Database.rows``, which is compiled only once.
 
-    SQLAlchemy's type conversions apply to neither the parameters nor the results.
+    A ``Statement`` bypasses SQLAlchemy's type conversions of parameters and results.
     """
 
     def __init__(self, sql: str | ClauseElement) -> None:
         clause = text(sql) if isinstance(sql, str) else sql
         compiled = clause.compile(dialect=PGDialect_psycopg2())  # type: ignore[no-untyped-call]
         self.text = str(compiled)
-        # The values of the parameters that the clause binds itself. Parameters without a value are
-        # omitted, so that the driver raises an error if a call of the statement forgets a value.
+        # The values of the parameters that the SQLAlchemy clause has already bound. Parameters
+        # without a value are omitted, so that the driver raises an error if the caller forgets a
+        # value.
         bound_values = {name: value for name, value in compiled.params.items() if value is not None}
         self.values: Mapping[str, object] = bound_values
 
@@ -77,9 +80,10 @@ class Database:
 
     @cached_property
     def sessions(self) -> "sessionmaker[Session]":
-        """The factory of SQLAlchemy sessions.
+        """Return the factory of SQLAlchemy sessions.
 
-        The import is delayed to the first use, because many commands run only single statements.
+        SQLAlchemy's ORM is imported at the first use, because many commands run only single
+        statements.
         """
         from sqlalchemy.orm import sessionmaker
 
@@ -106,7 +110,8 @@ class Database:
     ) -> list[tuple[Any, ...]]:
         """Run a single statement on a connection from the pool for transactions.
 
-        The process thus keeps within its limit of connections when the other pool is used up.
+        The pool for single statements is used up, and the process must not exceed its maximum
+        number of database connections.
         """
         try:
             borrowed = self.engine.raw_connection()
@@ -160,8 +165,8 @@ def open_database(
     Opening a connection raises ``TimeLimitsMissing`` if the database role has no time limits.
 
     Args:
-        pool_size: the maximum number of connections for transactions. Single statements also use
-            these connections if all others are in use.
+        pool_size: the maximum number of connections for transactions. Single statements use
+            connections for transactions when all connections for single statements are in use.
         single_statements: the maximum number of additional connections for single statements.
     """
     url, open_connection = build_connector(settings.database_url, application_name)
@@ -174,7 +179,8 @@ def open_database(
         pool_timeout=5,
         pool_recycle=1800,
         pool_pre_ping=True,
-        # Errors are logged, and the parameters of statements contain personal data.
+        # Errors omit the parameters of statements, because errors are logged and the parameters
+        # contain personal data.
         hide_parameters=True,
     )
     _instrument(engine)
@@ -191,7 +197,7 @@ def open_replica(url: SecretStr, *, application_name: str) -> Engine:
 def require_time_limits(settings: DatabaseSettings) -> None:
     """Raise ``TimeLimitsMissing`` if the sessions of the database role have no time limits.
 
-    The check ignores an unreachable database, because every later connection checks the limits.
+    An unreachable database raises no error, because every new connection checks the time limits.
     """
     _, connect = build_connector(settings.database_url, "pressroom-start")
     try:
@@ -213,7 +219,8 @@ def build_connector(
         application_name=application_name,
         cursor_factory=DiscreetCursor,
         connect_timeout=5,
-        # The kernel notices within half a minute that the server has vanished.
+        # With these keepalive settings, the kernel notices within half a minute that the database
+        # server has vanished.
         keepalives_idle=10,
         keepalives_interval=5,
         keepalives_count=3,
@@ -242,7 +249,7 @@ def _connect_with_time_limits(
 def is_pooled(connection: psycopg2.extensions.connection) -> bool:
     """Return whether the connection leads to an external connection pooler.
 
-    A pooler gives its clients process ids that differ from the process ids of Postgres.
+    A connection pooler reports a process id that differs from the id of the Postgres process.
     """
     [(server_process_id,)] = run_single_statement(connection, "SELECT pg_backend_pid()")
     return bool(server_process_id != connection.info.backend_pid)
@@ -251,7 +258,7 @@ def is_pooled(connection: psycopg2.extensions.connection) -> bool:
 def run_single_statement(
     connection: psycopg2.extensions.connection, statement: str, values: tuple[object, ...] = ()
 ) -> list[tuple[Any, ...]]:
-    """Run a statement in a separate transaction, and return the rows."""
+    """Run a SQL statement in a separate transaction, and return the rows."""
     connection.autocommit = True
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
@@ -261,7 +268,7 @@ def run_single_statement(
 
 
 def _instrument(engine: Engine) -> None:
-    """Measure the engine's statements, and count its connections in use."""
+    """Measure the duration of an engine's statements, and count the engine's connections in use."""
 
     @event.listens_for(engine, "before_cursor_execute")
     def start_timer(
@@ -296,6 +303,7 @@ def _instrument(engine: Engine) -> None:
 
     @event.listens_for(engine, "checkin")
     def discount_connection(_: object, record: ConnectionPoolEntry) -> None:
-        # The pool also returns dead connections that were never handed out, and so never counted.
+        # SQLAlchemy may check in a dead connection that was never checked out, and therefore never
+        # counted.
         if get_record_info(record).pop(_COUNTED_KEY, False):
             CONNECTIONS_IN_USE.dec()

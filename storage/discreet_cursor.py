@@ -11,9 +11,9 @@ from psycopg2.extensions import cursor
 class DiscreetCursor(cursor):
     """A cursor that shortens error messages to their first line.
 
-    In the other lines, Postgres quotes rows and statements, which contain addresses and names. The
-    product logs error messages and stores error messages with failed jobs. The attribute ``diag``
-    of an error keeps the complete message.
+    After the first line of an error message, Postgres quotes rows and statements, which contain
+    addresses and names. The product logs database error messages, and stores them with failed jobs.
+    The attribute ``diag`` of a database error keeps the complete message.
     """
 
     def execute(self, query: Any, vars: Any = None) -> None:  # noqa: A002 - psycopg2's name

@@ -1,9 +1,9 @@
 """Envelope encryption of stored objects with AES-256-GCM (NIST SP 800-38D).
 
-Each object has a random data key. The data key is stored wrapped, which means encrypted with one of
-``ENCRYPTION_KEYS``. A rotation of ``ENCRYPTION_KEYS`` wraps the data keys again and rewrites no
-object. The ``context`` of an object, such as its name, is authenticated with its bytes. Decryption
-therefore fails if somebody swaps two objects or two wrapped keys.
+Each stored object has a random data key. An object's data key is stored wrapped, which means
+encrypted with one of ``ENCRYPTION_KEYS``. A rotation of ``ENCRYPTION_KEYS`` wraps the data keys
+again and rewrites no object. The ``context`` of an object, such as its name, is authenticated, so
+that decryption fails if somebody swaps two objects or two wrapped keys.
 """
 
 import secrets
@@ -47,11 +47,11 @@ class KeyWrapper:
 
     @property
     def current(self) -> str:
-        """The id of the encryption key that wraps new data keys."""
+        """Return the id of the encryption key that wraps new data keys."""
         return self._keyring.current.id
 
     def rewrap(self, wrapped: WrappedKey, context: str) -> WrappedKey:
-        """Wrap a wrapped data key again, with the current encryption key.
+        """Unwrap a data key, and wrap the data key with the current encryption key.
 
         Raises ``DecryptionFailed``.
         """
@@ -65,7 +65,7 @@ class KeyWrapper:
 
 
 def encrypt(plain: bytes, key: bytes, context: str) -> bytes:
-    """Return the nonce, the ciphertext and the authentication tag, in this order."""
+    """Encrypt bytes, and return the nonce, the ciphertext and the authentication tag."""
     nonce = secrets.token_bytes(NONCE_BYTES)
     return nonce + AESGCM(key).encrypt(nonce, plain, context.encode())
 
@@ -79,7 +79,7 @@ def decrypt(sealed: bytes, key: bytes, context: str) -> bytes:
 
 
 def seal(plain: bytes, key: bytes | None, object_key: str) -> bytes:
-    """Return the bytes to store for an object. Without a key, the plain bytes are stored."""
+    """Return the encrypted bytes of an object, or the plain bytes if ``key`` is ``None``."""
     return plain if key is None else encrypt(plain, key, object_key)
 
 

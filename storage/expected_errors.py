@@ -10,14 +10,14 @@ from core.errors import DomainError
 
 
 def get_constraint(error: IntegrityError) -> str | None:
-    """Return the name of the constraint that the statement violated."""
+    """Return the name of the constraint whose violation caused an ``IntegrityError``."""
     name: str | None = error.orig.diag.constraint_name  # type: ignore[union-attr]
     return name
 
 
 @contextmanager
 def raise_if_taken(constraint: str, error: DomainError) -> Iterator[None]:
-    """Raise ``error`` if a statement in the block violates this unique constraint."""
+    """Raise ``error`` if a statement in the ``with`` block violates the named unique constraint."""
     try:
         yield
     except IntegrityError as violation:
@@ -28,7 +28,7 @@ def raise_if_taken(constraint: str, error: DomainError) -> Iterator[None]:
 
 @contextmanager
 def raise_instead(of: type[psycopg2.Error], error: Exception) -> Iterator[None]:
-    """Raise ``error`` if the block raises this error of the database driver."""
+    """Raise ``error`` in place of a database error of the type ``of`` in the ``with`` block."""
     try:
         yield
     except OperationalError as failure:

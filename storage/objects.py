@@ -22,11 +22,12 @@ from storage.s3_client import get_server_encryption, open_client
 from storage.s3_errors import add_advice, explain_error
 
 STREAM_BYTES = 128 * 1024
-# The time limit of a call to the storage, including a retry. A call transfers at most a few
-# megabytes. The limit is far below the time limit of a job, so that a hanging storage costs the job
-# only a retry.
+# The time limit of a call to the object storage, including a retry. A call to the object storage
+# transfers at most a few megabytes. The time limit of a call is far below the time limit of a job,
+# so that a hanging storage costs a job only a retry.
 MAX_CALL_SECONDS = 10.0
-# The maximum number of objects per deletion, because each object takes the storage some time.
+# The maximum number of objects per deletion request, because the storage takes some time to remove
+# an object.
 _MAX_OBJECTS_PER_DELETION = 100
 
 SERVER = "object storage"
@@ -35,14 +36,14 @@ _MISSING = "NoSuchKey"
 
 
 class ObjectMissing(Exception):
-    """No object with this key exists."""
+    """The object storage contains no object with the requested key."""
 
 
 class DeletionRefused(TransientError):
-    """The storage refused to remove some objects.
+    """The object storage refused to remove some objects.
 
     Attributes:
-        codes: maps the key of each remaining object to the error code of the storage.
+        codes: maps the key of each remaining object to the storage's error code.
     """
 
     def __init__(self, codes: Mapping[str, str]) -> None:
@@ -58,7 +59,7 @@ class StoredObject:
 
 
 class ObjectStore:
-    """A bucket of S3-compatible storage. Every failure of the storage is a ``TransientError``.
+    """A bucket of S3-compatible storage. Every storage failure is raised as a ``TransientError``.
 
     Args:
         prefix: the text that is put before every key in the bucket. The methods of this class take
@@ -104,8 +105,8 @@ class ObjectStore:
             )
         try:
             while True:
-                # The circuit breaker does not cover this read, because the reader may pause for any
-                # time between two chunks.
+                # The circuit breaker does not cover reading a chunk, because the reader may pause
+                # for any time between two chunks.
                 with _translate_errors(key), time_limit(MAX_CALL_SECONDS):
                     chunk = response.read(STREAM_BYTES)
                 if not chunk:
@@ -124,20 +125,21 @@ class ObjectStore:
         return True
 
     def remove(self, *keys: str) -> None:
-        """Remove these objects. Missing objects are not an error.
+        """Remove objects by their keys, and ignore missing objects.
 
-        Raises ``DeletionRefused`` if the storage refuses to remove some objects. All other objects
-        are removed before the error.
+        Raises ``DeletionRefused`` if the object storage refuses to remove some objects.
+        ``DeletionRefused`` is raised only after all other objects have been removed.
         """
         refusal_codes: dict[str, str] = {}
         for start in range(0, len(keys), _MAX_OBJECTS_PER_DELETION):
             batch = keys[start : start + _MAX_OBJECTS_PER_DELETION]
             with self._call("remove", batch[0]):
                 deletions = [DeleteObject(self._prefix + key) for key in batch]
-                # The S3 client sends the request only when the caller iterates over the errors.
+                # The S3 client sends a deletion request only when the caller iterates over the
+                # errors.
                 errors = list(self._client.remove_objects(self._bucket, deletions))
             for error in errors:
-                # An error without a name concerns the whole batch.
+                # A deletion error without an object name concerns the whole batch of objects.
                 for key in [error.name.removeprefix(self._prefix)] if error.name else batch:
                     if error.code != _MISSING:
                         refusal_codes[key] = error.code
@@ -145,9 +147,9 @@ class ObjectStore:
             raise DeletionRefused(refusal_codes)
 
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
-        """Yield every object with this prefix, sorted by the bytes of its key.
+        """Yield every object whose key starts with ``prefix``, sorted by the bytes of the keys.
 
-        The objects are read page by page, so that a large bucket needs little memory.
+        The list of objects is fetched page by page, so that a large bucket needs little memory.
         """
         full_prefix = self._prefix + prefix
         items = iter(self._client.list_objects(self._bucket, prefix=full_prefix, recursive=True))
@@ -163,14 +165,14 @@ class ObjectStore:
     def has_bucket(self) -> bool:
         """Return whether the bucket exists.
 
-        Raises ``TransientError``, whose text names the setting that is probably wrong.
+        Raises ``TransientError``, whose message names the setting that is probably wrong.
         """
         with self._call("look at bucket", ""):
             try:
                 return self._client.bucket_exists(self._bucket)
             except S3Error:
-                # Repeat the check with a GET request, because the error of a HEAD request has no
-                # text that explains the reason.
+                # Repeat the check with a GET request, because the error of a HEAD request doesn't
+                # explain the reason.
                 next(iter(self._client.list_objects(self._bucket)), None)
                 raise
 
@@ -183,7 +185,8 @@ class ObjectStore:
     @contextmanager
     def _call(self, operation: str, key: str) -> Iterator[None]:
         with (
-            # The span contains the host but not the key, because a key may contain personal data.
+            # The trace span contains the host but not the object's key, because a key may contain
+            # personal data.
             spans.step_span(f"s3 {operation}", "client", self._span_attributes),
             self._breaker.protect(),
             observe_s3(TransientError),
@@ -203,7 +206,7 @@ def _translate_errors(key: str) -> Iterator[None]:
             raise ObjectMissing(key) from error
         if error.response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             raise ServerFailed(SERVER, str(error.code)) from error
-        # The storage is working, so only an operator can fix an error such as AccessDenied.
+        # The object storage is working, and only an operator can fix an error such as AccessDenied.
         raise TransientError(f"The {SERVER} refuses: {explain_error(error)}.") from error
     except (MinioException, HTTPError, TimeoutError) as error:
         raise ServerFailed(SERVER, type(error).__name__) from error

@@ -1,8 +1,8 @@
 """Encrypted files in object storage, stored as numbered parts of equal size.
 
 A file is written part by part, can be read from any offset, and is never in memory as a whole. A
-part consists of blocks. Each block is encrypted separately, so that a reader can read a few bytes
-without the rest of the part. Decryption fails for a block that was moved within the file.
+part consists of separately encrypted blocks, so that a few bytes can be read without the rest of
+the part. Decryption fails for a block that was moved within the file.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def part_key(prefix: str, number: int) -> str:
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A file whose parts contain ``PART_BYTES`` bytes each. The last part may be shorter."""
+    """A stored file, whose parts contain ``PART_BYTES`` bytes each except for the last part."""
 
     objects: ObjectStore
     prefix: str
@@ -31,9 +31,9 @@ class StoredFile:
     key: bytes = field(repr=False)
 
     def read_at(self, offset: int, count: int, /) -> bytes:
-        """Return up to ``count`` bytes from ``offset``.
+        """Return up to ``count`` bytes of the file, starting at ``offset``.
 
-        Return fewer bytes at the end of a part and at the end of the file.
+        Return fewer than ``count`` bytes at the end of a part and at the end of the file.
         """
         number, within = divmod(offset, PART_BYTES)
         count = min(count, PART_BYTES - within, self.size - offset)
@@ -44,15 +44,16 @@ class StoredFile:
     def stream(self) -> Iterator[bytes]:
         """Yield the bytes of the file in order.
 
-        Raises ``ObjectMissing`` for a missing part, and ``DecryptionFailed`` for a changed part.
-        The parts before the missing or changed part are yielded first.
+        Raises ``ObjectMissing`` for a missing part of the file. Raises ``DecryptionFailed`` for a
+        changed part of the file. All parts before a missing or changed part are yielded before the
+        exception.
         """
         for offset in range(0, self.size, PART_BYTES):
             length = min(PART_BYTES, self.size - offset)
             yield from self._read(offset // PART_BYTES, 0, length)
 
     def _read(self, number: int, within: int, count: int) -> Iterator[bytes]:
-        """Yield ``count`` bytes of one part from the offset ``within``, in pieces."""
+        """Yield ``count`` bytes of a part in pieces, starting at the offset ``within``."""
         name = part_key(self.prefix, number)
         part_length = min(PART_BYTES, self.size - number * PART_BYTES)
         first, skipped = divmod(within, BLOCK_BYTES)
@@ -95,10 +96,10 @@ class PartWriter:
         return len(data)
 
     def flush(self) -> None:
-        """Do nothing. Compressors call this method, but only ``close`` stores the last bytes."""
+        """Do nothing. Compressors call ``flush``, but only ``close`` stores the last bytes."""
 
     def close(self) -> None:
-        """Store the remaining bytes."""
+        """Store the bytes that are left in the buffer."""
         if self._buffer:
             self._store(len(self._buffer))
 
@@ -118,5 +119,5 @@ class PartWriter:
 
 
 def remove_prefix(objects: ObjectStore, prefix: str) -> None:
-    """Remove every object under the prefix."""
+    """Remove every object in the folder ``prefix``."""
     objects.remove(*[stored.key for stored in objects.list_objects(f"{prefix}/")])

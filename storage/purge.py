@@ -1,4 +1,4 @@
-"""Deletes old rows in batches, without reading other rows and without waiting for locks."""
+"""Deletes old rows in batches, without reading newer rows and without waiting for locks."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -18,17 +18,18 @@ def select_first_places(
 ) -> Select[Any]:
     """Build a query for the physical places (``ctid``) of the first rows that meet the conditions.
 
-    The query is fast only if an index has the same order and conditions.
+    The query is fast only if an index has the order and the conditions of the query.
     """
     rows = select(_place(model)).select_from(model).where(*conditions)
-    # Without correlate(None), a statement on the same table would absorb this query.
+    # Without correlate(None), SQLAlchemy would merge this subquery into a statement on the same
+    # table.
     return rows.order_by(*order).limit(limit).correlate(None)
 
 
 def delete_rows(
     uow: UnitOfWork, model: type[Model], places: Select[Any], *conditions: ColumnElement[bool]
 ) -> int:
-    """Delete the rows in these places that also meet the conditions, and return their number.
+    """Delete the rows in the given places that meet the conditions, and return their number.
 
     Rows that are locked by other transactions are not deleted.
     """
@@ -39,7 +40,7 @@ def delete_rows(
 
 
 def is_in_places(model: type[Model], places: Select[Any]) -> ColumnElement[bool]:
-    """Build the condition that a row is in one of these places."""
+    """Build the condition that a row is in one of the given physical places (``ctid``)."""
     # Postgres needs no index to find a row by its physical place. The subquery returns an array,
     # because every query plan runs a subquery for an array only once.
     return _place(model) == sa.any_(func.array(places.scalar_subquery()))

@@ -1,9 +1,9 @@
 """Long read-only transactions, which run on a replica of the database if there is one.
 
-A long read on a replica puts no load on the primary. A snapshot on a replica also doesn't keep the
+A long read on a replica puts no load on the primary. A snapshot on a replica doesn't keep the
 primary from removing dead rows.
 
-A replica can lag behind the primary. A read therefore starts after the replica has replayed all
+A replica can lag behind the primary, so a read starts only after the replica has replayed all
 transactions that were committed on the primary. Postgres cancels a read that delays the replay for
 too long. A read that has failed twice on the replica runs on the primary.
 """
@@ -31,7 +31,8 @@ _SELECT_POSITION = text(
     " FROM pg_control_system()"
 )
 # Selects whether the server is a replica of this primary, and whether the replica has replayed the
-# position. A promoted replica or a replica of another database would return different rows.
+# write-ahead log up to the position. A promoted replica or a replica of another database would
+# return different rows.
 _SELECT_HAS_REPLAYED = text(
     "SELECT pg_is_in_recovery() AND system_identifier = :system,"
     " pg_last_wal_replay_lsn() >= CAST(:position AS pg_lsn) FROM pg_control_system()"
@@ -39,7 +40,7 @@ _SELECT_HAS_REPLAYED = text(
 
 
 class ReplicaFailed(TransientError):
-    """The replica cancelled a read or broke off the connection."""
+    """The replica cancelled a read or closed the connection."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class ReplicaReads:
     def view(self, max_time: timedelta, *, failures: int) -> Iterator[Connection]:
         """Yield a read-only transaction with a snapshot of all committed data.
 
-        Raises ``ReplicaFailed`` if the read must start again.
+        Raises ``ReplicaFailed`` if the replica fails and the read must start again.
 
         Args:
             failures: the number of times that this read has failed on the replica.
@@ -73,7 +74,7 @@ class ReplicaReads:
             raise ReplicaFailed("The replica of the database ended a read.") from error
 
     def _has_caught_up(self, replica: Engine) -> bool:
-        """Wait for the replica to catch up with the primary. Return false after a timeout."""
+        """Return whether the replica catches up with the primary within ``max_wait``."""
         with self.primary.connect() as primary:
             position = primary.execute(_SELECT_POSITION).one()._asdict()
         deadline = time.monotonic() + self.max_wait.total_seconds()
@@ -97,7 +98,7 @@ class ReplicaReads:
 
 @contextmanager
 def open_snapshot(engine: Engine, max_time: timedelta) -> Iterator[Connection]:
-    """Yield a read-only transaction with a snapshot of the data, which may last ``max_time``."""
+    """Yield a read-only transaction with a snapshot, which may take up to ``max_time``."""
     repeatable_read = engine.execution_options(isolation_level="REPEATABLE READ")
     with repeatable_read.connect() as connection:
         # Replace the session's default time limits, which are too short for a long read.

@@ -16,7 +16,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Resources(Clients):
-    """The database and all clients of a process. A process opens its resources after any fork."""
+    """The database and all clients of a process.
+
+    A process opens its resources only after it was forked.
+    """
 
     database: Database
     replica_reads: ReplicaReads
@@ -24,14 +27,14 @@ class Resources(Clients):
     _shared_lock: Any = field(default_factory=RLock, init=False, repr=False, compare=False)
 
     def open_all(self) -> None:
-        """Open all clients and prepare the database sessions now."""
+        """Open all clients that are not open yet, and prepare the database sessions."""
         _ = self.database.sessions
         self.open_clients()
 
     def shared(self, create: Callable[["Resources"], T]) -> T:
         """Return the object that ``create`` returned at its first call in this process.
 
-        All threads of the process share the object.
+        All threads of the process share the created object.
         """
         with self._shared_lock:
             if create not in self._shared:
@@ -60,9 +63,9 @@ def open_resources(
 
     Args:
         concurrency: the number of threads that use the resources at the same time.
-        name: the name of the process, which Postgres shows for its connections.
+        name: the name of the process, which Postgres shows for the process's connections.
         waiter: the name under which the process receives notifications.
-        single_statements: the number of additional connections for single statements.
+        single_statements: the number of additional database connections for single SQL statements.
         object_prefix: the prefix of all keys in the bucket.
     """
     application_name = f"pressroom-{name}"

@@ -18,7 +18,7 @@ from core.settings import SettingsError
 from core.settings.given_settings import variable_of
 from core.settings.store_settings import SSE_S3, ObjectStorageSettings
 
-# The default region, because most servers without regions accept this name.
+# The default region, because most S3 servers without regions accept the name `us-east-1`.
 _DEFAULT_REGION = "us-east-1"
 _CONNECT_SECONDS = 2.0
 _READ_SECONDS = 5.0
@@ -28,11 +28,11 @@ _WHY_ASKED = f"{variable_of('s3_access_key')} is not set"
 
 
 class RoleKeys(Provider):
-    """The temporary access keys of an AWS role, renewed before the keys expire.
+    """The temporary access keys of an AWS role, which are renewed before they expire.
 
-    The keys come from a web identity, a container or an instance. The environment variables of AWS
-    select the source of the keys. Errors omit the URL of the source, because the URL of a web
-    identity contains a secret token.
+    The access keys come from an AWS web identity, container or instance. The environment variables
+    of AWS select the source of the access keys. Errors omit the URL of the source, because the URL
+    of a web identity contains a secret token.
     """
 
     def __init__(self, settings: ObjectStorageSettings, client: urllib3.PoolManager) -> None:
@@ -55,7 +55,7 @@ class RoleKeys(Provider):
 
 
 def open_client(settings: ObjectStorageSettings, *, connections: int) -> Minio:
-    """Return a client, which connects at its first use.
+    """Return a client of the object storage, which connects at its first use.
 
     Raises ``SettingsError`` if the host can't be an S3 server.
     """
@@ -73,7 +73,8 @@ def open_client(settings: ObjectStorageSettings, *, connections: int) -> Minio:
             http_client=create_pool(connections, is_tls=is_tls),
         )
     except ValueError as error:
-        # An example of this error is a host of AWS in China without a region.
+        # Minio raises ValueError for an invalid host, such as an AWS host in China without a
+        # region.
         raise SettingsError(f"{variable_of('s3_endpoint')}: {error}") from None
     if settings.s3_addressing == "path":
         client.disable_virtual_style_endpoint()  # type: ignore[no-untyped-call]
@@ -83,7 +84,7 @@ def open_client(settings: ObjectStorageSettings, *, connections: int) -> Minio:
 
 
 def get_server_encryption(settings: ObjectStorageSettings) -> Sse | None:
-    """Return the encryption that the storage itself applies to new objects, if any."""
+    """Return the encryption that the object storage applies to new objects, if any."""
     if settings.s3_encryption is None:
         return None
     if settings.s3_encryption == SSE_S3:
@@ -93,7 +94,8 @@ def get_server_encryption(settings: ObjectStorageSettings) -> Sse | None:
 
 def _create_key_provider(settings: ObjectStorageSettings, connections: int) -> Provider:
     if settings.s3_access_key is None or settings.s3_secret_key is None:
-        # Retries are off, because a retry would log the URL, which may contain a secret token.
+        # Requests for access keys are not retried, because a retry would log the URL, which may
+        # contain a secret token.
         return RoleKeys(settings, create_pool(connections, is_tls=True, has_retry=False))
     return StaticProvider(settings.s3_access_key, settings.s3_secret_key.get_secret_value())
 

@@ -8,8 +8,8 @@ from minio.error import S3Error
 from core.settings.given_settings import variable_of
 
 _REGION = variable_of("s3_region")
-# The error codes that mean a wrong region. AWS uses the first two codes for a signature with a
-# wrong region.
+# The error codes that mean a wrong region. AWS uses AuthorizationHeaderMalformed and BadRequest for
+# a signature with a wrong region.
 _WRONG_REGION_CODES = {
     "AuthorizationHeaderMalformed",
     "BadRequest",
@@ -28,7 +28,7 @@ _EXPECTED_REGION = re.compile(r"expecting '([\w-]+)'")
 
 
 def explain_error(error: S3Error) -> str:
-    """Return the error's code, with advice for an operator."""
+    """Return the code of an S3 error, with advice for the operator."""
     code = str(error.code)
     if code in _WRONG_REGION_CODES:
         region = error.response.headers.get("x-amz-bucket-region")
@@ -40,5 +40,5 @@ def explain_error(error: S3Error) -> str:
 
 
 def add_advice(code: str) -> str:
-    """Return the code of an error, followed by advice if there is any."""
+    """Return an error code, followed by advice for the operator if there is any."""
     return f"{code}; {_ADVICE[code]}" if code in _ADVICE else code

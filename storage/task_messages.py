@@ -14,7 +14,7 @@ from core.queues import Queue
 
 
 def queue_name(queue: Queue) -> str:
-    """Return the queue's name in the broker."""
+    """Return the name of a queue in the broker."""
     return f"pressroom.{queue}"
 
 
@@ -28,8 +28,8 @@ def build_app(**connection: Any) -> Celery:
         task_ignore_result=True,
         task_queues=[BrokerQueue(name, routing_key=name) for name in map(queue_name, Queue)],
         task_default_queue=queue_name(Queue.MAINTENANCE),
-        # A mistyped queue name raises an error. By default, Celery would create a queue with that
-        # name, and no worker would serve the queue.
+        # By default, Celery would create a queue for a mistyped queue name, and no worker would
+        # serve the queue.
         task_create_missing_queues=False,
         broker_connection_retry_on_startup=True,
         **connection,
@@ -40,8 +40,8 @@ def build_app(**connection: Any) -> Celery:
 def build_message(task: str, queue: Queue, kwargs: dict[str, Any], *, task_id: str) -> bytes:
     """Return a task message as bytes, for a Redis script that puts the message on the queue.
 
-    The message equals a message from ``Broker.send``. A Celery producer is not used, because a
-    producer is slower and needs a connection.
+    The bytes equal a message that ``Broker.send`` puts on the queue. A Celery producer is not used,
+    because a producer is slower and needs a connection.
     """
     template = _build_template(task, queue)
     ids = {"id": task_id, "root_id": task_id, "kwargsrepr": repr(kwargs)}
@@ -58,7 +58,7 @@ def build_message(task: str, queue: Queue, kwargs: dict[str, Any], *, task_id: s
 
 @cache
 def _build_template(task: str, queue: Queue) -> dict[str, Any]:
-    """Return a message without arguments, which a Celery producer sent to a broker in memory."""
+    """Return a task message without arguments, as a Celery producer sends it to a broker."""
     name = queue_name(queue)
     with build_app(broker_url="memory://") as app:
         app.send_task(task, kwargs={}, queue=name)

@@ -28,8 +28,8 @@ class UnitOfWork(AbstractContextManager["UnitOfWork"]):
     """A transaction that commits at the end of its block, and rolls back after an error.
 
     ``after_commit`` registers actions to run after the commit, such as sending a job's message. A
-    rollback discards the actions. A crash after the commit can lose the actions, so a sweep must be
-    able to repeat every action.
+    rollback discards the registered actions. A crash after the commit can lose the registered
+    actions, so a sweep must be able to repeat every action.
     """
 
     def __init__(self, sessions: "sessionmaker[Session]", clients: "Clients") -> None:
@@ -75,7 +75,7 @@ class UnitOfWork(AbstractContextManager["UnitOfWork"]):
                     action()
                 except TransientError as error:
                     log.warning("after_commit.failed", reason=str(error))
-                except Exception:  # The commit has succeeded, so the caller gets no error.
+                except Exception:  # The commit has succeeded, so a failed action raises no error.
                     log.exception("after_commit.broke")
 
 

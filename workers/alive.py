@@ -1,9 +1,9 @@
 """The alive file, which a worker touches while its event loop runs and its broker responds.
 
 The alive file gets old if the worker is suspended, if the event loop hangs, or if the broker is
-unreachable. The supervisor restarts a worker whose alive file is old. The state of other servers
-and the load of the worker don't affect the file. A worker whose threads are all busy is therefore
-alive.
+unreachable. The supervisor restarts a worker whose alive file is old. The load of the worker and
+the state of all servers except the broker don't affect the alive file. A worker whose threads are
+all busy counts as alive.
 """
 
 import threading
@@ -18,7 +18,8 @@ from core.settings import Settings
 from storage.broker import Broker
 
 TOUCH_EVERY_SECONDS = 1.0
-# The broker should respond to a fetch within a second, even if the queue is empty.
+# The maximum time without a response of the broker, which should respond to a fetch within a second
+# even if the queue is empty.
 MAX_SILENCE_SECONDS = 10.0
 
 _stopping = threading.Event()
@@ -35,7 +36,7 @@ def maintain_alive_file(app: Celery, settings: Settings) -> None:
 
 
 class LoopStep(bootsteps.StartStopStep):  # type: ignore[misc]
-    """A step of Celery that records the event loop's iterations while the broker is connected."""
+    """A Celery boot step that records event loop iterations while the broker is connected."""
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
 
@@ -53,7 +54,7 @@ class LoopStep(bootsteps.StartStopStep):  # type: ignore[misc]
 
 
 def _record_iteration(consumer: Any) -> None:
-    """Record an iteration of the event loop, unless the response to a fetch is overdue.
+    """Record an iteration of the event loop, unless the broker's response to a fetch is overdue.
 
     A queue that has reached its limit of concurrent jobs doesn't fetch messages.
     """

@@ -29,8 +29,8 @@ def register_canary(app: Celery, process: ProcessContext) -> None:
 def send_canaries(resources: Resources, queues: list[Queue]) -> None:
     """Send the canaries that are due, but none before the worker takes messages.
 
-    A worker can take half a minute to start. A canary that is sent during the start would measure
-    the start instead of the queue.
+    A worker can take half a minute to start. A canary that is sent during the worker's start would
+    measure the start instead of the queue.
     """
     if not _takes_messages.is_set():
         return
@@ -38,7 +38,7 @@ def send_canaries(resources: Resources, queues: list[Queue]) -> None:
     for queue in queues:
         try:
             sent = canaries.start_if_due(queue)
-        except RedisError:  # The next round of the sweep tries again.
+        except RedisError:  # The next round of the sweep retries the canaries.
             return
         if sent is not None:
             resources.broker.send(CANARY, queue, {"queue": queue, "sent": sent})

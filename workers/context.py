@@ -36,10 +36,11 @@ class WorkerContext:
 
 
 def count_connections(serves: Serving) -> int:
-    """Return the maximum number of database connections in a process.
+    """Return the maximum number of database connections of a worker process.
 
-    Each job needs a connection for its work and a connection for its heartbeat. A pool process has
-    a third connection, because an import may add two chunks of members at the same time.
+    Each job needs a database connection for its work and a database connection for its heartbeat. A
+    process in a process pool has a third database connection, because an import may add two chunks
+    of members at the same time.
     """
     if serves.pool is Pool.PREFORK:
         return 3
@@ -50,7 +51,7 @@ def count_connections(serves: Serving) -> int:
 
 
 class ProcessContext:
-    """A holder that creates the context of a process at first use.
+    """A holder that creates the ``WorkerContext`` of a process at first use.
 
     The context is created after the fork of a pool process, because connections must not be shared
     between processes.

@@ -28,10 +28,11 @@ _STYLE = """
 
 
 class _ReadableFlower(Flower):  # type: ignore[misc]
-    """Flower with aligned tables, which responds only to allowed host names.
+    """A variant of Flower that aligns its tables, and responds only to allowed host names.
 
-    With DNS rebinding, a malicious page can point its own host name to the address of Flower. The
-    page could then read the parts of Flower that need no password.
+    With DNS rebinding, a malicious page can point its own host name to the address of Flower.
+    Without a check of host names, a malicious page could read the parts of Flower that need no
+    password.
     """
 
     names: Collection[str] = ()
@@ -63,8 +64,9 @@ def run_flower(
     """Serve Flower until a stop signal. Flower never runs without a password.
 
     Args:
-        host_names: the host names to which Flower responds, or nothing to allow all host names.
-        shows_periodic: whether Flower also shows maintenance tasks.
+        host_names: the host names to which Flower responds, or an empty collection to allow all
+            host names.
+        shows_periodic: whether Flower shows maintenance tasks in addition to jobs.
     """
     password = settings.flower_password and settings.flower_password.get_secret_value()
     if not password:
@@ -76,7 +78,8 @@ def run_flower(
     ReadableEvents.shows_periodic = shows_periodic
     flower.events.EventsState = ReadableEvents
     app = create_celery_app(settings)
-    # Flower counts messages with an asynchronous Redis client, which needs another retry class.
+    # Remove the retry option, because Flower counts messages with an asynchronous Redis client,
+    # which needs an asynchronous retry class.
     app.conf.broker_transport_options.get("sentinel_kwargs", {}).pop("retry", None)
     end_start()
     app.start(
@@ -92,11 +95,11 @@ def run_flower(
 
 
 class ReadableEvents(EventsState):  # type: ignore[misc]
-    """Flower's store of tasks, which adds the queue to each name (``media/attachment.process``).
+    """Flower's store of tasks, which adds the queue to each task name.
 
-    Maintenance tasks run every few seconds or minutes, and would hide the tasks that people have
-    requested. Maintenance tasks are therefore shown only with ``shows_periodic``. The command
-    ``pressroom maintenance`` always shows the maintenance.
+    A task is shown as ``media/attachment.process``, for example. Maintenance tasks run every few
+    seconds or minutes, and would hide the tasks that people have requested. Flower shows
+    maintenance tasks only with ``shows_periodic``, but ``pressroom maintenance`` always lists them.
     """
 
     shows_periodic = False
@@ -110,8 +113,8 @@ class ReadableEvents(EventsState):  # type: ignore[misc]
         """Return whether Flower shows the task, and complete the task's name."""
         name = event.get("name")
         if name is None:
-            # Only the first event of a task contains the name. Later events of a hidden task would
-            # create a row without a name.
+            # Only the first event of a task contains the task's name. All later events of a hidden
+            # task would create a table row without a name.
             return event["uuid"] in self.tasks
         task_queue = list_task_queues().get(name)
         if task_queue is None:
@@ -121,17 +124,17 @@ class ReadableEvents(EventsState):  # type: ignore[misc]
 
 
 def load_flower_script() -> str:
-    """Return Flower's script with tables that don't scroll.
+    """Return Flower's JavaScript, changed so that tables don't scroll.
 
-    By default, Flower's script puts the headers into a separate table above a scrolling table. The
-    columns of the two tables lose their alignment when the first rows arrive. Without scrolling,
-    the headers stay in the same table, and the card around the table scrolls instead.
+    By default, Flower's script puts the column headers into a separate table above the scrolling
+    table. The columns of a separate header table lose their alignment when the first rows arrive.
+    Without scrolling, the headers stay in the table, and the card around the table scrolls.
     """
     return (_STATIC / "js" / "flower.js").read_text().replace(_SCROLLING_OPTION, "")
 
 
 def load_flower_style() -> str:
-    """Return Flower's style sheet with cards that scroll."""
+    """Return Flower's style sheet, changed so that the cards around tables scroll."""
     return (_STATIC / "css" / "flower.css").read_text() + _STYLE
 
 
@@ -142,8 +145,8 @@ class _StaticText(BaseHandler):  # type: ignore[misc]
 
     def get(self) -> None:
         self.set_header("Content-Type", self._content_type)
-        # Browsers must not cache the changed text, because the hash in the URL belongs to the
-        # original text.
+        # Browsers must not cache the changed script or style sheet, because the hash in the URL
+        # belongs to Flower's original file.
         self.set_header("Cache-Control", "no-cache")
         self.finish(self._text)
 

@@ -37,7 +37,7 @@ class InFlightWork:
 
     @contextmanager
     def track(self, item: WorkItem) -> Iterator[None]:
-        """Count the item as work in progress during the block."""
+        """Count a work item as work in progress during the ``with`` block."""
         with self._lock:
             self._items.add(item)
         try:
@@ -49,7 +49,7 @@ class InFlightWork:
     def give_back(self) -> None:
         """Requeue the work in progress, so that other workers continue the work.
 
-        Overdue work is not requeued. Its lease expires instead, which counts as a crash of the job.
+        Overdue work is not requeued, but its lease expires, so that the job counts as crashed.
         """
         for item in self._current_items():
             if not item.is_overdue:

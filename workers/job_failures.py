@@ -20,12 +20,13 @@ from storage.resources import Resources
 
 log = get_logger(__name__)
 
-# Errors that mean an unreachable database. The job is retried, because the job is not the cause.
+# Exceptions that mean an unreachable database. A job that fails because of an unreachable database
+# is retried.
 _DATABASE_FAILURES = (
     OperationalError,
     InterfaceError,
     PoolTimeoutError,
-    # Statements that bypass SQLAlchemy raise the errors of psycopg2.
+    # Statements that bypass SQLAlchemy raise exceptions of psycopg2.
     psycopg2.OperationalError,
     psycopg2.InterfaceError,
 )
@@ -37,8 +38,8 @@ _SOCKET_MODULES = frozenset({"socket", "ssl", "selectors", time_limits.__name__}
 def record_failure(resources: Resources, lease: Lease, error: Exception) -> None:
     """Record the failure of a job.
 
-    Recording is retried for half a minute while the database is unreachable. The lease would
-    otherwise expire, which counts as a crash. Raises ``LeaseLost``.
+    Recording a failure is retried for half a minute while the database is unreachable, because an
+    expired lease would count as a crash. Raises ``LeaseLost``.
     """
     deadline = time.monotonic() + _MAX_OUTAGE_SECONDS
     while True:
@@ -75,9 +76,9 @@ def _record_failure_once(resources: Resources, lease: Lease, error: Exception) -
 
 
 def _find_temporary_reason(error: Exception) -> str | None:
-    """Return the reason of a temporary failure, in words for the owner of the job.
+    """Return the reason for a temporary failure, worded for the owner of the job.
 
-    Return ``None`` for any other failure.
+    Return ``None`` for a permanent failure.
     """
     if _is_database_unreachable(error):
         return "The database does not answer."
@@ -95,7 +96,8 @@ def _is_database_unreachable(error: Exception) -> bool:
 
 
 def _has_interrupted_socket(error: Exception) -> bool:
-    """Return whether the time limit interrupted a call on a socket."""
-    # The last frame belongs to the signal handler, and the frame before is the interrupted call.
+    """Return whether the soft time limit interrupted a socket call."""
+    # The last frame of the traceback belongs to the signal handler, and the next to last frame
+    # belongs to the interrupted call.
     last_frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][-2:]
     return any(frame.f_globals.get("__name__") in _SOCKET_MODULES for frame in last_frames)

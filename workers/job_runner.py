@@ -1,9 +1,9 @@
 """Runs jobs in a worker process.
 
 Some jobs take several turns, which must run in one process because the job reads a file from start
-to end. The ``run`` function of such a job is a generator that yields after each turn. Between two
-turns of such a job, the process runs a turn of the next queued job. Other owners therefore wait
-only for one turn, and the first job can keep its files open.
+to end. The ``run`` function of a job with several turns is a generator that yields after each turn.
+Between two turns of a job, the process runs a turn of the next queued job. A queued job therefore
+waits for only one turn, and the first job can keep its files open.
 """
 
 import os
@@ -38,21 +38,21 @@ log = get_logger(__name__)
 
 # The time from the deadline of a turn until SIGKILL ends the process.
 KILL_AFTER_SECONDS = 15.0
-# The maximum number of jobs with unfinished turns in a process. Each job may keep a file open and
-# addresses in memory.
+# The maximum number of jobs with unfinished turns in a process, because each job may keep an open
+# file and e-mail addresses in memory.
 MAX_STAYING_JOBS = 4
 _HAS_ENDED = True
 
 
 class JobAttempt:
-    """A claimed job, which runs one or more turns. The lease is renewed until ``close``."""
+    """A claimed job, which runs one or more turns. The job's lease is renewed until ``close``."""
 
     def __init__(self, context: WorkerContext, lease: Lease, *, has_own_limits: bool) -> None:
         """Start the heartbeat.
 
         Args:
-            has_own_limits: whether each turn needs a separate deadline. The time limit of the
-                Celery task covers all turns together.
+            has_own_limits: whether each turn of the job needs a separate deadline. The time limit
+                of the Celery task covers all turns together.
         """
         self.lease = lease
         self._context = context
@@ -77,7 +77,7 @@ class JobAttempt:
             log.info("job.handed_back", job_id=self.lease.job_id)
 
     def take_turn(self) -> bool:
-        """Run one turn, and return whether another turn must run in this process."""
+        """Run one turn of the job, and return whether another turn must run in this process."""
         kind = get_kind(self.lease.kind)
         started_at = time.monotonic()
         seconds = kind.deadline_seconds
@@ -143,9 +143,9 @@ class JobAttempt:
 
 @contextmanager
 def _limit_time(seconds: float) -> Iterator[None]:
-    """Raise ``SoftTimeLimitExceeded`` in the block after this time. 0 means no limit.
+    """Raise ``SoftTimeLimitExceeded`` in the ``with`` block after this time, unless it is 0.
 
-    The limit works only in the main thread, which runs the jobs of a process pool.
+    The time limit works only in the main thread, which runs the jobs of a process pool.
     """
     if not seconds:
         yield
@@ -164,9 +164,9 @@ def _limit_time(seconds: float) -> Iterator[None]:
 
 
 class TaskFailed(Exception):
-    """The job of a task has failed. The text of this error is the error code.
+    """The job of a task has failed. The exception's message is the job's error code.
 
-    The row of the job already contains the error. This exception makes Flower show the failure.
+    The row of the job contains the error, and ``TaskFailed`` makes Flower show the failure.
     """
 
 
@@ -188,7 +188,7 @@ def run_job(context: WorkerContext, *, job_id: int) -> None:
             jobs.run(lease)
         except SystemExit:
             # The pool ends a process after the grace period of a stopping worker, or when the task
-            # exceeds its hard time limit. Only an exceeded time limit counts as a crash.
+            # exceeds its hard time limit. Only an exceeded time limit counts as a crash of the job.
             if time.monotonic() - started_at < current_task.time_limit:
                 jobs.hand_back()
             raise
@@ -202,8 +202,9 @@ def run_job(context: WorkerContext, *, job_id: int) -> None:
 class _StayingJobs:
     """The jobs that take turns in this process.
 
-    The first job comes from the message. Its ``max_stay_seconds`` limit the time of all jobs. If
-    the first job needs only one turn, no other job is claimed.
+    The task's message contains the id of the first job. The ``max_stay_seconds`` of the first job's
+    kind limit the total time of all jobs in the process. If the first job needs only one turn, no
+    second job is claimed.
     """
 
     def __init__(self, context: WorkerContext, kind: JobKind) -> None:
@@ -225,8 +226,8 @@ class _StayingJobs:
                     attempt.hand_back()
                 attempt.close()
                 if stays:
-                    # The next queued job may be the job that was just requeued, so the other jobs
-                    # take their turns first.
+                    # All other jobs in the process take their turns first, because the next queued
+                    # job may be the job that was just requeued.
                     continue
             if self._attempts and (next_lease := self._claim_next()) is not None:
                 self._add(next_lease)
@@ -243,13 +244,13 @@ class _StayingJobs:
     def _may_stay(self) -> bool:
         """Return whether the job that has just had its turn may stay in this process.
 
-        A new job never replaces a job that stays in the process. Many jobs could otherwise replace
-        each other forever, and each job would start again from the beginning of its file.
+        A new job never replaces a job that stays in the process. Jobs that replaced each other
+        would start again from the beginning of their files, possibly forever.
         """
         return len(self._attempts) <= MAX_STAYING_JOBS and time.monotonic() < self._deadline
 
     def _add(self, lease: Lease) -> None:
-        """Put a new job first, because all other jobs have had a turn since the last new job."""
+        """Put a new job first, because all older jobs have had a turn since the last new job."""
         has_own_limits = bool(self._first_kind.max_stay_seconds)
         attempt = JobAttempt(self._context, lease, has_own_limits=has_own_limits)
         self._attempts.appendleft(attempt)
@@ -262,7 +263,7 @@ class _StayingJobs:
                 Job.status == JobStatus.QUEUED,
                 Job.queue == self._first_kind.queue,
                 Job.sends > 0,
-                # The sweep updates ``send_after`` so that all sent jobs meet this condition.
+                # The sweep keeps the ``send_after`` of every sent job within ``RECENT_WINDOW``.
                 Job.send_after > func.now() - RECENT_WINDOW,
                 Job.run_at <= func.now(),
                 Job.kind.in_([kind.name for kind in list_kinds()]),

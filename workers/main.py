@@ -1,7 +1,7 @@
 """The entry point of a worker process, which runs a Celery application.
 
-Messages contain only the ids of jobs, and the jobs are rows in Postgres. A wrong Celery setting can
-therefore delay a job, but can't lose a job.
+Jobs are rows in Postgres and messages contain only job ids, so a wrong Celery setting can delay a
+job but can't lose a job.
 """
 
 import sys
@@ -21,16 +21,17 @@ from workers.context import ProcessContext
 from workers.serving import Serving
 
 _CONFIGURATION = {
-    # A worker acknowledges a message after the task has ended. The broker therefore redelivers the
-    # messages of a crashed worker.
+    # A worker acknowledges a message only after the task has ended, so that the broker redelivers
+    # the messages of a crashed worker.
     "task_acks_late": True,
     "task_reject_on_worker_lost": True,
     "worker_enable_prefetch_count_reduction": False,
-    # Running jobs continue without the broker, because a stopped job would count as crashed. A
-    # message that is delivered twice does no harm.
+    # Running jobs continue after the connection to the broker is lost, because a stopped job would
+    # count as crashed. A message that is delivered twice does no harm.
     "worker_cancel_long_running_tasks_on_connection_loss": False,
-    # By default, a worker ends after 100 failed connections. By default, a worker also ends if the
-    # broker responds with an error, for example because the memory of the broker is full.
+    # By default, a worker exits after 100 failed connections to the broker. By default, a worker
+    # exits if the broker responds with an error, for example because the memory of the broker is
+    # full.
     "broker_connection_max_retries": None,
     "broker_channel_error_retry": True,
     "worker_send_task_events": True,
@@ -43,9 +44,9 @@ _CONFIGURATION = {
 
 
 def run_worker(serves: Serving) -> None:
-    """Run the jobs of these queues until a stop signal, and then exit the process."""
-    # The memory of the worker is hidden from the image converter. The converter runs as the same
-    # user and decodes untrusted images.
+    """Run the jobs of the served queues until a stop signal, and exit the process."""
+    # Hide the worker's memory from the image converter, which runs as the same user and decodes
+    # untrusted images.
     hide_memory()
     options = ["--pool", serves.pool.value, "--concurrency", str(serves.max_concurrent_jobs)]
     options += ["--queues", ",".join(map(queue_name, serves.limits))]

@@ -7,8 +7,8 @@ from enum import StrEnum
 
 from core.queues import Queue
 
-# The queues whose jobs wait for remote servers. The values are the maximum numbers of concurrent
-# jobs per process.
+# The queues whose jobs wait for remote servers, with the maximum number of concurrent jobs per
+# process.
 _WAITING = {
     Queue.REQUEST: 16,
     Queue.PHOTOS: 8,
@@ -17,8 +17,8 @@ _WAITING = {
     Queue.WEBHOOKS: 8,
     Queue.MAINTENANCE: 2,
 }
-# The queues whose jobs need a processor core. The values are the maximum numbers of concurrent jobs
-# per process.
+# The queues whose jobs need a processor core, with the maximum number of concurrent jobs per
+# process.
 _COMPUTING = {Queue.EXPORT: 1, Queue.MEDIA: os.cpu_count() or 1, Queue.BULK: 1}
 
 
@@ -32,7 +32,7 @@ class Pool(StrEnum):
 
 
 class IncompatibleQueues(ValueError):
-    """The queues need different kinds of workers."""
+    """The queues can't be served by one worker, because they need different kinds of pools."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Serving:
 
     @property
     def name(self) -> str:
-        """A short name of the worker for Flower."""
+        """Return a short name of the worker for Flower."""
         if len(self.limits) == 1:
             return next(iter(self.limits))
         return "waiting" if self.pool is Pool.THREADS else "computing"
@@ -61,9 +61,9 @@ class Serving:
 
 
 def plan_serving(queues: Collection[Queue], limit: int | None = None) -> Serving:
-    """Return how a process serves these queues.
+    """Return the pool and the limits with which a worker process serves the queues.
 
-    Raises ``IncompatibleQueues`` if the queues need different kinds of workers.
+    Raises ``IncompatibleQueues`` if the queues need different kinds of worker pools.
 
     Args:
         limit: the maximum number of concurrent jobs per queue, or ``None`` for the default limits.

@@ -21,12 +21,13 @@ _log = get_logger(__name__)
 
 
 def prepare_processes(process: ProcessContext) -> None:
-    """Connect the preparations of a worker to Celery's signals."""
+    """Connect the functions that prepare a worker to Celery's signals."""
     signals.setup_logging.connect(lambda **_: configure_logging(process.settings), weak=False)
     signals.worker_before_create_process.connect(lambda **_: freeze_before_fork(), weak=False)
     signals.worker_process_init.connect(partial(_warm_up, process), weak=False)
     signals.worker_ready.connect(partial(_announce_ready, process), weak=False)
-    # Celery sends the first signal in a pool process, and the second signal in the worker itself.
+    # Celery sends `worker_process_shutdown` in each pool process, and `worker_shutdown` in the
+    # worker's main process.
     for shutdown in (signals.worker_process_shutdown, signals.worker_shutdown):
         shutdown.connect(lambda **_: spans.stop_tracing(), weak=False)
 
@@ -34,12 +35,12 @@ def prepare_processes(process: ProcessContext) -> None:
 def _warm_up(process: ProcessContext, **_: Any) -> None:
     """Start the image converter in a new pool process, so that the first job doesn't wait.
 
-    A worker that also serves other queues has more processes than concurrent conversions. Such a
-    process starts its converter at its first conversion, because idle converters take memory.
+    If a worker serves several queues, each process starts its image converter at its first
+    conversion, because idle converters take memory.
     """
     context = process.get()
     if context.serves.limits.keys() == {Queue.MEDIA}:
-        # The import is late, because workers of other queues don't need the imaging library.
+        # The import is late, because only workers of the media queue need the imaging library.
         from services.attachments import processing
 
         context.resources.shared(processing.create_converter).start()
@@ -49,13 +50,14 @@ def _announce_ready(process: ProcessContext, **_: Any) -> None:
     end_start()
     served = process.serves.limits
     if Queue.MEDIA in served:
-        # The import is late, because workers of other queues start no converter.
+        # The import is late, because only workers of the media queue start an image converter.
         from core.process.confinement import filter_error
 
         if error := filter_error():
             _log.warning("converter.unfiltered", reason=str(error))
     if Queue.REQUEST in served:
-        # Load the libraries of the writers now, so that the first request doesn't wait.
+        # Load the libraries of the metadata writers at the start, so that the first request doesn't
+        # wait for them.
         from services.composer.writers import MetadataWriter
 
         process.get().resources.shared(MetadataWriter.of_process).load()
@@ -76,9 +78,9 @@ def _serve(address: str, **_: Any) -> None:
     try:
         server, _thread = start_http_server(int(port), host, create_pool_registry(shared_folder()))
     except (OSError, OverflowError) as error:
-        # The worker continues, because its jobs don't need metrics.
+        # The worker continues without a metrics server, because jobs don't need metrics.
         _log.warning("metrics.not_served", address=address, reason=str(error))
         return
-    # Close the socket in pool processes. A pool process would otherwise keep the port open after
-    # the worker has ended.
+    # Close the metrics server's socket in pool processes, because a pool process would keep the
+    # port open after the worker has ended.
     os.register_at_fork(after_in_child=server.socket.close)

@@ -1,11 +1,11 @@
-"""Stops a worker after SIGTERM, or because a thread is stuck.
+"""Stops a worker after SIGTERM, or when a thread is stuck.
 
-A stopping worker takes no more messages, and its jobs have a grace period to end. The worker
-requeues jobs that don't end within the grace period. Another worker then continues these jobs, and
-the stop doesn't count as a crash of a job.
+A stopping worker takes no more messages, and its jobs have a grace period to end. A stopping worker
+requeues jobs that don't end within the grace period. Another worker continues the requeued jobs,
+and requeuing a job doesn't count as a crash of the job.
 
-Celery's soft shutdown is not used. A soft shutdown doesn't acknowledge messages, doesn't notice
-when all jobs have ended, and waits for threads forever.
+Celery's soft shutdown is not used, because it doesn't acknowledge messages, doesn't notice when all
+jobs have ended, and waits for threads forever.
 """
 
 import os
@@ -24,7 +24,8 @@ from workers.context import ProcessContext
 
 log = get_logger(__name__)
 
-# The value of EX_TEMPFAIL in sysexits.h. A supervisor restarts a worker whose exit code is not 0.
+# The exit code of a worker with a stuck thread, which is EX_TEMPFAIL in sysexits.h. A supervisor
+# restarts a worker whose exit code is not 0.
 STUCK_EXIT_CODE = 75
 _POLL_SECONDS = 0.05
 _WATCH_EVERY_SECONDS = 1.0
@@ -53,7 +54,8 @@ class _Stopper:
     def begin(self, exit_code: int = 0) -> None:
         if not self._has_begun.is_set():
             self._has_begun.set()
-            # The main thread must stay free, because the main thread acknowledges messages.
+            # Stop the worker in a separate thread, because the main thread must acknowledge
+            # messages.
             threading.Thread(target=self._stop, args=(exit_code,), daemon=True).start()
 
     def stop_if_stuck(self) -> None:
@@ -80,7 +82,8 @@ class _Stopper:
         elif self._process.has_threads:
             self._process.get().in_flight_work.give_back()
         else:
-            # Celery ends the pool processes, and each pool process requeues its jobs.
+            # After SIGQUIT, Celery ends the pool processes, and each pool process requeues its
+            # jobs.
             os.kill(os.getpid(), signal.SIGQUIT)
             time.sleep(MAX_SHUTDOWN_SECONDS)
         log.warning("worker.ended_at_once")

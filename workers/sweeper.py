@@ -29,24 +29,25 @@ log = get_logger(__name__)
 _Step = Callable[[Resources], object]
 
 SWEEP_EVERY_SECONDS = 1.0
-# Rare steps run only in every fifth round. Canaries are due every ten seconds, so checking every
-# second for due canaries would be wasteful.
+# Rare steps run only in every fifth round of the sweep. Canaries are due every ten seconds, so
+# checking every second for due canaries would be wasteful.
 _RARE_STEP_ROUNDS = 5
-# The maximum time that a fork waits for the end of a round. A round takes milliseconds, but the
-# pool must be able to fork even if a server makes the round hang.
+# The maximum time that a fork waits for the end of a sweep round. A sweep round takes milliseconds,
+# but the pool must be able to fork even if a server makes the round hang.
 _MAX_FORK_WAIT_SECONDS = 5.0
 
 _stopping = threading.Event()
 _round_lock = threading.Lock()
-# True if the forking thread has acquired the lock of the round. The list is empty between forks.
+# During a fork, the list contains whether the forking thread has acquired the lock of the sweep
+# round.
 _lock_results: list[bool] = []
 
 
 def start_sweep_with(app: Celery) -> None:
     app.steps["worker"].add(SweepStep)
     signals.worker_shutting_down.connect(lambda **_: _stopping.set(), weak=False)
-    # A fork waits for the end of the sweep's current round. A pool process that is forked during a
-    # round would inherit locks that no thread releases.
+    # A fork waits for the end of the current sweep round. A pool process that is forked during a
+    # sweep round would inherit locks that no thread releases.
     os.register_at_fork(
         before=lambda: _lock_results.append(_round_lock.acquire(timeout=_MAX_FORK_WAIT_SECONDS)),
         after_in_parent=_release_lock,
@@ -55,10 +56,10 @@ def start_sweep_with(app: Celery) -> None:
 
 
 class SweepStep(bootsteps.StartStopStep):  # type: ignore[misc]
-    """A step of Celery that starts the sweep after the pool, but before the broker connection.
+    """A Celery boot step that starts the sweep after the pool, but before the broker connection.
 
-    The sweep may fix the fault that prevents the connection. An example is a broker that is full of
-    messages.
+    The sweep may fix the fault that prevents the broker connection, such as a broker that is full
+    of messages.
     """
 
     requires = ("celery.worker.components:Pool",)
@@ -83,8 +84,8 @@ def _sweep_until_stopped(queues: list[Queue]) -> None:
         frequent_steps.append(wake_due)
     all_steps: list[_Step] = [*frequent_steps, partial(send_canaries, queues=queues)]
     if Queue.WEBHOOKS not in queues:
-        # Workers of other queues also wake webhook endpoints. If no worker serves the webhook
-        # queue, the metrics then show the waiting jobs.
+        # A worker that doesn't serve the webhook queue wakes webhook endpoints so that the metrics
+        # show waiting webhook jobs, even if no worker serves the webhook queue.
         all_steps.append(wake_due)
     for number in count():
         if _stopping.wait(SWEEP_EVERY_SECONDS):

@@ -1,7 +1,7 @@
 """Lists the queue of each task for Flower.
 
-A separate process imports all services and prints the list as JSON. Flower itself therefore doesn't
-have to import the services.
+A separate process imports all services and prints the queue of each task as JSON, so that Flower
+doesn't have to import the services.
 """
 
 import json
@@ -34,7 +34,7 @@ def main() -> None:
         task_queues[request_kind.task] = TaskQueue(request_kind.queue, is_periodic=False)
     for kind in maintenance.list_kinds():
         task_queues[kind.name] = TaskQueue(kind.queue, is_periodic=True)
-    # Every queue has a canary.
+    # The canary task runs in every queue.
     task_queues[CANARY] = TaskQueue("every", is_periodic=True)
     sys.stdout.write(json.dumps(task_queues))
 

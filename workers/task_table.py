@@ -1,7 +1,7 @@
 """The Celery tasks of the workers, one per registered kind of work.
 
 The name of a task is the name of its kind of work. The names of tasks never change, because the
-messages in the queues contain the names.
+messages in the queues contain the task names.
 """
 
 import importlib
@@ -31,10 +31,11 @@ from workers.job_runner import KILL_AFTER_SECONDS, TaskFailed, run_job
 
 log = get_logger(__name__)
 
-# The time limit of request-only work. The limit matches the longest time that an API caller waits.
+# The time limit of request-only work, which equals the longest time that an API caller waits.
 MAX_REQUEST_SECONDS = 60.0
 
-# The modules in which services register their kinds of work. A test fails if a module is missing.
+# The modules in which services register their kinds of work. A test fails if the list lacks a
+# module that registers a kind of work.
 _MODULES = """
     accounts.account_mails
     attachments.strays attachments.upload
@@ -58,14 +59,16 @@ def register_tasks(app: Celery, process: ProcessContext) -> None:
     """Register all tasks with the Celery application."""
     job_task = _build_task(process, run_job)
     for kind in list_kinds():
-        # At the soft limit, a pool of processes raises an exception in the job. At the hard limit,
-        # the pool kills the process. A pool of threads ignores these limits.
+        # At the soft time limit, a process pool raises an exception in the job. At the hard time
+        # limit, a process pool kills the job's process. A thread pool ignores the time limits of
+        # Celery tasks.
         seconds = kind.deadline_seconds + kind.max_stay_seconds
         limits = {"soft_time_limit": seconds, "time_limit": seconds + KILL_AFTER_SECONDS}
         app.task(job_task, name=kind.name, throws=(TaskFailed,), **limits)
     for request_kind, answer in list_request_work().items():
         task = _build_task(process, partial(answer_request, kind=request_kind, answer=answer))
-        # Events are off, because events would double the number of messages for short tasks.
+        # Celery's task events are off for request-only work, because events would double the number
+        # of messages for short tasks.
         app.task(task, name=request_kind.task, send_events=False)
     for periodic in maintenance.list_kinds():
         run = partial(run_maintenance, kind=periodic)
@@ -134,7 +137,10 @@ def _describe_error(error: DomainError) -> dict[str, Any]:
 
 
 def run_maintenance(context: WorkerContext, *, kind: MaintenanceKind) -> None:
-    """Run a kind of maintenance if it is due. An early or repeated message does nothing."""
+    """Run a kind of maintenance if it is due.
+
+    An early or repeated maintenance message does nothing.
+    """
     try:
         maintenance.run_if_due(context.resources, kind, partial(kind.run, context.resources))
     except LeaseLost:

@@ -1,14 +1,15 @@
 """Changes to kombu's Redis transport and Celery's consumer.
 
-A closed channel may have to acknowledge a message or put a message back. In kombu 5.7, the closed
-channel then raises ``AttributeError``, because the channel has lost its connection settings. The
-error ends the main loop of the worker, so that the process neither works nor exits. The channels in
-this module raise a connection error instead, which kombu handles like any lost connection. The
-sweep of lost jobs sends messages again that were not put back.
+A closed channel may have to acknowledge or requeue a message. In kombu 5.7, a closed channel that
+acknowledges a message raises ``AttributeError``, because the channel has lost its connection
+settings. The ``AttributeError`` ends the main loop of the worker, so that the process neither works
+nor exits. A closed channel of this module raises a connection error, which kombu handles like any
+lost connection. The sweep of lost jobs sends messages again that a closed channel could not
+requeue.
 
-Celery fetches the messages of all queues with one consumer and one limit. Stuck jobs that use up
-the limit would block every queue. In this module, each queue has a separate channel with a separate
-limit.
+By default, Celery fetches the messages of all queues with one consumer and one limit. Stuck jobs
+that use up a common limit would block every queue. In this module, each queue has a separate
+channel with a separate limit of concurrent jobs.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,18 +27,19 @@ from storage.task_messages import queue_name
 
 
 class LimitedQoS(redis.QoS):
-    """A limit that counts the running jobs of a queue instead of the messages of a channel.
+    """A limit that counts the running jobs of a queue instead of a channel's messages.
 
-    By default, kombu counts the unacknowledged messages of a channel. After a reconnection, a queue
-    could exceed its limit while earlier jobs of the queue are still running. A message with a
-    failed acknowledgement would count forever, so that a hanging broker could block a queue.
+    By default, kombu counts the unacknowledged messages of a channel. With kombu's count, a queue
+    could exceed its limit after a reconnection, because jobs from before the reconnection are not
+    counted. In kombu's count, a message with a failed acknowledgement would count forever, so that
+    a hanging broker could block a queue.
     """
 
     def can_consume(self) -> bool:
         if not self.prefetch_count:
             return True
         queues = self.channel.active_queues
-        # The set is copied first, because other threads remove their requests from the set.
+        # Copy the set of requests, because other threads remove their requests from the set.
         requests = [reference() for reference in list(state.reserved_requests.data)]
         active = sum(
             request is not None and request.delivery_info["routing_key"] in queues
@@ -73,7 +75,7 @@ class SentinelTransport(MasterTransport):
 
 
 def install_transports() -> None:
-    """Make kombu use these transports for the URLs of Redis and Sentinel."""
+    """Make kombu use the transports of this module for the URLs of Redis and Sentinel."""
     for scheme in ("redis", "rediss"):
         TRANSPORT_ALIASES[scheme] = f"{__name__}:{RedisTransport.__name__}"
     TRANSPORT_ALIASES["sentinel"] = f"{__name__}:{SentinelTransport.__name__}"

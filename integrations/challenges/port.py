@@ -13,7 +13,7 @@ class ChallengeProviderName(StrEnum):
 
 
 class ChallengeAction(StrEnum):
-    """The form that a challenge protects. The server chooses the action for each form."""
+    """The kind of form that a challenge protects."""
 
     SUBSCRIBE = "subscribe"
     REGISTER = "register"
@@ -22,14 +22,14 @@ class ChallengeAction(StrEnum):
 
 @dataclass(frozen=True)
 class ChallengeWidget:
-    """The data that a page needs to show the provider's widget.
+    """The data that a page needs to show a challenge provider's widget.
 
     Attributes:
         script: the URL of the provider's script.
         css_class: the CSS class of the element that the script turns into the widget.
-        field: the form field into which the script writes the token.
-        policy: maps directives of the content security policy to the sources that the page must
-            allow.
+        field: the name of the form field into which the provider's script writes the token.
+        policy: maps each content security policy directive to the sources that a page with the
+            widget must allow.
     """
 
     script: str
@@ -40,11 +40,11 @@ class ChallengeWidget:
 
 @dataclass(frozen=True)
 class ChallengeResponse:
-    """The token that the provider's widget gave to a browser, and the browser's IP address.
+    """The token that a challenge widget gave to a browser, and the browser's IP address.
 
     Attributes:
-        action: the ``ChallengeAction`` of the form. The type is text, because a provider may report
-            any text.
+        action: the ``ChallengeAction`` of the protected form, as a string because a provider may
+            report any action.
     """
 
     token: str
@@ -56,9 +56,9 @@ class Challenge(Protocol):
     site_key: str
 
     async def check(self, answer: ChallengeResponse) -> None:
-        """Require that the provider accepts the token, which can be used only once.
+        """Require that the challenge provider accepts the token, which can be used only once.
 
-        Raises ``challenge.failed`` (forbidden) if the token is wrong, used, too old, or made for
-        another action or host. Raises ``challenge.unavailable`` if the provider is unreachable, so
-        that an outage lets nobody through.
+        Raises ``challenge.failed`` (forbidden) if the challenge token is invalid, used or expired,
+        or if its action or host is wrong. Raises ``challenge.unavailable`` if the challenge
+        provider is unreachable, because an outage must not disable the check.
         """

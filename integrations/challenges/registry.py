@@ -8,9 +8,9 @@ from integrations.http_client import AsyncHttpClient
 
 
 class Challenges:
-    """The providers for which the settings contain a secret and a site key.
+    """The challenge providers for which the settings contain a secret and a site key.
 
-    A process creates only one instance, because all providers share an HTTP client.
+    A process needs only one ``Challenges`` instance, in which all providers share an HTTP client.
     """
 
     def __init__(self, given: Settings) -> None:
@@ -37,9 +37,9 @@ class Challenges:
 
     @property
     def for_accounts(self) -> ChallengeProviderName | None:
-        """The provider for the account pages, or ``None`` if the account pages use no challenge.
+        """Return the account pages' challenge provider, or ``None`` if the pages use no challenge.
 
-        Without an explicit setting, the first configured provider is used.
+        Without an explicit setting, the account pages use the first configured challenge provider.
         """
         match self._for_accounts:
             case "none":
@@ -50,9 +50,9 @@ class Challenges:
                 return ChallengeProviderName(name)
 
     def challenge_for(self, provider: ChallengeProviderName) -> Challenge:
-        """Return the adapter of a provider.
+        """Return the adapter of a challenge provider.
 
-        Raises ``challenge.not_configured`` (unavailable). Only the operator can fix this error.
+        Raises ``challenge.not_configured`` (unavailable), which only the operator can fix.
         """
         if provider not in self._adapters:
             raise CHALLENGE_NOT_CONFIGURED(provider=provider)

@@ -1,7 +1,7 @@
 """The siteverify protocol, which all three challenge providers support with small differences.
 
-A call posts a form, and the reply is a JSON object. Each provider has a ``SiteVerifyProfile``,
-which describes the differences. The sources are docs.hcaptcha.com,
+A siteverify call posts a form and returns a JSON object. A ``SiteVerifyProfile`` describes the
+peculiarities of one challenge provider. The siteverify protocol is documented at docs.hcaptcha.com,
 developers.cloudflare.com/turnstile/get-started/server-side-validation, and
 developers.google.com/recaptcha/docs/verify and /docs/v3.
 """
@@ -33,15 +33,16 @@ _SERVER = "challenge provider"
 BOUNDS = HttpBounds(
     max_seconds=5.0, max_connect_seconds=2.0, max_reply_bytes=64 * 1024, provider=_SERVER
 )
-# The circuit breaker opens only after more consecutive failures, because a short overload of the
+# The circuit breaker tolerates two consecutive failures, because a short overload of the challenge
 # provider may cause a few slow replies.
 _TOLERATED_FAILURES = 2
-# Status 400 is included because some servers report an invalid token with status 400.
+# The HTTP statuses of replies whose body is parsed. Some challenge providers report an invalid
+# token with status 400.
 _READABLE_STATUSES = frozenset({HTTPStatus.OK, HTTPStatus.BAD_REQUEST})
 _HEADERS = {"Accept": "application/json"}
 
-# Error codes that mean an invalid, used or expired token. All other codes concern the installation
-# or the provider, so the person who solved the challenge can't fix the error.
+# Error codes that mean an invalid, used or expired challenge token. An error code that concerns the
+# installation or the provider is not in this set.
 _TOKEN_ERRORS = {
     *("already-seen-response", "expired-input-response", "invalid-input-response"),
     *("invalid-or-already-seen-response", "missing-input-response", "timeout-or-duplicate"),
@@ -56,7 +57,7 @@ _CLOUDFLARE = "https://challenges.cloudflare.com"
 _HCAPTCHA = "https://hcaptcha.com https://*.hcaptcha.com"
 _GOOGLE = "https://www.google.com/recaptcha/"
 
-# The widget of each provider. The sources are docs.hcaptcha.com,
+# The widget of each challenge provider. The widgets are documented at docs.hcaptcha.com,
 # developers.cloudflare.com/turnstile/get-started and /reference/content-security-policy, and
 # developers.google.com/recaptcha/docs/display and /docs/faq.
 WIDGETS = {
@@ -72,8 +73,8 @@ WIDGETS = {
         field="h-captcha-response",
         policy=dict.fromkeys(("script-src", "frame-src", "style-src", "connect-src"), _HCAPTCHA),
     ),
-    # The widget of version 2 is used, because the widget of version 3 needs a script of the
-    # product.
+    # Use the widget of reCAPTCHA version 2, because version 3 would need additional JavaScript on
+    # the page.
     ChallengeProviderName.RECAPTCHA: ChallengeWidget(
         script=f"{_GOOGLE}api.js",
         css_class="g-recaptcha",
@@ -88,18 +89,18 @@ WIDGETS = {
 
 @dataclass(frozen=True)
 class SiteVerifyProfile:
-    """The properties that distinguish a provider from the other providers.
+    """The properties in which challenge providers differ.
 
     Attributes:
-        max_token_characters: the longest accepted token. Turnstile documents a limit of 2,048
-            characters. The other providers document no limit, and hCaptcha has sent tokens with
-            more than 4,000 characters.
-        reports_action: whether the provider reports the action of the widget. If this provider
-            reports no action, the widget had no action.
-        may_score: whether the provider may report a score. A reply without a score comes from an
-            older version of the provider's service, which reports no action either.
-        sends_site_key: whether requests contain the site key. The secret of hCaptcha belongs to an
-            account. Without the site key, hCaptcha accepts tokens from all sites of the account.
+        max_token_characters: the maximum length of an accepted token. Turnstile documents a limit
+            of 2,048 characters per token. hCaptcha and reCAPTCHA document no token limit, and
+            hCaptcha has sent tokens with more than 4,000 characters.
+        reports_action: whether the provider reports the action of the widget. If a provider with
+            ``reports_action`` reports no action, the challenge widget had no action.
+        may_score: whether the provider may report a score. A reCAPTCHA reply without a score comes
+            from version 2, which doesn't report the action.
+        sends_site_key: whether requests contain the site key. An hCaptcha secret belongs to an
+            account, so without the site key, hCaptcha accepts tokens from all sites of the account.
     """
 
     provider: ChallengeProviderName
@@ -109,25 +110,24 @@ class SiteVerifyProfile:
     sends_site_key: bool = False
 
 
-# Turnstile protects the action against changes, and the documentation of Turnstile recommends to
-# compare the action. A widget without `data-action` reports an empty action, which never matches.
+# The Turnstile documentation recommends comparing the reported action with the expected action. A
+# Turnstile widget without `data-action` reports an empty action, which never matches.
 TURNSTILE = SiteVerifyProfile(ChallengeProviderName.TURNSTILE, 2048, reports_action=True)
 HCAPTCHA = SiteVerifyProfile(ChallengeProviderName.HCAPTCHA, 8192, sends_site_key=True)
-# Version 3 of reCAPTCHA reports a score and an action. Version 2 reports neither a score nor an
-# action.
+# Version 3 of reCAPTCHA reports a score and an action, and version 2 reports neither.
 RECAPTCHA = SiteVerifyProfile(
     ChallengeProviderName.RECAPTCHA, 8192, reports_action=True, may_score=True
 )
 
 
 class _TokenRejected(Exception):
-    """The token is invalid. The text of this error is the reason to log."""
+    """A challenge token is invalid, for the reason in the exception's message."""
 
 
 class _VerdictMissing(Exception):
-    """The provider didn't report whether the token is valid.
+    """The challenge provider didn't report whether a token is valid.
 
-    The text of this error is the reason to log.
+    The exception's message explains why the verdict is missing.
     """
 
 
@@ -136,7 +136,7 @@ class SiteVerify:
     """The adapter of a challenge provider.
 
     Attributes:
-        client: the HTTP client, which all providers share. The caller closes the client.
+        client: the HTTP client, which all challenge providers share and ``Challenges`` closes.
         hostnames: the host names of pages on which people may solve a challenge.
     """
 
@@ -167,7 +167,10 @@ class SiteVerify:
             raise CHALLENGE_UNAVAILABLE() from None
 
     def _build_form(self, answer: ChallengeResponse) -> dict[str, str]:
-        """Return the form to send, or raise ``_TokenRejected`` for an obviously invalid token."""
+        """Return the form to send to the challenge provider.
+
+        Raises ``_TokenRejected`` for an obviously invalid challenge token.
+        """
         token = answer.token
         if not token.strip():
             raise _TokenRejected("blank token")
@@ -202,9 +205,10 @@ class SiteVerify:
 
 
 def _parse_verdict(reply: HttpReply) -> dict[str, object]:
-    """Return the JSON object of a successful reply.
+    """Return the JSON object in a reply that reports a valid token.
 
-    Raises ``_TokenRejected`` or ``_VerdictMissing``.
+    Raises ``_TokenRejected`` if the reply reports an invalid token. Raises ``_VerdictMissing`` if
+    the reply doesn't report whether the token is valid.
     """
     status = reply.status
     if status not in _READABLE_STATUSES:
@@ -223,7 +227,7 @@ def _parse_verdict(reply: HttpReply) -> dict[str, object]:
     code_list = codes if isinstance(codes, list) else [codes] if codes else []
     reported = {code if isinstance(code, str) else "" for code in code_list}
     known = sorted(reported & (_TOKEN_ERRORS | _INSTALLATION_ERRORS))
-    # Unknown error codes are not logged, because an unknown code may contain anything.
+    # Don't log unknown error codes, because an unknown code may contain any text.
     reason = ", ".join([*known, "an unknown code"] if len(known) < len(reported) else known)
     if reported <= _TOKEN_ERRORS:
         raise _TokenRejected(reason or "no reason given")

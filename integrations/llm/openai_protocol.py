@@ -1,7 +1,7 @@
 """An adapter for language models on any server with OpenAI's chat completions protocol.
 
-A request uses the strictest response format that the server accepts. The formats are a JSON schema,
-JSON mode, and a plain prompt.
+A request to a language model uses the strictest response format that the server accepts. The
+response formats, from strict to loose, are a JSON schema, JSON mode and a plain prompt.
 """
 
 import asyncio
@@ -34,14 +34,14 @@ _MAX_CONNECT_SECONDS = 5.0
 _MAX_REPLY_BYTES = 1024 * 1024
 _MAX_REASON_CHARACTERS = 2000
 
-# The newer name of the parameter for the token limit of a response. Servers accept only one of the
-# two names.
+# The newer name of the request parameter `max_tokens`. A server accepts either `max_tokens` or the
+# newer name `max_completion_tokens`.
 _NEWER_LIMIT = "max_completion_tokens"
-# Additional tokens for models that require the newer parameter, because the reasoning of such
-# models counts toward the limit.
+# Additional tokens for models that require `max_completion_tokens`, because such models count their
+# reasoning tokens toward the limit.
 _REASONING_TOKENS = 4000
-# Matches the errors of several servers for a prompt that is too long. No other response format
-# would prevent such an error.
+# Matches the error messages with which several servers reject a prompt that is too long. A prompt
+# that is too long fails in every response format.
 _PROMPT_TOO_LONG = re.compile("context[_ ]length|context window|context size|too many tokens")
 _TEXT_PARTS = ("text", "output_text")
 
@@ -51,13 +51,13 @@ _BUSY_STATUSES = frozenset(
     {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE, _OVERLOADED_STATUS}
 )
 
-# The pause before a retry if the server requests no pause.
+# The pause before a request is retried, if the server's reply requests no pause.
 _RETRY_PAUSE_SECONDS = 0.5
-# A retry is skipped if less time would be left after the pause.
+# A request is retried only if this much time is left after the pause.
 _MIN_RETRY_SECONDS = 1.0
 
-# The circuit breaker opens after more than four consecutive failures. An open circuit breaker sends
-# no request to the server for half a minute.
+# The circuit breaker opens after more than four consecutive failures. An open circuit breaker
+# blocks all requests to the server for half a minute.
 _TOLERATED_FAILURES = 4
 _REST_SECONDS = 30.0
 
@@ -74,8 +74,9 @@ class CompletionFailed(Exception):
 
     Attributes:
         is_temporary: whether a retry may succeed.
-        tokens: the numbers of input and output tokens that the request has used.
-        retry_after: the seconds to wait before a retry, if the server requests a pause.
+        tokens: the number of input tokens and the number of output tokens that the request has
+            used.
+        retry_after: the number of seconds to wait before a retry, if the server requests a pause.
     """
 
     reason: str
@@ -95,23 +96,23 @@ class CompletionFailed(Exception):
 
 @dataclass(eq=False)
 class RequestRejected(Exception):
-    """The server rejects the request, for example because of an unknown parameter.
+    """The language model server rejects a request, for example because of an unknown parameter.
 
     Attributes:
-        text: the error of the server. The text is only searched for known errors, and is never
-            shown or logged.
+        text: the server's error message, which is searched for known errors but never shown or
+            logged.
     """
 
     status: int
     text: str
 
 
-# A token count, in which any invalid value becomes 0.
+# The type of a token count, which converts any invalid value to 0.
 _Count = Annotated[int, BeforeValidator(lambda n: n if type(n) is int and n >= 0 else 0)]
 
 
 def _join_text_parts(content: object) -> object:
-    """Join the text parts of a response, without other parts such as ``reasoning``."""
+    """Join the text parts of a model's response, and skip parts such as ``reasoning``."""
     if not isinstance(content, list):
         return content
     parts = [{"text": part} if isinstance(part, str) else part for part in content]
@@ -145,10 +146,11 @@ class Completion(BaseModel):
     usage: _Usage | None = None
 
     def reply(self, model: str) -> CompletionReply:
-        """Return the complete text of the response.
+        """Return the complete text of the model's response.
 
-        Raises ``CompletionFailed`` for an empty, incomplete or refused response. The error contains
-        the used tokens, because the provider charges for failed responses too.
+        Raises ``CompletionFailed`` for an empty, incomplete or refused response.
+        ``CompletionFailed`` contains the number of used tokens, because providers charge even for
+        failed responses.
         """
         choice = self.choices[0]
         usage = self.usage or _Usage()
@@ -168,7 +170,10 @@ class Completion(BaseModel):
 
 
 def parse_completion(body: bytes) -> Completion:
-    """Parse the body of a reply. Raises ``CompletionFailed`` for an invalid body."""
+    """Parse the reply of a language model server.
+
+    Raises ``CompletionFailed`` for an invalid reply.
+    """
     try:
         return Completion.model_validate_json(body)
     except ValidationError:
@@ -183,17 +188,17 @@ class ResponseFormat(IntEnum):
 
 @dataclass(frozen=True)
 class RequestFormat:
-    """The format of a request.
+    """The format of a request to a language model.
 
     Attributes:
-        limit: the name of the parameter for the token limit.
+        limit: the name of the request parameter for the token limit.
     """
 
     response_format: ResponseFormat = ResponseFormat.SCHEMA
     limit: str = "max_tokens"
 
     def get_next(self, error: RequestRejected) -> "RequestFormat | None":
-        """Return the format to try after a rejected request, or ``None`` if no format is left."""
+        """Return the request format to try after a rejection, or ``None`` after the last format."""
         if _NEWER_LIMIT in error.text and self.limit != _NEWER_LIMIT:
             return replace(self, limit=_NEWER_LIMIT)
         is_last = self.response_format is ResponseFormat.PROMPT
@@ -232,9 +237,10 @@ class Target:
 
 
 async def post_completion(target: Target, body: dict[str, Any], seconds: float) -> bytes:
-    """Send a request, and return the body of the reply with status 200.
+    """Send a request to a language model, and return the body of the successful reply.
 
-    Raises ``CompletionFailed``, or ``RequestRejected`` if the server rejects the request.
+    Raises ``RequestRejected`` if the server rejects the request as invalid. Raises
+    ``CompletionFailed`` if the server is unreachable, overloaded, too slow or broken.
     """
     bounds = http_client.HttpBounds(seconds, _MAX_CONNECT_SECONDS, _MAX_REPLY_BYTES)
     key = target.api_key
@@ -279,7 +285,8 @@ def create_breaker(tolerated: int = _TOLERATED_FAILURES) -> Breaker:
     return Breaker(
         _SERVER,
         CompletionFailed,
-        # A rejected request or a departed caller does not prove that the server is working.
+        # A rejected request or a disconnected caller doesn't prove that the language model server
+        # is working.
         errors_answer=False,
         tolerated=tolerated,
         min_rest_seconds=_REST_SECONDS,
@@ -292,7 +299,7 @@ class LlmServerState:
     """The state of a language model server, as observed by the calls of this process.
 
     Attributes:
-        formats: the last format that the server accepted, by model.
+        formats: maps each model to the last request format that the server accepted.
     """
 
     breaker: Breaker = field(default_factory=create_breaker)
@@ -301,7 +308,7 @@ class LlmServerState:
 
 @dataclass(eq=False)
 class OpenAIProtocol:
-    """A language model, which sends its requests with OpenAI's protocol.
+    """A language model that is called with OpenAI's protocol.
 
     Attributes:
         report: the function that records the outcome and the tokens of each request.
@@ -341,8 +348,8 @@ class OpenAIProtocol:
     def _ask_with_breaker(self, question: CompletionRequest) -> CompletionReply:
         breaker = self.server.breaker
         try:
-            # Each call runs in a new event loop, because only an event loop can cancel a call whose
-            # reply arrives byte by byte.
+            # Each call to the language model runs in a new event loop, because only an event loop
+            # can cancel a call whose reply arrives byte by byte.
             with breaker.protect():
                 completion = asyncio.run(self._negotiate_format(question))
         except ServerFailed:
@@ -351,13 +358,15 @@ class OpenAIProtocol:
             ) from None
         except RequestRejected as error:
             raise CompletionFailed(f"status {error.status}") from None
-        # The circuit breaker does not count a refused response, because the server is working.
+        # A refused or incomplete response doesn't count as a failure for the circuit breaker,
+        # because the server is working.
         return completion.reply(self.model)
 
     async def _negotiate_format(self, question: CompletionRequest) -> Completion:
-        """Send the request in the last accepted format, and in looser formats if rejected.
+        """Send a request in the last accepted format, and retry in looser formats if rejected.
 
-        Raises ``CompletionFailed``, or ``RequestRejected`` if the server accepts no format.
+        Raises ``RequestRejected`` if the server accepts no request format. Raises
+        ``CompletionFailed`` if the server is unreachable, overloaded, too slow or broken.
         """
         deadline = time.monotonic() + question.seconds
         request_format: RequestFormat = self.server.formats.get(self.model, RequestFormat())

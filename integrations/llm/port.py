@@ -1,4 +1,4 @@
-"""The interface of language models, which return a JSON response to a single request."""
+"""The interface of language models, which answer each request with JSON."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,11 +11,13 @@ class CompletionRequest:
 
     Attributes:
         instructions: the text that the model follows.
-        material: the text of the post. The model must not follow instructions in this text.
+        material: the text of the post. The model must not follow instructions in the text of the
+            post.
         schema: the JSON schema of the response.
-        seconds: the time limit, including a retry.
+        seconds: the time limit of the request, including a retry.
         before_sending: a function that is called before the request is sent, and before each retry.
-            An exception in this function ends the call, for example because the caller has left.
+            An exception in ``before_sending`` cancels the request, for example because the API
+            caller has disconnected.
     """
 
     instructions: str
@@ -29,7 +31,7 @@ class CompletionRequest:
 
 @dataclass(frozen=True)
 class CompletionReply:
-    """The response of a language model. The caller must check the text against the schema."""
+    """The response of a language model, whose text may violate the requested JSON schema."""
 
     text: str
     model: str
@@ -42,8 +44,8 @@ class Usage:
     """The outcome and the costs of a request to a language model.
 
     Attributes:
-        outcome: `answered`, `failed`, `unavailable` or `too_slow`.
-        tokens_in: the number of input tokens, as counted by the server. A failed request may also
+        outcome: one of `answered`, `failed`, `unavailable` and `too_slow`.
+        tokens_in: the number of input tokens, as counted by the server. Even a failed request may
             have used tokens.
         tokens_out: the number of output tokens, as counted by the server.
     """
@@ -67,13 +69,13 @@ class LanguageModel(Protocol):
 
     @property
     def name(self) -> str:
-        """The name of the model in the header ``Pressroom-Source``, for example `openai/gpt-5`."""
+        """Return the model's name for the header ``Pressroom-Source``, such as `openai/gpt-5`."""
 
     context_tokens: int
 
     def ask(self, question: CompletionRequest) -> CompletionReply:
-        """Send a request and return the response.
+        """Send a request to the model, and return the model's response.
 
-        Raises ``llm.failed`` (``provider_failed``), ``llm.unavailable`` (``unavailable``, with the
-        server's ``Retry-After``) and ``llm.too_slow`` (``too_slow``).
+        Raises ``llm.failed`` (``provider_failed``) and ``llm.too_slow`` (``too_slow``). Raises
+        ``llm.unavailable`` (``unavailable``) with the server's ``Retry-After``.
         """

@@ -17,15 +17,15 @@ _servers: dict[str, "LlmServerState"] = {}
 def language_model(given: Settings, report: Report) -> LanguageModel | None:
     """Return the configured language model, or ``None`` if no model is configured.
 
-    All threads of the process share a model and the observed state of its server.
+    All threads of a process share the language model and the observed state of its server.
 
     Args:
-        report: the function that records each use of the model. Only the ``report`` of the first
-            call with the same settings is used.
+        report: the function that records each use of the model. Repeated calls with the same
+            settings ignore ``report``, because they return the same model.
     """
     if given.llm_provider == "offline" or given.llm_model is None:
         return None
-    # This late import keeps processes that use no language model from loading a slow library.
+    # The import is late, so that processes without a language model don't load a slow library.
     from integrations.llm import openai_protocol
 
     url = str(given.llm_base_url)

@@ -1,4 +1,4 @@
-"""The interface of mail servers, which send a mail to a person."""
+"""The interface for sending an e-mail to a person through a mail server."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,15 +7,15 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Mail:
-    """A message to one person, as plain text and as HTML.
+    """An e-mail to one person, as plain text and as HTML.
 
     Attributes:
         headers: additional headers, such as List-Unsubscribe. The mail adapter sets From, To,
             Subject, Date, Message-ID, and the headers that suppress automatic replies.
         key: the identifier in the Message-ID, made of letters, digits and "-". Every attempt to
-            send the mail uses the same key, so that mail programs recognise duplicates.
-        sender_name: a name to show in addition to the name of the installation. The address of the
-            sender stays the address of the installation.
+            send a mail uses the same key, so that mail programs recognise duplicates.
+        sender_name: a sender name that mail programs show next to the installation's name. The
+            sender address is always the address of the installation.
     """
 
     to: str
@@ -29,8 +29,8 @@ class Mail:
 
 class Mailer(Protocol):
     def send(self, mail: Mail) -> None:
-        """Hand the mail over to the mail server.
+        """Send a mail through the mail server.
 
-        Raises ``TransientError`` if a retry may succeed. Raises ``mail.refused`` if the server
+        Raises ``TransientError`` if a retry may succeed. Raises ``mail.refused`` if the mail server
         permanently refuses the address or the message.
         """

@@ -8,14 +8,17 @@ from integrations.mail.smtp import SmtpMailer
 
 
 class UnconfiguredMailer:
-    """A mailer without a mail server. Mail is retried until the operator configures a server."""
+    """A mailer for an installation without a mail server.
+
+    Every mail is retried until the operator configures a mail server.
+    """
 
     def send(self, mail: Mail) -> None:
         raise TransientError("PRESSROOM_MAIL_URL is not set: mail waits until it is.")
 
 
 def create_mailer(settings: Settings) -> Mailer:
-    """Return a new mailer. A process needs only one mailer."""
+    """Return a new mailer for the configured mail server. A process needs only one mailer."""
     if settings.mail_url is None:
         return UnconfiguredMailer()
     server = MailServer.parse(settings.mail_url.get_secret_value())

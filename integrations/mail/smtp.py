@@ -1,6 +1,6 @@
 """Sends mail over SMTP (RFC 5321), with a separate connection for each mail.
 
-Errors and log entries never contain the text of the server's replies, because the replies quote
+Errors and log entries omit the text of the mail server's replies, because the replies quote e-mail
 addresses.
 """
 
@@ -34,9 +34,9 @@ from integrations.mail.port import Mail
 _KEY = re.compile(r"[A-Za-z0-9-]{1,64}\Z")
 _HEADER_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*\Z")
 _CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
-# These headers suppress automatic replies, such as out-of-office messages. `Auto-Submitted`
-# is defined by RFC 3834, section 5. `X-Auto-Response-Suppress` is for Exchange. The value
-# `All` would also suppress bounces.
+# Headers that suppress automatic replies, such as out-of-office messages. `Auto-Submitted` is
+# defined by RFC 3834, section 5. `X-Auto-Response-Suppress` is for Microsoft Exchange. In
+# `X-Auto-Response-Suppress`, the value `All` would suppress even bounces.
 _AUTOMATIC_MAIL_HEADERS = {
     "Auto-Submitted": "auto-generated",
     "X-Auto-Response-Suppress": "OOF, AutoReply",
@@ -45,29 +45,29 @@ _RESERVED_HEADERS = {
     *("from", "sender", "to", "cc", "bcc", "subject", "date", "message-id", "mime-version"),
     *(name.lower() for name in _AUTOMATIC_MAIL_HEADERS),
 }
-_MAX_LINE_BYTES = 998  # RFC 5322, section 2.1.1
+_MAX_LINE_BYTES = 998  # RFC 5322, section 2.1.1, limits lines to 998 bytes.
 
-# The time limit of a whole conversation with the server. The limit also applies if the network
-# drops all packets, or if the server replies byte by byte.
+# The total time limit of a conversation with the mail server. The time limit applies even if the
+# network drops all packets, or if the mail server replies byte by byte.
 _MAX_CALL_SECONDS = 20.0
 
 _SERVER = "mail server"
 
 _PERMANENT_CODES = range(500, 600)
-# The codes for a refused or missing login (RFC 4954). An operator can fix the login, so the mail is
-# retried.
+# The SMTP codes for a refused or missing login (RFC 4954). After a login error, the mail is
+# retried, because an operator can fix the login.
 _LOGIN_CODES = frozenset({530, 534, 535, 538})
 _TOO_LARGE_CODE = 552
-# The codes for a missing reply or a server that is shutting down. These failures concern the server
-# and not a particular mail.
+# The SMTP codes that mean an outage of the mail server, such as a shutdown or a missing reply.
 _OUTAGE_CODES = frozenset({None, -1, 421})
 
 
 class _UnchangedHeaderPolicy(EmailPolicy):
-    """A policy that writes each header unchanged.
+    """An e-mail policy that writes each header unchanged.
 
-    The default policy would decode text that looks like encoded words, including line ends in such
-    text. The default policy would also encode long links, which mail programs then don't recognise.
+    Python's default policy would decode text that looks like encoded words (RFC 2047), including
+    line ends in the text. Python's default policy would encode long links in headers, and mail
+    programs don't recognise encoded links.
     """
 
     def header_store_parse(self, name: str, value: str) -> tuple[str, str]:
@@ -78,14 +78,15 @@ class _UnchangedHeaderPolicy(EmailPolicy):
 
 
 def compose_message(mail: Mail, sender: MailSender, address: str) -> bytes:
-    """Return the bytes of a message to one address.
+    """Return the bytes of an e-mail to one address.
 
-    Raises ``mail.refused`` if the mail contains characters that a message can't contain.
+    Raises ``mail.refused`` if the mail can't be encoded as a valid message.
     """
     message = EmailMessage(_UnchangedHeaderPolicy(linesep="\r\n"))
     name = sender.name
     if mail.sender_name is not None:
-        # The name of the installation is added, so that a list owner can't impersonate anyone.
+        # Add the installation's name to the sender name, so that a list owner can't impersonate
+        # anyone.
         name = f"{mail.sender_name} via {sender.name or sender.domain}"
     message["From"] = formataddr((name, sender.address))
     message["To"] = address
@@ -113,7 +114,8 @@ def compose_message(mail: Mail, sender: MailSender, address: str) -> bytes:
 def _encode_header(name: str, value: str) -> str:
     """Return a header value in ASCII.
 
-    Text that is not ASCII, or that looks like encoded words, is converted to encoded words.
+    A value that is not ASCII, or that looks like encoded words (RFC 2047), is converted to encoded
+    words.
     """
     if value.isascii() and "=?" not in value:
         if len(name) + len(": ") + len(value) > _MAX_LINE_BYTES:
@@ -127,7 +129,10 @@ def _encode_header(name: str, value: str) -> str:
 
 @dataclass(frozen=True)
 class SmtpMailer:
-    """A mailer that uses a single SMTP server. Connections with TLS check the certificate."""
+    """A mailer that sends every mail through one SMTP server.
+
+    TLS connections to the mail server check the server's certificate.
+    """
 
     server: MailServer
     sender: MailSender
@@ -166,15 +171,15 @@ class SmtpMailer:
                 connection.quit()
 
     def log_in(self) -> None:
-        """Log in to the server to test the settings. Raises ``TransientError``."""
+        """Log in to the mail server to test the settings. Raises ``TransientError``."""
         with self.breaker.protect(), time_limit(self.timeout), self._logged_in() as connection:
             connection.quit()
 
     @contextmanager
     def _logged_in(self) -> Iterator[smtplib.SMTP]:
-        """Yield a connection to the server, and translate its errors.
+        """Yield a logged-in connection to the mail server.
 
-        SMTP errors in the caller's block are translated too.
+        SMTP errors in the ``with`` block are replaced by the product's errors.
         """
         try:
             with closing(self._connect()) as connection:
@@ -195,8 +200,9 @@ class SmtpMailer:
         return create_tls_context()
 
     def _connect(self) -> smtplib.SMTP:
-        # The client name is the sender's domain. By default, smtplib would look up the host name of
-        # this machine, which can take longer than the time limit.
+        # The client introduces itself to the mail server with the sender's domain. By default,
+        # smtplib would look up the host name of this machine, which can take longer than the time
+        # limit.
         name = self.sender.domain
         host = self.server.host
         port = self.server.port
@@ -212,7 +218,7 @@ class _Smtp(smtplib.SMTP):
 
 
 def _translate_error(error: smtplib.SMTPException) -> Exception:
-    """Return ``mail.refused`` for a permanent error, and a ``TransientError`` for other errors."""
+    """Return ``mail.refused`` for a permanent error, or ``TransientError`` for a temporary one."""
     if isinstance(error, smtplib.SMTPNotSupportedError):
         return TransientError("The mail server offers no STARTTLS, or no login.")
     code = None
@@ -231,5 +237,6 @@ def _translate_error(error: smtplib.SMTPException) -> Exception:
                 return errors.MAIL_MESSAGE_REFUSED(status=code)
             case smtplib.SMTPSenderRefused() if code == _TOO_LARGE_CODE:
                 return errors.MAIL_TOO_LARGE(status=code)
-    # The refusal is temporary, or an operator can fix the cause, for example a wrong login.
+    # The mail server's refusal is temporary, or an operator can fix its cause, for example a wrong
+    # login.
     return TransientError(f"The mail server refuses the mail ({summary}).")

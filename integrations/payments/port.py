@@ -1,8 +1,9 @@
 """The interface of payment providers.
 
 Pressroom learns about a payment from webhooks, from the payer's return to a page, and from the
-replies to calls. Every source yields `Evidence`, which contains facts about the payment. A fact
-that is true once stays true. Evidence may therefore arrive in any order and more than once.
+replies to calls. Webhooks, page visits and replies all yield `Evidence`, which contains facts about
+a payment. A fact about a payment never becomes false, so evidence may arrive in any order and more
+than once.
 """
 
 from dataclasses import dataclass
@@ -18,11 +19,11 @@ class PaymentChannel(StrEnum):
 
 @dataclass(frozen=True)
 class Checkout:
-    """A request for a payment page at the provider, on which an order can be paid once.
+    """A request for a page at the payment provider, on which the payer can pay an order once.
 
     Attributes:
         amount_minor: the amount in the minor unit of the currency, for example in cents or yen.
-        return_url: the page that the payer's browser opens after the payment.
+        return_url: the URL of the page that the payer's browser opens after the payment.
         expires_at: the time at which the payment page expires.
     """
 
@@ -36,10 +37,10 @@ class Checkout:
 
 @dataclass(frozen=True)
 class OpenedCheckout:
-    """A payment page that the provider has opened.
+    """A payment page that the payment provider has opened.
 
     Attributes:
-        session_id: the provider's id of the page.
+        session_id: the provider's id of the payment page.
     """
 
     session_id: str
@@ -48,10 +49,11 @@ class OpenedCheckout:
 
 
 class DisputeStatus(StrEnum):
-    """The status of a dispute, which changes only from open to won or from open to lost.
+    """The status of a payment dispute, which changes only from open to won or from open to lost.
 
-    A payment may have several disputes. An order with an open dispute counts as open. An order
-    without an open dispute counts as lost if any dispute was lost.
+    A payment may have several disputes. The dispute status of an order is open if any of its
+    disputes is open. Without an open dispute, the dispute status of an order is lost if any dispute
+    was lost.
     """
 
     OPEN = "open"
@@ -63,20 +65,24 @@ class DisputeStatus(StrEnum):
 class Evidence:
     """The facts that the provider has reported about a payment.
 
-    ``None`` means that the provider has not reported a fact.
+    A field is ``None`` until the provider has reported the fact.
 
-    All amounts are in the minor unit of the currency, and all sums can only grow.
+    All amounts are in the minor unit of the currency, such as cents. The sums of refunds and
+    disputes never decrease.
 
     Attributes:
-        order_id: Pressroom's id of the order. At least one of the three ids is set.
+        order_id: Pressroom's id of the order. At least one of ``order_id``, ``session_id`` and
+            ``payment_id`` is set.
         session_id: the provider's id of the checkout.
         payment_id: the provider's id of the payment.
         amount_minor: the amount of the order.
-        paid: whether the money has arrived. A promised payment, such as a bank debit, is not paid.
-        failed: whether a promised payment has failed. The checkout can't be paid afterwards.
-        expired: whether the time for paying is over. A payment that was promised in time may still
-            arrive.
-        closed: whether the checkout accepts no payment and no promised payment can arrive.
+        paid: whether the money has arrived. A promised payment, such as a bank debit, is unpaid
+            until the money arrives.
+        failed: whether a promised payment has failed. After a promised payment has failed, the
+            checkout can't be paid.
+        expired: whether the time for paying the order is over. A payment that was promised before
+            the expiry may still arrive.
+        closed: whether no payment for the checkout can arrive anymore.
         refunded_minor: the sum of all refunds, including failed refunds.
         refunds_failed_minor: the sum of all failed refunds.
         disputes_minor: the sum of all disputes.
@@ -105,7 +111,7 @@ class Event:
     """The content of a webhook with a valid signature.
 
     Attributes:
-        id: the provider's id of the event. Every delivery of an event has the same id.
+        id: the provider's id of the event. All deliveries of an event have the same event id.
         evidence: the facts in the event, or ``None`` if the event doesn't concern an order.
     """
 
@@ -116,24 +122,25 @@ class Event:
 
 
 class Payments(Protocol):
-    """An account at a payment provider. Every call has a time limit.
+    """An account at a payment provider. Every call to the payment provider has a time limit.
 
-    Calls raise ``TransientError`` if the provider is unreachable or slow, or limits the calls.
-    Calls raise ``payments.refused`` (``provider_failed``) if the provider refuses the call.
+    Calls raise ``TransientError`` if the payment provider is unreachable or slow, or enforces a
+    rate limit. Calls raise ``payments.refused`` (``provider_failed``) if the payment provider
+    refuses the request.
     """
 
     channel: PaymentChannel
 
     def open_checkout(self, checkout: Checkout) -> OpenedCheckout:
-        """Open a checkout. A second call for the same order returns the same checkout."""
+        """Open a checkout. Repeated calls for an order return the same checkout."""
 
     def fetch_evidence(self, session_id: str) -> Evidence:
         """Return all facts about a checkout, including refunds and disputes."""
 
     def close_checkout(self, session_id: str) -> Evidence:
-        """Stop accepting payments, and return all facts about the checkout.
+        """Close a checkout for payments, and return all facts about the checkout.
 
-        A checkout that is already paid, promised or closed does not change.
+        A checkout that is paid, promised or closed does not change.
         """
 
     def fetch_refunds(self, payment_id: str) -> Evidence:
@@ -143,11 +150,12 @@ class Payments(Protocol):
         """Return the current sums of a payment's disputes."""
 
     def find_order_id(self, payment_id: str) -> int | None:
-        """Return the id of the order for a payment, or ``None`` for another shop's payment."""
+        """Return the id of a payment's order, or ``None`` if the payment is not for Pressroom."""
 
     def parse_event(self, body: bytes, signature: str) -> Event:
-        """Check the signature of a webhook, and parse the body.
+        """Check the signature of a webhook, and parse the webhook's body.
 
-        Raises ``webhook.signature_invalid`` (malformed) for a signature that is missing, wrong or
-        too old. Raises ``webhook.unreadable`` (malformed) for a signed body that is not an event.
+        Raises ``webhook.signature_invalid`` (malformed) for a webhook signature that is missing,
+        wrong or too old. Raises ``webhook.unreadable`` (malformed) for a signed body that is not an
+        event.
         """

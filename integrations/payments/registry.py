@@ -11,8 +11,8 @@ from integrations.payments.port import Event, PaymentChannel, Payments
 class PaymentChannels:
     """The payment channels for which the settings contain keys.
 
-    A process creates only one instance. Stripe's library is loaded at the first use of a channel,
-    because most processes handle no payments.
+    A process needs only one ``PaymentChannels`` instance. Stripe's library is loaded at the first
+    use of a channel, because most processes handle no payments.
     """
 
     def __init__(self, given: Settings) -> None:
@@ -37,19 +37,19 @@ class PaymentChannels:
 
     @property
     def default(self) -> PaymentChannel:
-        """The channel for real money if configured, or else the sandbox.
+        """Return the channel for real payments if configured, or else the sandbox.
 
-        Without any configured channel, this property returns the channel for real money, so that
-        ``channel`` raises an error.
+        Without any configured channel, return the channel for real payments, so that ``channel``
+        raises an error.
         """
         return next(iter(self._accounts), PaymentChannel.STRIPE)
 
     def channel(self, channel: PaymentChannel) -> Payments:
-        """Return the account of a channel.
+        """Return the account of a payment channel.
 
-        Raises ``topup.channel_unavailable``. The kind of the error is invalid for the sandbox,
-        which exists only in the development stack. The kind is unavailable for a channel that the
-        operator can configure.
+        Raises ``topup.channel_unavailable`` (unavailable) for a channel that the operator can
+        configure. Raises ``topup.channel_unavailable`` (invalid) for the sandbox, which exists only
+        in the development stack.
         """
         if channel in self._accounts:
             with self._lock:
@@ -69,8 +69,8 @@ class PaymentChannels:
     def parse_event(self, body: bytes, signature: str) -> tuple[Payments, Event]:
         """Parse a webhook, and return the event and the account that signed the event.
 
-        Raises ``webhook.signature_invalid`` if no account has signed the event, and
-        ``webhook.unreadable``.
+        Raises ``webhook.signature_invalid`` if no configured account has signed the event. Raises
+        ``webhook.unreadable`` if the body is not an event.
         """
         rejected: DomainError | None = None
         for channel in self._accounts:

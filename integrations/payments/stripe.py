@@ -1,12 +1,12 @@
 """An adapter for payments with Stripe Checkout.
 
-The adapter also calls the sandbox of the development stack, which differs only in the base URL and
-the keys. The adapter converts Stripe's objects to `Evidence`. Stripe's objects arrive in replies
-and in webhooks, and a webhook endpoint may have an older API version. This module reads only fields
-that are the same in every API version since 2022.
+The Stripe adapter works with the development stack's sandbox, for which only the base URL and the
+keys differ. The adapter converts Stripe's objects to `Evidence`. Stripe's objects arrive in replies
+and in webhooks, and a webhook endpoint may have an older API version than the replies. This module
+reads only fields that are unchanged in all Stripe API versions since 2022.
 
-The sources are docs.stripe.com/api/checkout/sessions, /api/idempotent_requests, /webhooks and
-/payments/checkout/fulfill-orders.
+Stripe documents its API at docs.stripe.com/api/checkout/sessions, /api/idempotent_requests,
+/webhooks and /payments/checkout/fulfill-orders.
 """
 
 import logging
@@ -39,30 +39,32 @@ from integrations.payments.port import (
 
 _log = get_logger(__name__)
 
-# The mark of Pressroom's orders, because other shops may use the same Stripe account and the same
-# order numbers.
+# The metadata value that marks Pressroom's orders, because different shops may use the same Stripe
+# account and order numbers.
 APPLICATION = "pressroom"
-# The API version of Stripe's replies. The account may have another default version.
+# The API version of Stripe's replies, in place of the default version of the Stripe account.
 STRIPE_API_VERSION = "2026-10-28.endive"
 
 _MAX_CONNECT_SECONDS = 2.0
 _MAX_REPLY_BYTES = 4 * 1024 * 1024
-# Two attempts and the pause between them take less than ten seconds.
+# The time limit per attempt, so that two attempts and the pause between them take less than ten
+# seconds.
 _ATTEMPT_SECONDS = 4.5
 _MAX_RETRIES = 1
 _SERVER = "payment provider"
-# A payer waits for each call, so a few failures must not make the circuit breaker refuse calls of
-# other payers.
+# A payer waits for each Stripe call, so a few failures must not open the circuit breaker for all
+# payers.
 _TOLERATED_FAILURES = 2
 _SIGNATURE_TOLERANCE_SECONDS = 300
 # The maximum number of refunds or disputes to read for a payment, because an endless list would
 # occupy a thread forever.
 _MAX_LISTED_OBJECTS = 1_000
-# Stripe allows 30 minutes to 24 hours. The limits here are a minute stricter, because Stripe's
-# clock may differ.
+# Stripe allows a checkout to expire after 30 minutes to 24 hours. The minimum and the maximum are a
+# minute stricter than Stripe's limits, because Stripe's clock may differ.
 _MIN_CHECKOUT_LIFETIME = timedelta(minutes=31)
 _MAX_CHECKOUT_LIFETIME = timedelta(hours=24) - timedelta(minutes=1)
-# Statuses of replies that refuse a call. Any other failure counts as an outage.
+# The HTTP statuses with which Stripe refuses a call. Any other error status counts as an outage of
+# Stripe.
 _REFUSED_STATUSES = range(300, 500)
 _TEMPORARY_STATUSES = {
     HTTPStatus.REQUEST_TIMEOUT,
@@ -70,8 +72,8 @@ _TEMPORARY_STATUSES = {
     HTTPStatus.TOO_MANY_REQUESTS,
 }
 
-# Disputes with other statuses withdraw no money. Examples are a bank's inquiry (warning_…), and a
-# case that was closed before a dispute began.
+# The statuses of Stripe disputes that withdraw money. A dispute that is only a bank's inquiry
+# (status `warning_…`) withdraws no money.
 _DISPUTE_STATUSES = {
     "needs_response": DisputeStatus.OPEN,
     "under_review": DisputeStatus.OPEN,
@@ -79,8 +81,8 @@ _DISPUTE_STATUSES = {
     "lost": DisputeStatus.LOST,
 }
 
-# The statuses of refunds whose money stays in the Stripe account. The money of any other refund may
-# be on its way to the payer.
+# The statuses of refunds whose money stays in the Stripe account. The money of a refund with any
+# other status may be on its way to the payer.
 _FAILED_REFUND_STATUSES = {"failed", "canceled"}
 
 Fields = Mapping[str, Any]
@@ -110,17 +112,17 @@ def parse_session(session: Fields, *, failed: bool = False) -> Evidence | None:
         currency=_currency(session),
         paid=session.get("payment_status") == "paid",
         failed=failed,
-        # An expired session has no payment in progress, because Stripe calls a session with a
-        # promised payment complete.
+        # An expired session has no payment in progress, because a session with a promised payment
+        # has the status `complete`.
         expired=session.get("status") == "expired",
         closed=session.get("status") == "expired",
     )
 
 
 def has_failed_payment(session: Fields) -> bool:
-    """Return whether a promised payment has failed.
+    """Return whether the promised payment of a checkout session has failed.
 
-    A declined card does not count, because the payer can try another card.
+    A declined card doesn't count as a failed payment, because the payer can try another card.
     """
     match session:
         case {
@@ -150,7 +152,7 @@ def parse_charge(charge: Fields) -> Evidence | None:
 def parse_failed_refund(refund: Fields) -> Evidence | None:
     """Return the evidence in a failed or cancelled refund, or ``None`` for any other refund.
 
-    A refund identifies only the payment, and not the order.
+    A Stripe refund identifies the payment, but not the order.
     """
     payment_id = parse_id(refund.get("payment_intent"))
     if refund.get("status") not in _FAILED_REFUND_STATUSES or payment_id is None:
@@ -159,7 +161,7 @@ def parse_failed_refund(refund: Fields) -> Evidence | None:
 
 
 def sum_refunds(payment_id: str, refunds: Iterable[Fields]) -> Evidence:
-    """Return the sums of all refunds of a payment."""
+    """Return evidence that contains the sums of a payment's refunds."""
     total = 0
     failed = 0
     for refund in refunds:
@@ -171,7 +173,7 @@ def sum_refunds(payment_id: str, refunds: Iterable[Fields]) -> Evidence:
 def parse_dispute(dispute: Fields) -> Evidence | None:
     """Return the evidence in a dispute, or ``None`` for a dispute that withdraws no money.
 
-    A dispute identifies only the payment, and doesn't contain the amount of the order.
+    A Stripe dispute identifies the payment, but contains neither the order nor the order's amount.
     """
     payment_id = parse_id(dispute.get("payment_intent"))
     if dispute.get("status") not in _DISPUTE_STATUSES or payment_id is None:
@@ -180,7 +182,7 @@ def parse_dispute(dispute: Fields) -> Evidence | None:
 
 
 def add_disputes(evidence: Evidence, disputes: Iterable[Fields]) -> Evidence:
-    """Return the evidence with the sums of these disputes."""
+    """Return a copy of the evidence that contains the sums of the disputes."""
     total = 0
     ended = 0
     lost = 0
@@ -195,7 +197,7 @@ def add_disputes(evidence: Evidence, disputes: Iterable[Fields]) -> Evidence:
 
 
 def parse_id(value: object) -> str | None:
-    """Return the id of a Stripe object, which is given as a full object or only as its id."""
+    """Return the id of a Stripe object, where ``value`` is the full object or only the id."""
     if isinstance(value, Mapping):
         value = value.get("id")
     return value if isinstance(value, str) else None
@@ -206,7 +208,7 @@ def _currency(fields: Fields) -> str | None:
     return currency.upper() if isinstance(currency, str) else None
 
 
-# Parses the evidence in an event, by the type of the event.
+# Maps each event type to the function that parses the evidence in the event.
 EVENT_PARSERS: dict[str, Callable[[Fields], Evidence | None]] = {
     "checkout.session.completed": parse_session,
     "checkout.session.async_payment_succeeded": parse_session,
@@ -215,7 +217,8 @@ EVENT_PARSERS: dict[str, Callable[[Fields], Evidence | None]] = {
     "charge.refunded": parse_charge,
     "refund.failed": parse_failed_refund,
     "refund.updated": parse_failed_refund,
-    # Webhook endpoints with an older API version get this event instead of ``refund.failed``.
+    # Webhook endpoints with an older API version get ``charge.refund.updated`` instead of
+    # ``refund.failed``.
     "charge.refund.updated": parse_failed_refund,
     "charge.dispute.created": parse_dispute,
     "charge.dispute.updated": parse_dispute,
@@ -229,7 +232,7 @@ class StripeHttpClient(stripe.HTTPClient):
     """An HTTP client for Stripe's library, which many threads can use at the same time.
 
     Args:
-        seconds: the time limit of one attempt.
+        seconds: the time limit of one attempt to call Stripe.
     """
 
     name = "httpx2"
@@ -260,7 +263,7 @@ class StripeHttpClient(stripe.HTTPClient):
 
 
 class StripeCheckout:
-    """An account at Stripe, which many threads can use at the same time."""
+    """The adapter of a Stripe account, which many threads can use at the same time."""
 
     def __init__(
         self,
@@ -284,12 +287,13 @@ class StripeCheckout:
         ).v1
 
     def open_checkout(self, checkout: Checkout) -> OpenedCheckout:
-        """Open a checkout. A second call for the same order returns the same checkout.
+        """Open a checkout. Repeated calls for an order return the same checkout.
 
-        Stripe allows an expiry from 30 minutes to 24 hours from now. An expiry outside these limits
-        is moved to the nearest limit, and the opened checkout contains the actual expiry.
+        Stripe requires a checkout to expire between 30 minutes and 24 hours from now. An expiry
+        outside Stripe's limits is moved to the nearest limit, and ``OpenedCheckout`` contains the
+        actual expiry.
         """
-        # Webhooks and replies return this metadata, which identifies the order.
+        # Stripe returns the metadata in webhooks and replies, so that they identify the order.
         metadata = {"application": APPLICATION, "order_id": str(checkout.order_id)}
         now = clock.now()
         earliest = now + _MIN_CHECKOUT_LIFETIME
@@ -299,14 +303,15 @@ class StripeCheckout:
             "unit_amount": checkout.amount_minor,
             "product_data": {"name": checkout.description},
         }
-        # The type is Any because the library's type for these parameters is very complicated.
+        # The type is Any because Stripe's type for the checkout parameters is very complicated.
         order: Any = {
             "mode": "payment",
             "line_items": [{"quantity": 1, "price_data": price}],
             "client_reference_id": str(checkout.order_id),
             "metadata": metadata,
             "payment_intent_data": {"metadata": metadata, "description": checkout.description},
-            # With adaptive pricing, Stripe may charge another currency and another amount.
+            # With adaptive pricing, Stripe might charge a different currency and amount than the
+            # order contains.
             "adaptive_pricing": {"enabled": False},
             "expires_at": int(min(max(checkout.expires_at, earliest), latest).timestamp()),
             "success_url": checkout.return_url,
@@ -330,8 +335,9 @@ class StripeCheckout:
                 self._call(lambda: self._api.checkout.sessions.expire(session_id))
                 session |= {"status": "expired"}
             except DomainError:
-                # Stripe refuses to close a session that is no longer open. The error has no code
-                # for this case, so fetch the session again.
+                # Stripe refuses to close a session that is no longer open. Stripe has no error code
+                # for a session that is no longer open, so fetch the session again to check its
+                # status.
                 session = self._fetch_session(session_id)
                 if session.get("status") == "open":
                     raise
@@ -359,7 +365,8 @@ class StripeCheckout:
             stripe.WebhookSignature.verify_header(
                 body, signature, secret, _SIGNATURE_TOLERANCE_SECONDS
             )
-        # The library raises ValueError or TypeError for a body or a header that is not text.
+        # Stripe's library raises ValueError or TypeError if the webhook's body or signature is not
+        # text.
         except (stripe.SignatureVerificationError, ValueError, TypeError):
             raise WEBHOOK_SIGNATURE_INVALID() from None
         try:
@@ -432,14 +439,14 @@ def _parse_time(seconds: int) -> datetime:
 
 
 def _translate_error(error: stripe.StripeError) -> Exception:
-    """Return ``payments.refused`` for a refused call, and a ``TransientError`` otherwise."""
+    """Return ``payments.refused`` if Stripe refused a call, or ``TransientError`` for an outage."""
     status = error.http_status
     summary = f"{type(error).__name__} {status or ''}".rstrip()
     if status in _TEMPORARY_STATUSES:
         return TransientError(f"The {_SERVER} refuses for now ({summary}).")
     if status not in _REFUSED_STATUSES:
         return ServerFailed(_SERVER, summary)
-    # Stripe's own text is left out, because the text quotes the end of the secret key.
+    # Omit Stripe's error message, because the message quotes the end of the secret key.
     reason = ", ".join(filter(None, (error.code, getattr(error, "param", None))))
     return _create_refusal(reason or type(error).__name__, status, request_id=error.request_id)
 

@@ -2,12 +2,13 @@
 
 Webhooks may be sent to public addresses and to the operator's networks. Python's ``is_global`` is
 not strict enough to recognise public addresses. ``is_global`` is true for ``fec0::/10``, for some
-multicast addresses, and for IPv6 addresses that embed an IPv4 address. Examples of embedding are
-NAT64 ``64:ff9b::/96``, 6to4 ``2002::/16``, compatible ``::/96`` and translated ``::ffff:0:0:0/96``.
-Before Python 3.13, ``is_global`` is also true for networks that were reserved later.
+multicast addresses, and for IPv6 addresses that embed an IPv4 address. Examples of IPv6 addresses
+that embed an IPv4 address are NAT64 ``64:ff9b::/96``, 6to4 ``2002::/16``, compatible ``::/96`` and
+translated ``::ffff:0:0:0/96``. Before Python 3.13, ``is_global`` is true even for some reserved
+networks.
 
-For IPv6, this module therefore allows the global unicast network except its reserved parts. For
-IPv4, this module allows every address outside a list of reserved networks.
+For IPv6, webhooks may be sent to the global unicast network, except to its reserved parts. For
+IPv4, webhooks may be sent to every address outside a list of reserved networks.
 """
 
 import ipaddress
@@ -15,16 +16,16 @@ from collections.abc import Iterable
 
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
-# The networks in https://www.iana.org/assignments/iana-ipv4-special-registry, multicast networks,
-# reserved networks, and an address of a cloud provider.
+# The reserved IPv4 networks, mostly from
+# https://www.iana.org/assignments/iana-ipv4-special-registry.
 _RESERVED_V4 = tuple(
     ipaddress.IPv4Network(each)
     for each in (
         *("0.0.0.0/8", "10.0.0.0/8"),
-        "100.64.0.0/10",  # Shared address space, which contains a metadata service.
+        "100.64.0.0/10",  # Shared address space, in which a cloud has its metadata service.
         "127.0.0.0/8",
-        "168.63.129.16/32",  # Host agent of a cloud provider, whose address looks public.
-        "169.254.0.0/16",  # Link-local addresses, which include most metadata services.
+        "168.63.129.16/32",  # The host agent of a cloud, at an address that looks public.
+        "169.254.0.0/16",  # Link-local addresses, at which most clouds have their metadata service.
         *("172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24"),
         *("192.88.99.0/24", "192.168.0.0/16", "192.175.48.0/24", "198.18.0.0/15"),
         *("198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
@@ -34,7 +35,7 @@ _GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
 _RESERVED_V6 = tuple(
     ipaddress.IPv6Network(each)
     for each in (
-        "2001::/23",  # Protocol assignments, including Teredo.
+        "2001::/23",  # IETF protocol assignments, including Teredo.
         "2002::/16",  # 6to4
         *("2001:db8::/32", "2620:4f:8000::/48", "3fff::/20"),
     )

@@ -23,7 +23,8 @@ from integrations.receivers.destinations import (
 MAX_CALL_SECONDS = 15.0
 MAX_ANSWER_BYTES = 4096
 _MAX_CONNECT_SECONDS = 5.0
-# The maximum number of a host's addresses to try, because some addresses may be unreachable.
+# The maximum number of addresses to try per host, because some addresses of a host may be
+# unreachable.
 _MAX_ADDRESSES_TRIED = 3
 
 
@@ -40,11 +41,11 @@ class Outcome:
     """The result of sending a webhook.
 
     Attributes:
-        milliseconds: the duration of the call.
+        milliseconds: the duration of the webhook call.
         status: the HTTP status of the response, or ``None`` without a response.
         body: the first 4 KB of the response.
         retry_after: the Retry-After header of the response.
-        error: the reason why there is no response. The reason contains no secrets.
+        error: the reason why there is no response, without secrets.
     """
 
     milliseconds: int
@@ -66,7 +67,7 @@ class ReceiverClient:
     Args:
         allowed: the operator's networks, to which webhooks may be sent although their addresses are
             private.
-        resolve: replaces the system's address lookup.
+        resolve: a function that replaces the system's address lookup.
     """
 
     def __init__(self, allowed: Sequence[IpNetwork], resolve: Resolver | None = None) -> None:
@@ -80,8 +81,8 @@ class ReceiverClient:
     def check(self, url: str) -> None:
         """Raise ``DestinationRefused`` for a URL to which webhooks may not be sent.
 
-        A host without an address counts as a host outside the operator's networks. Every call
-        checks the host again, because the host may get an address later.
+        A host without an address counts as a host outside the operator's networks. Every webhook
+        call checks the host again, because a host without an address may get an address later.
         """
         location = parse_url(url)
         try:
@@ -90,12 +91,13 @@ class ReceiverClient:
             require_public_form(location)
 
     def post_each(self, url: str, posts: Iterable[SignedPost]) -> list[Outcome]:
-        """Send the posts one after the other until a post fails, and return their outcomes.
+        """Send webhooks one after the other until a webhook fails, and return their outcomes.
 
-        The addresses of the host are looked up and checked once. All posts use the same connection,
-        and no redirect is followed. If the receiver closes the connection after the first post, the
-        client can't know whether the receiver got the next post. The next post then has no outcome,
-        so that the caller sends the post again.
+        The host's addresses are looked up and checked once for all webhooks. All webhooks use the
+        same connection, and no redirect is followed. If the receiver closes the connection between
+        two webhooks, the client can't know whether the receiver got the second webhook. A webhook
+        that the receiver may not have got has no outcome, so that the caller sends the webhook
+        again.
         """
         started_at = time.monotonic()
         try:
@@ -139,10 +141,10 @@ async def _post_each(
 
 
 class _Connection:
-    """A connection to a receiver, which is never used for another host.
+    """A connection to a webhook receiver, which is used for only one host.
 
-    Two hosts may have the same address. A connection must never be used for a host whose
-    certificate was not checked.
+    A connection must not be shared by two hosts at the same address, because only the first host's
+    certificate was checked.
     """
 
     def __init__(self, destination: Destination) -> None:
@@ -174,7 +176,7 @@ class _Connection:
                     max_seconds=ends_at - time.monotonic(),
                     content=post.content,
                     headers={**post.headers, "Host": location.authority},
-                    # The certificate is checked for the host name, although the URL contains an
+                    # Check the certificate for the host name, although the URL contains an IP
                     # address.
                     extensions={} if location.literal else {"sni_hostname": location.host},
                 )

@@ -1,8 +1,8 @@
 """Checks the URLs to which webhooks are sent.
 
-A URL must match a strict pattern, so that two URL parsers can't disagree about the host. A call
-connects to the checked addresses. The host name is not looked up again, because the addresses could
-have changed since the check.
+A webhook URL must match a strict pattern, so that two URL parsers can't disagree about the host. A
+webhook call connects only to IP addresses that were checked. The host name is looked up only once,
+because its addresses could change between the check and the call.
 """
 
 import ipaddress
@@ -17,7 +17,8 @@ from integrations.receivers.addresses import IpAddress, IpNetwork, is_callable, 
 MAX_URL_CHARACTERS = 2_000
 MAX_HOST_CHARACTERS = 253
 _HTTPS_PORT = 443
-# The lowest allowed port, except for port 443, because lower ports belong to other protocols.
+# The lowest port that is allowed in addition to port 443, because ports below 1024 belong to system
+# services.
 _MIN_FREE_PORT = 1024
 _MAX_PORT = 65_535
 _URL = re.compile(
@@ -28,27 +29,31 @@ _URL = re.compile(
     re.ASCII | re.IGNORECASE,
 )
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)", re.ASCII)
-# Most parsers read a host as an IPv4 address if the last label of the host matches this pattern.
+# Most URL parsers read a host as an IPv4 address if the last label of the host matches this
+# pattern.
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
-# A function that returns the addresses of a host and port as texts. Raises ``OSError``.
+# A function that returns the IP addresses of a host and port as strings. Raises ``OSError``.
 Resolver = Callable[[str, int], Sequence[str]]
 
 
 class DestinationRefused(Exception):
-    """The URL may not be called. The text of this error completes the sentence "The URL …"."""
+    """Webhooks may not be sent to a URL.
+
+    The exception's message completes the sentence "The URL …".
+    """
 
 
 class HostUnknown(Exception):
-    """The host has no address at the moment."""
+    """The host of a webhook URL has no IP address at the moment."""
 
 
 @dataclass(frozen=True)
 class Location:
-    """The parts of a URL.
+    """The parts of a webhook URL.
 
     Attributes:
         host: the host in lower case, or an IPv6 address without brackets.
-        path: the path and the query. The first character is a slash.
+        path: the path and the query, which begin with a slash.
     """
 
     scheme: str
@@ -58,7 +63,7 @@ class Location:
 
     @property
     def literal(self) -> IpAddress | None:
-        """The host as an IP address, or ``None`` if the host is a name."""
+        """Return the host as an IP address, or ``None`` if the host is a name."""
         try:
             return ipaddress.ip_address(self.host)
         except ValueError:
@@ -66,7 +71,7 @@ class Location:
 
     @property
     def authority(self) -> str:
-        """The value of the Host header."""
+        """Return the value of the Host header."""
         host = _bracketed(self.host)
         default = {"http": 80, "https": _HTTPS_PORT}[self.scheme]
         return host if self.port == default else f"{host}:{self.port}"
@@ -78,14 +83,14 @@ class Location:
 
 @dataclass(frozen=True)
 class Destination:
-    """A URL, and the checked addresses of its host."""
+    """A webhook URL, and the checked addresses of its host."""
 
     location: Location
     addresses: tuple[IpAddress, ...]
 
 
 def parse_url(url: str) -> Location:
-    """Parse a URL that matches the strict pattern. Raises ``DestinationRefused``."""
+    """Parse a webhook URL. Raises ``DestinationRefused`` if the URL violates the strict pattern."""
     if len(url) > MAX_URL_CHARACTERS:
         raise DestinationRefused(f"has at most {MAX_URL_CHARACTERS} characters")
     match = _URL.fullmatch(url)
@@ -107,13 +112,13 @@ def resolve_destination(
 ) -> Destination:
     """Look up the addresses of a host, and check that webhooks may be sent to every address.
 
-    Raises ``DestinationRefused`` if webhooks may not be sent to an address. Raises ``HostUnknown``
-    if the host has no address.
+    Raises ``DestinationRefused`` if webhooks may not be sent to one of the addresses. Raises
+    ``HostUnknown`` if the host has no address.
 
     Args:
         allowed: the operator's networks, in which private addresses, http and all ports are
             allowed.
-        resolve: replaces the system's address lookup.
+        resolve: a function that replaces the system's address lookup.
     """
     addresses: tuple[IpAddress, ...] = (location.literal,) if location.literal else ()
     if not addresses:
@@ -146,7 +151,7 @@ def _check_host(host: str) -> str:
     labels = host.split(".")
     if _NUMBER.fullmatch(labels[-1]):
         try:
-            # IPv4Address accepts only four decimal numbers without leading zeros.
+            # Python's IPv4Address accepts only four decimal numbers without leading zeros.
             return str(ipaddress.IPv4Address(host))
         except ValueError:
             raise DestinationRefused("has an IPv4 address of four decimal numbers") from None

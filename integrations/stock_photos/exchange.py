@@ -24,14 +24,14 @@ _TOLERATED_FAILURES = 2
 _SERVER = "photo provider"
 _MAX_RETRY_AFTER_SECONDS = 24 * 3600
 
-# Matches the headers with the limits of requests per time window. Unsplash has a single window of
-# an hour. Openverse has several windows and adds the name of the window, as in
-# `…-Limit-anon_burst`.
+# Matches the headers that report a photo provider's request limit per time window. Unsplash limits
+# the requests per hour only. Openverse limits the requests in several time windows, and adds a
+# window's name to the header, as in `…-Limit-anon_burst`.
 _LIMIT_HEADER = re.compile(r"x-ratelimit-limit(?:-(?P<window>[a-z0-9_]{1,40}))?\Z")
 _REMAINING_HEADERS = ("x-ratelimit-remaining", "x-ratelimit-available")
 _NUMBER = re.compile(r"\d{1,9}")
-# The statuses that mean an invalid request, rather than a fault of the installation or the
-# provider.
+# The HTTP statuses that mean an invalid request, rather than a fault of the installation or the
+# photo provider.
 _INVALID_REQUEST_STATUSES = {
     HTTPStatus.BAD_REQUEST,
     HTTPStatus.REQUEST_URI_TOO_LONG,
@@ -50,7 +50,8 @@ class Exchange:
     """The HTTP API of a photo provider.
 
     Attributes:
-        report: the function that records the quotas in every reply, including errors.
+        report: the function that records the request quotas in every reply, including error
+            replies.
     """
 
     name: PhotoProviderName
@@ -59,14 +60,15 @@ class Exchange:
     report: QuotaReport
 
     def get(self, path: str, params: Mapping[str, str | int]) -> tuple[str, dict[str, Any]]:
-        """Return the JSON object of a reply, both as text and parsed.
+        """Send a GET request, and return the reply's JSON object, both as text and parsed.
 
-        Raises the errors of ``StockPhotos``.
+        Raises the errors that ``StockPhotos`` documents.
         """
         headers = {"Accept": "application/json", **self.headers}
         try:
             with self._breaker.protect():
-                # An empty mapping becomes None, because the HTTP library would add a question mark.
+                # Pass None for an empty mapping, because the HTTP library would add a question mark
+                # to the URL.
                 reply = self._http.send(
                     "GET", self.base + path, params=params or None, headers=headers
                 )
@@ -104,7 +106,8 @@ class Exchange:
 
     @cached_property
     def _http(self) -> http_client.HttpClient:
-        # The client is created at the first call, because many processes never call a provider.
+        # Create the HTTP client at the first call, because many processes never call a photo
+        # provider.
         return http_client.HttpClient(
             http_client.HttpBounds(
                 _MAX_CALL_SECONDS, _MAX_CONNECT_SECONDS, _MAX_REPLY_BYTES, provider=_SERVER

@@ -1,8 +1,8 @@
 """An adapter for stock photos from Openverse (api.openverse.org), which needs no account.
 
-Openverse has no endpoint that counts downloads. The adapter uses the ``detail_url`` of a photo
-instead, which is in every search result. The adapter calls the ``detail_url`` once per use. The
-reply contains the file's ``url``, the licence and the required credit.
+Openverse has no endpoint that counts downloads. The Openverse adapter calls a photo's
+``detail_url``, which is in every search result, once per use of the photo. The reply of
+``detail_url`` contains the file's ``url``, the licence and the required credit.
 """
 
 import re
@@ -13,8 +13,8 @@ from integrations.stock_photos import port
 from integrations.stock_photos.exchange import Exchange, QuotaReport
 from integrations.stock_photos.port import FoundPhoto, Photo, PhotoProviderName, get_nested
 
-# The largest page that Openverse allows without an account. A larger request gets pages of this
-# size, so that no photo is skipped between two pages.
+# The maximum number of photos per result page that Openverse allows without an account. A search
+# with a larger limit gets pages of this size, so that no photo is skipped between two pages.
 _MAX_PAGE_PHOTOS = 20
 _ID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 # The licences whose names don't consist of "CC" and the code of the licence.

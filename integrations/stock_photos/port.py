@@ -20,8 +20,8 @@ class PhotoCredit:
 
     Attributes:
         title: the title of the photo, if the licence requires the title.
-        title_url: the page of the photo.
-        provider: the name of the provider, if the provider requires the name.
+        title_url: the URL of the photo's page.
+        provider: the name of the photo provider, if the provider must be named in the credit.
         licence: the name of the licence, if the photo has a specific licence.
     """
 
@@ -72,7 +72,8 @@ class Photo:
     """The identity of a photo at its provider.
 
     Attributes:
-        mark: the text that Unsplash puts into the links of a search, and requires for a download.
+        mark: the text (``ixid``) that Unsplash puts into the links of search results, and requires
+            when a photo is used.
     """
 
     id: str
@@ -82,12 +83,13 @@ class Photo:
 class StockPhotos(Protocol):
     """A stock photo provider.
 
-    Calls raise ``stockphoto.limit_reached`` (unavailable, with the provider's ``Retry-After``),
-    ``stockphoto.unavailable``, ``stockphoto.too_slow`` and ``stockphoto.failed`` (provider_failed).
-    Calls raise ``stockphoto.refused`` (malformed) if the provider rejects the request as invalid.
+    Calls over the quota raise ``stockphoto.limit_reached`` (unavailable) with the provider's
+    ``Retry-After``. Calls raise ``stockphoto.unavailable``, ``stockphoto.too_slow`` or
+    ``stockphoto.failed`` (provider_failed) if the photo provider fails. Calls raise
+    ``stockphoto.refused`` (malformed) if the photo provider rejects the request as invalid.
 
     Attributes:
-        origin: the base URL of the provider's API, which is a part of the key of a cached search.
+        origin: the base URL of the provider's API, which is part of the cache key of every search.
         image_origins: the origins from which browsers load small copies of photos.
     """
 
@@ -104,18 +106,19 @@ class StockPhotos(Protocol):
     def parse_endpoint(self, endpoint: str) -> Photo:
         """Return the photo that an endpoint from a search identifies, without sending a request.
 
-        Raises ``stockphoto.endpoint_not_allowed`` (malformed) for any other URL.
+        Raises ``stockphoto.endpoint_not_allowed`` (malformed) for a URL that is not a photo
+        endpoint.
         """
 
     def download_url(self, photo: Photo) -> str:
-        """Report the use of a photo to the provider, and return the URL of the file.
+        """Report the use of a photo to the provider, and return the URL of the photo's file.
 
         Raises ``stockphoto.not_found``.
         """
 
 
 def parse_results(payload: str, parse: Callable[[Any], FoundPhoto | None]) -> list[FoundPhoto]:
-    """Return the photos in the reply to a search, without photos for which ``parse`` fails."""
+    """Return the photos in a search reply, without photos for which ``parse`` returns ``None``."""
     results = get_nested(orjson.loads(payload), "results")
     photos = map(parse, results if isinstance(results, list) else [])
     return [photo for photo in photos if photo is not None]
@@ -127,7 +130,7 @@ def get_origin(url: str) -> str:
 
 
 def parse_web_url(value: object) -> str | None:
-    """Return the URL if a page may link to it, or ``None`` for any other value."""
+    """Return the value if it is a URL to which a page may link, or else ``None``."""
     return value if isinstance(value, str) and _WEB_URL.fullmatch(value) else None
 
 
@@ -146,6 +149,6 @@ def get_nested(value: object, *names: str) -> Any:
 
 
 def parse_side(photo: object, name: str) -> int:
-    """Return the width or height in pixels, or 0 if the provider reports no valid number."""
+    """Return a photo's width or height in pixels, or 0 if the provider reports no valid number."""
     value = get_nested(photo, name)
     return value if isinstance(value, int) and 0 < value < _MAX_SIDE_PIXELS else 0

@@ -11,7 +11,7 @@ from integrations.stock_photos.unsplash import Unsplash
 class StockPhotoProviders:
     """The configured stock photo providers, which connect at the first request.
 
-    A process creates only one instance, so that its requests share connections.
+    A process needs only one ``StockPhotoProviders`` instance, whose requests share connections.
     """
 
     def __init__(self, given: Settings, report: QuotaReport) -> None:
@@ -28,13 +28,13 @@ class StockPhotoProviders:
 
     @property
     def names(self) -> list[PhotoProviderName]:
-        """The names of the configured providers, with the default provider first."""
+        """Return the names of the configured providers, with the default provider first."""
         return sorted(self._adapters, key=lambda name: (name != self.default, name))
 
     def get_provider(self, name: PhotoProviderName) -> StockPhotos:
-        """Return the provider with this name.
+        """Return the stock photo provider with this name.
 
-        Raises ``stockphoto.not_configured`` (unavailable). Only the operator can fix this error.
+        Raises ``stockphoto.not_configured`` (unavailable), which only the operator can fix.
         """
         if name not in self._adapters:
             raise STOCKPHOTO_NOT_CONFIGURED(provider=name)

@@ -1,8 +1,8 @@
 """An adapter for stock photos from Unsplash (unsplash.com/documentation).
 
-The rules of Unsplash require that pages load photos from Unsplash's own URLs, and that the
-photographer is named. Each use of a photo must be reported to the ``download_location`` of the
-photo, together with the ``ixid`` from the search.
+The rules of Unsplash require that pages load photos from Unsplash's own URLs and name the
+photographer. Each use of a photo must be reported to the ``download_location`` of the photo,
+together with the ``ixid`` from the search.
 """
 
 import re
@@ -17,7 +17,7 @@ from integrations.stock_photos.port import FoundPhoto, Photo, PhotoProviderName,
 
 _ID = r"[A-Za-z0-9_-]{1,64}"
 _IXID = r"[A-Za-z0-9_=-]{1,512}"
-# The origins of free photos and of paid photos.
+# The origins from which Unsplash serves free photos and paid photos.
 _IMAGE_ORIGINS = ("https://images.unsplash.com", "https://plus.unsplash.com")
 _HOME_URL = "https://unsplash.com/"
 # The rules of Unsplash require these parameters in links to Unsplash.
@@ -33,8 +33,8 @@ class Unsplash:
         authorization = f"Client-ID {access_key.get_secret_value()}"
         headers = {"Authorization": authorization, "Accept-Version": "v1"}
         self._exchange = Exchange(self.name, base, headers, report)
-        # The pattern must match the whole endpoint. The endpoint is neither decoded nor normalised,
-        # so that nothing can be hidden in the endpoint.
+        # Matches the URL of a download endpoint. The endpoint URL is neither decoded nor
+        # normalised, so that no different path can be hidden in the URL.
         path = rf"/photos/(?P<id>{_ID})/download(?:\?ixid=(?P<ixid>{_IXID}))?"
         self._endpoint = re.compile(re.escape(base) + path, re.ASCII)
 

@@ -1,6 +1,6 @@
 """Places where backups are stored, which are a folder or a separate bucket.
 
-A place contains each file either completely or not at all.
+A backup place contains each file either completely or not at all.
 """
 
 import errno
@@ -27,13 +27,13 @@ from storage import encryption
 from storage.encryption import DecryptionFailed, KeyWrapper, WrappedKey
 from storage.objects import ObjectMissing, ObjectStore, StoredObject
 
-# The maximum time to retry a call, so that a backup of several hours survives a short outage of the
-# storage.
+# The maximum time to retry a call to the backup place, so that a backup of several hours survives a
+# short outage.
 MAX_WAIT_SECONDS = 300.0
 _MAX_PAUSE_SECONDS = 15.0
 _CONTENT_TYPE = "application/octet-stream"
 _MAX_CONNECTIONS = 4
-# Error numbers that mean an unusable folder, so that retries are pointless.
+# Error numbers of the operating system that mean a permanently unusable folder.
 _PERMANENT_ERRORS = {errno.ENOTDIR, errno.EEXIST, errno.EACCES, errno.EPERM, errno.EROFS}
 # The first bytes of every backup file.
 _FORMAT_MARK = b"pressroom backup 1\n"
@@ -43,25 +43,28 @@ T = TypeVar("T")
 
 
 class BackupKeyMissing(Exception):
-    """The keyring lacks the backup key of a file. The text of this error is the id of the key."""
+    """The keyring lacks the backup key of a file.
+
+    The exception's message is the id of the backup key.
+    """
 
 
 class BackupPlace(Protocol):
-    """A store of named files. Every temporary failure of a place is a ``TransientError``.
+    """A store of named backup files. Every temporary failure raises a ``TransientError``.
 
-    A folder that can never store files raises ``backup.folder_unusable``.
+    A permanently unusable backup folder raises ``backup.folder_unusable``.
     """
 
     def put(self, key: str, data: bytes, content_type: str) -> None: ...
 
     def get(self, key: str) -> bytes:
-        """Return the bytes of a file. Raises ``ObjectMissing``."""
+        """Return the bytes of a backup file. Raises ``ObjectMissing``."""
 
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
-        """Yield every file whose name starts with the prefix, sorted by the bytes of the name."""
+        """Yield every file whose name starts with ``prefix``, sorted by the bytes of the names."""
 
     def remove(self, *keys: str) -> None:
-        """Remove these files. Missing files are not an error."""
+        """Remove the named backup files, and ignore missing files."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +75,8 @@ class FolderPlace:
 
     def put(self, key: str, data: bytes, content_type: str = _CONTENT_TYPE) -> None:
         target = self._path(key)
-        # The unfinished file gets a name with a leading dot, because ``list_objects`` skips such
-        # names. A killed process may leave an unfinished file behind.
+        # An unfinished file has a name with a leading dot, because ``list_objects`` skips names
+        # with a leading dot. A killed process may leave an unfinished file behind.
         unfinished = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
         with self._translate_errors(key):
             try:
@@ -88,7 +91,7 @@ class FolderPlace:
                     os.fsync(file.fileno())
                 unfinished.replace(target)
             except FileNotFoundError as error:
-                # Another process that deleted old backups has removed the empty folder.
+                # A process that deletes old backups has removed the empty folder in the meantime.
                 raise TransientError(f"The folder {target.parent} is gone.") from error
             finally:
                 unfinished.unlink(missing_ok=True)
@@ -99,10 +102,10 @@ class FolderPlace:
             return self._path(key).read_bytes()
 
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
-        """Yield every file in the folder ``prefix``, sorted by the bytes of the name.
+        """Yield every file in the subfolder ``prefix``, sorted by the bytes of the file names.
 
         Args:
-            prefix: the name of a folder that ends in a slash, or an empty text for all files.
+            prefix: the name of a subfolder with a final slash, or an empty text for all files.
         """
         with self._translate_errors(prefix):
             self._require_folder()
@@ -116,7 +119,7 @@ class FolderPlace:
                 for folder in path.relative_to(self.folder).parents[:-1]:
                     try:
                         (self.folder / folder).rmdir()
-                    except OSError:  # The folder contains files, or no longer exists.
+                    except OSError:  # The folder isn't empty, or no longer exists.
                         break
 
     def _path(self, key: str) -> Path:
@@ -125,9 +128,9 @@ class FolderPlace:
         return self.folder / key
 
     def _require_folder(self) -> None:
-        """Raise an error if the path of the folder is a file.
+        """Raise ``FileExistsError`` if the path of the backup folder leads to a file.
 
-        A missing folder raises no error, because the first ``put`` creates the folder.
+        A missing backup folder raises no error, because the first ``put`` creates the folder.
         """
         try:
             mode = self.folder.stat().st_mode
@@ -159,8 +162,7 @@ class FolderPlace:
 def _walk_folder(folder: Path, prefix: str) -> Iterator[StoredObject]:
     if not folder.is_dir():
         return
-    # Folder names are sorted with their slash, so that the order of files is the same as in a
-    # bucket.
+    # Sort folder names with a final slash, so that files have the same order as in a bucket.
     entries = {
         f"{entry.name}/" if entry.is_dir() else entry.name: entry
         for entry in os.scandir(folder)
@@ -175,7 +177,7 @@ def _walk_folder(folder: Path, prefix: str) -> Iterator[StoredObject]:
 
 
 def _flush_folder(folder: Path) -> None:
-    """Write a folder to the disk, so that a renamed file survives a power failure."""
+    """Flush a folder to the disk, so that a file's new name survives a power failure."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -184,9 +186,9 @@ def _flush_folder(folder: Path) -> None:
 
 
 def open_place(settings: Settings) -> BackupPlace:
-    """Return the backup place in the settings, which connects at its first use.
+    """Return the configured backup place, which connects at its first use.
 
-    Raises ``SettingsError`` if the settings contain no usable place.
+    Raises ``SettingsError`` if the settings contain no usable backup place.
     """
     variable = variable_of("backup_url")
     if settings.backup_url is None:
@@ -196,7 +198,8 @@ def open_place(settings: Settings) -> BackupPlace:
         return FolderPlace(Path(unquote(url.path)))
     bucket, _, prefix = url.path.strip("/").partition("/")
     options = {name: values[-1] for name, values in parse_qs(url.query).items()}
-    # Every setting is passed, because a missing setting would be read from the environment.
+    # Pass every field, because ``ObjectStorageSettings`` would read a missing field from an
+    # environment variable.
     bucket_settings = ObjectStorageSettings.model_validate(
         {
             "s3_endpoint": f"{url.scheme}://{url.netloc.rpartition('@')[2]}",
@@ -219,12 +222,13 @@ def open_place(settings: Settings) -> BackupPlace:
 class SealedPlace:
     """A backup place whose files are encrypted.
 
-    Each file is encrypted with a separate data key. A file begins with its data key, which is
-    encrypted with a backup key. The encrypted data key is bound to the name of the file, so that a
-    file under a wrong name can't be decrypted.
+    Each backup file is encrypted with a separate data key. A backup file begins with its data key,
+    which is encrypted with a backup key. The encrypted data key is bound to the name of the file,
+    so that a renamed file can't be decrypted.
 
     Attributes:
-        max_wait_seconds: the seconds during which a failed call to the place is retried.
+        max_wait_seconds: the number of seconds for which a failed call to the backup place is
+            retried.
     """
 
     place: BackupPlace
@@ -239,7 +243,7 @@ class SealedPlace:
         self._retry(lambda: self.place.put(name, content, _CONTENT_TYPE))
 
     def get(self, name: str) -> bytes:
-        """Return the decrypted bytes of a file.
+        """Return the decrypted bytes of a backup file.
 
         Raises ``ObjectMissing``, ``DecryptionFailed`` and ``BackupKeyMissing``.
         """
@@ -266,7 +270,7 @@ class SealedPlace:
 
 
 def retry_transient_errors(call: Callable[[], T], max_wait_seconds: float = MAX_WAIT_SECONDS) -> T:
-    """Return the result of the call, and retry the call after a ``TransientError``.
+    """Call a function, retry the call after each ``TransientError``, and return the result.
 
     Raises the ``TransientError`` if the retries take longer than ``max_wait_seconds``.
     """
@@ -285,9 +289,9 @@ def retry_transient_errors(call: Callable[[], T], max_wait_seconds: float = MAX_
 def open_sealed_place(
     settings: Settings, *, max_wait_seconds: float = MAX_WAIT_SECONDS
 ) -> SealedPlace:
-    """Return the encrypted backup place in the settings.
+    """Return the configured backup place, whose files are encrypted.
 
-    Raises ``SettingsError`` if the settings contain no usable place or no backup keys.
+    Raises ``SettingsError`` if the settings contain no usable backup place or no backup keys.
     """
     place = open_place(settings)
     if settings.backup_keys is None:

@@ -1,6 +1,7 @@
 """Runs pg_dump and pg_restore, which write and read dumps in Postgres' custom format.
 
-The two programs must be on the PATH, and must not be older than the database server.
+The programs pg_dump and pg_restore must be on the PATH, and must not be older than the database
+server.
 """
 
 import os
@@ -20,12 +21,12 @@ from core.settings.given_settings import variable_of
 from storage.database import is_pooled, run_single_statement
 
 _MAX_READ_BYTES = 1024 * 1024
-# A database server that sends nothing for longer counts as hanging. The limit is generous, because
-# the server may have to sort a large table before it sends the first row.
+# A database server that sends nothing for longer than this time counts as hanging. The time limit
+# is generous, because the server may have to sort a large table before sending the first row.
 _MAX_SILENT_SECONDS = 900.0
 _MAX_REASON_CHARACTERS = 500
-# The only environment variables that a child process inherits, because other variables may contain
-# secrets.
+# The only environment variables that pg_dump and pg_restore inherit, because all other variables
+# may contain secrets.
 _INHERITED_VARIABLES = ("PATH", "HOME", "TMPDIR")
 # With these options, pg_dump notices within half a minute that the server has vanished.
 _CONNECTION_OPTIONS = {
@@ -46,7 +47,7 @@ WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p', 'v', 'm', 
 class PostgresToolFailed(Exception):
     """A Postgres program is missing or has failed.
 
-    The text of this error names the program and the reason.
+    The exception's message names the Postgres program and the reason.
     """
 
 
@@ -71,7 +72,7 @@ def dump(database: SecretStr) -> Generator[bytes, None, None]:
 def restore(database: SecretStr, pieces: Iterable[bytes]) -> None:
     """Restore a dump into an empty database, either completely or not at all.
 
-    The role that restores becomes the owner of the tables and functions. Raises
+    The database role that restores the dump becomes the owner of all tables and functions. Raises
     ``PostgresToolFailed``.
     """
     options = ("--single-transaction", "--exit-on-error")
@@ -97,9 +98,9 @@ def has_tables(database: SecretStr) -> bool:
 
 
 def _require_primary(database: SecretStr) -> None:
-    """Require a direct connection to the primary.
+    """Require that the URL leads directly to the primary database server.
 
-    Through a connection pooler, the session settings of pg_dump would affect other sessions. A
+    Through a connection pooler, pg_dump would change the session settings of other clients. A
     replica may lack changes that the journal of erasures and opt-outs already contains.
     """
     with _connect(database) as session:
@@ -126,15 +127,15 @@ def _parse_url(database: SecretStr) -> URL:
 def _run_program(
     program: str, database: SecretStr, *options: str
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a Postgres program on this database during the block.
+    """Run a Postgres program on a database during the ``with`` block.
 
-    Raises ``PostgresToolFailed`` if the program is missing or has failed at the end of the block.
+    Raises ``PostgresToolFailed`` if the Postgres program is missing, or exits with an error.
     """
     path = shutil.which(program)
     if path is None:
         raise PostgresToolFailed(f"{program}: is not on the PATH; install Postgres' own programs")
     url = _parse_url(database)
-    # The password is passed in the environment, because every user of the machine can read the
+    # Pass the database password in the environment, because every user of the machine can read the
     # arguments of a process.
     public_url = url._replace(password=None).update_query_dict(_CONNECTION_OPTIONS)
     environment = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
@@ -154,8 +155,8 @@ def _run_program(
             try:
                 yield process
             except BaseException:
-                # Kill the program before closing its input, because the end of the input would
-                # look like a complete dump.
+                # Kill the Postgres program before closing its input, because the end of the input
+                # would look like a complete dump.
                 process.kill()
                 raise
         if process.returncode:

@@ -14,8 +14,8 @@ _SELECT_EXTENSION = sa.text("SELECT 1 FROM pg_extension WHERE extname = :name")
 def require(name: str) -> None:
     """Create a trusted extension unless the database already has the extension.
 
-    A trusted extension needs only the privilege CREATE on the database. Raises
-    ``service.unavailable`` with advice for the operator.
+    Creating a trusted extension needs only the privilege CREATE on the database. Raises
+    ``service.unavailable`` with advice for the operator if the extension can't be created.
     """
     connection = op.get_bind()
     if connection.scalar(_SELECT_EXTENSION, {"name": name}):

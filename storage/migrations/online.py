@@ -1,8 +1,9 @@
 """Migration steps that don't block the running application, even on a large table.
 
-Each step runs outside a transaction and first checks which changes already exist. A migration that
-was killed can therefore run again and resume at the unfinished step. A migration with such steps
-must contain no other statements, because a second run would repeat those statements.
+Each online migration step runs outside a transaction and skips changes that already exist. A killed
+migration can run again and resume at the unfinished step, because finished steps are skipped. A
+migration with online steps must contain no other statements, because a second run would repeat the
+other statements.
 """
 
 from collections.abc import Iterator
@@ -38,7 +39,7 @@ def create_index(
     definition = f"USING {method} ({columns})" + (f" WHERE {where}" if where else "")
     with _outside_a_transaction() as connection:
         is_valid = connection.scalar(_SELECT_IS_VALID_INDEX, {"name": name})
-        if is_valid is False:  # An earlier build was killed, or failed because of duplicate rows.
+        if is_valid is False:  # An earlier index build was killed, or found duplicate rows.
             connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY {name}")
         if not is_valid:
             connection.exec_driver_sql(f"CREATE {kind} CONCURRENTLY {name} ON {table} {definition}")
@@ -91,7 +92,7 @@ def _outside_a_transaction() -> Iterator[sa.Connection]:
 
 @contextmanager
 def _short_lock_timeout(connection: sa.Connection) -> Iterator[None]:
-    """Limit the time that statements in the block wait for a lock.
+    """Limit the time that statements in the ``with`` block wait for a lock.
 
     All writers of a table queue behind a statement that waits for an exclusive lock on the table.
     """

@@ -25,7 +25,7 @@ def is_compatible(database: Database, needed: str) -> bool:
 
 
 def read_revisions(database: Database) -> list[str]:
-    """Return the revision of the database in a list. Raises ``psycopg2.Error``."""
+    """Return a list that contains the revision of the database. Raises ``psycopg2.Error``."""
     return [revision for (revision,) in database.rows(_SELECT_REVISIONS)]
 
 

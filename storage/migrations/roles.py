@@ -2,11 +2,11 @@
 
 A separate owner role creates and changes tables (``pressroom migrate``). The application's role
 can't alter, truncate or drop a table, disable a trigger, or create a permanent table. An attacker
-who can run SQL as the application therefore can't change tables either. The application's role may
+who can run SQL as the application therefore can't change the schema. The application's role may
 create temporary tables, because imports stage their rows in temporary tables.
 
-The application's role also stores the time limits of its sessions. The limits therefore apply even
-if an external connection pooler opens the sessions.
+The application's role stores the time limits of its sessions, so that the limits apply even if an
+external connection pooler opens the sessions.
 """
 
 from contextlib import closing
@@ -25,20 +25,20 @@ from storage.database import SESSION_DEFAULTS
 log = get_logger(__name__)
 
 _DEFAULT_PRIVILEGES = "SELECT, INSERT, UPDATE, DELETE"
-# The application may take the next number of a sequence, but may not set the number.
+# The application's role may take the next number of a sequence, but may not set the number.
 _SEQUENCE_PRIVILEGES = "USAGE, SELECT"
-# The tables on which the application has fewer privileges. The application can't rewrite tables
-# that only grow, and can't delete rows that record money.
+# The tables on which the application's role has fewer than the default privileges. The application
+# can't rewrite tables that only grow, and can't delete rows that record money.
 _RESTRICTED_PRIVILEGES = {
     "alembic_version": "SELECT",
     "payment_order_transitions": "SELECT",
     "credit_entries": "SELECT, INSERT",
     # Maintenance deletes orders that were never paid or claimed, together with their history.
-    # Triggers refuse to delete the history of other orders.
+    # Triggers refuse to delete the history of an order that was paid or claimed.
     "payment_events": "SELECT, INSERT, DELETE",
     "payment_order_changes": "SELECT, INSERT, DELETE",
     "credit_accounts": "SELECT, INSERT, UPDATE",
-    # Functions of the owner role delete old events, and raise the offset after a restore.
+    # Functions of the owner role delete old feed events, and raise the feed offset after a restore.
     "feed_events": "SELECT, INSERT",
     "feed_offsets": "SELECT",
     # Functions of the owner role shorten IP addresses, erase people and undo imports.
@@ -50,15 +50,16 @@ _RESTRICTED_PRIVILEGES = {
     "events": "SELECT, INSERT, UPDATE (ip, user_agent)",
 }
 
-# Selects the product's tables and sequences. Objects of extensions or of other roles are skipped.
+# Selects the product's tables and sequences. Tables and sequences that belong to an extension or to
+# a different role are skipped.
 _SELECT_TABLES_AND_SEQUENCES = text(
     "SELECT relname, oid::regclass::text, relkind = 'S' FROM pg_class"
     " WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'v', 'S')"
     " AND pg_has_role(relowner, 'USAGE')"
     " AND NOT EXISTS (SELECT FROM pg_depend WHERE objid = pg_class.oid AND deptype = 'e')"
 )
-# Selects the functions that run with the privileges of the owner role. The application calls these
-# functions for changes that its own role may not make.
+# Selects the functions that run with the privileges of the owner role. The application calls
+# functions of the owner role for changes that the application's role may not make.
 _SELECT_OWNER_FUNCTIONS = text(
     "SELECT oid::regprocedure::text FROM pg_proc"
     " WHERE pronamespace = 'public'::regnamespace AND prosecdef AND pg_has_role(proowner, 'USAGE')"
@@ -74,8 +75,8 @@ _SELECT_HAS_EXCESS_PRIVILEGES = text(
 def grant_application_access(connection: Connection, login: URL) -> None:
     """Create the application's role if it is missing, and set exactly the privileges it needs.
 
-    An installation may use a single role as owner and application. The privileges of such a role
-    are not changed, and a warning is logged.
+    An installation may use a single database role as owner and as application. The privileges of a
+    role that is both owner and application are not changed, and a warning is logged.
 
     Args:
         connection: a connection of the owner role.
@@ -110,7 +111,8 @@ def _create_role(connection: Connection, role: str, password: str | None) -> Non
     driver_connection = cast(
         "psycopg2.extensions.connection", connection.connection.dbapi_connection
     )
-    # The statement contains a hash instead of the password, because the server may log statements.
+    # The CREATE ROLE statement contains a hash instead of the password, because the server may log
+    # statements.
     verifier = password and psycopg2.extensions.encrypt_password(
         password, role, scope=driver_connection, algorithm="scram-sha-256"
     )
@@ -129,7 +131,7 @@ def _grant_privileges(connection: Connection, role: str) -> None:
         # Databases from before Postgres 15 allow every role to create tables.
         "REVOKE CREATE ON SCHEMA public FROM PUBLIC",
         f"GRANT USAGE ON SCHEMA public TO {role}",
-        # Default privileges apply to tables and sequences that a later release creates.
+        # Default privileges apply to tables and sequences that future releases create.
         f"{alter_defaults} GRANT {_DEFAULT_PRIVILEGES} ON TABLES TO {role}",
         f"{alter_defaults} GRANT {_SEQUENCE_PRIVILEGES} ON SEQUENCES TO {role}",
     ]
@@ -153,7 +155,7 @@ def _grant_privileges(connection: Connection, role: str) -> None:
 
 
 def _set_session_defaults(connection: Connection, login: URL) -> None:
-    """Store the settings of the application's sessions, such as time limits, in the role."""
+    """Store session settings, such as time limits, in the application's role."""
     quote = connection.dialect.identifier_preparer.quote
     role = quote(login.username or "")
     database = quote(connection.engine.url.database or "")

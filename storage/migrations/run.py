@@ -1,4 +1,4 @@
-"""Migrates the database to the newest revision, or waits until another process has done so."""
+"""Migrates the database to the newest revision, or waits until another process has migrated it."""
 
 import time
 from collections.abc import Iterator
@@ -30,15 +30,16 @@ from storage.migrations import revisions, roles
 log = get_logger(__name__)
 
 ADVISORY_LOCK = 0x50726573  # "Pres" in ASCII
-# A step that needs a table's lock gives up after a second, because requests queue behind the step.
-# The step is retried for this time, which exceeds the longest report and the busiest period.
+# A migration step that waits for a table's lock times out after a second, because requests queue
+# behind the step. Migration steps are retried for this time, which exceeds the longest report and
+# the busiest period.
 MAX_RETRY_SECONDS = 1800.0
 _PAUSE_SECONDS = 0.5
 _TEMPORARY_ERRORS = (psycopg2.errors.LockNotAvailable, psycopg2.errors.DeadlockDetected)
 
 
 class SessionIsPooled(psycopg2.OperationalError):
-    """The owner's connection leads to a connection pooler instead of Postgres itself."""
+    """The connection of the owner role leads to a connection pooler instead of Postgres itself."""
 
 
 def build_alembic_config(connection: Connection) -> Config:
@@ -53,9 +54,9 @@ def build_alembic_config(connection: Connection) -> Config:
 def migrate(settings: MigrationSettings) -> str:
     """Migrate the database to the newest revision, and grant access to the application's role.
 
-    Return the new revision. If several processes migrate at the same time, each waits for the
-    others. If a process is killed during a migration, the next process resumes at the unfinished
-    step. Raises ``service.unavailable`` if this release can't migrate the database.
+    Return the new revision of the database. Processes that migrate the database at the same time
+    run one after the other. If a process is killed during a migration, the next process resumes at
+    the unfinished step. Raises ``service.unavailable`` if this release can't migrate the database.
     """
     owner_url = settings.migration_database_url or settings.database_url
     engine = open_owner_engine(owner_url, application_name="pressroom-migrate")
@@ -68,11 +69,11 @@ def migrate(settings: MigrationSettings) -> str:
 
 
 def wait_until_migrated(settings: DatabaseSettings) -> str:
-    """Wait until another process has migrated the database to this release's revision or further.
+    """Wait until another process has migrated the database to this release's revision or later.
 
-    Return the revision of this release. The wait has no time limit, so the database may be
-    unreachable in the meantime. The wait ends when the application's role can read the tables. Each
-    new reason for waiting is logged.
+    Return the revision of this release. The wait has no time limit, and continues while the
+    database is unreachable. The wait for a migration ends when the application's role can read the
+    tables. Each new reason for waiting is logged.
     """
     needed = revisions.get_newest_revision()
     database = open_database(settings, pool_size=1, application_name="pressroom-migrate-wait")
@@ -101,10 +102,10 @@ def _explain_unusable(database: Database, needed: str) -> str | None:
 
 @contextmanager
 def _exclusive_migration(connection: Connection) -> Iterator[None]:
-    """Keep other processes from migrating during the block.
+    """Keep other processes from migrating the database during the ``with`` block.
 
-    This process polls the lock. A statement that waits for the lock would hold a snapshot, and the
-    other process's CREATE INDEX CONCURRENTLY would wait for this snapshot forever.
+    Poll the advisory lock, because a statement that waits for the lock would hold a snapshot. A
+    CREATE INDEX CONCURRENTLY in the process with the lock would wait for the snapshot forever.
     """
     try_lock = text("SELECT pg_try_advisory_lock(:key)").bindparams(key=ADVISORY_LOCK)
     is_waiting = False
@@ -138,7 +139,7 @@ def _upgrade(connection: Connection) -> None:
         else:
             return
         finally:
-            # Alembic has committed its changes, and then started another transaction.
+            # End the transaction that Alembic starts after it has committed its changes.
             connection.rollback()
 
 

@@ -2,7 +2,8 @@
 
 Workers regularly send a *canary* through each queue. A canary is a message that only records its
 own arrival. A queue has at most one canary in transit. A canary that does not arrive in time counts
-as lost. All times come from the clock of Redis, so that the clocks of the workers don't matter.
+as lost. All times of canaries come from the clock of Redis, so that the clocks of the workers don't
+matter.
 """
 
 from collections import defaultdict
@@ -13,21 +14,22 @@ import redis
 
 _CANARIES_KEY = "pressroom:canaries"
 _INTERVAL_SECONDS = 10
-# A worker that crashes loses the canary it has received, although the queue itself works. The lost
-# canary must be replaced before its age makes the API refuse calls.
+# A crash of a worker may lose a canary, although the queue works. A lost canary must be replaced
+# before its age makes the API refuse calls.
 _LOST_AFTER_SECONDS = 15
 # The measurements of a queue without workers expire after this time.
 _RETENTION_SECONDS = 600
-# Each worker sends canaries to the queues that it serves, more often than every 30 seconds. A queue
-# without a new canary for 30 seconds therefore has no working worker. After a day without canaries,
-# the queue counts as unused, because an operator may leave a queue without workers on purpose.
+# Each worker sends canaries to its queues, so a queue without a new canary for 30 seconds has no
+# working worker. After a day without canaries, a queue counts as unused, because an operator may
+# leave a queue without workers on purpose.
 _SILENT_AFTER_SECONDS = 30
 _UNUSED_AFTER_SECONDS = 86_400
 
-# The canaries are a Redis hash with four fields per queue. ``sent`` is the time of the last canary.
-# ``waiting`` is the time of the first canary since the last arrival, and is missing when no canary
-# is in transit. ``took`` is the number of seconds that the last canary was in transit. ``version``
-# is the release of the worker that received the last canary.
+# The canaries are a Redis hash with four fields per queue. The field ``sent`` is the time at which
+# the last canary was sent. The field ``waiting`` is the send time of the first canary since the
+# last arrival, and is missing when no canary is in transit. The field ``took`` is the number of
+# seconds that the last canary was in transit. The field ``version`` is the release of the worker
+# that received the last canary.
 _PREAMBLE = """
 local hash, queue = KEYS[1], ARGV[1]
 local time = redis.call('TIME')
@@ -67,9 +69,9 @@ class QueueAge:
     Attributes:
         delay_seconds: the time that the last canary was in transit, or the age of the canary that
             is in transit now, whichever is longer.
-        silent_seconds: seconds since the last canary was sent.
-        version: the release of the worker that received the last canary. Empty before the first
-            arrival.
+        silent_seconds: the number of seconds since the last canary was sent.
+        version: the release of the worker that received the last canary, or an empty text before
+            the first arrival.
     """
 
     delay_seconds: float = 0.0
@@ -98,7 +100,7 @@ class Canaries:
         )
 
     def read_ages(self) -> dict[str, QueueAge]:
-        """Return the age of each queue that recently had workers."""
+        """Return the ``QueueAge`` of each queue that recently had workers."""
         fields: Any = self._client.hgetall(_CANARIES_KEY)
         clock: Any = self._client.time()
         now = clock[0] + clock[1] / 1_000_000
@@ -122,7 +124,8 @@ class Canaries:
     def read_delays_or_silence(self) -> dict[str, float]:
         """Return the delay of each queue in seconds.
 
-        A queue that has lost its workers gets the time since its last canary, if that is longer.
+        For a queue without workers, return the time since the queue's last canary, if it exceeds
+        the delay.
         """
         return {
             queue: max(age.delay_seconds, age.silent_seconds)

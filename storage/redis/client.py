@@ -14,19 +14,21 @@ from redis.retry import Retry
 from core.counters.store_metrics import observe_redis
 from core.settings.store_settings import SENTINEL_SCHEMES, CacheSettings, Sentinels
 
-# Commands time out fast, and the library pings idle connections before use. A dead connection is
-# therefore noticed within seconds.
+# Commands time out fast, and the Redis library pings idle connections before use, so that a dead
+# connection is noticed within seconds.
 _CONNECTION_OPTIONS: dict[str, Any] = {
     "socket_timeout": 2,
     "socket_connect_timeout": 1,
     "socket_keepalive": True,
     "health_check_interval": 10,
 }
-# Hundreds of callers share these connections, because a command takes well under a millisecond.
+# The maximum number of connections, which hundreds of callers share because a Redis command takes
+# well under a millisecond.
 _MAX_ASYNC_CONNECTIONS = 16
 _FREE_CONNECTION_TIMEOUT_SECONDS = 5
-# A failed command is retried once, because an idle connection fails at its first use after a
-# restart of the server. Timeouts are not retried, because a retry would only double the wait.
+# A failed Redis command is retried once, because an idle connection fails at its first use after a
+# restart of Redis. A Redis command that timed out is not retried, because a retry would only double
+# the wait.
 _SINGLE_RETRY = (1, (redis.ConnectionError,))
 
 
@@ -37,7 +39,7 @@ class _ObservedRedis(redis.Redis):
 
 
 def open_redis(settings: CacheSettings, **options: float) -> redis.Redis:
-    """Return a client of the cache. ``options`` override the default connection options."""
+    """Return a Redis client for the cache. ``options`` override the default connection options."""
     retry = Retry(NoBackoff(), *_SINGLE_RETRY)
     connection_options = {"retry": retry, **_CONNECTION_OPTIONS, **options}
     sentinels = parse_sentinels(settings.cache)
@@ -92,7 +94,7 @@ def build_sentinel_options(sentinels: Sentinels) -> dict[str, Any]:
         "password": sentinels.sentinel_password,
         "socket_timeout": _CONNECTION_OPTIONS["socket_connect_timeout"],
         "socket_connect_timeout": _CONNECTION_OPTIONS["socket_connect_timeout"],
-        # The Redis library tries the next Sentinel, so retrying a failed Sentinel would only delay.
+        # Don't retry a failed Sentinel, because the Redis library tries the next Sentinel.
         "retry": Retry(NoBackoff(), 0),
         **_build_tls_options(sentinels),
     }
@@ -117,8 +119,8 @@ def _build_tls_options(sentinels: Sentinels) -> dict[str, Any]:
 class _ClosedByTimeout:
     """A mixin for Sentinel connections that closes the connection after a timeout.
 
-    By default, the Redis library keeps such a connection open after a timeout. The next command on
-    the connection would then read the late response to the command that timed out.
+    By default, the Redis library keeps a Sentinel connection open after a timeout. On the open
+    connection, the next command would read the late response to the command that timed out.
     """
 
     def read_response(self, *arguments: Any, **options: Any) -> Any:
@@ -138,8 +140,8 @@ class _SharedSentinel(redis.sentinel.Sentinel):
     """A Sentinel client that several threads can use at the same time.
 
     The Redis library reorders its list of Sentinels when the first Sentinel doesn't respond. Two
-    threads that reorder the list at the same time would lose an entry. Each search for the master
-    therefore uses a copy of the list.
+    threads that reorder the list of Sentinels at the same time would lose an entry. Each search for
+    the master therefore uses a copy of the list of Sentinels.
     """
 
     def discover_master(self, service_name: str) -> Any:
@@ -164,4 +166,4 @@ class _SharedAsyncSentinel(redis.asyncio.sentinel.Sentinel):
 class _BlockingSentinelPool(
     redis.asyncio.sentinel.SentinelConnectionPool, redis.asyncio.BlockingConnectionPool
 ):
-    """A pool for connections by way of Sentinels, in which a caller waits for a free connection."""
+    """A pool of connections to the Sentinels' master, in which callers wait for a connection."""

@@ -1,7 +1,7 @@
 """Names and texts of the notifications that report finished work to waiting requests.
 
-A notification is only a hint and may be lost. Waiting requests therefore also poll the database or
-Redis (``api.waiting.waiters``).
+A notification may be lost, so waiting requests poll the database or Redis in addition
+(``api.waiting.waiters``).
 
 Each API process that waits for work has a name, its *waiter*, and its own Redis channel. Finished
 work is announced only to the processes whose callers wait for the work. Work without a known waiter

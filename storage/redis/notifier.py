@@ -12,7 +12,7 @@ class Notifier:
         self._breaker = Breaker("Redis", redis.RedisError)
 
     def publish(self, waiter: str | None, topic: str, value: str = "") -> None:
-        """Notify the API process with this name, or every API process if the name is unknown."""
+        """Notify the API process ``waiter``, or every API process if ``waiter`` is ``None``."""
         channel = build_channel_name(waiter)
         text = build_notification(topic, value)
         self._breaker.attempt(

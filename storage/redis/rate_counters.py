@@ -14,16 +14,16 @@ from core.calls.breaker import Breaker
 from core.settings import Settings
 from storage.redis.client import open_redis
 
-# Timeouts are short, because a request waits while Redis counts the request.
+# The timeouts for Redis are short, because an API request waits while Redis counts the request.
 _SHORT_TIMEOUTS = {"socket_timeout": 0.5, "socket_connect_timeout": 0.25}
 _KEY_PREFIX = "pressroom:rates"
 _BLOCKS_PER_LIMIT = 300
 _MAX_BLOCK_KEYS = 10_000
 
-# Reserves the next call numbers in the current window. Returns the last reserved number and the
-# time. All callers of a limit share one hash, and the first call in a new window deletes the old
-# hash. The hash has no expiry, because a full Redis evicts keys with an expiry first. An evicted
-# hash would reset the counts of all callers.
+# Reserves the next call numbers of a caller in the current time window. Returns the last reserved
+# call number and the time of Redis. All callers of a rate limit share one Redis hash, and the first
+# call in a new time window deletes the old hash. The hash has no expiry, because a full Redis
+# evicts keys with an expiry first. The eviction of the hash would reset the counts of all callers.
 _RESERVE_SCRIPT = """
 local window, size, caller = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local time = redis.call('TIME')
@@ -44,8 +44,9 @@ class RateLimitStatus:
     Attributes:
         limit: the number of calls that are allowed per window.
         window: the length of the window in seconds.
-        remaining: the number of calls left in this window. Negative for a call over the limit.
-        reset: seconds until the window ends.
+        remaining: the number of calls left in this window, which is negative for a call over the
+            limit.
+        reset: the number of seconds until the window ends.
     """
 
     limit: int
@@ -55,30 +56,32 @@ class RateLimitStatus:
 
 
 class RateCounters:
-    """Counters in Redis that all processes share, with a local fallback.
+    """Rate limit counters in Redis that all processes share, with a local fallback.
 
-    Time windows begin at multiples of their length on the clock of Redis. Processes with different
-    clocks therefore count in the same window. Every response of the Redis script includes the time
-    of Redis. Between two responses, a process computes the time of Redis with its monotonic clock.
+    Time windows begin at multiples of their length on the clock of Redis, so that processes with
+    different clocks count in the same window. Every response of the reservation script includes the
+    time of Redis. Between two responses of the script, a process computes the time of Redis with
+    its monotonic clock.
 
-    Each call in a window has a number, and a call is refused if its number is above the limit. For
-    a high limit, a process reserves a block of numbers in one call to Redis, and then assigns these
-    numbers locally. The limit is therefore never exceeded. A call may be refused slightly too
-    early, because other processes hold unused numbers. Each process holds at most 1/300 of the
-    limit.
+    Each API call in a time window has a number, and a call whose number is above the rate limit is
+    refused. For a high rate limit, a process reserves a block of call numbers in one call to Redis,
+    and assigns the numbers locally. The rate limit is never exceeded, because no call number is
+    assigned twice. An API call may be refused slightly too early, because other processes hold
+    unused call numbers. A block contains at most 1/300 of the rate limit's call numbers.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._client = open_redis(settings, **_SHORT_TIMEOUTS)
         self._reserve = self._client.register_script(_RESERVE_SCRIPT)
-        # Seconds between the monotonic clock of this process and the clock of Redis.
+        # The difference in seconds between the clock of Redis and the monotonic clock of this
+        # process.
         self._clock_offset: float | None = None
         self._local_counts = MemoryStorage()
         self._breaker = Breaker("Redis", RedisError)
         self._reserved_numbers = _ReservedNumbers()
 
     def count(self, item: RateLimitItem, limit: str, caller: str) -> RateLimitStatus | None:
-        """Count one call. Return ``None`` while Redis is unreachable."""
+        """Count one API call, or return ``None`` while Redis is unreachable."""
         window = item.get_expiry()
         now = self._now()
         # Optimization: call numbers reserved in blocks for rate limits (decision 17).
@@ -102,9 +105,9 @@ class RateCounters:
         return RateLimitStatus(item.amount, window, item.amount - number, seconds_left)
 
     def count_locally(self, item: RateLimitItem, limit: str, caller: str) -> RateLimitStatus:
-        """Count one call in the memory of this process, against half the limit.
+        """Count one API call in the memory of this process, against half the rate limit.
 
-        The limit is halved because the other processes count their calls separately.
+        The rate limit is halved because every process counts its calls separately.
         """
         window = item.get_expiry()
         now = self._now()
@@ -118,7 +121,7 @@ class RateCounters:
     def _now(self) -> float:
         """Return the time of Redis in seconds, or the local monotonic time if Redis never answered.
 
-        The local time is good enough then, because this process shares no window with others.
+        Without Redis, the local time is good enough, because processes share no time windows.
         """
         return time.monotonic() + (self._clock_offset or 0)
 
@@ -142,9 +145,10 @@ class _ReservedNumbers:
     def put(self, key: str, numbers: range) -> None:
         with self._lock:
             if len(self._blocks) >= _MAX_BLOCK_KEYS:
-                # Most of these reserved numbers are useless, because their windows have ended.
+                # Discard all reserved call numbers, because most of their time windows have ended.
                 self._blocks.clear()
-            # A window can have several blocks, because threads may reserve at the same time.
+            # A time window can have several blocks of call numbers, because several threads may
+            # reserve blocks at the same time.
             self._blocks.setdefault(key, deque()).append(iter(numbers))
 
 

@@ -1,8 +1,8 @@
 """Adds and removes the callers that wait for request-only work in an API process.
 
-All callers of the process wait in one event loop. Script calls that are enqueued at the same time
-share one round trip to Redis. Redis executes the script calls in the order in which the process
-enqueued them. A caller is therefore never removed before it was added.
+All callers of an API process wait in one event loop. Script calls that are enqueued at the same
+time share one round trip to Redis. Redis executes script calls in the order in which the process
+enqueued them, so that a caller is never removed before it was added.
 """
 
 import asyncio
@@ -28,25 +28,27 @@ from storage.task_messages import build_message, queue_name
 
 log = get_logger(__name__)
 
-# A shorter backlog accepts every call, because the age of its requests is the only sign of whether
-# workers take requests.
+# A backlog below this length accepts every call, so that there are always requests whose age shows
+# whether workers take requests.
 MIN_QUEUED_REQUESTS = 10
 MAX_QUEUED_REQUESTS = 1_000
-# Half the backlog, so that one owner can't fill the backlog for all other owners.
+# Half the maximum backlog, so that one owner can't fill the backlog for all other owners.
 MAX_QUEUED_REQUESTS_PER_OWNER = 500
 # All owners share the memory of Redis, so the total size of an owner's inputs in the backlog is
-# limited. Only a call with a large input checks this limit, because the check reads the whole
-# backlog.
+# limited. Only a call with a large input checks the total size of the owner's inputs, because the
+# check reads the whole backlog.
 MAX_QUEUED_BYTES_PER_OWNER = 16 * 1024 * 1024
 MAX_SMALL_INPUT_BYTES = 32 * 1024
-# The maximum age of the oldest request in the backlog. The API refuses calls while a request is
-# older, because a later response is hardly worth the wait. The limit is doubled for an owner
-# without requests in the backlog, because that owner did not cause the backlog.
+# The maximum age of the oldest request in the backlog. While the oldest request exceeds the maximum
+# age, the API refuses calls, because a late response is hardly worth the wait. The maximum age is
+# doubled for an owner without requests in the backlog, because that owner did not cause the
+# backlog.
 MAX_QUEUED_SECONDS = 10.0
 _MAX_RETRY_AFTER_SECONDS = 30
 
-# The total size of the inputs in one round trip to Redis. The limit keeps a large input from
-# delaying many small inputs. An input above the limit gets a round trip to itself.
+# The maximum total size of the inputs in one round trip to Redis. The maximum keeps a large input
+# from delaying many small inputs. An input above the maximum size gets a separate round trip to
+# Redis.
 MAX_ROUND_TRIP_BYTES = 256 * 1024
 
 Argument = str | bytes | int
@@ -82,9 +84,10 @@ class RequestCalls:
         self._wake = asyncio.Event()
 
     def create_caller_id(self) -> str:
-        """Return a random id that contains the name of this process.
+        """Return a random caller id that contains the name of this process.
 
-        Workers read the name from the id, so that they notify only this process.
+        Workers read the process name from the caller id, so that they notify only the caller's
+        process.
         """
         return f"{self._waiter}.{secrets.token_urlsafe(12)}"
 
@@ -101,18 +104,18 @@ class RequestCalls:
     ) -> None:
         """Add a caller to a request, and send a message unless a worker already runs the request.
 
-        Equal calls each send their own message, so that no caller depends on the message of another
-        caller. The request starts when a worker takes the first of these messages.
+        Each of several equal calls sends a message, so that no caller depends on the message of
+        another caller. The request starts when a worker takes the first message for the request.
 
-        Raises ``queue.overloaded`` if the backlog is full or too old, ``queue.too_many_of_yours``
-        if the owner has too many requests in the backlog, ``queue.unavailable`` if a separate
-        broker refuses the message, and ``RedisError``.
+        Raises ``queue.overloaded`` if the backlog is full or too old. Raises
+        ``queue.too_many_of_yours`` if the owner has too many requests in the backlog. Raises
+        ``queue.unavailable`` if a separate broker refuses the message. Raises ``RedisError``.
 
         Args:
-            seconds: the seconds that the caller waits for the result.
+            seconds: the number of seconds that the caller waits for the result.
             again: whether the caller is already waiting. A caller that is already waiting is never
-                refused. Adding the caller again restores the keys and the message of the request if
-                Redis has lost the keys or the message.
+                refused. Adding a waiting caller a second time restores the request's keys and
+                message if Redis has lost them.
         """
         # The worker continues the trace of the first of several equal calls.
         trace = spans.current_traceparent()
@@ -152,13 +155,13 @@ class RequestCalls:
             raise QUEUE_UNAVAILABLE()
 
     def remove_caller(self, request_id: str, caller: str) -> None:
-        """Remove a caller. Delete the request after its last caller, unless a worker runs it."""
+        """Remove a caller. Delete a request without callers unless a worker runs it."""
         keys = request_scripts.build_keys(request_id)
         removal = self._enqueue(request_scripts.REMOVE_CALLER_SCRIPT, keys, [caller])
         removal.add_done_callback(_log_failed_removal)
 
     async def fetch_results(self, topics: list[str]) -> Mapping[str, bytes | str]:
-        """Return the available results by notification topic."""
+        """Return the available results of requests, by notification topic."""
         keys = [request_scripts.build_result_key(parse_result_topic(topic)) for topic in topics]
         values = await self._client.mget(keys)
         results = zip(topics, values, strict=True)
@@ -171,7 +174,7 @@ class RequestCalls:
             await self.flush()
 
     async def flush(self) -> None:
-        """Execute the enqueued script calls."""
+        """Send the enqueued script calls to Redis."""
         while self._script_calls:
             batch = [self._script_calls.popleft()]
             size = batch[0].size
@@ -181,7 +184,7 @@ class RequestCalls:
                 size += batch[-1].size
             responses = await self._execute(batch)
             for script_call, response in zip(batch, responses, strict=True):
-                if script_call.result.done():  # The API caller was cancelled.
+                if script_call.result.done():  # The waiting API call was cancelled.
                     continue
                 if isinstance(response, Exception):
                     script_call.result.set_exception(response)
@@ -209,6 +212,6 @@ class RequestCalls:
 
 def _log_failed_removal(removal: asyncio.Future[Any]) -> None:
     if not removal.cancelled() and (error := removal.exception()):
-        # The caller's entry in Redis expires later. Until the entry expires, a worker may run the
-        # request although nobody waits for the result.
+        # Until the caller's entry in Redis expires, a worker may run the request although nobody
+        # waits for the result.
         log.warning("request.not_left", reason=type(error).__name__)

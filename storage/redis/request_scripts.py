@@ -1,30 +1,30 @@
 """Lua scripts for request-only work, which exists only while API callers wait for the result.
 
 Request-only work has no row in the jobs table. The state of a request is in Redis keys that expire,
-and its queue message carries only the request id. Equal calls have the same request id, so that
-equal calls share one run. A request has these keys:
+and its queue message carries only the request id. Equal API calls have the same request id, so that
+they share one run. A request has the following Redis keys:
 
 - ``waiting``: the waiting callers and the time until which each caller waits. A caller in a killed
-  process counts as waiting until that time.
+  process counts as waiting until its waiting time is over.
 - ``input``: the input of the work, until a worker takes the request or the last caller leaves.
 - ``running``: the lease of the worker that runs the request.
-- ``told``: the callers that have been notified of the result, until these callers leave. A call
-  that arrives after the result starts a new run.
-- ``result``: the result, for callers that missed the notification. The key is deleted when the last
-  caller leaves.
+- ``told``: the callers that were notified of the result and have not left yet. A call that arrives
+  after the result was delivered starts a new run.
+- ``result``: the result, for callers that missed the notification. The key ``result`` is deleted
+  when the last caller leaves.
 
 Each queue has a backlog, which lists the requests that no worker has taken yet in the key ``line``.
 The key ``line_owners`` maps each request in the backlog to the account whose call created the
 request. A call that would wait too long in the backlog is refused immediately. A request leaves the
-backlog when its input is deleted. A request also leaves the backlog when a worker takes a request
-that is a second younger. The message of the older request must have been lost in this case.
+backlog when its input is deleted. When a worker takes a request, all requests that are a second
+older leave the backlog, because their messages must have been lost.
 
 Each change of a request is one script, because Redis runs no other command during a script.
 """
 
 from core.queues import Queue
 
-# The name of the input field that carries the caller's trace to the worker.
+# The name of the input field that carries the caller's trace context to the worker.
 TRACEPARENT = "traceparent"
 
 _REQUEST_KEYS = ("waiting", "input", "running", "result", "told")
@@ -52,15 +52,15 @@ end
 """
 
 # Adds a caller to a request, and sends a message unless a worker already runs the request. A
-# request has one place in the backlog, however many callers wait.
+# request is in the backlog only once, even if several callers wait for its result.
 #
-# If the call is refused, the script returns the reason and the age of the oldest request in the
-# backlog. If the queue is not in this Redis, the script gets no message. The script returns 1 when
-# the API process must send the message through the other broker.
+# If an API call is refused, the script returns the reason and the age of the oldest request in the
+# backlog. If the broker is a separate server, the script gets no message. The script returns 1 when
+# the API process must send the message through the separate broker.
 #
-# A caller that has waited for a while runs this script again, because the first message may be
-# lost. The script sends no second message for a running or finished request. A second message for a
-# queued request does no harm.
+# A caller that has waited for a while runs the script a second time, because the first message may
+# be lost. The script sends no second message for a running or finished request. A second message
+# for a queued request does no harm.
 ADD_CALLER_SCRIPT = (
     _PREAMBLE
     + """
@@ -150,7 +150,7 @@ return {payload, longest_wait()}
 )
 
 # Renews the lease of a request if a caller waits, and deletes the lease if no caller waits. The
-# script is atomic, so that a new caller either finds the lease or sends a message.
+# renewal is atomic, so that a new caller either finds the lease or sends a message.
 RENEW_FOR_CALLERS_SCRIPT = (
     _PREAMBLE
     + """
@@ -175,8 +175,8 @@ if redis.call('GET', running) == ARGV[1] then redis.call('PEXPIRE', running, ARG
 """
 )
 
-# Stores the result, and notifies each API process with waiting callers once. If the process of a
-# caller has no name, the script notifies all API processes.
+# Stores the result of a request, and notifies each API process with waiting callers once. If the
+# process of a caller has no name, the script notifies all API processes.
 FINISH_SCRIPT = (
     _PREAMBLE
     + """
@@ -196,7 +196,7 @@ redis.call('RENAME', waiting, told)
 )
 
 # Ends the lease and restores the input, so that another worker can start the request from the
-# beginning. Returns 1 if the caller of the script must send a message for that other worker.
+# beginning. Returns 1 if the worker that ends the lease must send a new message for the request.
 RELEASE_SCRIPT = (
     _PREAMBLE
     + """
@@ -210,7 +210,7 @@ return 1
 
 
 def build_request_id(queue: Queue, name: str) -> str:
-    """Return the id of a request. The id contains the queue, so that scripts find the backlog."""
+    """Return the id of a request, which contains the queue so that scripts find the backlog."""
     return f"{queue}:{name}"
 
 

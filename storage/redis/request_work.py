@@ -1,4 +1,4 @@
-"""The worker's side of request-only work, which takes requests and delivers their results."""
+"""Takes requests for request-only work in a worker, and delivers the results."""
 
 import threading
 import time
@@ -22,8 +22,7 @@ RESULT_SECONDS = 60
 LEASE_SECONDS = 5.0
 RENEW_EVERY_SECONDS = 1.0
 
-# Notifications don't contain larger results. The API processes with waiting callers fetch these
-# results from Redis.
+# The maximum length of a result in a notification. API processes fetch a longer result from Redis.
 _MAX_ANNOUNCED_CHARACTERS = 8 * 1024
 
 
@@ -40,7 +39,7 @@ class RequestWork:
         self._release = client.register_script(request_scripts.RELEASE_SCRIPT)
 
     def take(self, request_id: str, worker: str) -> "RequestLease | None":
-        """Lease a request. Return ``None`` if no caller waits or another worker has the lease."""
+        """Lease a request, or return ``None`` if no caller waits or a worker has the lease."""
         response = self._take(build_keys(request_id), [worker, to_milliseconds(LEASE_SECONDS)])
         if response is None:
             return None
@@ -49,10 +48,10 @@ class RequestWork:
         return RequestLease(orjson.loads(text), self, request_id, worker, until)
 
     def renew_for_callers(self, request_id: str, worker: str) -> float:
-        """Renew the lease, or take an expired lease again, if a caller still waits.
+        """Renew the lease of a request, or take an expired lease again, if a caller is waiting.
 
-        Return the seconds until the last caller stops waiting. Return 0 if no caller waits or
-        another worker has the lease.
+        Return the number of seconds until the last caller stops waiting. Return 0 if no caller
+        waits or another worker has the lease.
         """
         longest_wait = self._renew_for_callers(
             build_keys(request_id), [worker, to_milliseconds(LEASE_SECONDS)]
@@ -60,16 +59,16 @@ class RequestWork:
         return float(longest_wait) / 1000
 
     def renew(self, request_id: str, worker: str) -> None:
-        """Renew the lease if this worker still holds it."""
+        """Renew the lease of a request if the worker still holds the lease."""
         self._renew(build_keys(request_id), [worker, to_milliseconds(LEASE_SECONDS)])
 
     def release(self, request_id: str, worker: str, payload: dict[str, Any]) -> bool:
-        """End the lease, and return whether another worker must be sent a message."""
+        """End the lease, and return whether a message for another worker must be sent."""
         text = orjson.dumps(payload)
         return bool(self._release(build_keys(request_id), [worker, text]))
 
     def finish(self, request_id: str, worker: str, result: dict[str, Any]) -> None:
-        """Deliver the result to the waiting callers, and end the lease."""
+        """Deliver the result of a request to the waiting callers, and end the lease."""
         text = orjson.dumps(result).decode()
         announced_text = text if len(text) <= _MAX_ANNOUNCED_CHARACTERS else ""
         notification = build_notification(build_result_topic(request_id), announced_text)
@@ -93,14 +92,14 @@ class RequestLease:
 
     @property
     def traceparent(self) -> str | None:
-        """The trace context of the API call that created the request."""
+        """Return the trace context of the API call that created the request."""
         return self.payload.get(request_scripts.TRACEPARENT)
 
     def seconds_left(self) -> float:
-        """Renew the lease and return the seconds until the last caller stops waiting.
+        """Renew the lease and return the number of seconds until the last caller stops waiting.
 
-        Work should call this method before each expensive step, to stop once all callers have left.
-        Raises ``AllCallersLeft``.
+        Call ``seconds_left`` before each expensive step, so that the work stops when all callers
+        have left. Raises ``AllCallersLeft``.
         """
         try:
             seconds = self.work.renew_for_callers(self.request_id, self.worker)
@@ -112,7 +111,7 @@ class RequestLease:
         return seconds
 
     def release(self) -> bool:
-        """End the lease, and return whether another worker must be sent a message."""
+        """End the lease, and return whether a message for another worker must be sent."""
         return self.work.release(self.request_id, self.worker, self.payload)
 
     def renew(self) -> None:
@@ -127,8 +126,9 @@ class RequestLease:
 class RequestLeases:
     """The leases of the requests that this process is running.
 
-    While a lease lasts, equal calls wait for this process's result instead of starting another run.
-    A lease expires soon after its process has ended, so that no caller waits for a dead process.
+    Until a lease expires, equal calls wait for the result of the running request instead of
+    starting a second run. A lease expires soon after its process has ended, so that no caller waits
+    for a dead process.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,5 @@
 """The current SQL of each database function, with the triggers that call the function.
 
-Migrations contain copies of this SQL. A test compares a migrated database with these files.
+Migrations contain copies of the current SQL. A test compares the functions of a migrated database
+with the files in this folder.
 """

@@ -1,5 +1,5 @@
 -- Counts the stored bytes of test deliveries and of deliveries about the owner's own actions.
--- Deliveries about members are not counted, because readers may cause such deliveries.
+-- Deliveries about members are not counted, because readers may cause deliveries about members.
 CREATE FUNCTION count_stored_deliveries() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     owner bigint;

@@ -1,9 +1,9 @@
 -- Records how a statement changes the number of active subscribers per list and the statistics per
--- day. Every statement adds separate rows with its differences, so that no transaction waits for a
--- counter row. One scan of the changed rows yields the differences of the number and of the
--- statistics. A member who stays active but changes the tier has moved. All other changes of an
--- active member leave the numbers unchanged. The query has no join, because the plan is cached and
--- the next statement may change one row or ten thousand rows.
+-- day. Every statement inserts its differences as new rows, so that no transaction waits for a
+-- counter row. A member who stays active but changes the tier counts as moved. A change of an
+-- active member that affects neither the status nor the tier leaves the statistics unchanged. The
+-- query has no join, because the query plan is cached and the next statement may change one row or
+-- ten thousand rows.
 CREATE FUNCTION count_subscribers() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'INSERT' THEN

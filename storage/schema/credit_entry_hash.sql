@@ -1,6 +1,6 @@
 -- Returns the hash of a ledger entry, which includes the hash of the previous entry. An attacker
--- who changes an entry must therefore change all later entries and the account. `pressroom credits
--- verify` compares the entries with the account.
+-- who changes a ledger entry must therefore change all later entries and the account. `pressroom
+-- credits verify` compares the ledger entries with the account.
 CREATE FUNCTION credit_entry_hash(before bytea, e credit_entries) RETURNS bytea
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT sha256(before || convert_to(jsonb_build_array(

@@ -1,6 +1,6 @@
--- Takes credits back from the balance of an account, and records the missing rest as debt. The
--- debt is recorded in ledger entries with a delta of 0. The debt of an account is the sum of these
--- entries minus the payments of debt.
+-- Takes credits back from the balance of an account, and records a missing amount as debt. Debt is
+-- recorded in ledger entries with a delta of 0. The debt of an account is the sum of its ledger
+-- entries with a delta of 0, minus the debt payments.
 CREATE FUNCTION credit_take(
     p_user_id bigint, p_amount numeric, p_source_type text, p_order_id bigint, p_rate numeric,
     p_currency text

@@ -1,5 +1,5 @@
--- Refuses an invalid change of a payment order. The state may only change as the table of
--- transitions allows, the terms never change, and facts are only added.
+-- Refuses an invalid change of a payment order. The status of an order changes only as
+-- `payment_order_transitions` allows, the terms never change, and facts are only added.
 CREATE FUNCTION guard_payment_order() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'INSERT' THEN

@@ -1,9 +1,8 @@
 -- Raises the feed positions and ids after a restore, so that all new values exceed all earlier
--- values. Transaction numbers restart in a new Postgres cluster. A restored dump also lacks the
--- events and cursors that were created after the dump. A position is at least as high as the
--- microseconds since 1970, at 2^20 positions per second. Every new position therefore exceeds all
--- positions of an earlier database, unless the earlier database ran a million transactions per
--- second.
+-- values. Transaction numbers restart in a new Postgres cluster. A restored dump lacks the events
+-- and cursors that were created after the dump. A raised feed position is at least 2^20 times the
+-- number of seconds since 1970. A new feed position exceeds all positions from before the restore,
+-- unless the database ran a million transactions per second.
 CREATE FUNCTION raise_feed_places() RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE

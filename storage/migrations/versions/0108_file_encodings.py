@@ -1,6 +1,6 @@
-"""Add exports.bom and imports.encoding.
+"""Add the columns exports.bom and imports.encoding.
 
-The columns have a default or are nullable, so that release 1.0.0 can still insert rows.
+The new columns have a default or are nullable, so that release 1.0.0 can still insert rows.
 """
 
 from alembic import op

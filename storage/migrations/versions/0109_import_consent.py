@@ -1,4 +1,4 @@
-"""Add imports.status_values, imports.consent_columns and imports.unknown_status."""
+"""Add the columns imports.status_values, imports.consent_columns and imports.unknown_status."""
 
 from alembic import op
 

@@ -1,6 +1,6 @@
-"""Add imports.opt_out_chunks, which lists the chunks with opt-outs.
+"""Add the column imports.opt_out_chunks, which lists the chunks with opt-outs.
 
-An import applies these chunks first.
+An import applies its chunks with opt-outs first.
 """
 
 from alembic import op

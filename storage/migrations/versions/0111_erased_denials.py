@@ -1,6 +1,6 @@
 """Add the table erased_denials.
 
-Release 1.0.0 doesn't use the table, and still deletes the denied entry of an erased person.
+Release 1.0.0 doesn't use erased_denials, and deletes the denied entry of an erased person.
 """
 
 from alembic import op

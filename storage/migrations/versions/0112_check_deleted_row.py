@@ -1,7 +1,7 @@
 """Replace the functions check_left_lists, check_left_users and check_left_imports by one function.
 
-The triggers keep their names. The replacement takes no lock that blocks readers. Release 1.0.0
-doesn't call the three functions.
+The triggers that call the functions keep their names. Replacing the functions takes no lock that
+blocks readers. The code of release 1.0.0 doesn't call the replaced functions.
 """
 
 from alembic import op
